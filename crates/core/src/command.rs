@@ -1,0 +1,198 @@
+//! What a log entry says: the inputs of the state machine.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
+use crate::name::{HolderData, Identity, LeaseName};
+use crate::settings::Settings;
+use crate::time::{ClusterTime, Millis, WallTime};
+
+/// One entry of the log, as `apply` sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its log index; entries arrive in rising order.
+    pub index: u64,
+    /// The Raft term it was proposed in.
+    pub term: u64,
+    /// The leader's reading of cluster time when it proposed the entry.
+    pub time: ClusterTime,
+    /// The leader's wall clock, for people.
+    pub wall: WallTime,
+    /// What to do.
+    pub command: Command,
+}
+
+/// What an entry does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Gives an empty state its name and settings: the first command of a new cluster.
+    Form(Form),
+    /// Opens a term. The state honours nothing else of a term before it, so no grant of the term
+    /// can precede the raising of the token counter.
+    TermStart {
+        /// The proposer's wall clock in seconds since the Unix epoch, or `None` if it was not
+        /// believable.
+        unix_seconds: Option<u64>,
+    },
+    /// Moves time forward and nothing else.
+    Tick,
+    /// Replaces the settings.
+    Configure(Configure),
+    /// Opens a session, and may acquire a lease in the same step.
+    Open(Open),
+    /// A numbered request of a session.
+    Request(Request),
+    /// Ends a session at its client's wish.
+    Close {
+        /// The session.
+        session: SessionId,
+        /// Its secret.
+        secret: Secret,
+    },
+    /// Keep-alives of many sessions, gathered by the leader, which has checked their secrets.
+    Renew(Renew),
+    /// Ends a grant at an operator's wish.
+    Revoke(Revoke),
+    /// Ends a session at an operator's wish.
+    Evict(Evict),
+    /// Draws a node id: the entry's own index.
+    DrawNodeId,
+}
+
+/// See [`Command::Form`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The new cluster's name.
+    pub cluster: ClusterId,
+    /// Replaces the wall clock as the lower bound of tokens for the cluster's whole life; at most
+    /// [`crate::settings::TOKEN_FLOOR_MAX`].
+    pub token_floor: Option<u64>,
+    /// The first settings.
+    pub settings: Settings,
+}
+
+/// See [`Command::Configure`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configure {
+    /// The index of the entry that set the settings it is based on; another one means that
+    /// somebody else was faster. This makes repeating it harmless.
+    pub based_on: u64,
+    /// The new settings.
+    pub settings: Settings,
+}
+
+/// See [`Command::Open`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// The client's name for this very `Open`; a repeat with the same one opens nothing new.
+    pub id: OpenId,
+    /// The session's secret.
+    pub secret: Secret,
+    /// The newest cluster time that the client has seen. A raw caller may leave it out and accept
+    /// that a duplicate delayed by the network opens a session nobody keeps alive.
+    pub seen: Option<ClusterTime>,
+    /// The session's TTL, fixed for its life.
+    pub ttl: Millis,
+    /// Who it says it is.
+    pub identity: Identity,
+    /// A first request of the new session, number 1, applied in the same entry.
+    pub acquire: Option<Acquire>,
+}
+
+/// A numbered request of a session. Being logged, it is a keep-alive too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The session.
+    pub session: SessionId,
+    /// Its secret.
+    pub secret: Secret,
+    /// The request's number: the same at every try.
+    pub number: RequestNumber,
+    /// The lowest number whose answer the session still waits for. Answers below it are
+    /// forgotten, requests below it refused.
+    pub lowest: RequestNumber,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What a session can ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// For a lease.
+    Acquire(Acquire),
+    /// To take an earlier request back, and to void it if it never came.
+    Cancel {
+        /// The number of the request to take back.
+        number: RequestNumber,
+    },
+    /// To give a lease back.
+    Release {
+        /// The lease.
+        name: LeaseName,
+        /// The token of the grant to end; no other one is ended.
+        token: FencingToken,
+        /// Whether to close the session in the same step.
+        close: bool,
+    },
+    /// To hand a lease over to a waiter, with no gap.
+    Transfer {
+        /// The lease.
+        name: LeaseName,
+        /// The token of the grant to hand over.
+        token: FencingToken,
+        /// Which waiting session gets it; the head of the queue if left out.
+        to: Option<SessionId>,
+    },
+}
+
+/// An ask for a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquire {
+    /// The lease.
+    pub name: LeaseName,
+    /// How long to stand in the queue if it cannot be granted at once, in cluster time; `None`
+    /// means not at all. At most [`crate::settings::WAIT_MAX`].
+    pub wait: Option<Millis>,
+    /// What the holder publishes with its grant.
+    pub data: HolderData,
+    /// For how long nobody is granted the lease after a dirty end of this grant; at most
+    /// [`crate::settings::LOCK_DELAY_MAX`].
+    pub lock_delay: Millis,
+}
+
+/// See [`Command::Renew`].
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Renew {
+    /// Session numbers in rising order.
+    pub sessions: Vec<SessionId>,
+    /// Losses that their sessions have acknowledged: belief in these grants has ended.
+    pub acknowledged: Vec<(SessionId, FencingToken)>,
+}
+
+/// See [`Command::Revoke`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoke {
+    /// The lease.
+    pub name: LeaseName,
+    /// The token of the grant to end.
+    pub token: FencingToken,
+    /// Whether the next grant need not wait until the old holder knows. Mutual exclusion of
+    /// beliefs does not cover such a revoke.
+    pub now: bool,
+    /// Why, for people.
+    pub reason: String,
+    /// Who, for people.
+    pub operator: String,
+}
+
+/// See [`Command::Evict`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evict {
+    /// The session to end.
+    pub session: SessionId,
+    /// Why, for people.
+    pub reason: String,
+    /// Who, for people.
+    pub operator: String,
+}

@@ -1,0 +1,191 @@
+//! Identifiers. Each is a type of its own, so that two of them cannot be swapped; absence is
+//! `Option`, never zero.
+
+use core::fmt;
+use core::num::NonZeroU64;
+
+/// A fencing token: strictly greater than every token granted before it, on any lease, over the
+/// cluster's whole life. `0 < token < 2^63`.
+///
+/// A token names a grant. It authorises nothing at the cluster and says nothing about *now*; only
+/// a guard inside the store decides whether a write may pass.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(NonZeroU64);
+
+impl FencingToken {
+    /// The greatest token there can be, 2^63 − 1.
+    pub const MAX: u64 = (1 << 63) - 1;
+
+    /// The token with this value, unless it is 0 or above [`FencingToken::MAX`].
+    #[must_use]
+    pub const fn new(value: u64) -> Option<Self> {
+        if value > Self::MAX {
+            return None;
+        }
+        match NonZeroU64::new(value) {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+
+    /// The value, as guards and wires carry it.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token {}", self.0)
+    }
+}
+
+/// A session's number: the cluster gives them out in order and never again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(NonZeroU64);
+
+impl SessionId {
+    /// The session with this number, unless it is 0.
+    #[must_use]
+    pub const fn new(value: u64) -> Option<Self> {
+        match NonZeroU64::new(value) {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {}", self.0)
+    }
+}
+
+/// The number a session gives to one of its requests: 1, 2, 3 and so on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestNumber(NonZeroU64);
+
+impl RequestNumber {
+    /// The first number of every session.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// The request number with this value, unless it is 0.
+    #[must_use]
+    pub const fn new(value: u64) -> Option<Self> {
+        match NonZeroU64::new(value) {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+
+    /// The value.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for RequestNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// The value with these 16 bytes.
+            #[must_use]
+            pub const fn new(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+
+            /// The value in `bytes`, if there are exactly 16 of them.
+            #[must_use]
+            pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self)
+            }
+
+            /// The 16 bytes.
+            #[must_use]
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
+        }
+    };
+}
+
+random_id! {
+    /// The 128-bit name a client gives to its `Open`, so that a repeated one opens nothing new.
+    OpenId
+}
+random_id! {
+    /// A session's 128-bit secret, made by its client. Neither `Debug` nor `Display` shows it.
+    Secret
+}
+random_id! {
+    /// A cluster's 128-bit name, drawn when it is formed or restored.
+    ClusterId
+}
+
+/// Lower-case hexadecimal.
+fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl fmt::Debug for OpenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("open ")?;
+        write_hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+impl Secret {
+    /// Whether `offered` is this secret, in a time that does not depend on where they differ.
+    #[must_use]
+    pub fn proves(&self, offered: &Self) -> bool {
+        let differing = self.0.iter().zip(&offered.0).fold(0, |acc, (a, b)| acc | (a ^ b));
+        differing == 0
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}

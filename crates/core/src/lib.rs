@@ -1,0 +1,41 @@
+//! The replicated lease state machine: commands in, outcomes and events out.
+//!
+//! It reads no clock, draws no random number and does no I/O: time arrives as data in each
+//! [`Entry`]. It is total, since no entry makes it panic or fail: a refused command is an
+//! [`Outcome`] like any other. It is deterministic: equal entries make equal states on every
+//! replica.
+#![no_std]
+
+extern crate alloc;
+
+mod command;
+mod event;
+mod id;
+mod machine;
+mod name;
+mod outcome;
+mod query;
+mod settings;
+pub mod snapshot;
+mod time;
+
+pub use command::{
+    Acquire, Ask, Command, Configure, Entry, Evict, Form, Open, Renew, Request, Revoke,
+};
+pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
+pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
+pub use machine::StateMachine;
+pub use name::{
+    HOLDER_DATA_BYTES_MAX, HolderData, IDENTITY_BYTES_MAX, Identity, InvalidName, InvalidText,
+    LEASE_NAME_BYTES_MAX, LeaseName,
+};
+pub use outcome::{
+    Acquired, Cancelled, Holder, Limit, LostGrant, Opened, Outcome, Rejection, Renewed,
+};
+pub use query::{LeaseView, SessionView, Summary, Verdict};
+pub use settings::{
+    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LOCK_DELAY_MAX, OPEN_AGE_MAX,
+    REASON_BYTES_MAX, Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR, UNCONFIRMED_MAX,
+    WAIT_MAX,
+};
+pub use time::{ClusterTime, Millis, WallTime};

@@ -1,0 +1,105 @@
+//! What `apply` looks at besides the entry itself: replicated settings, set by a logged entry and
+//! never by a node's flag, since two nodes with different flags would come to different states.
+
+use core::fmt;
+
+use crate::time::Millis;
+
+/// The shortest TTL a cluster can be set to allow.
+pub const TTL_MIN_FLOOR: Millis = Millis(100);
+/// The longest `max-ttl` a cluster can be set to, 24 h.
+pub const TTL_MAX_CEILING: Millis = Millis::from_secs(24 * 60 * 60);
+/// The longest lock-delay, one minute.
+pub const LOCK_DELAY_MAX: Millis = Millis::from_secs(60);
+/// The longest wait for a lease, 24 h of cluster time.
+pub const WAIT_MAX: Millis = Millis::from_secs(24 * 60 * 60);
+/// The greatest `--token-floor`: tokens above 2^53 are not exact as JSON numbers everywhere.
+pub const TOKEN_FLOOR_MAX: u64 = 1 << 52;
+/// How old the newest cluster time in an `Open` may be; `Open` ids are kept as long beyond their
+/// session's end.
+pub const OPEN_AGE_MAX: Millis = Millis::from_secs(60);
+/// The most requests a session may have unconfirmed.
+pub const UNCONFIRMED_MAX: u64 = 256;
+/// The most sessions one entry ends.
+pub const ENDS_PER_ENTRY_MAX: u32 = 1_000;
+/// The most grants one entry makes, and the most grants and waits it ends before it stops ending
+/// further sessions.
+pub const GRANTS_PER_ENTRY_MAX: u32 = 10_000;
+/// The longest reason or operator name in a `Revoke`, in bytes.
+pub const REASON_BYTES_MAX: usize = 255;
+
+/// The replicated settings of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The shortest TTL a session may ask for; 100 ms to 1 h, 1 s unless set for tests.
+    pub ttl_min: Millis,
+    /// The longest TTL a session may ask for; `ttl_min` to 24 h.
+    pub ttl_max: Millis,
+    /// How long a name may be idle before its floor is forgotten; 1 s or more.
+    pub idle_retention: Millis,
+    /// The most leases and waits of one session.
+    pub session_leases_max: u32,
+    /// The most waiters of one lease.
+    pub lease_waiters_max: u32,
+    /// The most lease names the cluster remembers.
+    pub leases_max: u64,
+    /// The most sessions, those that ended within the last minute included.
+    pub sessions_max: u64,
+}
+
+impl Settings {
+    /// What a cluster is formed with unless told otherwise.
+    pub const STANDARD: Self = Self {
+        ttl_min: Millis::from_secs(1),
+        ttl_max: Millis::from_secs(5 * 60),
+        idle_retention: Millis::from_secs(24 * 60 * 60),
+        session_leases_max: 4_096,
+        lease_waiters_max: 100_000,
+        leases_max: 10_000_000,
+        sessions_max: 10_000_000,
+    };
+
+    /// Whether every value is in its range.
+    ///
+    /// # Errors
+    /// [`InvalidSetting`] names the first one that is not.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        let ranges = [
+            ("ttl_min", self.ttl_min.0, TTL_MIN_FLOOR.0, 3_600_000),
+            ("ttl_max", self.ttl_max.0, self.ttl_min.0, TTL_MAX_CEILING.0),
+            ("idle_retention", self.idle_retention.0, 1_000, u64::MAX),
+            ("session_leases_max", self.session_leases_max.into(), 1, 4_096),
+            ("lease_waiters_max", self.lease_waiters_max.into(), 1, 100_000),
+            ("leases_max", self.leases_max, 1, 100_000_000),
+            ("sessions_max", self.sessions_max, 1, 100_000_000),
+        ];
+        for (name, offered, min, max) in ranges {
+            if offered < min || offered > max {
+                return Err(InvalidSetting { name, offered, min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A setting outside its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidSetting {
+    /// The setting.
+    pub name: &'static str,
+    /// What was offered; milliseconds for times.
+    pub offered: u64,
+    /// The least that is allowed.
+    pub min: u64,
+    /// The most that is allowed.
+    pub max: u64,
+}
+
+impl fmt::Display for InvalidSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, offered, min, max } = self;
+        write!(f, "setting {name} = {offered} is outside {min} to {max}")
+    }
+}
+
+impl core::error::Error for InvalidSetting {}

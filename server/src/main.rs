@@ -1,0 +1,2 @@
+//! The ringfence binary.
+fn main() {}
