@@ -1,0 +1,89 @@
+//! The words a person types after `cargo xtask`.
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+cargo xtask: the project's own commands
+
+  cargo xtask verify           read-only; everything that must hold before a change is merged:
+                               tidy, rustfmt, clippy without warnings, rustdoc without warnings,
+                               all tests and doctests
+  cargo xtask verify --quick   the same without the tests
+  cargo xtask fix              writes: what clippy can correct safely, then rustfmt; ends with tidy
+  cargo xtask tidy             read-only, under a second: the rules of the house that no compiler
+                               checks (who may depend on whom, banned words, long files, links)
+
+Exit codes: 0 all holds, 1 something does not (the last lines say what to do next), 2 usage.
+When `verify` is red: `cargo xtask fix` corrects formatting and simple lints; the rest is by hand.";
+
+/// One command, parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Check everything; change nothing.
+    Verify(Tests),
+    /// Correct what can be corrected without thought.
+    Fix,
+    /// Check the rules of the house only.
+    Tidy,
+    /// Explain the commands.
+    Help,
+}
+
+/// Whether `verify` runs the tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tests {
+    /// Run them.
+    Run,
+    /// Leave them to the caller, who runs them anyway.
+    Skip,
+}
+
+/// Parses the arguments after `cargo xtask`.
+///
+/// # Errors
+/// A sentence naming the word that is not understood.
+pub fn parse(arguments: &[String]) -> Result<Command, String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words
+        .iter()
+        .any(|word| matches!(*word, "--help" | "-h" | "help"))
+    {
+        return Ok(Command::Help);
+    }
+    match words.as_slice() {
+        ["verify"] => Ok(Command::Verify(Tests::Run)),
+        ["verify", "--quick"] => Ok(Command::Verify(Tests::Skip)),
+        ["fix"] => Ok(Command::Fix),
+        ["tidy"] => Ok(Command::Tidy),
+        [] => Err("error: which command?".to_owned()),
+        ["verify" | "fix" | "tidy", extra, ..] => Err(format!(
+            "error: unexpected `{extra}`; only `verify` takes an option, and that is `--quick`"
+        )),
+        [unknown, ..] => Err(format!("error: no command is called `{unknown}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn every_command_of_the_help_is_understood() {
+        assert_eq!(parsed("verify"), Ok(Command::Verify(Tests::Run)));
+        assert_eq!(parsed("verify --quick"), Ok(Command::Verify(Tests::Skip)));
+        assert_eq!(parsed("fix"), Ok(Command::Fix));
+        assert_eq!(parsed("tidy"), Ok(Command::Tidy));
+        assert_eq!(parsed("fix --help"), Ok(Command::Help));
+    }
+
+    #[test]
+    fn an_unknown_word_is_named() {
+        assert!(parsed("verfy").is_err_and(|message| message.contains("`verfy`")));
+        assert!(parsed("verify --fast").is_err_and(|message| message.contains("`--fast`")));
+        assert!(parsed("").is_err());
+    }
+}

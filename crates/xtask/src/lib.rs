@@ -1,0 +1,20 @@
+//! The project's own commands, and the rules of the house that no compiler checks.
+//!
+//! `cargo xtask verify` reads, `cargo xtask fix` writes; [`tidy`] is a library so that
+//! `cargo test --workspace` runs it too. Nothing here is part of what Ringfence ships.
+
+pub mod cli;
+pub mod steps;
+pub mod tidy;
+
+use std::path::{Path, PathBuf};
+
+/// The folder of the workspace's `Cargo.toml`.
+#[must_use]
+pub fn workspace_root() -> PathBuf {
+    // This crate lives in <root>/crates/xtask; the folder rule of `tidy` holds it there.
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

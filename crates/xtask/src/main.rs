@@ -1,0 +1,14 @@
+//! `cargo xtask`: see `cargo xtask --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match xtask::cli::parse(&arguments) {
+        Ok(command) => xtask::steps::run(command, &xtask::workspace_root()),
+        Err(message) => {
+            eprintln!("{message}\n\n{}", xtask::cli::HELP);
+            ExitCode::from(2)
+        }
+    }
+}

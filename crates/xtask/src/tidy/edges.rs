@@ -1,0 +1,222 @@
+//! Who may name whom: the arrows of `crates/ARCHITECTURE.md` as a table.
+
+use super::Violation;
+use super::source::{Kind, Package};
+
+/// For each crate the crates of this workspace that it may name. A crate without a row is refused,
+/// so whoever adds one decides here what it stands on.
+const EDGES: &[(&str, &[&str])] = &[
+    ("ringfence-core", &[]),
+    ("ringfence-wal", &[]),
+    ("ringfence-proto", &["ringfence-core"]),
+    ("ringfence-guard", &["ringfence-core"]),
+    ("ringfence-client", &["ringfence-core", "ringfence-proto"]),
+    (
+        "ringfence-raft",
+        &["ringfence-core", "ringfence-proto", "ringfence-wal"],
+    ),
+    ("ringfence-testkit", &["ringfence-core", "ringfence-proto"]),
+    (
+        "ringfence",
+        &[
+            "ringfence-client",
+            "ringfence-core",
+            "ringfence-guard",
+            "ringfence-proto",
+            "ringfence-raft",
+        ],
+    ),
+    (TESTS, &["*"]),
+    ("xtask", &[]),
+];
+
+/// The package of tests with real processes; it may name anything.
+const TESTS: &str = "ringfence-tests";
+
+/// Test helpers: named as a dev-dependency, so that they never ship.
+const TESTKIT: &str = "ringfence-testkit";
+
+/// The state machine: depends on nothing at all.
+const CORE: &str = "ringfence-core";
+
+/// Crates from outside that only some of ours may name.
+const CONFINED: &[Confined] = &[
+    Confined {
+        prefix: "openraft",
+        to: &["ringfence-raft"],
+        why: "openraft's types must be exchangeable: only `raft` names them",
+    },
+    Confined {
+        prefix: "tonic",
+        to: &[
+            "ringfence-proto",
+            "ringfence-raft",
+            "ringfence",
+            "ringfence-client",
+            TESTS,
+        ],
+        why: "gRPC belongs to the edges",
+    },
+];
+
+struct Confined {
+    /// Every crate whose name begins so.
+    prefix: &'static str,
+    to: &'static [&'static str],
+    why: &'static str,
+}
+
+/// Checks every dependency of every package against the tables.
+pub(super) fn check(packages: &[Package]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for package in packages {
+        let Some((_, allowed)) = EDGES.iter().find(|(name, _)| *name == package.name) else {
+            violations.push(Violation::new(
+                &package.manifest,
+                1,
+                format!("`{}` has no row in the table of edges", package.name),
+                "add it to EDGES in crates/xtask/src/tidy/edges.rs and to crates/ARCHITECTURE.md",
+            ));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let internal = EDGES.iter().any(|(name, _)| *name == dependency.name);
+            let fault = if internal {
+                internal_fault(package, allowed, &dependency.name, dependency.kind)
+            } else {
+                external_fault(package, &dependency.name, dependency.kind)
+            };
+            violations.extend(fault);
+        }
+    }
+    violations
+}
+
+fn internal_fault(
+    package: &Package,
+    allowed: &[&str],
+    dependency: &str,
+    kind: Kind,
+) -> Option<Violation> {
+    let anything = allowed.contains(&"*");
+    if dependency == TESTKIT {
+        let fine = kind == Kind::Dev || anything;
+        return (!fine).then(|| {
+            Violation::new(
+                &package.manifest,
+                1,
+                format!("`{}` would ship `{TESTKIT}`", package.name),
+                "move it to [dev-dependencies]",
+            )
+        });
+    }
+    (!anything && !allowed.contains(&dependency)).then(|| {
+        Violation::new(
+            &package.manifest,
+            1,
+            format!("`{}` must not depend on `{dependency}`", package.name),
+            "each crate names only what stands to its left in crates/ARCHITECTURE.md",
+        )
+    })
+}
+
+fn external_fault(package: &Package, dependency: &str, kind: Kind) -> Option<Violation> {
+    if package.name == CORE && kind != Kind::Dev {
+        return Some(Violation::new(
+            &package.manifest,
+            1,
+            format!("`{CORE}` depends on `{dependency}`"),
+            "the state machine stands on `alloc` alone; pass the result in as data",
+        ));
+    }
+    let confined = CONFINED
+        .iter()
+        .find(|confined| dependency.starts_with(confined.prefix))?;
+    (!confined.to.contains(&package.name.as_str())).then(|| {
+        Violation::new(
+            &package.manifest,
+            1,
+            format!("`{}` names `{dependency}`: {}", package.name, confined.why),
+            format!("go through one of: {}", confined.to.join(", ")),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::Dependency;
+    use super::super::source::fixtures::package;
+    use super::*;
+
+    fn faults(name: &str, normal: &[&str]) -> Vec<String> {
+        check(&[package("crates/any", name, normal)])
+            .into_iter()
+            .map(|violation| violation.wrong)
+            .collect()
+    }
+
+    #[test]
+    fn the_arrows_of_the_architecture_are_allowed() {
+        for (name, allowed) in EDGES {
+            let concrete: Vec<&str> = allowed.iter().copied().filter(|to| *to != "*").collect();
+            assert_eq!(faults(name, &concrete), Vec::<String>::new(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_arrow_against_the_order_is_refused() {
+        assert_eq!(faults("ringfence-core", &["ringfence-proto"]).len(), 1);
+        assert_eq!(faults("ringfence-wal", &["ringfence-core"]).len(), 1);
+        assert_eq!(faults("ringfence-client", &["ringfence-raft"]).len(), 1);
+        assert_eq!(faults("ringfence", &["ringfence-wal"]).len(), 1);
+        assert_eq!(faults("xtask", &["ringfence-core"]).len(), 1);
+    }
+
+    #[test]
+    fn only_raft_names_openraft() {
+        assert_eq!(
+            faults("ringfence-raft", &["openraft", "openraft-rt-tokio"]).len(),
+            0
+        );
+        assert_eq!(faults("ringfence", &["openraft"]).len(), 1);
+        assert_eq!(faults("ringfence-tests", &["openraft-rt-tokio"]).len(), 1);
+    }
+
+    #[test]
+    fn only_the_edges_name_tonic() {
+        assert_eq!(faults("ringfence-client", &["tonic"]).len(), 0);
+        assert_eq!(faults("ringfence-tests", &["tonic"]).len(), 0);
+        assert_eq!(faults("ringfence-guard", &["tonic"]).len(), 1);
+        assert_eq!(faults("ringfence-testkit", &["tonic-health"]).len(), 1);
+    }
+
+    #[test]
+    fn core_stands_on_nothing() {
+        assert_eq!(faults("ringfence-core", &["bytes"]).len(), 1);
+
+        let mut core = package("crates/core", "ringfence-core", &[]);
+        core.dependencies.push(Dependency {
+            name: "proptest".to_owned(),
+            kind: Kind::Dev,
+        });
+        assert_eq!(check(&[core]), Vec::new());
+    }
+
+    #[test]
+    fn the_testkit_never_ships() {
+        assert_eq!(faults("ringfence-raft", &["ringfence-testkit"]).len(), 1);
+        assert_eq!(faults("ringfence-tests", &["ringfence-testkit"]).len(), 0);
+
+        let mut raft = package("crates/raft", "ringfence-raft", &[]);
+        raft.dependencies.push(Dependency {
+            name: "ringfence-testkit".to_owned(),
+            kind: Kind::Dev,
+        });
+        assert_eq!(check(&[raft]), Vec::new());
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_refused() {
+        assert_eq!(faults("ringfence-extra", &[]).len(), 1);
+    }
+}
