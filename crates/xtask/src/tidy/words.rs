@@ -122,7 +122,7 @@ fn bare_promise(file: &SourceFile, number: usize, line: &str) -> Option<Violatio
         let digits = line[end..]
             .strip_prefix("(#")
             .and_then(|rest| rest.split_once(')'));
-        !digits.is_some_and(|(issue, _)| issue.parse::<u32>().is_ok())
+        digits.is_none_or(|(issue, _)| issue.parse::<u32>().is_err())
     });
     bare.then(|| {
         Violation::new(
