@@ -1,0 +1,29 @@
+//! The exit codes of all commands.
+
+/// A negative answer: held, stale, superseded, ended, unknown.
+pub(crate) const NEGATIVE: u8 = 1;
+/// The command line, or a value in it, is wrong. The same number as clap's own.
+pub(crate) const USAGE: u8 = 2;
+/// No node answered, or none could reach a quorum in time (`EX_UNAVAILABLE`).
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The lease was not obtained within `--wait` (`EX_TEMPFAIL`).
+pub(crate) const NOT_OBTAINED: u8 = 75;
+/// The lease was lost while CMD ran.
+pub(crate) const LOST: u8 = 76;
+/// CMD could not be executed, as in a shell.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// CMD was not found, as in a shell.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// Added to the number of the signal that killed CMD, as in a shell.
+pub(crate) const SIGNAL_BASE: u8 = 128;
+
+/// The table for `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    0  done
+    1  a negative answer: held, stale, superseded, ended, unknown
+    2  usage
+   69  cluster unavailable
+   75  not obtained within --wait
+   76  lease lost while CMD ran
+    n  `lock` else ends with CMD's own code, 128+s if signal s killed it";
