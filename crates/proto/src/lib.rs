@@ -1,1 +1,13 @@
-//! Under construction.
+//! Every encoding of Ringfence: the public protocol, the messages between nodes, and the bytes of
+//! log entries and snapshots.
+//!
+//! It decides nothing: it turns bytes into the core's types and back, and says what is wrong with
+//! bytes that have no meaning.
+
+mod generated;
+
+pub use generated::ringfence::raft::v1 as raft;
+pub use generated::ringfence::v1;
+
+/// The descriptors of the public services with their comments, for server reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/public.bin"));
