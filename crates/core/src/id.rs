@@ -173,7 +173,11 @@ impl Secret {
     /// Whether `offered` is this secret, in a time that does not depend on where they differ.
     #[must_use]
     pub fn proves(&self, offered: &Self) -> bool {
-        let differing = self.0.iter().zip(&offered.0).fold(0, |acc, (a, b)| acc | (a ^ b));
+        let differing = self
+            .0
+            .iter()
+            .zip(&offered.0)
+            .fold(0, |acc, (a, b)| acc | (a ^ b));
         differing == 0
     }
 }

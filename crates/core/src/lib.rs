@@ -8,13 +8,24 @@
 
 extern crate alloc;
 
+mod asks;
+mod budget;
 mod command;
+mod deadlines;
+mod ending;
 mod event;
+mod granting;
 mod id;
+mod lease;
 mod machine;
 mod name;
+mod operator;
 mod outcome;
 mod query;
+mod reading;
+mod records;
+mod requests;
+mod session;
 mod settings;
 pub mod snapshot;
 mod time;

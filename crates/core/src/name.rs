@@ -103,9 +103,10 @@ fn check_segment(segment: &[u8], at: usize) -> Result<(), InvalidName> {
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._~:@-".contains(&byte);
     match segment.iter().position(|&byte| !allowed(byte)) {
-        Some(within) => {
-            Err(InvalidName::Forbidden { at: at + within, byte: segment[within] })
-        }
+        Some(within) => Err(InvalidName::Forbidden {
+            at: at + within,
+            byte: segment[within],
+        }),
         None => Ok(()),
     }
 }
@@ -168,7 +169,10 @@ impl Identity {
     /// [`InvalidText`] if it is longer than [`IDENTITY_BYTES_MAX`] or has a control character.
     pub fn parse(raw: &str) -> Result<Self, InvalidText> {
         if raw.len() > IDENTITY_BYTES_MAX {
-            return Err(InvalidText::TooLong { bytes: raw.len(), max: IDENTITY_BYTES_MAX });
+            return Err(InvalidText::TooLong {
+                bytes: raw.len(),
+                max: IDENTITY_BYTES_MAX,
+            });
         }
         match raw.char_indices().find(|(_, letter)| letter.is_control()) {
             Some((at, _)) => Err(InvalidText::Control { at }),
@@ -206,9 +210,16 @@ impl HolderData {
     /// [`InvalidText::TooLong`] above [`HOLDER_DATA_BYTES_MAX`].
     pub fn new(bytes: &[u8]) -> Result<Self, InvalidText> {
         if bytes.len() > HOLDER_DATA_BYTES_MAX {
-            return Err(InvalidText::TooLong { bytes: bytes.len(), max: HOLDER_DATA_BYTES_MAX });
+            return Err(InvalidText::TooLong {
+                bytes: bytes.len(),
+                max: HOLDER_DATA_BYTES_MAX,
+            });
         }
-        Ok(Self(if bytes.is_empty() { None } else { Some(Arc::from(bytes)) }))
+        Ok(Self(if bytes.is_empty() {
+            None
+        } else {
+            Some(Arc::from(bytes))
+        }))
     }
 
     /// The bytes.

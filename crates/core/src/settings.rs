@@ -68,14 +68,29 @@ impl Settings {
             ("ttl_min", self.ttl_min.0, TTL_MIN_FLOOR.0, 3_600_000),
             ("ttl_max", self.ttl_max.0, self.ttl_min.0, TTL_MAX_CEILING.0),
             ("idle_retention", self.idle_retention.0, 1_000, u64::MAX),
-            ("session_leases_max", self.session_leases_max.into(), 1, 4_096),
-            ("lease_waiters_max", self.lease_waiters_max.into(), 1, 100_000),
+            (
+                "session_leases_max",
+                self.session_leases_max.into(),
+                1,
+                4_096,
+            ),
+            (
+                "lease_waiters_max",
+                self.lease_waiters_max.into(),
+                1,
+                100_000,
+            ),
             ("leases_max", self.leases_max, 1, 100_000_000),
             ("sessions_max", self.sessions_max, 1, 100_000_000),
         ];
         for (name, offered, min, max) in ranges {
             if offered < min || offered > max {
-                return Err(InvalidSetting { name, offered, min, max });
+                return Err(InvalidSetting {
+                    name,
+                    offered,
+                    min,
+                    max,
+                });
             }
         }
         Ok(())
@@ -97,7 +112,12 @@ pub struct InvalidSetting {
 
 impl fmt::Display for InvalidSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, offered, min, max } = self;
+        let Self {
+            name,
+            offered,
+            min,
+            max,
+        } = self;
         write!(f, "setting {name} = {offered} is outside {min} to {max}")
     }
 }

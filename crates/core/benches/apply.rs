@@ -1,0 +1,202 @@
+//! How fast entries are applied, and how long the longest one takes in a storm of ends.
+//!
+//! `cargo bench -p ringfence-core`. Prints one line per figure.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the clock"
+)]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use ringfence_core::{
+    Acquire, Ask, ClusterId, ClusterTime, Command, Entry, FencingToken, Form, HolderData, Identity,
+    LeaseName, Millis, Open, OpenId, Outcome, Renew, Request, RequestNumber, Secret, SessionId,
+    Settings, StateMachine, WallTime,
+};
+
+struct World {
+    machine: StateMachine,
+    index: u64,
+    time: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            machine: StateMachine::new(),
+            index: 0,
+            time: 0,
+        };
+        world.apply(Command::TermStart { unix_seconds: None });
+        let cluster = ClusterId::new([1; 16]);
+        let settings = Settings::STANDARD;
+        world.apply(Command::Form(Form {
+            cluster,
+            token_floor: Some(0),
+            settings,
+        }));
+        world
+    }
+
+    fn apply(&mut self, command: Command) -> Outcome {
+        self.index += 1;
+        let (index, time) = (self.index, ClusterTime(self.time));
+        let entry = Entry {
+            index,
+            term: 1,
+            time,
+            wall: WallTime(0),
+            command,
+        };
+        let mut events = Vec::new();
+        black_box(self.machine.apply(black_box(&entry), &mut events))
+    }
+
+    fn open(&mut self, n: u64) -> SessionId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&n.to_le_bytes());
+        let identity = Identity::parse("bench").unwrap();
+        let open = Open {
+            id: OpenId::new(id),
+            secret: Secret::new([7; 16]),
+            seen: None,
+            ttl: Millis(15_000),
+            identity,
+            acquire: None,
+        };
+        match self.apply(Command::Open(open)) {
+            Outcome::Opened(opened) => opened.session,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn ask(session: SessionId, number: u64, ask: Ask) -> Command {
+    let number = RequestNumber::new(number).unwrap();
+    Command::Request(Request {
+        session,
+        secret: Secret::new([7; 16]),
+        number,
+        lowest: number,
+        ask,
+    })
+}
+
+fn acquire(name: &LeaseName, wait: Option<Millis>) -> Ask {
+    let (data, lock_delay) = (HolderData::default(), Millis(0));
+    Ask::Acquire(Acquire {
+        name: name.clone(),
+        wait,
+        data,
+        lock_delay,
+    })
+}
+
+fn cycles(sessions: u64, rounds: u64) {
+    let mut world = World::new();
+    let ids: Vec<SessionId> = (0..sessions).map(|n| world.open(n)).collect();
+    let names: Vec<LeaseName> = (0..sessions)
+        .map(|n| LeaseName::parse(&format!("bench/lease-{n}")).unwrap())
+        .collect();
+    let start = Instant::now();
+    for round in 0..rounds {
+        for (session, name) in ids.iter().zip(&names) {
+            let outcome = world.apply(ask(*session, 2 * round + 1, acquire(name, None)));
+            assert!(matches!(outcome, Outcome::Acquired(_)), "{outcome:?}");
+            let token = FencingToken::new(world.machine.summary().last_token).unwrap();
+            let release = Ask::Release {
+                name: name.clone(),
+                token,
+                close: false,
+            };
+            world.apply(ask(*session, 2 * round + 2, release));
+        }
+    }
+    let took = start.elapsed();
+    let commands = 2 * sessions * rounds;
+    let per_second = commands as f64 / took.as_secs_f64();
+    println!("acquire+release, {sessions:>7} sessions: {per_second:>12.0} commands/s");
+}
+
+/// Applies ticks until nothing is due; says how many and the longest.
+fn drain(world: &mut World) -> (u32, Duration) {
+    let (mut ticks, mut longest) = (0, Duration::ZERO);
+    while world
+        .machine
+        .next_deadline()
+        .is_some_and(|at| at.0 <= world.time)
+    {
+        let start = Instant::now();
+        world.apply(Command::Tick);
+        longest = longest.max(start.elapsed());
+        ticks += 1;
+    }
+    (ticks, longest)
+}
+
+fn storm(sessions: u64, leases_each: u64, what: &str) {
+    let mut world = World::new();
+    for n in 0..sessions {
+        let id = world.open(n);
+        for lease in 0..leases_each {
+            let name = LeaseName::parse(&format!("storm/{n}/{lease}")).unwrap();
+            world.apply(ask(id, lease + 1, acquire(&name, None)));
+        }
+    }
+    let heir = world.open(u64::MAX);
+    world.apply(Command::Renew(Renew {
+        sessions: vec![heir],
+        acknowledged: Vec::new(),
+    }));
+    for lease in 0..leases_each.min(250) {
+        let name = LeaseName::parse(&format!("storm/0/{lease}")).unwrap();
+        let wait = Some(Millis(3_600_000));
+        world.apply(ask(heir, lease + 1, acquire(&name, wait)));
+    }
+    world.time = 14_999;
+    world.apply(Command::Renew(Renew {
+        sessions: vec![heir],
+        acknowledged: Vec::new(),
+    }));
+    world.time = 15_001;
+    let (ticks, longest) = drain(&mut world);
+    println!(
+        "{what}: {ticks} entries, longest {:.2} ms",
+        longest.as_secs_f64() * 1e3
+    );
+    assert_eq!(world.machine.summary().sessions, 1);
+}
+
+fn renewals(sessions: u64) {
+    let mut world = World::new();
+    let ids: Vec<SessionId> = (0..sessions).map(|n| world.open(n)).collect();
+    let mut longest = Duration::ZERO;
+    let start = Instant::now();
+    for (batch, part) in ids.chunks(10_000).enumerate() {
+        world.time = 50 * batch as u64;
+        let renew = Renew {
+            sessions: part.to_vec(),
+            acknowledged: Vec::new(),
+        };
+        let one = Instant::now();
+        world.apply(Command::Renew(renew));
+        longest = longest.max(one.elapsed());
+    }
+    let took = start.elapsed();
+    println!(
+        "renew {sessions} sessions in batches of 10,000: {:.0} ns each, longest batch {:.2} ms",
+        took.as_nanos() as f64 / sessions as f64,
+        longest.as_secs_f64() * 1e3,
+    );
+}
+
+fn main() {
+    cycles(1, 1_000_000);
+    cycles(1_000, 1_000);
+    cycles(100_000, 10);
+    renewals(1_000_000);
+    storm(100_000, 1, "100,000 sessions with a lease each end at once");
+    storm(1, 4_096, "one session with 4,096 leases ends");
+}

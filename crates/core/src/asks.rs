@@ -1,0 +1,345 @@
+//! What clients ask: to open and close sessions, and the numbered requests of a session.
+
+use alloc::vec::Vec;
+
+use crate::command::{Ask, Open, Request};
+use crate::deadlines::Due;
+use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
+use crate::id::{FencingToken, RequestNumber, Secret, SessionId};
+use crate::machine::StateMachine;
+use crate::name::LeaseName;
+use crate::outcome::{Cancelled, Limit, Opened, Outcome, Rejection};
+use crate::requests::{Admission, Requests, fingerprint};
+use crate::session::Session;
+use crate::settings::OPEN_AGE_MAX;
+use crate::snapshot::Answer;
+
+impl StateMachine {
+    /// Opens a session, or finds the one that this very `Open` made before.
+    pub(crate) fn open(&mut self, open: &Open, events: &mut Vec<Event>) -> Outcome {
+        if let Some(&id) = self.opens.get(&open.id) {
+            return self.reopen(id, open, events);
+        }
+        if let Err(rejection) = self.check_open(open) {
+            return Outcome::Rejected(rejection);
+        }
+        let Some(id) = SessionId::new(self.next_session) else {
+            return Outcome::Rejected(Rejection::NotReady);
+        };
+        self.next_session += 1;
+        let mut session = Session {
+            open: open.id,
+            secret: open.secret,
+            identity: open.identity.clone(),
+            ttl: open.ttl,
+            seen: self.time,
+            armed: self.time,
+            requests: Requests::new(),
+            holds: Vec::new(),
+            waits: Vec::new(),
+            lost: Vec::new(),
+        };
+        session.armed = session.deadline(self.term_start);
+        self.deadlines.insert(session.armed, Due::Session(id));
+        self.sessions.insert(id, session);
+        self.opens.insert(open.id, id);
+        events.push(Event::SessionOpened { session: id });
+
+        let ask = open
+            .acquire
+            .as_ref()
+            .map(|acquire| Ask::Acquire(acquire.clone()));
+        if let Some(ask) = &ask {
+            self.carry_out_ask(id, RequestNumber::FIRST, ask, events);
+        }
+        self.opened(id, open, false)
+    }
+
+    fn check_open(&self, open: &Open) -> Result<(), Rejection> {
+        let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);
+        if open.ttl < min || open.ttl > max {
+            return Err(Rejection::InvalidTtl {
+                offered: open.ttl,
+                min,
+                max,
+            });
+        }
+        if let Some(seen) = open.seen
+            && seen.after(OPEN_AGE_MAX) < self.time
+        {
+            return Err(Rejection::OpenTooOld {
+                seen,
+                now: self.time,
+            });
+        }
+        let max = self.settings.sessions_max;
+        if self.sessions.len() + self.ended.len() >= max {
+            return Err(Rejection::Limit(Limit::Sessions(max)));
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, id: SessionId, open: &Open, events: &mut Vec<Event>) -> Outcome {
+        self.end_if_due(id, events);
+        let now = self.time;
+        match self.sessions.get_mut(id) {
+            Some(session) if session.secret.proves(&open.secret) => {
+                session.seen = now;
+                self.opened(id, open, true)
+            }
+            _ => Outcome::Rejected(Rejection::OpenIdUsed),
+        }
+    }
+
+    fn opened(&self, id: SessionId, open: &Open, repeated: bool) -> Outcome {
+        let Some(session) = self.sessions.get(id) else {
+            return Outcome::Rejected(Rejection::OpenIdUsed);
+        };
+        let first = session.requests.get(RequestNumber::FIRST);
+        let acquired = match (&open.acquire, first) {
+            (Some(_), Some(answer)) => self.standing_of(answer),
+            _ => None,
+        };
+        Outcome::Opened(Opened {
+            session: id,
+            ttl: session.ttl,
+            acquired,
+            repeated,
+        })
+    }
+
+    /// Ends a session that is due but was not reached yet, so that its own late request finds it
+    /// ended.
+    fn end_if_due(&mut self, id: SessionId, events: &mut Vec<Event>) {
+        let due = |session: &Session| session.deadline(self.term_start) <= self.time;
+        if self.sessions.get(id).is_some_and(due) {
+            self.end_session(id, &SessionEnd::Expired, events);
+        }
+    }
+
+    pub(crate) fn close(
+        &mut self,
+        id: SessionId,
+        secret: &Secret,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
+        self.end_if_due(id, events);
+        match self.authenticate(id, secret) {
+            Ok(()) => {
+                self.end_session(id, &SessionEnd::Closed, events);
+                Outcome::Closed {
+                    cause: Some(SessionEnd::Closed),
+                }
+            }
+            Err(Rejection::SessionExpired { cause }) => {
+                let remembered = self.ended.get(id);
+                if remembered.is_some_and(|ended| !ended.secret.proves(secret)) {
+                    return Outcome::Rejected(Rejection::WrongSecret);
+                }
+                Outcome::Closed { cause }
+            }
+            Err(other) => Outcome::Rejected(other),
+        }
+    }
+
+    /// A numbered request: answered from memory if it was answered before.
+    pub(crate) fn request(&mut self, request: &Request, events: &mut Vec<Event>) -> Outcome {
+        let Request {
+            session: id,
+            secret,
+            number,
+            lowest,
+            ask,
+        } = request;
+        self.end_if_due(*id, events);
+        if let Err(rejection) = self.authenticate(*id, secret) {
+            return Outcome::Rejected(rejection);
+        }
+        let now = self.time;
+        let Some(session) = self.sessions.get_mut(*id) else {
+            return Outcome::Rejected(Rejection::SessionExpired { cause: None });
+        };
+        session.seen = now;
+        match session.requests.admit(*number, *lowest, fingerprint(ask)) {
+            Admission::New => self.carry_out_ask(*id, *number, ask, events),
+            Admission::Refused(rejection) => Outcome::Rejected(rejection),
+            Admission::Repeat(answer) => {
+                let answer = answer.clone();
+                self.answer(&answer)
+            }
+        }
+    }
+
+    fn carry_out_ask(
+        &mut self,
+        id: SessionId,
+        number: RequestNumber,
+        ask: &Ask,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
+        let done = match ask {
+            Ask::Acquire(acquire) => self.acquire(id, number, acquire, events),
+            Ask::Cancel { number } => Ok(Answer::CancelDone(self.cancel(id, *number, events))),
+            Ask::Release { name, token, .. } => self.release(id, name, *token, events),
+            Ask::Transfer { name, token, to } => self.transfer(id, name, *token, *to, events),
+        };
+        let answer = done.unwrap_or_else(Answer::Refused);
+        let outcome = self.answer(&answer);
+        let closing = matches!(ask, Ask::Release { close: true, .. })
+            && matches!(answer, Answer::Released { .. });
+        if closing {
+            self.end_session(id, &SessionEnd::Closed, events);
+        } else if let Some(session) = self.sessions.get_mut(id) {
+            session.requests.remember(number, fingerprint(ask), answer);
+        }
+        outcome
+    }
+
+    /// An answer as the outcome of the request that asks for it now.
+    fn answer(&self, answer: &Answer) -> Outcome {
+        match answer {
+            Answer::Refused(rejection) => Outcome::Rejected(rejection.clone()),
+            Answer::Cancelled { name: None } => Outcome::Rejected(Rejection::RequestVoided),
+            Answer::Released { token } => Outcome::Released { token: *token },
+            Answer::Transferred { to, token } => Outcome::Transferred {
+                to: *to,
+                token: *token,
+            },
+            Answer::CancelDone(cancelled) => Outcome::Cancelled(self.cancelled_now(cancelled)),
+            Answer::Granted { .. }
+            | Answer::Waiting { .. }
+            | Answer::Ended { .. }
+            | Answer::TimedOut { .. }
+            | Answer::Cancelled { name: Some(_) } => match self.standing_of(answer) {
+                Some(acquired) => Outcome::Acquired(acquired),
+                // `standing_of` knows each of these five.
+                None => Outcome::Rejected(Rejection::NotReady),
+            },
+        }
+    }
+
+    /// A repeated cancel of a request that had been granted: the lease may have been given back
+    /// since.
+    fn cancelled_now(&self, cancelled: &Cancelled) -> Cancelled {
+        match cancelled {
+            Cancelled::Granted { name, token } => {
+                let current = self
+                    .leases
+                    .get(name)
+                    .and_then(|lease| lease.grant.as_deref());
+                if current.is_some_and(|grant| grant.token == *token) {
+                    cancelled.clone()
+                } else {
+                    Cancelled::Settled
+                }
+            }
+            Cancelled::Removed | Cancelled::Settled | Cancelled::Voided => cancelled.clone(),
+        }
+    }
+
+    fn cancel(
+        &mut self,
+        id: SessionId,
+        target: RequestNumber,
+        events: &mut Vec<Event>,
+    ) -> Cancelled {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Cancelled::Settled;
+        };
+        match session.requests.get(target) {
+            Some(Answer::Waiting { name }) => {
+                let name = Some(name.clone());
+                session.requests.settle(target, Answer::Cancelled { name });
+                if let Some(wait) = session.remove_wait(target) {
+                    self.remove_waiter(&wait, events, WaitEnd::Cancelled, id);
+                }
+                Cancelled::Removed
+            }
+            Some(Answer::Granted { name, token }) => Cancelled::Granted {
+                name: name.clone(),
+                token: *token,
+            },
+            Some(_) => Cancelled::Settled,
+            None if session.requests.can_void(target) => {
+                session
+                    .requests
+                    .remember(target, 0, Answer::Cancelled { name: None });
+                Cancelled::Voided
+            }
+            None => Cancelled::Settled,
+        }
+    }
+
+    fn release(
+        &mut self,
+        id: SessionId,
+        name: &LeaseName,
+        token: FencingToken,
+        events: &mut Vec<Event>,
+    ) -> Result<Answer, Rejection> {
+        self.check_holder(id, name, token)?;
+        self.end_grant(name, &EndCause::Released, events);
+        Ok(Answer::Released { token })
+    }
+
+    /// Whether the session holds the lease with this very token.
+    fn check_holder(
+        &self,
+        id: SessionId,
+        name: &LeaseName,
+        offered: FencingToken,
+    ) -> Result<(), Rejection> {
+        let grant = self
+            .leases
+            .get(name)
+            .and_then(|lease| lease.grant.as_deref());
+        match grant {
+            Some(grant) if grant.token == offered && grant.session == id => Ok(()),
+            Some(grant) if grant.token == offered => Err(Rejection::NotHolder {
+                name: name.clone(),
+                offered,
+            }),
+            other => {
+                let current = other.map(|grant| grant.token);
+                Err(Rejection::StaleToken {
+                    name: name.clone(),
+                    offered,
+                    current,
+                })
+            }
+        }
+    }
+
+    /// Hands a lease over in one step. That the target waits for it is its consent, and means that
+    /// somebody there will notice.
+    fn transfer(
+        &mut self,
+        id: SessionId,
+        name: &LeaseName,
+        token: FencingToken,
+        to: Option<SessionId>,
+        events: &mut Vec<Event>,
+    ) -> Result<Answer, Rejection> {
+        self.check_holder(id, name, token)?;
+        let not_waiting = || Rejection::NotWaiting { name: name.clone() };
+        let (now, term_start) = (self.time, self.term_start);
+        let lease = self.leases.get(name).ok_or_else(not_waiting)?;
+        let (&place, waiter) = lease
+            .queue
+            .iter()
+            .find(|(_, waiter)| to.is_none_or(|to| waiter.session == to))
+            .ok_or_else(not_waiting)?;
+        let to = waiter.session;
+        let alive = |session: &Session| session.deadline(term_start) > now;
+        if waiter.until <= now || !self.sessions.get(to).is_some_and(alive) {
+            return Err(not_waiting());
+        }
+        if self.counter >= FencingToken::MAX {
+            return Err(Rejection::TokensExhausted);
+        }
+        self.end_grant(name, &EndCause::Transferred { to }, events);
+        let token = self.grant_to_waiter(name, place, events);
+        let token = token.ok_or(Rejection::TokensExhausted)?;
+        Ok(Answer::Transferred { to, token })
+    }
+}

@@ -1,0 +1,99 @@
+//! Keep-alives, and what operators ask.
+
+use crate::command::{Configure, Evict, Renew, Revoke};
+use crate::event::{EndCause, Event, SessionEnd};
+use crate::machine::StateMachine;
+use crate::outcome::{Outcome, Rejection, Renewed};
+use alloc::vec::Vec;
+
+impl StateMachine {
+    /// Moves the sessions' last sign of life to now. A session that is due is not renewed, even if
+    /// the entry's budget did not reach its end: it will end with one of the next entries.
+    pub(crate) fn renew(&mut self, renew: &Renew) -> Outcome {
+        let (now, term_start) = (self.time, self.term_start);
+        for (id, token) in &renew.acknowledged {
+            let Some(session) = self.sessions.get_mut(*id) else {
+                continue;
+            };
+            let Some(at) = session.lost.iter().position(|lost| lost.token == *token) else {
+                continue;
+            };
+            let known = session.lost.remove(at);
+            self.loss_known(&known);
+        }
+        let mut renewed = Renewed {
+            time: now,
+            ..Renewed::default()
+        };
+        for id in &renew.sessions {
+            match self.sessions.get_mut(*id) {
+                Some(session) if session.deadline(term_start) > now => {
+                    session.seen = now;
+                    if !session.lost.is_empty() {
+                        renewed.lost.push((*id, session.lost.clone()));
+                    }
+                }
+                _ => renewed.ended.push(*id),
+            }
+        }
+        Outcome::Renewed(renewed)
+    }
+
+    pub(crate) fn configure(&mut self, configure: &Configure) -> Outcome {
+        if configure.based_on != self.settings_set_at {
+            return Outcome::Rejected(Rejection::StaleSettings {
+                set_at: self.settings_set_at,
+            });
+        }
+        if let Err(invalid) = configure.settings.check() {
+            return Outcome::Rejected(Rejection::InvalidSetting(invalid));
+        }
+        self.settings = configure.settings;
+        self.settings_set_at = self.index;
+        Outcome::Done
+    }
+
+    /// Ends one grant, named by its token, so that a repeat does not hit the next holder.
+    pub(crate) fn revoke(&mut self, revoke: &Revoke, events: &mut Vec<Event>) -> Outcome {
+        let Revoke {
+            name,
+            token,
+            now,
+            reason,
+            operator,
+        } = revoke;
+        let grant = self
+            .leases
+            .get(name)
+            .and_then(|lease| lease.grant.as_deref());
+        let current = grant.map(|grant| grant.token);
+        if current != Some(*token) {
+            let (name, offered) = (name.clone(), *token);
+            return Outcome::Rejected(Rejection::StaleToken {
+                name,
+                offered,
+                current,
+            });
+        }
+        let (operator, reason) = (operator.clone(), reason.clone());
+        let cause = EndCause::Revoked { operator, reason };
+        self.revoke_grant(name, &cause, *now, events);
+        Outcome::Done
+    }
+
+    pub(crate) fn evict(&mut self, evict: &Evict, events: &mut Vec<Event>) -> Outcome {
+        let Evict {
+            session,
+            reason,
+            operator,
+        } = evict;
+        if self.sessions.get(*session).is_none() {
+            let cause = self.ended.get(*session).map(|ended| ended.cause.clone());
+            return Outcome::Closed { cause };
+        }
+        let (operator, reason) = (operator.clone(), reason.clone());
+        let cause = SessionEnd::Evicted { operator, reason };
+        self.end_session(*session, &cause, events);
+        Outcome::Closed { cause: Some(cause) }
+    }
+}

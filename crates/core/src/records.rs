@@ -1,0 +1,287 @@
+//! The state as records, and a state from records.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::iter;
+
+use crate::deadlines::Due;
+use crate::id::SessionId;
+use crate::lease::{Lease, Waiter};
+use crate::machine::StateMachine;
+use crate::name::LeaseName;
+use crate::requests::Requests;
+use crate::session::{EndedSession, Session, Wait};
+use crate::snapshot::{
+    BadSnapshot, EndedRecord, Header, LeaseRecord, Record, SessionRecord, WaiterRecord,
+};
+
+impl StateMachine {
+    /// The whole state: a header, then sessions, leases and ended sessions. Equal states have
+    /// equal records.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let sessions = self.sessions.iter(None);
+        let leases = self.leases.iter();
+        iter::once(Record::Header(self.header()))
+            .chain(sessions.map(|(id, session)| Record::Session(session_record(id, session))))
+            .chain(leases.map(|(name, lease)| Record::Lease(lease_record(name, lease))))
+            .chain(self.ended.records().map(Record::Ended))
+    }
+
+    fn header(&self) -> Header {
+        Header {
+            cluster: self.cluster,
+            token_floor: self.token_floor,
+            settings: self.settings,
+            settings_set_at: self.settings_set_at,
+            index: self.index,
+            term: self.term,
+            term_start: self.term_start,
+            time: self.time,
+            wall: self.wall,
+            counter: self.counter,
+            last_token: self.last_token,
+            next_session: self.next_session,
+            next_place: self.next_place,
+            forgotten: self.forgotten,
+            quiet_until: self.quiet_until,
+            unserved: self.unserved.iter().cloned().collect(),
+        }
+    }
+
+    /// The state that these records describe.
+    ///
+    /// # Errors
+    /// [`BadSnapshot`] if they contradict each other or are out of order.
+    pub fn restore(records: impl IntoIterator<Item = Record>) -> Result<Self, BadSnapshot> {
+        let mut records = records.into_iter();
+        let Some(Record::Header(header)) = records.next() else {
+            return Err(BadSnapshot {
+                record: 0,
+                why: "is not a header",
+            });
+        };
+        let mut machine = Self::from_header(&header);
+        for (at, record) in (1..).zip(records) {
+            let restored = match record {
+                Record::Header(_) => Err("is a second header"),
+                Record::Session(session) => machine.restore_session(session),
+                Record::Lease(lease) => machine.restore_lease(lease),
+                Record::Ended(ended) => machine.restore_ended(ended),
+            };
+            restored.map_err(|why| BadSnapshot { record: at, why })?;
+        }
+        for name in header.unserved {
+            let lease = machine.leases.get_mut(&name);
+            let lease = lease.filter(|lease| !lease.unserved);
+            let why = "names an unserved lease twice or one that is not there";
+            lease.ok_or(BadSnapshot { record: 0, why })?.unserved = true;
+            machine.unserved.push_back(name);
+        }
+        Ok(machine)
+    }
+
+    fn from_header(header: &Header) -> Self {
+        Self {
+            cluster: header.cluster,
+            token_floor: header.token_floor,
+            settings: header.settings,
+            settings_set_at: header.settings_set_at,
+            index: header.index,
+            term: header.term,
+            term_start: header.term_start,
+            time: header.time,
+            wall: header.wall,
+            counter: header.counter,
+            last_token: header.last_token,
+            next_session: header.next_session,
+            next_place: header.next_place,
+            forgotten: header.forgotten,
+            quiet_until: header.quiet_until,
+            ..Self::new()
+        }
+    }
+
+    fn restore_session(&mut self, record: SessionRecord) -> Result<(), &'static str> {
+        let id = record.id;
+        if self.sessions.get(id).is_some() || id.get() >= self.next_session {
+            return Err("is a session whose number is taken or was never given out");
+        }
+        if self.opens.insert(record.open, id).is_some() {
+            return Err("repeats the id of an Open");
+        }
+        let requests = Requests::restore(record.lowest, record.answers);
+        let session = Session {
+            open: record.open,
+            secret: record.secret,
+            identity: record.identity,
+            ttl: record.ttl,
+            seen: record.seen,
+            armed: record.armed,
+            requests: requests.ok_or("remembers answers out of order or out of its window")?,
+            holds: Vec::new(),
+            waits: Vec::new(),
+            lost: record.lost,
+        };
+        if session.armed > session.deadline(self.term_start) {
+            return Err("would be looked at after its deadline");
+        }
+        self.deadlines.insert(record.armed, Due::Session(id));
+        self.sessions.insert(id, session);
+        Ok(())
+    }
+
+    fn restore_lease(&mut self, record: LeaseRecord) -> Result<(), &'static str> {
+        let LeaseRecord {
+            name,
+            floor,
+            grant,
+            blocked,
+            idle_since,
+            armed,
+            queue,
+        } = record;
+        if self.leases.contains_key(&name) {
+            return Err("repeats a lease");
+        }
+        if let Some(grant) = &grant {
+            if floor != Some(grant.token) || grant.token.get() > self.counter {
+                return Err("has a grant whose token is not its floor or was never given out");
+            }
+            let holder = self
+                .sessions
+                .get_mut(grant.session)
+                .ok_or("is held by nobody alive")?;
+            holder.add_hold(name.clone(), grant.token);
+            self.held += 1;
+        }
+        let mut lease = Lease {
+            floor,
+            grant: grant.map(Box::new),
+            blocked: blocked.map(Box::new),
+            idle_since,
+            armed,
+            ..Lease::default()
+        };
+        for waiter in queue {
+            self.restore_waiter(&name, &mut lease, waiter)?;
+        }
+        if let Some(armed) = armed {
+            self.deadlines.insert(armed, Due::Lease(name.clone()));
+        }
+        self.leases.insert(name, lease);
+        Ok(())
+    }
+
+    fn restore_waiter(
+        &mut self,
+        name: &LeaseName,
+        lease: &mut Lease,
+        record: WaiterRecord,
+    ) -> Result<(), &'static str> {
+        let WaiterRecord {
+            place,
+            session,
+            request,
+            until,
+            data,
+            lock_delay,
+        } = record;
+        if lease
+            .queue
+            .last_key_value()
+            .is_some_and(|(&last, _)| last >= place)
+            || place >= self.next_place
+        {
+            return Err("has a queue out of order");
+        }
+        let waiting = self
+            .sessions
+            .get_mut(session)
+            .ok_or("is waited for by nobody alive")?;
+        waiting.add_wait(Wait {
+            number: request,
+            name: name.clone(),
+            place,
+        });
+        lease.queue.insert(
+            place,
+            Waiter {
+                session,
+                request,
+                until,
+                data,
+                lock_delay,
+            },
+        );
+        self.deadlines.insert(
+            until,
+            Due::Wait {
+                place,
+                name: name.clone(),
+            },
+        );
+        self.waiters += 1;
+        Ok(())
+    }
+
+    fn restore_ended(&mut self, record: EndedRecord) -> Result<(), &'static str> {
+        let EndedRecord {
+            session,
+            open,
+            secret,
+            cause,
+            at,
+        } = record;
+        if self.sessions.get(session).is_some() || self.ended.get(session).is_some() {
+            return Err("is an ended session whose number is taken");
+        }
+        if self.opens.insert(open, session).is_some() {
+            return Err("repeats the id of an Open");
+        }
+        self.ended.push(
+            session,
+            EndedSession {
+                open,
+                secret,
+                cause,
+                at,
+            },
+        );
+        Ok(())
+    }
+}
+
+fn session_record(id: SessionId, session: &Session) -> SessionRecord {
+    SessionRecord {
+        id,
+        open: session.open,
+        secret: session.secret,
+        identity: session.identity.clone(),
+        ttl: session.ttl,
+        seen: session.seen,
+        armed: session.armed,
+        lowest: session.requests.lowest(),
+        answers: session.requests.answers().cloned().collect(),
+        lost: session.lost.clone(),
+    }
+}
+
+fn lease_record(name: &LeaseName, lease: &Lease) -> LeaseRecord {
+    let queue = lease.queue.iter().map(|(&place, waiter)| WaiterRecord {
+        place,
+        session: waiter.session,
+        request: waiter.request,
+        until: waiter.until,
+        data: waiter.data.clone(),
+        lock_delay: waiter.lock_delay,
+    });
+    LeaseRecord {
+        name: name.clone(),
+        floor: lease.floor,
+        grant: lease.grant.as_deref().cloned(),
+        blocked: lease.blocked.as_deref().cloned(),
+        idle_since: lease.idle_since,
+        armed: lease.armed,
+        queue: queue.collect(),
+    }
+}

@@ -1,0 +1,232 @@
+//! What a session remembers of its requests, so that a retry on any connection, node or term has
+//! one effect and a late duplicate has none.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::command::{Acquire, Ask};
+use crate::event::EndCause;
+use crate::id::{FencingToken, RequestNumber};
+use crate::name::LeaseName;
+use crate::outcome::Rejection;
+use crate::settings::UNCONFIRMED_MAX;
+use crate::snapshot::{Answer, Remembered};
+
+/// The answers from the lowest unconfirmed number on.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    lowest: RequestNumber,
+    /// In rising order of their numbers.
+    #[expect(
+        clippy::vec_box,
+        reason = "most sessions remember one; a vector reserves four"
+    )]
+    answers: Vec<Box<Remembered>>,
+}
+
+/// What to do with a request.
+pub(crate) enum Admission<'a> {
+    /// It is new: carry it out and remember the answer.
+    New,
+    /// It was answered before.
+    Repeat(&'a Answer),
+    /// It is refused, and that is not remembered.
+    Refused(Rejection),
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        Self {
+            lowest: RequestNumber::FIRST,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Takes notice of what the session still waits for, and looks the request up.
+    pub(crate) fn admit(
+        &mut self,
+        number: RequestNumber,
+        lowest: RequestNumber,
+        fingerprint: u64,
+    ) -> Admission<'_> {
+        if number < self.lowest {
+            return Admission::Refused(Rejection::StaleRequest {
+                number,
+                lowest: self.lowest,
+            });
+        }
+        self.confirm_below(lowest.min(number));
+        if number.get() - self.lowest.get() >= UNCONFIRMED_MAX {
+            let lowest = self.lowest;
+            return Admission::Refused(Rejection::TooManyUnconfirmed { number, lowest });
+        }
+        match self.find(number) {
+            Err(_) => Admission::New,
+            Ok(at) => {
+                let known = &self.answers[at];
+                let voided = matches!(known.answer, Answer::Cancelled { name: None });
+                if voided || known.fingerprint == fingerprint {
+                    Admission::Repeat(&known.answer)
+                } else {
+                    Admission::Refused(Rejection::RequestMismatch { number })
+                }
+            }
+        }
+    }
+
+    /// Forgets the answers below `lowest`. A request that still stands in a queue is never
+    /// forgotten: its grant would find nobody.
+    fn confirm_below(&mut self, lowest: RequestNumber) {
+        if lowest <= self.lowest {
+            return;
+        }
+        let keep = self.answers.iter().position(|known| {
+            known.number >= lowest || matches!(known.answer, Answer::Waiting { .. })
+        });
+        let forgotten = keep.unwrap_or(self.answers.len());
+        self.answers.drain(..forgotten);
+        self.lowest = match self.answers.first() {
+            Some(first) => first.number.min(lowest),
+            None => lowest,
+        };
+    }
+
+    /// Remembers the answer of a new request.
+    pub(crate) fn remember(&mut self, number: RequestNumber, fingerprint: u64, answer: Answer) {
+        let remembered = Box::new(Remembered {
+            number,
+            fingerprint,
+            answer,
+        });
+        match self.find(number) {
+            Ok(at) => self.answers[at] = remembered,
+            Err(at) => self.answers.insert(at, remembered),
+        }
+    }
+
+    /// Replaces the answer of a request, if it is still remembered.
+    pub(crate) fn settle(&mut self, number: RequestNumber, answer: Answer) {
+        if let Ok(at) = self.find(number) {
+            self.answers[at].answer = answer;
+        }
+    }
+
+    /// Notes that the grant a request was answered with has ended.
+    pub(crate) fn grant_ended(
+        &mut self,
+        number: RequestNumber,
+        name: &LeaseName,
+        token: FencingToken,
+        cause: &EndCause,
+    ) {
+        if let Ok(at) = self.find(number) {
+            let cause = cause.clone();
+            self.answers[at].answer = Answer::Ended {
+                name: name.clone(),
+                token,
+                cause,
+            };
+        }
+    }
+
+    pub(crate) fn get(&self, number: RequestNumber) -> Option<&Answer> {
+        self.find(number).ok().map(|at| &self.answers[at].answer)
+    }
+
+    /// Whether a cancel of this number can still void it.
+    pub(crate) fn can_void(&self, number: RequestNumber) -> bool {
+        number >= self.lowest && number.get() - self.lowest.get() < UNCONFIRMED_MAX
+    }
+
+    fn find(&self, number: RequestNumber) -> Result<usize, usize> {
+        self.answers
+            .binary_search_by_key(&number, |known| known.number)
+    }
+
+    pub(crate) fn lowest(&self) -> RequestNumber {
+        self.lowest
+    }
+
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &Remembered> {
+        self.answers.iter().map(|known| &**known)
+    }
+
+    /// The memory with these contents, unless they contradict each other.
+    pub(crate) fn restore(lowest: RequestNumber, answers: Vec<Remembered>) -> Option<Self> {
+        let rising = answers
+            .windows(2)
+            .all(|pair| pair[0].number < pair[1].number);
+        let in_window = answers.iter().all(|known| {
+            known.number >= lowest && known.number.get() - lowest.get() < UNCONFIRMED_MAX
+        });
+        (rising && in_window).then(|| Self {
+            lowest,
+            answers: answers.into_iter().map(Box::new).collect(),
+        })
+    }
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll and Vo). It only has to notice a client's mistake, a number used
+/// twice; against malice there is the session's secret.
+struct Fnv(u64);
+
+impl Fnv {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(Self::PRIME);
+        }
+    }
+
+    /// A whole word at once: eight times faster, and as good at noticing that it changed.
+    fn word(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(Self::PRIME);
+        self.0 ^= self.0 >> 32;
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        self.bytes(bytes);
+    }
+}
+
+/// A fingerprint of what is asked.
+pub(crate) fn fingerprint(ask: &Ask) -> u64 {
+    let mut hash = Fnv(Fnv::OFFSET);
+    match ask {
+        Ask::Acquire(acquire) => fingerprint_acquire(&mut hash, acquire),
+        Ask::Cancel { number } => {
+            hash.word(2);
+            hash.word(number.get());
+        }
+        Ask::Release { name, token, close } => {
+            hash.word(3);
+            hash.text(name.as_str().as_bytes());
+            hash.word(token.get());
+            hash.word(u64::from(*close));
+        }
+        Ask::Transfer { name, token, to } => {
+            hash.word(4);
+            hash.text(name.as_str().as_bytes());
+            hash.word(token.get());
+            hash.word(to.map_or(0, |to| to.get()));
+        }
+    }
+    hash.0
+}
+
+fn fingerprint_acquire(hash: &mut Fnv, acquire: &Acquire) {
+    let Acquire {
+        name,
+        wait,
+        data,
+        lock_delay,
+    } = acquire;
+    hash.word(1);
+    hash.text(name.as_str().as_bytes());
+    hash.word(wait.map_or(u64::MAX, |wait| wait.0));
+    hash.text(data.as_bytes());
+    hash.word(lock_delay.0);
+}
