@@ -1,0 +1,325 @@
+//! What a node is told: flags, `RINGFENCE_*` variables and a TOML file become one typed [`Config`].
+//!
+//! A flag wins over a variable, a variable over the file, the file over the default. Nothing that
+//! `apply` looks at stands here but the settings a cluster is *formed* with; later they are
+//! replicated state.
+
+mod address;
+mod duration;
+mod error;
+mod given;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringfence_core::{Millis, Settings, TOKEN_FLOOR_MAX};
+
+pub(crate) use error::ConfigError;
+pub(crate) use given::{LogFormat, ServeArgs};
+
+use address::{host_port, listen};
+use given::Given;
+
+/// The longest name of a node, in bytes.
+const NODE_NAME_BYTES_MAX: usize = 63;
+/// The most first members of a cluster.
+const FIRST_MEMBERS_MAX: usize = 9;
+/// Between two heartbeats, in milliseconds.
+const HEARTBEAT_MS: std::ops::RangeInclusive<u64> = 10..=1_000;
+/// The longest election timeout, in milliseconds.
+const ELECTION_MS_MAX: u64 = 60_000;
+/// How many heartbeats the shortest election timeout must outlast: one may be lost, and one late.
+const HEARTBEATS_PER_ELECTION: u64 = 3;
+/// The size of a log segment, in bytes.
+const WAL_SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+/// How much log may grow between two snapshots, in bytes.
+const SNAPSHOT_LOG_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// Everything that a node is told, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// Its name, unique in the cluster.
+    pub(crate) name: String,
+    /// Where its log, vote, snapshots and history are.
+    pub(crate) data_dir: PathBuf,
+    /// Where clients are served.
+    pub(crate) listen_client: SocketAddr,
+    /// Where other nodes are served.
+    pub(crate) listen_peer: SocketAddr,
+    /// Where `/livez`, `/readyz` and `/metrics` are served.
+    pub(crate) listen_http: SocketAddr,
+    /// What clients are told to connect to.
+    pub(crate) advertise_client: String,
+    /// What other nodes are told to connect to.
+    pub(crate) advertise_peer: String,
+    /// Name and peer address of every first member; empty for a node that only joins.
+    pub(crate) initial_cluster: Vec<(String, String)>,
+    /// Peer addresses of members to join by.
+    pub(crate) join: Vec<String>,
+    /// Whether a node with an empty directory may take the place of the one of its name.
+    pub(crate) replace_on_data_loss: bool,
+    /// Replaces the wall clock as the lower bound of tokens, when a cluster is formed.
+    pub(crate) token_floor: Option<u64>,
+    /// The settings a cluster is formed with.
+    pub(crate) settings: Settings,
+    /// Between two heartbeats of the leader.
+    pub(crate) heartbeat: Duration,
+    /// The shortest and the longest election timeout.
+    pub(crate) election: (Duration, Duration),
+    /// The size of a log segment, in bytes.
+    pub(crate) wal_segment_bytes: u64,
+    /// How much log may grow between two snapshots, in bytes.
+    pub(crate) snapshot_log_bytes: u64,
+    /// What is logged, in the syntax of `tracing-subscriber`'s filter.
+    pub(crate) log: String,
+    /// How it is logged.
+    pub(crate) log_format: LogFormat,
+}
+
+impl Config {
+    /// The configuration that these arguments, the environment and the file make.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first value that cannot be used, what is allowed and what to do.
+    pub(crate) fn load(args: ServeArgs) -> Result<Self, ConfigError> {
+        let file = args
+            .config
+            .map(given::read_file)
+            .transpose()?
+            .unwrap_or_default();
+        Self::check(args.given.over(file))
+    }
+
+    fn check(given: Given) -> Result<Self, ConfigError> {
+        let name = given.name.unwrap_or_else(|| "n1".to_owned());
+        check_node_name("name", &name)?;
+
+        let listen_client = listen("listen-client", given.listen_client, "0.0.0.0:7420")?;
+        let listen_peer = listen("listen-peer", given.listen_peer, "0.0.0.0:7421")?;
+        let listen_http = listen("listen-http", given.listen_http, "0.0.0.0:7422")?;
+        check_distinct(listen_client, listen_peer, listen_http)?;
+
+        let mut initial_cluster = first_members(&given.initial_cluster)?;
+        let join: Vec<String> = given
+            .join
+            .iter()
+            .map(|raw| host_port("join", raw))
+            .collect::<Result<_, _>>()?;
+        let listed = initial_cluster.iter().find(|(member, _)| *member == name);
+        let listed = listed.map(|(_, address)| address.clone());
+        check_listed(&name, &initial_cluster, listed.as_deref(), &join)?;
+
+        let advertise_peer = match (given.advertise_peer, &listed) {
+            (Some(raw), _) => host_port("advertise-peer", &raw)?,
+            (None, Some(listed)) => listed.clone(),
+            (None, None) => address::reachable("advertise-peer", listen_peer, &join)?,
+        };
+        let advertise_client = match given.advertise_client {
+            Some(raw) => host_port("advertise-client", &raw)?,
+            None => address::with_port(&advertise_peer, listen_client.port()),
+        };
+        if initial_cluster.is_empty() && join.is_empty() {
+            initial_cluster.push((name.clone(), advertise_peer.clone()));
+        }
+
+        let heartbeat_ms = in_range(
+            "heartbeat-ms",
+            given.heartbeat_ms.unwrap_or(50),
+            HEARTBEAT_MS,
+        )?;
+        Ok(Self {
+            name,
+            data_dir: given
+                .data_dir
+                .unwrap_or_else(|| PathBuf::from("ringfence-data")),
+            listen_client,
+            listen_peer,
+            listen_http,
+            advertise_client,
+            advertise_peer,
+            initial_cluster,
+            join,
+            replace_on_data_loss: given.replace_on_data_loss.unwrap_or(false),
+            token_floor: token_floor(given.token_floor)?,
+            settings: settings(given.ttl_min.as_deref(), given.ttl_max.as_deref())?,
+            heartbeat: Duration::from_millis(heartbeat_ms),
+            election: election(given.election_ms.as_deref(), heartbeat_ms)?,
+            wal_segment_bytes: in_range(
+                "wal-segment-bytes",
+                given.wal_segment_bytes.unwrap_or(64 << 20),
+                WAL_SEGMENT_BYTES,
+            )?,
+            snapshot_log_bytes: in_range(
+                "snapshot-log-bytes",
+                given.snapshot_log_bytes.unwrap_or(256 << 20),
+                SNAPSHOT_LOG_BYTES,
+            )?,
+            log: log_filter(given.log)?,
+            log_format: given.log_format.unwrap_or(LogFormat::Text),
+        })
+    }
+}
+
+fn in_range(
+    flag: &'static str,
+    offered: u64,
+    allowed: std::ops::RangeInclusive<u64>,
+) -> Result<u64, ConfigError> {
+    if allowed.contains(&offered) {
+        return Ok(offered);
+    }
+    let allowed = format!("{} to {}", allowed.start(), allowed.end());
+    Err(ConfigError::value(flag, offered.to_string(), allowed))
+}
+
+fn check_node_name(flag: &'static str, name: &str) -> Result<(), ConfigError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !name.is_empty() && name.len() <= NODE_NAME_BYTES_MAX && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    let allowed =
+        format!("a node's name is 1 to {NODE_NAME_BYTES_MAX} letters, digits, dots, _ and -");
+    Err(ConfigError::value(flag, name, allowed))
+}
+
+fn check_distinct(
+    client: SocketAddr,
+    peer: SocketAddr,
+    http: SocketAddr,
+) -> Result<(), ConfigError> {
+    let pairs = [
+        ("listen-peer", peer, "listen-client", client),
+        ("listen-http", http, "listen-client", client),
+        ("listen-http", http, "listen-peer", peer),
+    ];
+    for (flag, address, other_flag, other) in pairs {
+        if address == other {
+            let allowed = format!("an address of its own; --{other_flag} has this one");
+            return Err(ConfigError::value(flag, address.to_string(), allowed));
+        }
+    }
+    Ok(())
+}
+
+/// Parses `n1=host:7421` and so on; refuses names and addresses that occur twice.
+fn first_members(raw: &[String]) -> Result<Vec<(String, String)>, ConfigError> {
+    const FLAG: &str = "initial-cluster";
+    if raw.len() > FIRST_MEMBERS_MAX {
+        let allowed = format!("at most {FIRST_MEMBERS_MAX} members");
+        return Err(ConfigError::value(
+            FLAG,
+            format!("{} members", raw.len()),
+            allowed,
+        ));
+    }
+    let mut seen = BTreeSet::new();
+    let mut members = Vec::with_capacity(raw.len());
+    for member in raw {
+        let Some((name, address)) = member.split_once('=') else {
+            let allowed = "NAME=HOST:PORT, for example n1=10.0.0.1:7421";
+            return Err(ConfigError::value(FLAG, member, allowed));
+        };
+        check_node_name(FLAG, name)?;
+        let address = host_port(FLAG, address)?;
+        for part in [name, address.as_str()] {
+            if !seen.insert(part.to_owned()) {
+                let allowed = format!("each name and each address once; {part} stands there twice");
+                return Err(ConfigError::value(FLAG, raw.join(","), allowed));
+            }
+        }
+        members.push((name.to_owned(), address));
+    }
+    Ok(members)
+}
+
+/// A node that is neither a first member nor joining would wait for ever.
+fn check_listed(
+    name: &str,
+    members: &[(String, String)],
+    listed: Option<&str>,
+    join: &[String],
+) -> Result<(), ConfigError> {
+    if members.is_empty() || listed.is_some() || !join.is_empty() {
+        return Ok(());
+    }
+    let names = members
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let allowed = format!(
+        "a name in --initial-cluster ({names}), or --join with the peer address of a member for a \
+         node that comes later"
+    );
+    Err(ConfigError::value("name", name, allowed))
+}
+
+fn token_floor(offered: Option<u64>) -> Result<Option<u64>, ConfigError> {
+    offered
+        .map(|floor| in_range("token-floor", floor, 0..=TOKEN_FLOOR_MAX))
+        .transpose()
+}
+
+fn settings(ttl_min: Option<&str>, ttl_max: Option<&str>) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::STANDARD;
+    if let Some(raw) = ttl_min {
+        settings.ttl_min = Millis(duration::millis("ttl-min", raw)?);
+    }
+    if let Some(raw) = ttl_max {
+        settings.ttl_max = Millis(duration::millis("ttl-max", raw)?);
+    }
+    settings.check().map_err(|invalid| {
+        let flag = if invalid.name == "ttl_min" {
+            "ttl-min"
+        } else {
+            "ttl-max"
+        };
+        let allowed = format!("{} ms to {} ms", invalid.min, invalid.max);
+        ConfigError::value(flag, format!("{} ms", invalid.offered), allowed)
+    })?;
+    Ok(settings)
+}
+
+fn election(raw: Option<&str>, heartbeat_ms: u64) -> Result<(Duration, Duration), ConfigError> {
+    const FLAG: &str = "election-ms";
+    let raw = raw.unwrap_or("200..300");
+    let parsed = raw.split_once("..").and_then(|(min, max)| {
+        Some((
+            min.trim().parse::<u64>().ok()?,
+            max.trim().parse::<u64>().ok()?,
+        ))
+    });
+    let Some((min, max)) = parsed else {
+        return Err(ConfigError::value(
+            FLAG,
+            raw,
+            "MIN..MAX in milliseconds, as 200..300",
+        ));
+    };
+    let least = heartbeat_ms * HEARTBEATS_PER_ELECTION;
+    if min < least || max <= min || max > ELECTION_MS_MAX {
+        let allowed = format!(
+            "MIN of at least {HEARTBEATS_PER_ELECTION} heartbeats ({least}), MAX above MIN and at \
+             most {ELECTION_MS_MAX}"
+        );
+        return Err(ConfigError::value(FLAG, raw, allowed));
+    }
+    Ok((Duration::from_millis(min), Duration::from_millis(max)))
+}
+
+fn log_filter(raw: Option<String>) -> Result<String, ConfigError> {
+    let raw = raw.unwrap_or_else(|| "info".to_owned());
+    match tracing_subscriber::EnvFilter::try_new(&raw) {
+        Ok(_) => Ok(raw),
+        Err(_) => {
+            let allowed = "error, warn, info, debug or trace, per target if wished, as \
+                           info,ringfence_raft=debug";
+            Err(ConfigError::value("log", raw, allowed))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! What is wrong with a configuration.
+
+use std::path::PathBuf;
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// A value is malformed or out of range.
+    #[error("--{flag} is `{offered}`; allowed: {allowed}")]
+    Value {
+        /// The flag; the variable and the key of the file have the same name in their own spelling.
+        flag: &'static str,
+        /// What was offered.
+        offered: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {source}; check --config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no configuration: not TOML, an unknown key, a value of the wrong type.
+    #[error("configuration file {}: {why}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        why: String,
+    },
+}
+
+impl ConfigError {
+    /// A value of `flag` that cannot be used.
+    pub(crate) fn value(
+        flag: &'static str,
+        offered: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self::Value {
+            flag,
+            offered: offered.into(),
+            allowed: allowed.into(),
+        }
+    }
+}

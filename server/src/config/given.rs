@@ -1,0 +1,158 @@
+//! What was said, by flag, variable or file: each setting declared once for all three.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::ConfigError;
+
+/// Run a node of a cluster.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// A TOML file with these settings, keys spelled as the flags without `--`; flags and
+    /// variables win over it
+    #[arg(long, env = "RINGFENCE_CONFIG", value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) given: Given,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+/// Every setting, said or not.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Given {
+    /// This node's name, unique in the cluster [default: n1]
+    #[arg(long, env = "RINGFENCE_NAME")]
+    pub(super) name: Option<String>,
+    /// Where log, vote, snapshots and history are kept [default: ringfence-data]
+    #[arg(long, env = "RINGFENCE_DATA_DIR", value_name = "DIR")]
+    pub(super) data_dir: Option<PathBuf>,
+    /// Name and peer address of every first member, this node included; a cluster is formed once
+    /// all of them answer and all are empty [default: this node alone]
+    #[arg(
+        long,
+        env = "RINGFENCE_INITIAL_CLUSTER",
+        value_name = "n1=HOST:PORT,…",
+        value_delimiter = ','
+    )]
+    pub(super) initial_cluster: Vec<String>,
+    /// Peer addresses of members of a cluster that this node shall join
+    #[arg(
+        long,
+        env = "RINGFENCE_JOIN",
+        value_name = "HOST:PORT,…",
+        value_delimiter = ','
+    )]
+    pub(super) join: Vec<String>,
+    /// Where clients are served [default: 0.0.0.0:7420]
+    #[arg(long, env = "RINGFENCE_LISTEN_CLIENT", value_name = "IP:PORT")]
+    pub(super) listen_client: Option<String>,
+    /// Where other nodes are served [default: 0.0.0.0:7421]
+    #[arg(long, env = "RINGFENCE_LISTEN_PEER", value_name = "IP:PORT")]
+    pub(super) listen_peer: Option<String>,
+    /// Where /livez, /readyz and /metrics are served [default: 0.0.0.0:7422]
+    #[arg(long, env = "RINGFENCE_LISTEN_HTTP", value_name = "IP:PORT")]
+    pub(super) listen_http: Option<String>,
+    /// What clients are told to connect to [default: the host of --advertise-peer with the port of
+    /// --listen-client]
+    #[arg(long, env = "RINGFENCE_ADVERTISE_CLIENT", value_name = "HOST:PORT")]
+    pub(super) advertise_client: Option<String>,
+    /// What other nodes are told to connect to [default: as in --initial-cluster, else
+    /// --listen-peer]
+    #[arg(long, env = "RINGFENCE_ADVERTISE_PEER", value_name = "HOST:PORT")]
+    pub(super) advertise_peer: Option<String>,
+    /// With an empty data directory, take the place of the member of this name, whose data are
+    /// lost
+    #[arg(
+        long,
+        env = "RINGFENCE_REPLACE_ON_DATA_LOSS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) replace_on_data_loss: Option<bool>,
+    /// When forming: tokens start above this number instead of at the wall clock, for the
+    /// cluster's whole life; such a cluster must not stand before a lasting store
+    #[arg(long, env = "RINGFENCE_TOKEN_FLOOR", value_name = "N")]
+    pub(super) token_floor: Option<u64>,
+    /// When forming: the shortest TTL a session may ask for [default: 1s]
+    #[arg(long, env = "RINGFENCE_TTL_MIN", value_name = "DURATION")]
+    pub(super) ttl_min: Option<String>,
+    /// When forming: the longest TTL a session may ask for [default: 5m]
+    #[arg(long, env = "RINGFENCE_TTL_MAX", value_name = "DURATION")]
+    pub(super) ttl_max: Option<String>,
+    /// Between two heartbeats of the leader, the same on every node [default: 50]
+    #[arg(long, env = "RINGFENCE_HEARTBEAT_MS", value_name = "MS")]
+    pub(super) heartbeat_ms: Option<u64>,
+    /// The election timeout is drawn from this range, the same on every node [default: 200..300]
+    #[arg(long, env = "RINGFENCE_ELECTION_MS", value_name = "MIN..MAX")]
+    pub(super) election_ms: Option<String>,
+    /// The size of a log segment [default: 67108864]
+    #[arg(long, env = "RINGFENCE_WAL_SEGMENT_BYTES", value_name = "BYTES")]
+    pub(super) wal_segment_bytes: Option<u64>,
+    /// How much log grows between two snapshots [default: 268435456]
+    #[arg(long, env = "RINGFENCE_SNAPSHOT_LOG_BYTES", value_name = "BYTES")]
+    pub(super) snapshot_log_bytes: Option<u64>,
+    /// What is logged: error, warn, info, debug or trace, per target if wished [default: info]
+    #[arg(long, env = "RINGFENCE_LOG", value_name = "FILTER")]
+    pub(super) log: Option<String>,
+    /// How it is logged, to stderr [default: text]
+    #[arg(long, env = "RINGFENCE_LOG_FORMAT", value_name = "FORMAT")]
+    pub(super) log_format: Option<LogFormat>,
+}
+
+impl Given {
+    /// What is said here, completed by what `lower` says.
+    pub(super) fn over(self, lower: Self) -> Self {
+        fn list(upper: Vec<String>, lower: Vec<String>) -> Vec<String> {
+            if upper.is_empty() { lower } else { upper }
+        }
+        Self {
+            name: self.name.or(lower.name),
+            data_dir: self.data_dir.or(lower.data_dir),
+            initial_cluster: list(self.initial_cluster, lower.initial_cluster),
+            join: list(self.join, lower.join),
+            listen_client: self.listen_client.or(lower.listen_client),
+            listen_peer: self.listen_peer.or(lower.listen_peer),
+            listen_http: self.listen_http.or(lower.listen_http),
+            advertise_client: self.advertise_client.or(lower.advertise_client),
+            advertise_peer: self.advertise_peer.or(lower.advertise_peer),
+            replace_on_data_loss: self.replace_on_data_loss.or(lower.replace_on_data_loss),
+            token_floor: self.token_floor.or(lower.token_floor),
+            ttl_min: self.ttl_min.or(lower.ttl_min),
+            ttl_max: self.ttl_max.or(lower.ttl_max),
+            heartbeat_ms: self.heartbeat_ms.or(lower.heartbeat_ms),
+            election_ms: self.election_ms.or(lower.election_ms),
+            wal_segment_bytes: self.wal_segment_bytes.or(lower.wal_segment_bytes),
+            snapshot_log_bytes: self.snapshot_log_bytes.or(lower.snapshot_log_bytes),
+            log: self.log.or(lower.log),
+            log_format: self.log_format.or(lower.log_format),
+        }
+    }
+}
+
+/// Reads a configuration file.
+pub(super) fn read_file(path: PathBuf) -> Result<Given, ConfigError> {
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(source) => return Err(ConfigError::Unreadable { path, source }),
+    };
+    parse_file(&text).map_err(|why| ConfigError::File { path, why })
+}
+
+/// Parses the text of a configuration file; an error names the line and the key.
+pub(super) fn parse_file(text: &str) -> Result<Given, String> {
+    toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+}

@@ -1,0 +1,197 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+fn given(line: &str) -> Given {
+    let words = std::iter::once("serve").chain(line.split_whitespace());
+    Line::try_parse_from(words)
+        .expect("flags that exist")
+        .args
+        .given
+}
+
+fn config(line: &str) -> Config {
+    Config::check(given(line)).expect("a usable configuration")
+}
+
+fn refusal(line: &str) -> String {
+    Config::check(given(line))
+        .expect_err("must be refused")
+        .to_string()
+}
+
+#[test]
+fn nothing_said_is_a_cluster_of_one_on_the_standard_ports() {
+    let config = config("");
+
+    assert_eq!(config.listen_client, "0.0.0.0:7420".parse().unwrap());
+    assert_eq!(config.listen_peer, "0.0.0.0:7421".parse().unwrap());
+    assert_eq!(config.listen_http, "0.0.0.0:7422".parse().unwrap());
+    assert_eq!(
+        config.initial_cluster,
+        [("n1".to_owned(), "127.0.0.1:7421".to_owned())]
+    );
+    assert_eq!(config.advertise_client, "127.0.0.1:7420");
+    assert_eq!(config.settings, Settings::STANDARD);
+    assert_eq!(config.token_floor, None);
+}
+
+#[test]
+fn a_first_member_tells_others_the_address_it_is_listed_with() {
+    let config = config("--name n2 --initial-cluster n1=a.x:7421,n2=b.x:7421,n3=c.x:7421");
+
+    assert_eq!(config.advertise_peer, "b.x:7421");
+    assert_eq!(config.advertise_client, "b.x:7420");
+    assert_eq!(config.initial_cluster.len(), 3);
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+    let file = given::parse_file(
+        "name = \"filed\"\nheartbeat-ms = 40\nreplace-on-data-loss = true\njoin = [\"a:1\"]\n\
+         advertise-peer = \"b:2\"\nlog-format = \"json\"",
+    )
+    .expect("a valid file");
+
+    let config = Config::check(given("--name flagged").over(file)).expect("usable");
+
+    assert_eq!(config.name, "flagged");
+    assert_eq!(config.heartbeat, Duration::from_millis(40));
+    assert!(config.replace_on_data_loss);
+    assert_eq!(config.join, ["a:1"]);
+    assert!(config.initial_cluster.is_empty());
+    assert_eq!(config.log_format, LogFormat::Json);
+}
+
+#[test]
+fn a_switch_can_be_said_with_and_without_a_value() {
+    assert!(config("--replace-on-data-loss").replace_on_data_loss);
+    assert!(!config("--replace-on-data-loss=false").replace_on_data_loss);
+}
+
+#[test]
+fn an_unknown_key_is_refused_by_name() {
+    let why = given::parse_file("nmae = \"n1\"").expect_err("must be refused");
+
+    assert!(why.contains("unknown field `nmae`"), "{why}");
+    assert!(why.contains("line 1"), "{why}");
+    assert!(why.contains("`name`"), "{why}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let args = ServeArgs {
+        config: Some("/nowhere/ringfence.toml".into()),
+        ..Default::default()
+    };
+
+    let why = Config::load(args).expect_err("must be refused").to_string();
+
+    assert!(why.contains("/nowhere/ringfence.toml"), "{why}");
+}
+
+#[test]
+fn bad_values_are_refused_with_what_was_offered_and_what_is_allowed() {
+    let cases = [
+        (
+            "--name a/b",
+            "--name is `a/b`; allowed: a node's name is 1 to 63 letters",
+        ),
+        (
+            "--listen-client localhost",
+            "--listen-client is `localhost`; allowed: IP:PORT",
+        ),
+        (
+            "--listen-client 0.0.0.0:0",
+            "--listen-client is `0.0.0.0:0`; allowed: IP:PORT",
+        ),
+        (
+            "--listen-peer 0.0.0.0:7420",
+            "--listen-peer is `0.0.0.0:7420`; allowed: an address of its own",
+        ),
+        (
+            "--advertise-peer nowhere",
+            "--advertise-peer is `nowhere`; allowed: HOST:PORT",
+        ),
+        (
+            "--advertise-client h:99999",
+            "--advertise-client is `h:99999`; allowed: HOST:PORT",
+        ),
+        (
+            "--advertise-client [::x]:1",
+            "--advertise-client is `[::x]:1`; allowed: HOST:PORT",
+        ),
+        (
+            "--initial-cluster n1",
+            "--initial-cluster is `n1`; allowed: NAME=HOST:PORT",
+        ),
+        ("--initial-cluster n1=a:1,n1=b:1", "n1 stands there twice"),
+        ("--initial-cluster n1=a:1,n2=a:1", "a:1 stands there twice"),
+        (
+            "--name n4 --initial-cluster n1=a:1,n2=b:1",
+            "--name is `n4`; allowed: a name in --initial-cluster (n1, n2), or --join",
+        ),
+        (
+            "--join a:7421",
+            "--advertise-peer is ``; allowed: HOST:PORT that the other members",
+        ),
+        (
+            "--token-floor 4503599627370497",
+            "--token-floor is `4503599627370497`; allowed: 0 to 4503599627370496",
+        ),
+        (
+            "--ttl-min 10ms",
+            "--ttl-min is `10 ms`; allowed: 100 ms to 3600000 ms",
+        ),
+        (
+            "--ttl-max 30h",
+            "--ttl-max is `108000000 ms`; allowed: 1000 ms to 86400000 ms",
+        ),
+        (
+            "--ttl-max 15",
+            "--ttl-max is `15`; allowed: a whole number with ms, s, m or h",
+        ),
+        (
+            "--ttl-max 99999999999999999999h",
+            "allowed: a whole number with ms, s, m or h",
+        ),
+        (
+            "--heartbeat-ms 5",
+            "--heartbeat-ms is `5`; allowed: 10 to 1000",
+        ),
+        (
+            "--election-ms 300",
+            "--election-ms is `300`; allowed: MIN..MAX in milliseconds",
+        ),
+        (
+            "--election-ms 100..300",
+            "--election-ms is `100..300`; allowed: MIN of at least 3 heartbeats (150)",
+        ),
+        ("--election-ms 300..300", "MAX above MIN"),
+        (
+            "--wal-segment-bytes 4096",
+            "--wal-segment-bytes is `4096`; allowed: 1048576 to 1073741824",
+        ),
+        (
+            "--snapshot-log-bytes 1",
+            "--snapshot-log-bytes is `1`; allowed: 1048576 to",
+        ),
+        (
+            "--log a=b=c",
+            "--log is `a=b=c`; allowed: error, warn, info, debug or trace",
+        ),
+    ];
+    for (line, expected) in cases {
+        let refusal = refusal(line);
+        assert!(
+            refusal.contains(expected),
+            "{line}\n got: {refusal}\nwant: {expected}"
+        );
+    }
+}
