@@ -18,7 +18,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     find_protos(&root, &mut files)?;
     files.sort();
     let mut compiler = protox::Compiler::new([&root])?;
-    compiler.include_imports(true).include_source_info(true).open_files(&files)?;
+    compiler
+        .include_imports(true)
+        .include_source_info(true)
+        .open_files(&files)?;
     let descriptors = compiler.file_descriptor_set();
 
     let mut public = descriptors.clone();
@@ -39,7 +42,10 @@ fn find_protos(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             find_protos(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "proto") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "proto")
+        {
             found.push(path);
         }
     }

@@ -4,8 +4,12 @@
 //! It decides nothing: it turns bytes into the core's types and back, and says what is wrong with
 //! bytes that have no meaning.
 
+mod error;
+mod fields;
 mod generated;
+pub mod record;
 
+pub use error::DecodeError;
 pub use generated::ringfence::raft::v1 as raft;
 pub use generated::ringfence::v1;
 

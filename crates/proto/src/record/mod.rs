@@ -1,0 +1,136 @@
+//! What is kept: log commands, outcomes, events and snapshot records as bytes.
+//!
+//! Encoding cannot fail, and whatever it writes can be read. Decoding is total: any bytes give a
+//! value or a [`DecodeError`]. Bytes that decide the replicated state, commands and snapshot
+//! records, are read strictly: a field that this version does not know is an error, since passing
+//! over it would bring this node to another state than its peers. Outcomes and events are only
+//! told on, and may carry more than this version understands.
+
+mod command;
+mod event;
+mod numbers;
+mod outcome;
+mod rejection;
+mod request;
+mod shared;
+mod snapshot;
+
+use bytes::Bytes;
+use prost::Message;
+use prost::encoding::decode_key;
+use ringfence_core::snapshot::Record;
+use ringfence_core::{Command, Event, Outcome};
+
+use crate::DecodeError;
+use crate::generated::ringfence::record::v1 as pb;
+
+/// The bytes of a log command.
+#[must_use]
+pub fn encode_command(command: &Command) -> Bytes {
+    pb::Command::from(command).encode_to_vec().into()
+}
+
+/// The log command in `bytes`.
+///
+/// # Errors
+/// [`DecodeError::UnknownCommand`] if a newer version wrote it; any other [`DecodeError`] if the
+/// bytes are damaged or carry fields of a newer version. In each case the node must stop before
+/// the entry.
+pub fn decode_command(bytes: &[u8]) -> Result<Command, DecodeError> {
+    let command: pb::Command = decode_message(bytes, "a log command")?;
+    let Some(kind) = command.kind else {
+        return Err(match first_field(bytes) {
+            Some(kind) => DecodeError::UnknownCommand { kind },
+            None => DecodeError::Missing {
+                field: "command.kind",
+            },
+        });
+    };
+    let understood = kind.encoded_len();
+    all_understood(bytes, understood, "a log command")?;
+    kind.try_into()
+}
+
+/// Appends the bytes of a snapshot record to `buffer`, without a length in front.
+pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
+    let record = pb::Record::from(record);
+    buffer.reserve(record.encoded_len());
+    record.encode_raw(buffer);
+}
+
+/// The snapshot record in `bytes`.
+///
+/// # Errors
+/// [`DecodeError`] if the bytes are damaged, or a newer version wrote them.
+pub fn decode_record(bytes: &[u8]) -> Result<Record, DecodeError> {
+    let what = "a snapshot record";
+    let record: pb::Record = decode_message(bytes, what)?;
+    let kind = known_kind(record.kind, bytes, what)?;
+    all_understood(bytes, kind.encoded_len(), what)?;
+    kind.try_into()
+}
+
+/// The bytes of an outcome.
+#[must_use]
+pub fn encode_outcome(outcome: &Outcome) -> Bytes {
+    pb::Outcome::from(outcome).encode_to_vec().into()
+}
+
+/// The outcome in `bytes`.
+///
+/// # Errors
+/// [`DecodeError`] if the bytes are damaged, or say what this version has no word for. What became
+/// of the command is unknown then.
+pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, DecodeError> {
+    let what = "an outcome";
+    let outcome: pb::Outcome = decode_message(bytes, what)?;
+    known_kind(outcome.kind, bytes, what)?.try_into()
+}
+
+/// The bytes of an event.
+#[must_use]
+pub fn encode_event(event: &Event) -> Bytes {
+    pb::Event::from(event).encode_to_vec().into()
+}
+
+/// The event in `bytes`.
+///
+/// # Errors
+/// [`DecodeError`] if the bytes are damaged, or say what this version has no word for.
+pub fn decode_event(bytes: &[u8]) -> Result<Event, DecodeError> {
+    let what = "an event";
+    let event: pb::Event = decode_message(bytes, what)?;
+    known_kind(event.kind, bytes, what)?.try_into()
+}
+
+fn decode_message<M: Message + Default>(
+    bytes: &[u8],
+    what: &'static str,
+) -> Result<M, DecodeError> {
+    M::decode(bytes).map_err(|source| DecodeError::Malformed { what, source })
+}
+
+/// The number of the first field, which is the kind where a message is nothing but a choice.
+fn first_field(mut bytes: &[u8]) -> Option<u32> {
+    decode_key(&mut bytes).ok().map(|(field, _)| field)
+}
+
+fn known_kind<K>(kind: Option<K>, bytes: &[u8], what: &'static str) -> Result<K, DecodeError> {
+    kind.ok_or_else(|| match first_field(bytes) {
+        Some(kind) => DecodeError::UnknownKind { what, kind },
+        None => DecodeError::Missing { field: what },
+    })
+}
+
+/// The decoder passes over fields it does not know; then what it understood is shorter than what
+/// there was, because our own encoder writes nothing twice and nothing in two ways.
+fn all_understood(bytes: &[u8], understood: usize, what: &'static str) -> Result<(), DecodeError> {
+    if understood == bytes.len() {
+        return Ok(());
+    }
+    Err(DecodeError::UnknownFields {
+        what,
+        bytes: bytes.len(),
+        understood,
+    })
+}

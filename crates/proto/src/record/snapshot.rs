@@ -1,0 +1,118 @@
+//! The records of a snapshot.
+
+mod lease;
+mod session;
+
+use ringfence_core::snapshot::{EndedRecord, Header, Record};
+use ringfence_core::{ClusterTime, WallTime};
+
+use super::pb;
+use super::pb::record::Kind;
+use super::shared::id;
+use crate::{DecodeError, fields};
+
+impl From<&Record> for pb::Record {
+    fn from(record: &Record) -> Self {
+        let kind = match record {
+            Record::Header(header) => Kind::Header(header.into()),
+            Record::Session(session) => Kind::Session(session.into()),
+            Record::Lease(lease) => Kind::Lease(lease.into()),
+            Record::Ended(ended) => Kind::Ended(ended.into()),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl TryFrom<Kind> for Record {
+    type Error = DecodeError;
+
+    fn try_from(kind: Kind) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            Kind::Header(header) => Self::Header(header.try_into()?),
+            Kind::Session(session) => Self::Session(session.try_into()?),
+            Kind::Lease(lease) => Self::Lease(lease.try_into()?),
+            Kind::Ended(ended) => Self::Ended(ended.try_into()?),
+        })
+    }
+}
+
+impl From<&Header> for pb::Header {
+    fn from(header: &Header) -> Self {
+        Self {
+            cluster: header.cluster.as_ref().map(Into::into),
+            token_floor: header.token_floor,
+            settings: Some((&header.settings).into()),
+            settings_set_at: header.settings_set_at,
+            index: header.index,
+            term: header.term,
+            term_start: header.term_start.0,
+            time: header.time.0,
+            wall: header.wall.0,
+            counter: header.counter,
+            last_token: header.last_token,
+            next_session: header.next_session,
+            next_place: header.next_place,
+            forgotten: fields::token_or_zero(header.forgotten),
+            quiet_until: header.quiet_until.0,
+            unserved: header
+                .unserved
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
+        }
+    }
+}
+
+impl TryFrom<pb::Header> for Header {
+    type Error = DecodeError;
+
+    fn try_from(header: pb::Header) -> Result<Self, DecodeError> {
+        let unserved = header.unserved.iter();
+        Ok(Self {
+            cluster: header.cluster.map(Into::into),
+            token_floor: header.token_floor,
+            settings: fields::there(header.settings, "header.settings")?.into(),
+            settings_set_at: header.settings_set_at,
+            index: header.index,
+            term: header.term,
+            term_start: ClusterTime(header.term_start),
+            time: ClusterTime(header.time),
+            wall: WallTime(header.wall),
+            counter: header.counter,
+            last_token: header.last_token,
+            next_session: header.next_session,
+            next_place: header.next_place,
+            forgotten: fields::token_or_none(header.forgotten, "header.forgotten")?,
+            quiet_until: ClusterTime(header.quiet_until),
+            unserved: unserved
+                .map(|name| fields::lease_name(name, "header.unserved"))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&EndedRecord> for pb::Ended {
+    fn from(ended: &EndedRecord) -> Self {
+        Self {
+            session: ended.session.get(),
+            open: Some((&ended.open).into()),
+            secret: Some((&ended.secret).into()),
+            cause: Some((&ended.cause).into()),
+            at: ended.at.0,
+        }
+    }
+}
+
+impl TryFrom<pb::Ended> for EndedRecord {
+    type Error = DecodeError;
+
+    fn try_from(ended: pb::Ended) -> Result<Self, DecodeError> {
+        Ok(Self {
+            session: fields::session(ended.session, "ended.session")?,
+            open: id(ended.open, "ended.open")?,
+            secret: id(ended.secret, "ended.secret")?,
+            cause: fields::there(ended.cause, "ended.cause")?.try_into()?,
+            at: ClusterTime(ended.at),
+        })
+    }
+}
