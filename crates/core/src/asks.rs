@@ -64,8 +64,10 @@ impl StateMachine {
                 max,
             });
         }
+        // Ids are forgotten OPEN_AGE_MAX after the session's end, which is not before `seen`: at
+        // that very time the duplicate has to be too old already.
         if let Some(seen) = open.seen
-            && seen.after(OPEN_AGE_MAX) < self.time
+            && seen.after(OPEN_AGE_MAX) <= self.time
         {
             return Err(Rejection::OpenTooOld {
                 seen,
