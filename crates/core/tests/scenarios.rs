@@ -64,6 +64,9 @@ fn retell(told: &str, file: &str) -> String {
         if !answer.is_empty() {
             out.push_str("----\n");
             out.push_str(&answer);
+            if lines.peek().is_some_and(|(_, next)| !next.is_empty()) {
+                out.push('\n');
+            }
         }
     }
     out
