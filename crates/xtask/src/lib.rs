@@ -12,9 +12,12 @@ use std::path::{Path, PathBuf};
 /// The folder of the workspace's `Cargo.toml`.
 #[must_use]
 pub fn workspace_root() -> PathBuf {
+    // What cargo says now goes before what it said at compile time: two clones that share a target
+    // folder share this program too, and each wants its own files looked at.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     // This crate lives in <root>/crates/xtask; the folder rule of `tidy` holds it there.
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
+    here.ancestors()
         .nth(2)
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
