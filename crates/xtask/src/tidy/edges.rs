@@ -110,7 +110,9 @@ fn internal_fault(
             )
         });
     }
-    (!anything && !allowed.contains(&dependency)).then(|| {
+    // A crate names itself to build its own tests with optional features on.
+    let itself = kind == Kind::Dev && dependency == package.name;
+    (!anything && !itself && !allowed.contains(&dependency)).then(|| {
         Violation::new(
             &package.manifest,
             1,
@@ -213,6 +215,17 @@ mod tests {
             kind: Kind::Dev,
         });
         assert_eq!(check(&[raft]), Vec::new());
+    }
+
+    #[test]
+    fn a_crate_may_test_itself_with_its_features_on() {
+        let mut guard = package("crates/guard", "ringfence-guard", &[]);
+        guard.dependencies.push(Dependency {
+            name: "ringfence-guard".to_owned(),
+            kind: Kind::Dev,
+        });
+
+        assert_eq!(check(&[guard]), Vec::new());
     }
 
     #[test]
