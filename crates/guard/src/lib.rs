@@ -1,8 +1,11 @@
 //! Guards refuse the writes of holders that lost their lease, inside the store they protect.
 
+pub mod conformance;
 mod fence;
 mod memory;
 mod refused;
+#[cfg(feature = "sled")]
+pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

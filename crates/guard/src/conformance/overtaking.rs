@@ -1,0 +1,298 @@
+//! A holder is overtaken: its steps and its successor's, in every order.
+
+use ringfence_core::FencingToken;
+
+use super::actor::{Actor, End, Op};
+use super::schedule::Schedule;
+use super::single::Setup;
+use super::{Connection, Report, Rule, Stop, Store, Violation, lease, token};
+use crate::Refused;
+
+const OLD: u64 = 8;
+const NEW: u64 = 9;
+/// What stands in the datum when a case begins with some.
+const INITIAL_BIT: u64 = 1;
+const OLD_BIT: u64 = 2;
+const NEW_BIT: u64 = 4;
+
+/// How often one transaction may be repeated before the store counts as stuck. Between two
+/// connections of which one only has a handful of steps, each repetition is paid with progress of
+/// the other.
+const RESTARTS_MAX: u32 = 8;
+
+/// The overtaken holder: a blind write, and one that builds on what it reads.
+const OLD_PROGRAMS: [&[Op]; 2] = [
+    &[Op::Admit, Op::Write, Op::Commit],
+    &[Op::Admit, Op::Read, Op::Write, Op::Commit],
+];
+
+/// Its successor: reads on its own before it writes, reads in the transaction that writes, deletes.
+const NEW_PROGRAMS: [&[Op]; 3] = [
+    &[
+        Op::Advance,
+        Op::Commit,
+        Op::Read,
+        Op::Admit,
+        Op::Write,
+        Op::Commit,
+    ],
+    &[
+        Op::Advance,
+        Op::Commit,
+        Op::Admit,
+        Op::Read,
+        Op::Write,
+        Op::Commit,
+    ],
+    &[Op::Advance, Op::Commit, Op::Admit, Op::Delete, Op::Commit],
+];
+
+/// Who has written before the case begins: nobody, so that there is no mark yet; an earlier
+/// grant, so that the overtaken one raises the mark; the overtaken one itself, so that its token
+/// equals the mark.
+const SEEDS: [Option<u64>; 3] = [None, Some(7), Some(OLD)];
+
+/// One pair of programs on one kind of store.
+#[derive(Clone, Copy)]
+struct Case {
+    seed: Option<u64>,
+    old: &'static [Op],
+    new: &'static [Op],
+}
+
+impl Case {
+    fn describe(self) -> String {
+        let seed = self
+            .seed
+            .map_or_else(|| "no mark".to_owned(), |mark| format!("mark {mark}"));
+        format!(
+            "{seed}; old holder {:?}; new holder {:?}",
+            self.old, self.new
+        )
+    }
+}
+
+pub(super) fn run<S: Store>(fresh: &mut impl FnMut() -> S) -> Result<Report, Box<Violation>> {
+    let mut report = Report::default();
+    for seed in SEEDS {
+        for new in NEW_PROGRAMS {
+            for old in OLD_PROGRAMS {
+                run_case(Case { seed, old, new }, fresh, &mut report)?;
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn run_case<S: Store>(
+    case: Case,
+    fresh: &mut impl FnMut() -> S,
+    report: &mut Report,
+) -> Result<(), Box<Violation>> {
+    let mut schedule = Schedule::default();
+    loop {
+        let mut story = Vec::new();
+        play(case, &fresh(), &mut schedule, &mut story, report).map_err(|rule| {
+            Box::new(Violation {
+                case: case.describe(),
+                rule,
+                story,
+            })
+        })?;
+        report.schedules += 1;
+        if !schedule.advance() {
+            return Ok(());
+        }
+    }
+}
+
+/// Plays one order.
+fn play<S: Store>(
+    case: Case,
+    store: &S,
+    schedule: &mut Schedule,
+    story: &mut Vec<String>,
+    report: &mut Report,
+) -> Result<(), Rule> {
+    let initial = if case.seed.is_some() { INITIAL_BIT } else { 0 };
+    if let Some(seed) = case.seed {
+        Setup(store.connect()).write(token(seed), Some(initial))?;
+    }
+    let old = Actor::new(
+        "old",
+        token(OLD),
+        OLD_BIT,
+        case.old,
+        store.connect(),
+        initial,
+    );
+    let new = Actor::new(
+        "new",
+        token(NEW),
+        NEW_BIT,
+        case.new,
+        store.connect(),
+        initial,
+    );
+    let mut scene = Scene {
+        actors: [old, new],
+        newest: case.seed.map(token),
+        datum: case.seed.map(|_| initial),
+    };
+    while scene.actors.iter().any(|actor| actor.end.is_none()) {
+        scene.step(schedule, story, report)?;
+    }
+    match scene.actors[0].end {
+        Some(End::Finished) => report.admitted += 1,
+        Some(End::Refused) | None => report.refused += 1,
+    }
+    let expected = scene.datum;
+    drop(scene);
+    Setup(store.connect()).expect_datum(expected)
+}
+
+/// Both holders, and what the store has acknowledged so far.
+struct Scene<C> {
+    actors: [Actor<C>; 2],
+    /// The greatest token of an acknowledged commit.
+    newest: Option<FencingToken>,
+    /// What the acknowledged writes make of the datum.
+    datum: Option<u64>,
+}
+
+impl<C: Connection> Scene<C> {
+    /// Lets one of those who can try their next step.
+    fn step(
+        &mut self,
+        schedule: &mut Schedule,
+        story: &mut Vec<String>,
+        report: &mut Report,
+    ) -> Result<(), Rule> {
+        let able = self.those(|actor| actor.end.is_none() && !actor.blocked);
+        if able.is_empty() {
+            return self.break_deadlock(schedule, story, report);
+        }
+        let at = able[schedule.choose(able.len())];
+        let actor = &mut self.actors[at];
+        let (who, op) = (actor.who, actor.next());
+        let outcome = actor.step();
+        story.push(format!("{who} {op:?}: {}", tell(&outcome)));
+        match outcome {
+            Ok(()) if op == Op::Commit => self.committed(at)?,
+            Ok(()) => {}
+            Err(Stop::Blocked) => {
+                actor.blocked = true;
+                report.blocked += 1;
+                return Ok(());
+            }
+            Err(Stop::Restart) => self.restart(at, report)?,
+            Err(Stop::Refused(refused)) => self.refused(at, refused)?,
+            Err(Stop::Broken(why)) => return Err(Rule::Broken(why)),
+        }
+        self.actors
+            .iter_mut()
+            .for_each(|actor| actor.blocked = false);
+        Ok(())
+    }
+
+    fn those(&self, which: impl Fn(&Actor<C>) -> bool) -> Vec<usize> {
+        (0..self.actors.len())
+            .filter(|&at| which(&self.actors[at]))
+            .collect()
+    }
+
+    /// Everybody who has not ended is blocked. As a database would, one of them is rolled back;
+    /// it goes on only after the other did.
+    fn break_deadlock(
+        &mut self,
+        schedule: &mut Schedule,
+        story: &mut Vec<String>,
+        report: &mut Report,
+    ) -> Result<(), Rule> {
+        let waiting = self.those(|actor| actor.end.is_none());
+        if waiting.len() < 2 {
+            return Err(Rule::Stuck);
+        }
+        let victim = waiting[schedule.choose(waiting.len())];
+        story.push(format!(
+            "{} is rolled back: both wait",
+            self.actors[victim].who
+        ));
+        self.restart(victim, report)?;
+        for (at, actor) in self.actors.iter_mut().enumerate() {
+            actor.blocked = at == victim;
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, at: usize, report: &mut Report) -> Result<(), Rule> {
+        self.actors[at].restart();
+        report.restarted += 1;
+        if self.actors[at].restarts > RESTARTS_MAX {
+            Err(Rule::Stuck)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn committed(&mut self, at: usize) -> Result<(), Rule> {
+        let actor = &self.actors[at];
+        if let Some(newest) = self.newest
+            && newest > actor.token
+        {
+            return Err(Rule::TokensDecreased {
+                before: newest,
+                after: actor.token,
+            });
+        }
+        self.newest = Some(actor.token);
+        if actor.deletes() {
+            self.datum = None;
+        } else if actor.wrote {
+            self.datum = Some(self.datum.unwrap_or(0) | actor.bit);
+        }
+        Ok(())
+    }
+
+    /// A refusal is right only if a greater token was shown, and must name it.
+    fn refused(&mut self, at: usize, refused: Refused) -> Result<(), Rule> {
+        let offered = self.actors[at].token;
+        let offered_text = super::fence(offered);
+        let greater = self
+            .actors
+            .iter()
+            .find(|other| other.shown && other.token > offered)
+            .map(|o| o.token);
+        let Some(mark) = greater else {
+            return Err(Rule::RefusedWithoutCause {
+                offered: offered_text,
+                refused,
+            });
+        };
+        let due = Refused::StaleToken {
+            name: lease(),
+            offered,
+            mark,
+        };
+        if refused != due {
+            let (offered, expected) = (Some(offered_text), due.to_string());
+            return Err(Rule::WrongRefusal {
+                offered,
+                expected,
+                refused,
+            });
+        }
+        self.actors[at].refuse();
+        Ok(())
+    }
+}
+
+fn tell(outcome: &Result<(), Stop>) -> String {
+    match outcome {
+        Ok(()) => "done".to_owned(),
+        Err(Stop::Blocked) => "blocked".to_owned(),
+        Err(Stop::Restart) => "must begin again".to_owned(),
+        Err(Stop::Refused(refused)) => format!("refused, {}", refused.reason()),
+        Err(Stop::Broken(why)) => format!("failed, {why}"),
+    }
+}

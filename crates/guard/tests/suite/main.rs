@@ -1,0 +1,30 @@
+//! Every backend against the conformance suite, and the suite against guards that are wrong.
+#![allow(clippy::unwrap_used)]
+
+mod memory;
+mod mvcc;
+mod planted;
+mod sled_store;
+mod sqlite;
+
+use ringfence_guard::conformance::{Report, Store, Violation, run};
+
+/// Passes the suite, and shows that the run was not empty.
+fn passes<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S) -> Report {
+    let report = run(fresh).unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(
+        report.schedules > 200,
+        "too few orders were played: {report:?}"
+    );
+    assert!(report.refused > 0, "nobody was ever refused: {report:?}");
+    assert!(report.admitted > 0, "nobody was ever admitted: {report:?}");
+    report
+}
+
+/// Fails the suite, and says how.
+fn fails<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S) -> Box<Violation> {
+    match run(fresh) {
+        Ok(report) => panic!("the suite did not notice: {report:?}"),
+        Err(violation) => violation,
+    }
+}

@@ -1,0 +1,208 @@
+//! The guard in sled.
+
+use std::fs;
+use std::path::Path;
+
+use ringfence_guard::conformance::{Connection, Step, Stop, Store};
+use ringfence_guard::sled::{Changes, SledError, SledGuard, SledStore};
+use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
+use tempfile::TempDir;
+
+const KEY: &str = "datum";
+
+struct Directory {
+    name: LeaseName,
+    directory: TempDir,
+    /// `None` only while it is being closed.
+    store: Option<SledStore>,
+}
+
+fn open(directory: &Path) -> SledStore {
+    let small = sled::Config::new().path(directory).flush_every_ms(None);
+    SledStore::open_with(&small.cache_capacity_bytes(1 << 20)).unwrap()
+}
+
+impl Directory {
+    fn create(name: &LeaseName) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Some(open(&directory.path().join("store")));
+        Self {
+            name: name.clone(),
+            directory,
+            store,
+        }
+    }
+
+    fn store(&self) -> &SledStore {
+        self.store.as_ref().unwrap()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+impl Store for Directory {
+    type Connection = Client;
+    type Backup = TempDir;
+
+    fn connect(&self) -> Client {
+        let guard = self.store().guard(self.name.clone());
+        Client {
+            store: self.store().clone(),
+            guard,
+            fence: None,
+            written: None,
+        }
+    }
+
+    fn reopen(&mut self) {
+        drop(self.store.take());
+        self.store = Some(open(&self.directory.path().join("store")));
+    }
+
+    /// Every write was flushed and none is under way, so the files are whole.
+    fn backup(&self) -> TempDir {
+        let backup = tempfile::tempdir().unwrap();
+        copy(
+            &self.directory.path().join("store"),
+            &backup.path().join("store"),
+        );
+        backup
+    }
+
+    fn restore(&mut self, backup: TempDir, floor: FencingToken) {
+        drop(self.store.take());
+        self.directory = backup;
+        self.store = Some(open(&self.directory.path().join("store")));
+        self.store()
+            .guard(self.name.clone())
+            .advance_to(floor)
+            .unwrap();
+    }
+}
+
+/// Writes wait for the commit, which is one batch. The check before is advice.
+struct Client {
+    store: SledStore,
+    guard: SledGuard,
+    fence: Option<Fence>,
+    written: Option<Option<u64>>,
+}
+
+fn stop(error: SledError) -> Stop {
+    match error {
+        SledError::Refused(refused) => Stop::Refused(refused),
+        other => Stop::Broken(format!("{other:?}")),
+    }
+}
+
+impl Connection for Client {
+    fn admit(&mut self, fence: Option<&str>) -> Step {
+        let fence = Fence::receive(self.guard.name(), fence)?;
+        match self.guard.mark().map_err(stop)? {
+            Some(mark) if mark > fence.token => Err(Refused::StaleToken {
+                name: fence.name,
+                offered: fence.token,
+                mark,
+            }
+            .into()),
+            _ => {
+                self.fence = Some(fence);
+                Ok(())
+            }
+        }
+    }
+
+    fn advance(&mut self, fence: &str) -> Step {
+        let fence = Fence::receive(self.guard.name(), Some(fence))?;
+        self.guard.advance(&fence).map(drop).map_err(stop)
+    }
+
+    fn read(&mut self) -> Step<Option<u64>> {
+        if let Some(written) = self.written {
+            return Ok(written);
+        }
+        let value = self.store.get(KEY).map_err(stop)?;
+        Ok(value.map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())))
+    }
+
+    fn write(&mut self, datum: Option<u64>) -> Step {
+        self.written = Some(datum);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Step {
+        let Some(fence) = self.fence.take() else {
+            return Ok(());
+        };
+        let changes = match self.written.take() {
+            Some(Some(value)) => Changes::new().insert(KEY, value.to_be_bytes()),
+            Some(None) => Changes::new().remove(KEY),
+            None => Changes::new(),
+        };
+        self.guard.admit(&fence, changes).map(drop).map_err(stop)
+    }
+
+    fn abort(&mut self) {
+        self.fence = None;
+        self.written = None;
+    }
+}
+
+#[test]
+fn the_guard_in_sled_passes_the_suite() {
+    super::passes(Directory::create);
+}
+
+fn fence(text: &str) -> Fence {
+    text.parse().unwrap()
+}
+
+#[test]
+fn leases_of_one_directory_have_marks_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (a, b) = (
+        store.guard(fence("a#1").name),
+        store.guard(fence("b#1").name),
+    );
+    a.advance(&fence("a#8")).unwrap();
+    b.admit(&fence("b#3"), Changes::new().insert("x", "1"))
+        .unwrap();
+    assert!(a.admit(&fence("a#3"), Changes::new().remove("x")).is_err());
+    assert_eq!(store.get("x").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(b.mark().unwrap(), FencingToken::new(3));
+}
+
+#[test]
+fn data_cannot_be_mistaken_for_a_mark() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let guard = store.guard(fence("a#1").name);
+    let changes = Changes::new()
+        .insert("a", "x")
+        .insert("ma", "y")
+        .remove("m");
+    guard.admit(&fence("a#8"), changes).unwrap();
+    assert_eq!(guard.mark().unwrap(), FencingToken::new(8));
+    assert_eq!(store.get("ma").unwrap().as_deref(), Some(&b"y"[..]));
+}
+
+#[test]
+fn a_directory_is_open_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let _store = open(directory.path());
+    assert!(matches!(
+        SledStore::open(directory.path()),
+        Err(SledError::Database(_))
+    ));
+}
