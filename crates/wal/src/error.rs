@@ -1,0 +1,290 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{EntryId, MAX_HEADER_BYTES, MAX_SEGMENT_BYTES, MAX_SPARE_SEGMENTS, MIN_SEGMENT_BYTES};
+
+/// Bytes on disk that are not what the log wrote there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// The byte in the file at which the unreadable part begins.
+    pub offset: u64,
+    /// What was found there.
+    pub found: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is damaged at byte {}: {}; acknowledged records may be lost, so this log must not \
+             be used: remove the member from the cluster, wipe its directory and let it join anew",
+            self.path.display(),
+            self.offset,
+            self.found
+        )
+    }
+}
+
+/// Why a call on an open log failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalError {
+    /// The file system refused an operation. Final: the log accepts nothing any more.
+    #[error(
+        "cannot {operation} {}: {source}; the log accepts nothing more: {}",
+        path.display(),
+        next_step(source)
+    )]
+    Io {
+        /// What was tried, as in "cannot {operation}".
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's answer.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// An earlier write or sync failed; nothing succeeds after that.
+    #[error("the log stopped after an earlier failure: {0}")]
+    Poisoned(Arc<WalError>),
+    /// The entry is longer than this log takes. Nothing of the call was written.
+    #[error(
+        "entry {}-{} has {bytes} bytes, at most {limit} are allowed: split the entry, or raise \
+         `segment_bytes` if it is what sets the limit",
+        id.term, id.index
+    )]
+    EntryTooLarge {
+        /// The entry.
+        id: EntryId,
+        /// Its payload in bytes.
+        bytes: u64,
+        /// The limit in bytes: [`crate::MAX_ENTRY_BYTES`], or what fits in one segment.
+        limit: u64,
+    },
+    /// The vote is longer than [`crate::MAX_MARK_BYTES`]. Nothing was written.
+    #[error("the vote has {bytes} bytes, at most {limit} are allowed")]
+    VoteTooLarge {
+        /// Its length in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The entry does not follow the last one. Nothing of the call was written.
+    #[error(
+        "entry {offered} was offered where {expected} comes next: the caller must append without \
+         holes, and truncate before it overwrites"
+    )]
+    OutOfOrder {
+        /// The index offered.
+        offered: u64,
+        /// The index that would have followed.
+        expected: u64,
+    },
+    /// A record that was written is no longer readable.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// The log is closed.
+    #[error("the log is closed")]
+    Closed,
+}
+
+impl WalError {
+    /// Says why an operation on `path` failed.
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            operation,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+
+    /// Returns true if the medium had no room, which is the one failure that a preallocation
+    /// may get over: it has promised nothing to anybody yet.
+    pub(crate) fn is_no_space(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if no_space(source))
+    }
+}
+
+/// Why a log did not open. Nothing was changed that a later open could miss.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The directory does not exist, or is not a directory.
+    #[error("{} is not a directory: create it, or correct the path", path.display())]
+    NotADirectory {
+        /// The path offered.
+        path: PathBuf,
+    },
+    /// The file system refused an operation.
+    #[error("cannot {operation} {}: {source}; {}", path.display(), next_step(source))]
+    Io {
+        /// What was tried, as in "cannot {operation}".
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's answer.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// Another process has the log open.
+    #[error(
+        "{} is in use by {holder}: stop that process, or give this one a directory of its own",
+        path.display()
+    )]
+    Locked {
+        /// The log's directory.
+        path: PathBuf,
+        /// Who holds it, as far as it told.
+        holder: String,
+    },
+    /// The log belongs to somebody else.
+    #[error(
+        "{} belongs to another identity: it carries {found}, this process is {expected} \
+         (hexadecimal): give the directory that belongs to this member, or an empty one",
+        path.display()
+    )]
+    IdentityMismatch {
+        /// The segment file.
+        path: PathBuf,
+        /// The identity offered, as hexadecimal digits.
+        expected: String,
+        /// The identity in the file, as hexadecimal digits.
+        found: String,
+    },
+    /// The log was written in a format that this version does not know.
+    #[error(
+        "{} has format version {found}, this program knows {known}: start the newer program",
+        path.display()
+    )]
+    UnknownVersion {
+        /// The segment file.
+        path: PathBuf,
+        /// The version in the file.
+        found: u32,
+        /// The version this program writes.
+        known: u32,
+    },
+    /// Acknowledged records may be lost.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// An option is out of range.
+    #[error("{option} is {offered}, allowed is {allowed}")]
+    InvalidOption {
+        /// The name of the option.
+        option: &'static str,
+        /// What was offered.
+        offered: u64,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A thread could not be started.
+    #[error("cannot start thread {name}: {source}")]
+    Thread {
+        /// The thread's name.
+        name: &'static str,
+        /// The operating system's answer.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// Says why an operation on `path` failed.
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            operation,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+
+    /// Says that `segment_bytes` is out of range.
+    pub(crate) fn segment_bytes(offered: u64) -> Self {
+        Self::InvalidOption {
+            option: "segment_bytes",
+            offered,
+            allowed: format!("{MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}, a multiple of 512"),
+        }
+    }
+
+    /// Says that `spare_segments` is out of range.
+    pub(crate) fn spare_segments(offered: usize) -> Self {
+        Self::InvalidOption {
+            option: "spare_segments",
+            offered: offered as u64,
+            allowed: format!("1 to {MAX_SPARE_SEGMENTS}"),
+        }
+    }
+
+    /// Says that the header is too long.
+    pub(crate) fn header(offered: usize) -> Self {
+        Self::InvalidOption {
+            option: "length of header",
+            offered: offered as u64,
+            allowed: format!("0 to {MAX_HEADER_BYTES} bytes"),
+        }
+    }
+}
+
+impl From<WalError> for OpenError {
+    fn from(error: WalError) -> Self {
+        match error {
+            WalError::Io {
+                operation,
+                path,
+                source,
+            } => Self::Io {
+                operation,
+                path,
+                source,
+            },
+            WalError::Damaged(damage) => Self::Damaged(damage),
+            // Opening appends nothing of a caller, so only the two above can come up.
+            other => Self::Io {
+                operation: "open",
+                path: PathBuf::new(),
+                source: Arc::new(io::Error::other(other)),
+            },
+        }
+    }
+}
+
+fn no_space(source: &io::Error) -> bool {
+    matches!(
+        source.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// What an operator can do about `source`.
+fn next_step(source: &io::Error) -> &'static str {
+    if no_space(source) {
+        return "free space on this file system, then start again; nothing acknowledged is lost";
+    }
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "let the user of this process read and write the directory, then start again"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "make the file system writable, then start again; look for the reason in the kernel's log"
+        }
+        _ => {
+            "look for disk errors in the kernel's log, then start again; if it fails again, remove \
+             the member, wipe its directory and let it join anew"
+        }
+    }
+}
+
+/// Writes bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "(empty)".to_owned();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,319 @@
+//! Batches and records as bytes.
+//!
+//! A batch begins at a multiple of [`SECTOR`] and fills whole sectors, so that writing one never
+//! touches a sector that holds acknowledged records. Numbers are little endian.
+//!
+//! ```text
+//! batch   length u32 │ crc u32 │ number u64 │ offset u64 │ body crc u32 │ records u32 │ body
+//! record  length u32 │ crc u32 │ kind u8 │ term u64 │ index u64 │ payload
+//! ```
+//!
+//! A batch's length counts its body, with padding; a record's length counts what follows the crc.
+//! Both are never 0, so that a 0 ends a batch (padding) and a segment (preallocated zeros). Every
+//! crc starts from the segment's seed, so that bytes of another segment never pass.
+
+use crate::segment::SECTOR;
+use crate::{EntryId, MAX_MARK_BYTES};
+
+/// Bytes before the body of a batch.
+pub(crate) const BATCH_HEAD: usize = 32;
+/// Bytes before the payload of a record.
+pub(crate) const RECORD_HEAD: usize = 25;
+/// The part of a record that its length counts, without the payload.
+const COUNTED_HEAD: usize = 17;
+/// No record of marks is longer: a checkpoint with both marks and all flags.
+pub(crate) const MARKS_RECORD_MAX: usize = RECORD_HEAD + 2 * MAX_MARK_BYTES + 64;
+
+/// What a record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// An entry.
+    Entry = 1,
+    /// A vote; the payload.
+    Vote = 2,
+    /// A committed mark: its index, and the payload.
+    Committed = 3,
+    /// Every entry after the id is gone.
+    TruncateAfter = 4,
+    /// Every entry that is not purged is gone.
+    TruncateAll = 5,
+    /// Every entry up to the id is gone, and will never be asked for.
+    Purge = 6,
+    /// Everything but the entries, as it stands here: opens each segment, and each opening.
+    Checkpoint = 7,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Entry,
+            2 => Self::Vote,
+            3 => Self::Committed,
+            4 => Self::TruncateAfter,
+            5 => Self::TruncateAll,
+            6 => Self::Purge,
+            7 => Self::Checkpoint,
+            _ => return None,
+        })
+    }
+}
+
+/// One record, borrowed from a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Record<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) id: EntryId,
+    pub(crate) payload: &'a [u8],
+}
+
+/// A batch being gathered.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    records: u32,
+}
+
+impl Batch {
+    /// Returns true if nothing was pushed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The bytes that the batch fills on disk with `more` bytes of records.
+    pub(crate) fn disk_len(&self, more: usize) -> u64 {
+        let len = self.bytes.len().max(BATCH_HEAD) + more;
+        (len as u64).next_multiple_of(SECTOR)
+    }
+
+    /// Adds a record and returns its place in the batch and its length.
+    pub(crate) fn push(&mut self, seed: u32, record: Record<'_>) -> (usize, usize) {
+        if self.bytes.is_empty() {
+            self.bytes.resize(BATCH_HEAD, 0);
+        }
+        let start = self.bytes.len();
+        let length = (COUNTED_HEAD + record.payload.len()) as u32;
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.push(record.kind as u8);
+        self.bytes.extend_from_slice(&record.id.term.to_le_bytes());
+        self.bytes.extend_from_slice(&record.id.index.to_le_bytes());
+        self.bytes.extend_from_slice(record.payload);
+        let crc = crc(seed, &self.bytes[start + 8..]);
+        self.bytes[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+        self.records += 1;
+        (start, self.bytes.len() - start)
+    }
+
+    /// Completes the batch for its place and returns the bytes to write.
+    pub(crate) fn finish(&mut self, seed: u32, number: u64, offset: u64) -> &[u8] {
+        self.bytes.resize(self.disk_len(0) as usize, 0);
+        let head = Head {
+            body_len: (self.bytes.len() - BATCH_HEAD) as u32,
+            number,
+            body_crc: crc(seed, &self.bytes[BATCH_HEAD..]),
+            records: self.records,
+        };
+        let encoded = head.encode(seed, offset);
+        self.bytes[..BATCH_HEAD].copy_from_slice(&encoded);
+        &self.bytes
+    }
+
+    /// Forgets everything, and keeps the memory unless it grew beyond `keep` bytes.
+    pub(crate) fn clear(&mut self, keep: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(keep);
+        self.records = 0;
+    }
+}
+
+/// The head of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) body_len: u32,
+    pub(crate) number: u64,
+    pub(crate) body_crc: u32,
+    pub(crate) records: u32,
+}
+
+impl Head {
+    fn encode(&self, seed: u32, offset: u64) -> [u8; BATCH_HEAD] {
+        let mut bytes = [0; BATCH_HEAD];
+        bytes[..4].copy_from_slice(&self.body_len.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..24].copy_from_slice(&offset.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.body_crc.to_le_bytes());
+        bytes[28..].copy_from_slice(&self.records.to_le_bytes());
+        let crc = head_crc(seed, &bytes);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Returns the head at `offset` of a segment if one is there and intact.
+    pub(crate) fn find(segment: &[u8], seed: u32, offset: usize) -> Option<Self> {
+        let bytes = segment.get(offset..offset + BATCH_HEAD)?;
+        let body_len = u32_at(bytes, 0);
+        if body_len == 0
+            || u32_at(bytes, 4) != head_crc(seed, bytes)
+            || u64_at(bytes, 16) != offset as u64
+            || segment.len() - offset - BATCH_HEAD < body_len as usize
+        {
+            return None;
+        }
+        Some(Self {
+            body_len,
+            number: u64_at(bytes, 8),
+            body_crc: u32_at(bytes, 24),
+            records: u32_at(bytes, 28),
+        })
+    }
+
+    /// Returns the body that belongs to this head at `offset` if it is intact.
+    pub(crate) fn body<'a>(&self, segment: &'a [u8], seed: u32, offset: usize) -> Option<&'a [u8]> {
+        let start = offset + BATCH_HEAD;
+        let body = segment.get(start..start + self.body_len as usize)?;
+        (crc(seed, body) == self.body_crc).then_some(body)
+    }
+}
+
+/// Reads the record at the start of `bytes` and returns it with its length.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn decode(seed: u32, bytes: &[u8]) -> Result<(Record<'_>, usize), String> {
+    let length = match bytes.get(..4) {
+        Some(_) => u32_at(bytes, 0) as usize,
+        None => return Err("a record is cut short".to_owned()),
+    };
+    let end = length.saturating_add(8);
+    if length < COUNTED_HEAD || end > bytes.len() {
+        return Err(format!("a record claims a length of {length} bytes"));
+    }
+    let (stored, actual) = (u32_at(bytes, 4), crc(seed, &bytes[8..end]));
+    if stored != actual {
+        return Err(format!(
+            "a record's checksum is {actual:08x}, {stored:08x} was stored"
+        ));
+    }
+    let Some(kind) = Kind::from_byte(bytes[8]) else {
+        return Err(format!("a record has the unknown kind {}", bytes[8]));
+    };
+    let id = EntryId {
+        term: u64_at(bytes, 9),
+        index: u64_at(bytes, 17),
+    };
+    Ok((
+        Record {
+            kind,
+            id,
+            payload: &bytes[RECORD_HEAD..end],
+        },
+        end,
+    ))
+}
+
+/// Everything but the entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) vote: Option<Vec<u8>>,
+    /// The index of the mark, and the mark.
+    pub(crate) committed: Option<(u64, Vec<u8>)>,
+    pub(crate) purged: Option<EntryId>,
+    pub(crate) last: Option<EntryId>,
+}
+
+impl Marks {
+    /// Every entry after `last_kept` is gone, except that what was purged stays counted.
+    pub(crate) fn truncate(&mut self, last_kept: Option<EntryId>) {
+        self.last = last_kept.or(self.purged);
+        // A mark above the log would be believed by the next start.
+        let last = self.last.map(|id| id.index);
+        self.committed.take_if(|(index, _)| Some(*index) > last);
+    }
+
+    /// Every entry up to `upto` is gone.
+    pub(crate) fn purge(&mut self, upto: EntryId) {
+        self.purged = Some(upto);
+        if self.last.is_none_or(|last| last.index < upto.index) {
+            self.last = Some(upto);
+        }
+    }
+
+    /// Encodes a checkpoint's payload: four optional fields, each after a byte that is 1 or 0.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for id in [self.purged, self.last] {
+            out.push(u8::from(id.is_some()));
+            let id = id.unwrap_or(EntryId { term: 0, index: 0 });
+            out.extend_from_slice(&id.term.to_le_bytes());
+            out.extend_from_slice(&id.index.to_le_bytes());
+        }
+        let committed = self.committed.as_ref();
+        out.extend_from_slice(&committed.map_or(0, |(index, _)| *index).to_le_bytes());
+        for bytes in [self.vote.as_ref(), committed.map(|(_, mark)| mark)] {
+            out.push(u8::from(bytes.is_some()));
+            let bytes = bytes.map_or(&[][..], Vec::as_slice);
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+        out
+    }
+
+    /// Decodes a checkpoint's payload; `None` if it is not one.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let mut take = |count: usize| -> Option<&[u8]> {
+            let (head, rest) = bytes.split_at_checked(count)?;
+            bytes = rest;
+            Some(head)
+        };
+        let mut ids = [None; 2];
+        for id in &mut ids {
+            let field = take(17)?;
+            *id = (field[0] == 1).then(|| EntryId {
+                term: u64_at(field, 1),
+                index: u64_at(field, 9),
+            });
+        }
+        let index = u64_at(take(8)?, 0);
+        let mut blobs = [None, None];
+        for blob in &mut blobs {
+            let field = take(5)?;
+            let content = take(u32_at(field, 1) as usize)?.to_vec();
+            *blob = (field[0] == 1).then_some(content);
+        }
+        let [vote, committed] = blobs;
+        let [purged, last] = ids;
+        Some(Self {
+            vote,
+            committed: committed.map(|mark| (index, mark)),
+            purged,
+            last,
+        })
+    }
+}
+
+/// The checksum of `bytes`, started from a segment's seed.
+pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+fn head_crc(seed: u32, head: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(&head[..4]);
+    hasher.update(&head[8..BATCH_HEAD]);
+    hasher.finalize()
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
+}

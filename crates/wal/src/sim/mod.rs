@@ -1,0 +1,1 @@
+//! A file system in memory that can lose power, for crash tests.

@@ -1,0 +1,298 @@
+//! The handle that callers hold, and the thread behind it.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
+use std::thread::JoinHandle;
+
+use crate::format::decode;
+use crate::fs::Fs;
+use crate::index::{Index, Stretch};
+use crate::writer::{Shared, Writer};
+use crate::{
+    Damage, Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, Options, RealFs, Recovered,
+    WalError, WalStats,
+};
+
+/// The most that one read takes from disk at once, in bytes of records, unless a single record is
+/// longer.
+const READ_BYTES: u64 = 1024 * 1024;
+
+/// A committed mark that waits for the next batch, with its index.
+type CommittedSlot = Arc<Mutex<Option<(u64, Vec<u8>)>>>;
+
+enum Call {
+    Append(Vec<LogEntry>, Done),
+    Vote(Vec<u8>, Done),
+    Truncate(Option<EntryId>),
+    Purge(EntryId),
+    Close,
+}
+
+/// An open log, written by a thread named `wal`.
+///
+/// Calls take effect in the order in which they were made. Dropping the handle closes the log
+/// as [`Wal::close`] does.
+pub struct Wal {
+    calls: Sender<Call>,
+    committed: CommittedSlot,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Wal {
+    /// Opens the log in the directory `dir`, which must exist, cutting a torn tail.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a bad option, a directory that cannot be used or is in use, another
+    /// identity, or damage.
+    pub fn open(dir: &Path, options: Options) -> Result<(Self, Recovered), OpenError> {
+        Self::open_in(Arc::new(RealFs), dir, options)
+    }
+
+    /// Opens a log on any file system.
+    ///
+    /// # Errors
+    /// As [`Wal::open`].
+    pub fn open_in(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: Options,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let (writer, recovered) = Writer::open(fs, dir, options)?;
+        let writer = writer.with_spare_thread()?;
+        let shared = writer.shared();
+        let committed = CommittedSlot::default();
+        let slot = Arc::clone(&committed);
+        let (calls, queue) = channel();
+        let thread = std::thread::Builder::new()
+            .name("wal".to_owned())
+            .spawn(move || run(writer, &queue, &slot))
+            .map_err(|source| OpenError::Thread {
+                name: "wal",
+                source,
+            })?;
+        Ok((
+            Self {
+                calls,
+                committed,
+                shared,
+                thread: Some(thread),
+            },
+            recovered,
+        ))
+    }
+
+    /// Appends entries and returns at once, without a system call; `done` is called when they are
+    /// durable. Until then they cannot be read.
+    ///
+    /// Indexes must follow the last entry without holes; the first entry of a log that has none,
+    /// and that nothing was purged from, may have any index.
+    pub fn append(&self, entries: Vec<LogEntry>, done: Done) {
+        self.call(Call::Append(entries, done));
+    }
+
+    /// Saves the vote, at most [`MAX_MARK_BYTES`]; `done` is called when it is durable.
+    pub fn save_vote(&self, vote: Vec<u8>, done: Done) {
+        self.call(Call::Vote(vote, done));
+    }
+
+    /// Offers a mark of what is committed, up to `index`, to ride on the next batch that is
+    /// written. It wakes nobody, a later mark replaces it, and it is held back until the entry
+    /// at `index` is in the log: a start that found a mark above the log could not go on.
+    ///
+    /// # Panics
+    /// If the mark is longer than [`MAX_MARK_BYTES`].
+    pub fn save_committed(&self, index: u64, mark: Vec<u8>) {
+        assert!(
+            mark.len() <= MAX_MARK_BYTES,
+            "a committed mark of {} bytes",
+            mark.len()
+        );
+        *self
+            .committed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((index, mark));
+    }
+
+    /// Removes every entry after `last_kept`, or every entry. Appends that follow are ordered
+    /// behind it, so there is nothing to wait for.
+    pub fn truncate_after(&self, last_kept: Option<EntryId>) {
+        self.call(Call::Truncate(last_kept));
+    }
+
+    /// Removes every entry up to and with `upto`, which may be above the last entry. Segments
+    /// that hold nothing else are recycled once this is durable.
+    pub fn purge(&self, upto: EntryId) {
+        self.call(Call::Purge(upto));
+    }
+
+    /// Reads the live, durable entries from `from` up to but without `to_exclusive` from disk:
+    /// at least one if there is any, else as many as have `max_bytes` of records.
+    ///
+    /// Entries whose `done` was not called yet are not found: the caller keeps them until then.
+    ///
+    /// # Errors
+    /// [`WalError::Damaged`] if a record is no longer what was written, [`WalError::Io`] if it
+    /// cannot be read. Neither stops the log.
+    pub fn read(
+        &self,
+        from: u64,
+        to_exclusive: u64,
+        max_bytes: u64,
+    ) -> Result<Vec<LogEntry>, WalError> {
+        let mut entries = Vec::new();
+        let mut left = max_bytes;
+        let mut next = from;
+        loop {
+            let stretch = self
+                .index()
+                .stretch(next..to_exclusive, left.min(READ_BYTES));
+            let Some(stretch) = stretch else { break };
+            let bytes: u64 = stretch.locs.iter().map(|loc| u64::from(loc.len)).sum();
+            if bytes > left && !entries.is_empty() {
+                break;
+            }
+            match read_stretch(&stretch) {
+                Ok(read) => entries.extend(read),
+                // Purged meanwhile, and the segment is being recycled: look again.
+                Err(_) if self.is_purged(stretch.first) => {
+                    entries.clear();
+                    left = max_bytes;
+                    next = from;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            next = stretch.first + stretch.locs.len() as u64;
+            left = left.saturating_sub(bytes);
+        }
+        Ok(entries)
+    }
+
+    /// Returns figures about the work done so far.
+    pub fn stats(&self) -> WalStats {
+        let live_bytes = self.index().live_bytes();
+        self.shared.counters.read(live_bytes)
+    }
+
+    /// Writes what has queued, seals the log and ends its threads.
+    pub fn close(mut self) {
+        self.end();
+    }
+
+    fn call(&self, call: Call) {
+        let Err(refused) = self.calls.send(call) else {
+            return;
+        };
+        // The thread is gone only if a callback panicked: the callback's own message tells why.
+        match refused.0 {
+            Call::Append(_, done) | Call::Vote(_, done) => done(Err(WalError::Closed)),
+            Call::Truncate(_) | Call::Purge(_) | Call::Close => {}
+        }
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.shared
+            .index
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_purged(&self, index: u64) -> bool {
+        let wanted: Range<u64> = index..index + 1;
+        self.index().stretch(wanted, 0).is_none()
+    }
+
+    fn end(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        self.call(Call::Close);
+        // A callback may drop the last handle, on the very thread that would be waited for.
+        if thread.thread().id() != std::thread::current().id() {
+            // A panic in the thread was printed where it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The writer thread: takes one call, then all that have queued, and flushes once for them.
+fn run(mut writer: Writer, queue: &Receiver<Call>, committed: &CommittedSlot) {
+    let mut open = true;
+    while open && let Ok(call) = queue.recv() {
+        open = take(&mut writer, call);
+        while open && let Ok(call) = queue.try_recv() {
+            open = take(&mut writer, call);
+        }
+        let mark = committed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some((index, mark)) = mark {
+            writer.save_committed(index, mark);
+        }
+        writer.flush();
+    }
+    writer.close();
+}
+
+/// Hands one call to the writer; false if it was the last.
+fn take(writer: &mut Writer, call: Call) -> bool {
+    match call {
+        Call::Append(entries, done) => writer.append(entries, done),
+        Call::Vote(vote, done) => writer.save_vote(vote, done),
+        Call::Truncate(last_kept) => writer.truncate_after(last_kept),
+        Call::Purge(upto) => writer.purge(upto),
+        Call::Close => return false,
+    }
+    true
+}
+
+/// Reads neighbouring records with one read.
+fn read_stretch(stretch: &Stretch) -> Result<Vec<LogEntry>, WalError> {
+    let Stretch { segment, locs, .. } = stretch;
+    let (Some(first), Some(last)) = (locs.first(), locs.last()) else {
+        return Ok(Vec::new());
+    };
+    let begin = u64::from(first.offset);
+    let end = u64::from(last.offset) + u64::from(last.len);
+    let mut buffer = vec![0; (end - begin) as usize];
+    segment
+        .file
+        .read_at(&mut buffer, begin)
+        .map_err(|error| WalError::io("read", &segment.path, error))?;
+    locs.iter()
+        .zip(stretch.first..)
+        .map(|(loc, index)| {
+            let at = (loc.offset - first.offset) as usize;
+            let damaged = |found| {
+                let (path, offset) = (segment.path.clone(), u64::from(loc.offset));
+                WalError::Damaged(Damage {
+                    path,
+                    offset,
+                    found,
+                })
+            };
+            let (record, _) = decode(segment.seed, &buffer[at..]).map_err(damaged)?;
+            if record.id.index != index {
+                return Err(damaged(format!(
+                    "entry {} in place of {index}",
+                    record.id.index
+                )));
+            }
+            let payload = bytes::Bytes::copy_from_slice(record.payload);
+            Ok(LogEntry {
+                id: record.id,
+                payload,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,563 @@
+//! The synchronous heart: calls in, batches out, callbacks completed.
+//!
+//! It starts no thread and never waits for anything but the file system, so that a test can
+//! drive it step by step. [`crate::Wal`] runs it on a thread of its own.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::clock;
+use crate::format::{Batch, Kind, MARKS_RECORD_MAX, Marks, RECORD_HEAD, Record};
+use crate::fs::{Fs, FsLock};
+use crate::index::{Index, IndexOp, Loc};
+use crate::options::OnFatal;
+use crate::prepare::Preparer;
+use crate::recover::{Found, Written, recover};
+use crate::segment::{SECTOR, Segment};
+use crate::spares::Spares;
+use crate::stats::Counters;
+use crate::{
+    Done, EntryId, LogEntry, MAX_ENTRY_BYTES, MAX_MARK_BYTES, OpenError, Options, Recovered,
+    WalError,
+};
+
+/// A batch is written when it has this many bytes, even if more has queued: it bounds the memory,
+/// and how long the first caller waits for the last.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// Memory that the batch buffer keeps between batches.
+const KEEP_BYTES: usize = 8 * 1024 * 1024;
+
+/// What readers on other threads need.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) index: RwLock<Index>,
+    pub(crate) counters: Counters,
+}
+
+/// A log without threads: nothing is written before [`Writer::flush`], or before a batch is full.
+///
+/// Meant for tests that crash it at a chosen step; everything else takes [`crate::Wal`].
+pub struct Writer {
+    shared: Arc<Shared>,
+    spares: Spares,
+    /// Full segments, oldest first.
+    full: VecDeque<Written>,
+    active: Segment,
+    /// The greatest index of any entry record in the active segment.
+    active_greatest: Option<u64>,
+    /// The byte in the active segment at which the next batch goes.
+    offset: u64,
+    /// The number of the next batch.
+    number: u64,
+    batch: Batch,
+    /// Index changes of the batch.
+    ops: Vec<IndexOp>,
+    /// Callbacks of the batch, oldest first.
+    dones: Vec<Done>,
+    entries_in_batch: u64,
+    /// The state that all records so far, with those of the batch, describe.
+    marks: Marks,
+    /// A committed mark that waits for its entry.
+    pending: Option<(u64, Vec<u8>)>,
+    poison: Option<Arc<WalError>>,
+    on_fatal: OnFatal,
+    entry_limit: u64,
+    spare_segments: usize,
+    /// Held until the log is closed.
+    _lock: FsLock,
+}
+
+impl Writer {
+    /// Opens the log in `dir`, cutting a torn tail.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a bad option, a directory that cannot be used or is in use, another
+    /// identity, or damage.
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: Options,
+    ) -> Result<(Self, Recovered), OpenError> {
+        options.validate()?;
+        let lock = lock(fs.as_ref(), dir)?;
+        let found = recover(fs.as_ref(), dir, &options.header)?;
+        let last_sequence = found.ready.back().map(|segment| segment.sequence);
+        let last_sequence =
+            last_sequence.or(found.written.back().map(|written| written.segment.sequence));
+        let preparer = Preparer {
+            fs,
+            dir: dir.to_owned(),
+            identity: options.header,
+            salt: options.salt,
+            segment_bytes: options.segment_bytes,
+            next_sequence: last_sequence.map_or(1, |sequence| sequence + 1),
+            next_file: found.next_file,
+            free: found.free.iter().cloned().collect(),
+            broken: None,
+        };
+        let overhead = SECTOR * 2 + 3 * MARKS_RECORD_MAX as u64;
+        let (mut writer, recovered) = Self::assemble(found, preparer, lock)?;
+        writer.entry_limit = MAX_ENTRY_BYTES.min(options.segment_bytes - overhead);
+        writer.spare_segments = options.spare_segments;
+        // What was read back is covered by a batch of its own before anything is built on it:
+        // from here on, an unreadable byte in it is damage and not a torn tail.
+        writer.checkpoint().and_then(|()| writer.commit())?;
+        writer.on_fatal = options.on_fatal;
+        Ok((writer, recovered))
+    }
+
+    fn assemble(
+        mut found: Found,
+        preparer: Preparer,
+        lock: FsLock,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let mut spares = Spares::Inline {
+            preparer,
+            ready: found.ready,
+        };
+        let active = match found.written.pop_back() {
+            Some(written) => written,
+            None => Written {
+                segment: spares.take()?,
+                greatest: None,
+            },
+        };
+        let mut index = Index::default();
+        for written in found.written.iter().chain([&active]) {
+            index.add_segment(written.segment.clone());
+        }
+        let marks = found.replay.marks;
+        let mut recovered = Recovered {
+            vote: marks.vote.clone(),
+            committed: marks.committed.clone().map(|(_, mark)| mark),
+            purged: marks.purged,
+            last: marks.last,
+            entries: Vec::with_capacity(found.replay.entries.len()),
+            truncated_tail_bytes: found.torn_bytes,
+        };
+        for (entry, loc) in found.replay.entries {
+            index.apply(IndexOp::Push(entry.id.index, loc));
+            recovered.entries.push(entry);
+        }
+        let writer = Self {
+            shared: Arc::new(Shared {
+                index: RwLock::new(index),
+                counters: Counters::default(),
+            }),
+            spares,
+            full: found.written,
+            active: active.segment,
+            active_greatest: active.greatest,
+            offset: found.next_offset,
+            number: found.next_number,
+            batch: Batch::default(),
+            ops: Vec::new(),
+            dones: Vec::new(),
+            entries_in_batch: 0,
+            marks,
+            pending: None,
+            poison: None,
+            // Until the log is open, a failure is the answer to whoever opens it.
+            on_fatal: Box::new(|_| {}),
+            entry_limit: MAX_ENTRY_BYTES,
+            spare_segments: 1,
+            _lock: lock,
+        };
+        Ok((writer, recovered))
+    }
+
+    /// Adds entries; see [`crate::Wal::append`].
+    pub fn append(&mut self, entries: Vec<LogEntry>, done: Done) {
+        match self.check(&entries).and_then(|()| self.try_append(entries)) {
+            Ok(()) => self.dones.push(done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Adds a vote; see [`crate::Wal::save_vote`].
+    pub fn save_vote(&mut self, vote: Vec<u8>, done: Done) {
+        match self.try_vote(vote) {
+            Ok(()) => self.dones.push(done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Offers a committed mark; see [`crate::Wal::save_committed`].
+    ///
+    /// # Panics
+    /// If the mark is longer than [`MAX_MARK_BYTES`].
+    pub fn save_committed(&mut self, index: u64, mark: Vec<u8>) {
+        assert!(
+            mark.len() <= MAX_MARK_BYTES,
+            "a committed mark of {} bytes",
+            mark.len()
+        );
+        self.pending = Some((index, mark));
+    }
+
+    /// Truncates; see [`crate::Wal::truncate_after`].
+    pub fn truncate_after(&mut self, last_kept: Option<EntryId>) {
+        let kept = last_kept.max_by_index(self.marks.purged);
+        if self.marks.last.map(|id| id.index) <= kept.map(|id| id.index) {
+            return;
+        }
+        let record = match kept {
+            Some(id) => Record {
+                kind: Kind::TruncateAfter,
+                id,
+                payload: &[],
+            },
+            None => Record {
+                kind: Kind::TruncateAll,
+                id: NO_ID,
+                payload: &[],
+            },
+        };
+        // A failure has poisoned the log, and every call that waits was told.
+        if self.push(record).is_ok() {
+            self.marks.truncate(kept);
+            let last = self.marks.last.map(|id| id.index);
+            self.pending.take_if(|(index, _)| Some(*index) > last);
+            self.ops
+                .push(IndexOp::TruncateFrom(kept.map_or(0, |id| id.index + 1)));
+        }
+    }
+
+    /// Purges; see [`crate::Wal::purge`].
+    pub fn purge(&mut self, upto: EntryId) {
+        if self
+            .marks
+            .purged
+            .is_some_and(|purged| purged.index >= upto.index)
+        {
+            return;
+        }
+        // A failure has poisoned the log, and every call that waits was told.
+        if self
+            .push(Record {
+                kind: Kind::Purge,
+                id: upto,
+                payload: &[],
+            })
+            .is_ok()
+        {
+            self.marks.purge(upto);
+            self.ops.push(IndexOp::PurgeUpto(upto.index));
+        }
+    }
+
+    /// Writes what was added as one batch, makes it durable, and completes the callbacks,
+    /// newest first. Then recycles the segments that a purge emptied.
+    pub fn flush(&mut self) {
+        // A failure has poisoned the log, and every call that waits was told.
+        if self.commit().is_ok() {
+            self.recycle();
+        }
+    }
+
+    /// Flushes and seals the log, so that the next open takes nothing unreadable for a torn tail.
+    pub fn close(mut self) {
+        self.flush();
+        // A failure here has told `on_fatal`; nobody else waits.
+        let sealed = self
+            .commit_pending()
+            .and_then(|()| self.checkpoint())
+            .and_then(|()| self.commit());
+        drop(sealed);
+    }
+
+    /// Returns what readers need.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Lets a thread prepare segments ahead.
+    pub(crate) fn with_spare_thread(mut self) -> Result<Self, OpenError> {
+        self.spares = self
+            .spares
+            .into_thread(self.spare_segments)
+            .map_err(|source| OpenError::Thread {
+                name: "wal-spares",
+                source,
+            })?;
+        Ok(self)
+    }
+
+    /// Refuses entries that must not be written, before any of them is.
+    fn check(&self, entries: &[LogEntry]) -> Result<(), WalError> {
+        let mut last = self.marks.last.map(|id| id.index);
+        for entry in entries {
+            let expected = last.map_or(entry.id.index, |index| index.saturating_add(1));
+            if entry.id.index != expected {
+                return Err(WalError::OutOfOrder {
+                    offered: entry.id.index,
+                    expected,
+                });
+            }
+            let bytes = entry.payload.len() as u64;
+            if bytes > self.entry_limit {
+                return Err(WalError::EntryTooLarge {
+                    id: entry.id,
+                    bytes,
+                    limit: self.entry_limit,
+                });
+            }
+            last = Some(entry.id.index);
+        }
+        Ok(())
+    }
+
+    fn try_append(&mut self, entries: Vec<LogEntry>) -> Result<(), WalError> {
+        for LogEntry { id, payload } in entries {
+            let loc = self.push(Record {
+                kind: Kind::Entry,
+                id,
+                payload: &payload,
+            })?;
+            self.ops.push(IndexOp::Push(id.index, loc));
+            self.marks.last = Some(id);
+            self.active_greatest = self.active_greatest.max(Some(id.index));
+            self.entries_in_batch += 1;
+        }
+        self.alive()
+    }
+
+    fn try_vote(&mut self, vote: Vec<u8>) -> Result<(), WalError> {
+        if vote.len() > MAX_MARK_BYTES {
+            let (bytes, limit) = (vote.len() as u64, MAX_MARK_BYTES as u64);
+            return Err(WalError::VoteTooLarge { bytes, limit });
+        }
+        self.push(Record {
+            kind: Kind::Vote,
+            id: NO_ID,
+            payload: &vote,
+        })?;
+        self.marks.vote = Some(vote);
+        Ok(())
+    }
+
+    /// Adds a record to the batch, after making room for it.
+    fn push(&mut self, record: Record<'_>) -> Result<Loc, WalError> {
+        self.alive()?;
+        // Room is kept for the committed mark that may join when the batch is written.
+        let need = RECORD_HEAD + record.payload.len() + MARKS_RECORD_MAX;
+        if !self.batch.is_empty() && self.batch.disk_len(need) > BATCH_BYTES as u64 {
+            self.commit()?;
+        }
+        // More than once only after `segment_bytes` was raised: the next may be an old, small one.
+        while self.offset + self.batch.disk_len(need) > self.active.bytes {
+            self.roll()?;
+        }
+        Ok(self.place(record))
+    }
+
+    /// Adds a record that is known to fit.
+    fn place(&mut self, record: Record<'_>) -> Loc {
+        let (at, len) = self.batch.push(self.active.seed, record);
+        Loc {
+            segment: self.active.sequence,
+            offset: (self.offset + at as u64) as u32,
+            len: len as u32,
+        }
+    }
+
+    /// Adds everything but the entries as one record.
+    fn checkpoint(&mut self) -> Result<(), WalError> {
+        let payload = self.marks.encode();
+        let rolled = self.active.sequence;
+        let need = RECORD_HEAD + payload.len() + MARKS_RECORD_MAX;
+        if self.offset + self.batch.disk_len(need) > self.active.bytes {
+            self.alive()?;
+            self.roll()?;
+        }
+        // A new segment has begun with a checkpoint of its own.
+        if rolled == self.active.sequence {
+            self.push(Record {
+                kind: Kind::Checkpoint,
+                id: NO_ID,
+                payload: &payload,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Goes on in the next segment, which begins with a checkpoint.
+    fn roll(&mut self) -> Result<(), WalError> {
+        self.commit()?;
+        let next = self.spares.take().map_err(|error| self.fail(error))?;
+        self.write_index().add_segment(next.clone());
+        let segment = std::mem::replace(&mut self.active, next);
+        self.full.push_back(Written {
+            segment,
+            greatest: self.active_greatest.take(),
+        });
+        self.offset = SECTOR;
+        let payload = self.marks.encode();
+        self.place(Record {
+            kind: Kind::Checkpoint,
+            id: NO_ID,
+            payload: &payload,
+        });
+        Ok(())
+    }
+
+    /// Adds the committed mark that waits, if its entry is in the log.
+    fn commit_pending(&mut self) -> Result<(), WalError> {
+        self.alive()?;
+        let last = self.marks.last.map(|id| id.index);
+        if let Some((index, mark)) = self.pending.take_if(|(index, _)| Some(*index) <= last) {
+            let id = EntryId { term: 0, index };
+            if self.batch.is_empty() {
+                self.push(Record {
+                    kind: Kind::Committed,
+                    id,
+                    payload: &mark,
+                })?;
+            } else {
+                self.place(Record {
+                    kind: Kind::Committed,
+                    id,
+                    payload: &mark,
+                });
+            }
+            self.marks.committed = Some((index, mark));
+        }
+        Ok(())
+    }
+
+    /// Writes the batch, makes it durable and completes its callbacks.
+    fn commit(&mut self) -> Result<(), WalError> {
+        self.alive()?;
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.commit_pending()?;
+        let bytes = self
+            .batch
+            .finish(self.active.seed, self.number, self.offset);
+        let len = bytes.len() as u64;
+        let path = &self.active.path;
+        let written = self.active.file.write_at(bytes, self.offset);
+        let begun = clock::now();
+        let synced = written
+            .map_err(|e| WalError::io("write", path, e))
+            .and_then(|()| {
+                self.active
+                    .file
+                    .sync_data()
+                    .map_err(|e| WalError::io("sync", path, e))
+            });
+        synced.map_err(|error| self.fail(error))?;
+        self.shared.counters.synced(len, begun.elapsed());
+        self.shared
+            .counters
+            .appended(std::mem::take(&mut self.entries_in_batch));
+        self.number += 1;
+        self.offset += len;
+        self.batch.clear(KEEP_BYTES);
+        {
+            let mut index = self
+                .shared
+                .index
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.ops.drain(..).for_each(|op| index.apply(op));
+        }
+        self.shared
+            .counters
+            .live_segments(self.full.len() as u64 + 1);
+        // The newest first: a caller that keeps a watermark is then woken once, not once a call.
+        while let Some(done) = self.dones.pop() {
+            done(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Gives back the oldest segments as long as every entry in them is durably purged.
+    fn recycle(&mut self) {
+        let purged = self.marks.purged.map(|id| id.index);
+        while self
+            .full
+            .front()
+            .is_some_and(|written| written.greatest <= purged)
+        {
+            let Some(written) = self.full.pop_front() else {
+                break;
+            };
+            self.write_index().remove_segment(written.segment.sequence);
+            if let Err(error) = self.spares.retire(written.segment) {
+                self.fail(error);
+                break;
+            }
+            self.shared
+                .counters
+                .live_segments(self.full.len() as u64 + 1);
+        }
+    }
+
+    fn alive(&self) -> Result<(), WalError> {
+        match &self.poison {
+            Some(cause) => Err(WalError::Poisoned(Arc::clone(cause))),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the log for good: tells the hook first, so that a process that is to end does so
+    /// before anybody acts on the failure, then every call that waits.
+    fn fail(&mut self, error: WalError) -> WalError {
+        self.poison = Some(Arc::new(error.clone()));
+        (self.on_fatal)(&error);
+        while let Some(done) = self.dones.pop() {
+            done(Err(error.clone()));
+        }
+        error
+    }
+
+    fn write_index(&self) -> std::sync::RwLockWriteGuard<'_, Index> {
+        self.shared
+            .index
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of records that carry none.
+const NO_ID: EntryId = EntryId { term: 0, index: 0 };
+
+trait MaxByIndex {
+    fn max_by_index(self, other: Self) -> Self;
+}
+
+impl MaxByIndex for Option<EntryId> {
+    fn max_by_index(self, other: Self) -> Self {
+        if self.map(|id| id.index) >= other.map(|id| id.index) {
+            self
+        } else {
+            other
+        }
+    }
+}
+
+/// Takes the lock of the log in `dir`.
+fn lock(fs: &dyn Fs, dir: &Path) -> Result<FsLock, OpenError> {
+    let path = dir.join("lock");
+    match fs.lock(&path) {
+        Ok(FsLock::Busy(holder)) => Err(OpenError::Locked {
+            path: dir.to_owned(),
+            holder,
+        }),
+        Ok(held) => Ok(held),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Err(OpenError::NotADirectory {
+                path: dir.to_owned(),
+            })
+        }
+        Err(error) => Err(OpenError::io("lock", &path, error)),
+    }
+}

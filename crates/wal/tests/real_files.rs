@@ -1,0 +1,218 @@
+//! The log on the operating system's files, with its threads.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::{Receiver, channel};
+
+use bytes::Bytes;
+use ringfence_wal::{Done, EntryId, LogEntry, OpenError, Options, Recovered, Wal, WalError};
+use tempfile::TempDir;
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 64 * 1024,
+        ..Options::new(*b"cluster-1 node-1")
+    }
+}
+
+fn entry(term: u64, index: u64, payload: &[u8]) -> LogEntry {
+    LogEntry {
+        id: EntryId { term, index },
+        payload: Bytes::copy_from_slice(payload),
+    }
+}
+
+fn done() -> (Done, Receiver<Result<(), WalError>>) {
+    let (sender, receiver) = channel();
+    let done = Box::new(move |result| sender.send(result).unwrap());
+    (done, receiver)
+}
+
+fn append(wal: &Wal, entries: Vec<LogEntry>) -> Result<(), WalError> {
+    let (done, result) = done();
+    wal.append(entries, done);
+    result.recv().unwrap()
+}
+
+fn save_vote(wal: &Wal, vote: &[u8]) {
+    let (done, result) = done();
+    wal.save_vote(vote.to_vec(), done);
+    result.recv().unwrap().unwrap();
+}
+
+fn reopen(dir: &TempDir) -> (Wal, Recovered) {
+    Wal::open(dir.path(), options()).unwrap()
+}
+
+#[test]
+fn an_empty_log_opens_empty_twice() {
+    let dir = TempDir::new().unwrap();
+
+    let (wal, recovered) = reopen(&dir);
+    assert_eq!(recovered, Recovered::default());
+    wal.close();
+
+    let (_, recovered) = reopen(&dir);
+    assert_eq!(recovered, Recovered::default());
+}
+
+#[test]
+fn a_log_with_only_a_vote_gives_it_back() {
+    let dir = TempDir::new().unwrap();
+    let (wal, _) = reopen(&dir);
+    save_vote(&wal, b"term 3 for node 2");
+    wal.close();
+
+    let (_, recovered) = reopen(&dir);
+
+    assert_eq!(
+        recovered,
+        Recovered {
+            vote: Some(b"term 3 for node 2".to_vec()),
+            ..Recovered::default()
+        }
+    );
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_restart() {
+    let dir = TempDir::new().unwrap();
+    let (wal, _) = reopen(&dir);
+    append(&wal, (0..10).map(|i| entry(1, i, b"first")).collect()).unwrap();
+    save_vote(&wal, b"v2");
+    wal.truncate_after(Some(EntryId { term: 1, index: 6 }));
+    append(&wal, vec![entry(2, 7, b"second")]).unwrap();
+    wal.purge(EntryId { term: 1, index: 4 });
+    wal.save_committed(6, b"up to 6".to_vec());
+    wal.close();
+
+    let (_, recovered) = reopen(&dir);
+
+    assert_eq!(recovered.vote.as_deref(), Some(&b"v2"[..]));
+    assert_eq!(recovered.committed.as_deref(), Some(&b"up to 6"[..]));
+    assert_eq!(recovered.purged, Some(EntryId { term: 1, index: 4 }));
+    assert_eq!(recovered.last, Some(EntryId { term: 2, index: 7 }));
+    let expected = vec![
+        entry(1, 5, b"first"),
+        entry(1, 6, b"first"),
+        entry(2, 7, b"second"),
+    ];
+    assert_eq!(recovered.entries, expected);
+    assert_eq!(recovered.truncated_tail_bytes, 0);
+}
+
+#[test]
+fn reads_give_at_least_one_entry_and_keep_to_the_limit() {
+    let dir = TempDir::new().unwrap();
+    let (wal, _) = reopen(&dir);
+    for i in 0..200 {
+        append(&wal, vec![entry(1, i, &[i as u8; 1000])]).unwrap();
+    }
+    assert!(
+        wal.stats().live_segments > 2,
+        "the scenario must span segments"
+    );
+
+    let all = wal.read(0, 200, u64::MAX).unwrap();
+    assert_eq!(all.len(), 200);
+    assert!(
+        all.iter()
+            .zip(0..)
+            .all(|(e, i)| *e == entry(1, i, &[i as u8; 1000]))
+    );
+    assert_eq!(wal.read(7, 200, 0).unwrap(), vec![entry(1, 7, &[7; 1000])]);
+    assert_eq!(wal.read(7, 200, 3 * 1025).unwrap().len(), 3);
+    assert_eq!(wal.read(7, 9, u64::MAX).unwrap().len(), 2);
+    assert_eq!(wal.read(200, 300, u64::MAX).unwrap(), vec![]);
+
+    wal.purge(EntryId { term: 1, index: 99 });
+    save_vote(&wal, b"ordered behind the purge");
+    assert_eq!(wal.read(0, 200, u64::MAX).unwrap(), all[100..]);
+}
+
+#[test]
+fn a_second_opener_is_refused_by_name() {
+    let dir = TempDir::new().unwrap();
+    let (_wal, _) = reopen(&dir);
+
+    let error = Wal::open(dir.path(), options()).err().unwrap();
+
+    let text = error.to_string();
+    assert!(matches!(error, OpenError::Locked { .. }), "{text}");
+    assert!(
+        text.contains(&format!("process {}", std::process::id())),
+        "{text}"
+    );
+    assert!(text.contains(dir.path().to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_directory_of_another_identity_is_refused_with_both_shown() {
+    let dir = TempDir::new().unwrap();
+    drop(reopen(&dir));
+
+    let error = Wal::open(dir.path(), Options::new([0xAB, 0xCD]))
+        .err()
+        .unwrap();
+
+    let text = error.to_string();
+    assert!(
+        matches!(error, OpenError::IdentityMismatch { .. }),
+        "{text}"
+    );
+    assert!(
+        text.contains("abcd") && text.contains("636c7573746572"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_directory_and_a_file_in_its_place_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+
+    for path in [dir.path().join("absent"), file] {
+        let error = Wal::open(&path, options()).err().unwrap();
+        assert!(matches!(error, OpenError::NotADirectory { .. }), "{error}");
+        assert!(
+            error.to_string().contains(path.to_str().unwrap()),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let refused = [
+        Options {
+            segment_bytes: 4096,
+            ..options()
+        },
+        Options {
+            segment_bytes: 64 * 1024 + 1,
+            ..options()
+        },
+        Options {
+            segment_bytes: 1 << 40,
+            ..options()
+        },
+        Options {
+            spare_segments: 0,
+            ..options()
+        },
+        Options {
+            spare_segments: 17,
+            ..options()
+        },
+        Options::new(vec![7; 257]),
+    ];
+    for options in refused {
+        let shown = format!("{options:?}");
+        let error = Wal::open(dir.path(), options).err().unwrap();
+        assert!(
+            matches!(error, OpenError::InvalidOption { .. }),
+            "{shown}: {error}"
+        );
+    }
+}
