@@ -7,11 +7,16 @@
 mod error;
 mod fields;
 mod generated;
+mod hidden;
 pub mod record;
+pub mod refusal;
+pub mod text;
+pub mod wire;
 
 pub use error::DecodeError;
 pub use generated::ringfence::raft::v1 as raft;
 pub use generated::ringfence::v1;
+pub use refusal::Refusal;
 
 /// The descriptors of the public services with their comments, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/public.bin"));

@@ -1,0 +1,273 @@
+//! What the core rejects, as refusals.
+
+use std::time::Duration;
+
+use ringfence_core::{
+    FencingToken, Holder, InvalidSetting, LOCK_DELAY_MAX, Limit, Millis, OPEN_AGE_MAX, Rejection,
+    RequestNumber, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
+};
+
+use super::{Refusal, table};
+use crate::text;
+use crate::v1::Reason;
+
+/// How soon to come back to a node that is not ready: about as long as a term takes to open.
+const NOT_READY_RETRY: Duration = Duration::from_millis(100);
+
+impl From<&Rejection> for Refusal {
+    fn from(rejection: &Rejection) -> Self {
+        Self::from_rejection(rejection)
+    }
+}
+
+impl Refusal {
+    /// The refusal that tells of a rejection.
+    #[must_use]
+    pub fn from_rejection(rejection: &Rejection) -> Self {
+        match rejection {
+            Rejection::NotReady => {
+                Self::unavailable("the cluster is not ready yet", None, NOT_READY_RETRY)
+            }
+            Rejection::AlreadyFormed { cluster } => Self::new(
+                Reason::Membership,
+                format!("cluster {cluster} exists already, and is formed once only; join it"),
+            )
+            .with("cluster", cluster),
+            Rejection::TokenFloorTooHigh { offered } => {
+                Self::invalid("token_floor", offered, format!("0 to {TOKEN_FLOOR_MAX}"))
+            }
+            Rejection::InvalidSetting(InvalidSetting {
+                name,
+                offered,
+                min,
+                max,
+            }) => Self::invalid(
+                &format!("settings.{name}"),
+                offered,
+                format!("{min} to {max}"),
+            ),
+            Rejection::StaleSettings { set_at } => Self::new(
+                Reason::StaleSettings,
+                format!(
+                    "the settings were changed meanwhile, by the entry at index {set_at}; read \
+                     them, and base the change on that index"
+                ),
+            )
+            .with("set_at", set_at),
+            Rejection::InvalidTtl { offered, min, max } => {
+                Self::invalid("ttl_ms", offered.0, format!("{} to {}", min.0, max.0))
+            }
+            Rejection::InvalidWait { offered } => {
+                Self::invalid("wait_ms", offered.0, format!("0 to {}", WAIT_MAX.0))
+            }
+            Rejection::InvalidLockDelay { offered } => Self::invalid(
+                "lock_delay_ms",
+                offered.0,
+                format!("0 to {}", LOCK_DELAY_MAX.0),
+            ),
+            Rejection::OpenTooOld { seen, now } => Self::new(
+                Reason::OpenTooOld,
+                format!(
+                    "the request saw cluster time {seen} and it is {now}, at most {OPEN_AGE_MAX} \
+                     may lie between: it may be a late duplicate; open with a new id"
+                ),
+            )
+            .with("seen", seen)
+            .with("now", now),
+            Rejection::OpenIdUsed => Self::new(
+                Reason::OpenIdUsed,
+                "the session opened with this id has ended, or has another secret; open with a \
+                 new id",
+            ),
+            Rejection::SessionExpired { cause } => session_expired(cause.as_ref()),
+            Rejection::WrongSecret => Self::new(
+                Reason::WrongSecret,
+                "the secret is not the one the session was opened with; check the session's number",
+            ),
+            Rejection::StaleRequest { number, lowest } => Self::new(
+                Reason::StaleRequest,
+                format!(
+                    "request {number} is below {lowest}, the lowest this session still waits for; \
+                     its answer is forgotten"
+                ),
+            )
+            .with("number", number)
+            .with("lowest", lowest),
+            Rejection::RequestMismatch { number } => Self::new(
+                Reason::RequestMismatch,
+                format!(
+                    "request number {number} was used for another request; repeat that one \
+                     unchanged, or use a new number"
+                ),
+            )
+            .with("number", number),
+            Rejection::RequestVoided => Self::new(
+                Reason::RequestVoided,
+                "the request was cancelled before it came; use a new number to ask again",
+            ),
+            Rejection::TooManyUnconfirmed { number, lowest } => unconfirmed(*number, *lowest),
+            Rejection::Held { holder, mine } => held(holder, *mine),
+            Rejection::Queued { waiters } => Self::new(
+                Reason::Queued,
+                format!("nobody holds the lease, but {waiters} wait before you; wait too"),
+            )
+            .with("waiters", waiters),
+            Rejection::LockDelay { remaining } => Self::blocked(
+                Reason::LockDelay,
+                "the last holder's end was dirty and its lock-delay runs",
+                *remaining,
+            ),
+            Rejection::Revoking { remaining } => Self::blocked(
+                Reason::Revoking,
+                "the last grant was revoked and its holder may not know yet",
+                *remaining,
+            ),
+            Rejection::QuietTime { remaining } => Self::blocked(
+                Reason::QuietTime,
+                "the cluster was restored and holders of the lost one may still be working",
+                *remaining,
+            ),
+            Rejection::StaleToken {
+                name,
+                offered,
+                current,
+            } => stale_token(name.as_str(), *offered, *current),
+            Rejection::NotHolder { name, offered } => Self::new(
+                Reason::NotHolder,
+                format!(
+                    "lease {name} is held with token {offered} by another session; only that \
+                     session can give it away"
+                ),
+            )
+            .with("name", name)
+            .with("offered", offered),
+            Rejection::NotWaiting { name } => Self::new(
+                Reason::NotWaiting,
+                format!("the session to hand lease {name} to does not wait for it; let it wait"),
+            )
+            .with("name", name),
+            Rejection::Limit(limit) => reached(*limit),
+            Rejection::TokensExhausted => Self::new(
+                Reason::Limit,
+                "no token is left below 2^63; this cluster can grant nothing more",
+            )
+            .with("limit", "tokens")
+            .with("max", FencingToken::MAX),
+        }
+    }
+
+    fn blocked(reason: Reason, why: &str, remaining: Millis) -> Self {
+        let message =
+            format!("{why}: nothing is granted for {remaining} more; wait, or come back then");
+        Self::new(reason, message).retry_after(Duration::from_millis(remaining.0))
+    }
+}
+
+fn session_expired(cause: Option<&SessionEnd>) -> Refusal {
+    let why = match cause {
+        Some(SessionEnd::Closed) => "the session was closed",
+        Some(SessionEnd::Expired) => "the session was not kept alive in time and expired",
+        Some(SessionEnd::Evicted { .. }) => "an operator evicted the session",
+        None => "there is no such session: it has ended, or never was",
+    };
+    let message = format!("{why}; its leases are lost, stop working under them and open another");
+    let refusal = Refusal::new(Reason::SessionExpired, message);
+    match cause {
+        Some(cause) => table::with_session_end(refusal, cause),
+        None => refusal,
+    }
+}
+
+fn unconfirmed(number: RequestNumber, lowest: RequestNumber) -> Refusal {
+    let message = format!(
+        "request {number} is more than {UNCONFIRMED_MAX} above {lowest}, the lowest the session \
+         still waits for; say by `lowest` which answers have come"
+    );
+    Refusal::new(Reason::Limit, message)
+        .with("limit", "unconfirmed_requests")
+        .with("max", UNCONFIRMED_MAX)
+        .with("number", number)
+        .with("lowest", lowest)
+}
+
+/// Tells all that is public of the holder; its data in hexadecimal digits, since it can be any
+/// bytes.
+fn held(holder: &Holder, mine: bool) -> Refusal {
+    let Holder {
+        session,
+        identity,
+        token,
+        data,
+    } = holder;
+    let message = if mine {
+        format!(
+            "this session itself holds the lease with token {token}, by another request; go on \
+             with that grant, or release it first"
+        )
+    } else {
+        format!(
+            "the lease is held by session {session} ({:?}) with token {token}; wait for it",
+            identity.as_str()
+        )
+    };
+    let refusal = Refusal::new(Reason::Held, message)
+        .with("holder", session)
+        .with("identity", identity)
+        .with("token", token)
+        .with("mine", mine);
+    match data.as_bytes() {
+        [] => refusal,
+        bytes => refusal.with("data_hex", text::hex(bytes)),
+    }
+}
+
+fn stale_token(name: &str, offered: FencingToken, current: Option<FencingToken>) -> Refusal {
+    let now = match current {
+        Some(current) => format!("it is held with token {current}"),
+        None => "nobody holds it".to_owned(),
+    };
+    let message = format!(
+        "token {offered} was offered for lease {name}, but {now}; that grant has ended, stop \
+         working under it"
+    );
+    let refusal = Refusal::new(Reason::StaleToken, message)
+        .with("name", name)
+        .with("offered", offered);
+    match current {
+        Some(current) => refusal.with("current", current),
+        None => refusal,
+    }
+}
+
+fn reached(limit: Limit) -> Refusal {
+    let (name, max, what, remedy) = match limit {
+        Limit::SessionLeases(max) => (
+            "session_leases",
+            u64::from(max),
+            "leases and waits of a session",
+            "release some",
+        ),
+        Limit::LeaseWaiters(max) => (
+            "lease_waiters",
+            u64::from(max),
+            "waiters of a lease",
+            "come back later",
+        ),
+        Limit::Leases(max) => (
+            "leases",
+            max,
+            "remembered lease names of the cluster",
+            "raise leases_max",
+        ),
+        Limit::Sessions(max) => (
+            "sessions",
+            max,
+            "sessions of the cluster",
+            "close some, or raise sessions_max",
+        ),
+    };
+    let message = format!("there are as many {what} as there may be, {max}; {remedy}");
+    Refusal::new(Reason::Limit, message)
+        .with("limit", name)
+        .with("max", max)
+}
