@@ -25,15 +25,15 @@ use std::fmt;
 
 use ringfence_core::{FencingToken, LeaseName};
 
-use crate::Refused;
+use crate::{Fence, Refused};
 
 mod actor;
 mod overtaking;
 mod schedule;
 mod single;
 
-/// The name of the lease that guards the store under test.
-pub const LEASE: &str = "conformance/store";
+/// What the names of all the suite's leases begin with; a number of their own follows.
+const LEASES: &str = "conformance/store-";
 
 /// A fresh guarded store with one datum, absent at first, and no mark.
 pub trait Store {
@@ -210,28 +210,62 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Runs the whole suite. `fresh` makes a new empty store, guarded by the lease it is given
-/// ([`LEASE`]); it is called once for every order that is played, some thousand times.
+/// Runs the whole suite. `fresh` makes a new empty store, guarded by the lease it is given. It is
+/// called once for every order that is played, some hundred times, with another lease each time:
+/// where opening a store is slow, they may all be parts of one.
 ///
 /// # Errors
 /// The first [`Violation`] that was found.
-pub fn run<S: Store>(mut fresh: impl FnMut(&LeaseName) -> S) -> Result<Report, Box<Violation>> {
-    let mut fresh = || fresh(&lease());
-    single::run(&mut fresh)?;
-    overtaking::run(&mut fresh)
+pub fn run<S: Store>(fresh: impl FnMut(&LeaseName) -> S) -> Result<Report, Box<Violation>> {
+    let mut subjects = Subjects { fresh, made: 0 };
+    single::run(&mut subjects)?;
+    overtaking::run(&mut subjects)
 }
 
-/// [`LEASE`] as a name.
-fn lease() -> LeaseName {
-    LeaseName::parse(LEASE).expect("the suite's own lease name is well formed")
+/// Makes one subject after the other.
+struct Subjects<F> {
+    fresh: F,
+    made: u64,
+}
+
+impl<F> Subjects<F> {
+    fn next<S>(&mut self) -> Subject<S>
+    where
+        F: FnMut(&LeaseName) -> S,
+    {
+        self.made += 1;
+        let lease = LeaseName::parse(&format!("{LEASES}{}", self.made))
+            .expect("the suite's own lease names are well formed");
+        Subject {
+            store: (self.fresh)(&lease),
+            lease,
+        }
+    }
+}
+
+/// A store under test, and the lease that guards it.
+struct Subject<S> {
+    store: S,
+    lease: LeaseName,
+}
+
+impl<S> Subject<S> {
+    /// The fence with this token.
+    fn fence(&self, token: FencingToken) -> Fence {
+        Fence::new(self.lease.clone(), token)
+    }
+
+    /// The refusal that is due when `offered` is shown after `mark` was.
+    fn stale(&self, offered: FencingToken, mark: FencingToken) -> Refused {
+        Refused::StaleToken {
+            name: self.lease.clone(),
+            offered,
+            mark,
+        }
+    }
 }
 
 /// The tokens of the suite are small constants.
 fn token(value: u64) -> FencingToken {
     FencingToken::new(value).expect("the suite's own tokens are in range")
-}
-
-/// The suite's fence with this token, as text.
-fn fence(token: FencingToken) -> String {
-    format!("{LEASE}#{token}")
 }

@@ -1,8 +1,7 @@
 //! A holder at work: a short program over one connection.
 
-use ringfence_core::FencingToken;
-
-use super::{Connection, Step, Stop, fence};
+use super::{Connection, Step, Stop};
+use crate::Fence;
 
 /// One step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(super) enum End {
 /// A holder, its program and how far it is.
 pub(super) struct Actor<C> {
     pub(super) who: &'static str,
-    pub(super) token: FencingToken,
+    pub(super) fence: Fence,
     /// What this holder adds to the datum, so that the end shows whose writes are in it.
     pub(super) bit: u64,
     pub(super) end: Option<End>,
@@ -55,7 +54,7 @@ pub(super) struct Actor<C> {
 impl<C: Connection> Actor<C> {
     pub(super) fn new(
         who: &'static str,
-        token: FencingToken,
+        fence: Fence,
         bit: u64,
         program: &'static [Op],
         connection: C,
@@ -63,7 +62,7 @@ impl<C: Connection> Actor<C> {
     ) -> Self {
         Self {
             who,
-            token,
+            fence,
             bit,
             end: None,
             blocked: false,
@@ -110,7 +109,7 @@ impl<C: Connection> Actor<C> {
         self.began = self.at;
         self.wrote = false;
         self.shown = true;
-        let fence = fence(self.token);
+        let fence = self.fence.to_string();
         if op == Op::Advance {
             self.connection.advance(&fence)
         } else {

@@ -1,12 +1,12 @@
 //! A holder is overtaken: its steps and its successor's, in every order.
 
-use ringfence_core::FencingToken;
+use ringfence_core::{FencingToken, LeaseName};
 
 use super::actor::{Actor, End, Op};
 use super::schedule::Schedule;
 use super::single::Setup;
-use super::{Connection, Report, Rule, Stop, Store, Violation, lease, token};
-use crate::Refused;
+use super::{Connection, Report, Rule, Stop, Store, Subject, Subjects, Violation, token};
+use crate::{Fence, Refused};
 
 const OLD: u64 = 8;
 const NEW: u64 = 9;
@@ -72,12 +72,14 @@ impl Case {
     }
 }
 
-pub(super) fn run<S: Store>(fresh: &mut impl FnMut() -> S) -> Result<Report, Box<Violation>> {
+pub(super) fn run<S: Store>(
+    subjects: &mut Subjects<impl FnMut(&LeaseName) -> S>,
+) -> Result<Report, Box<Violation>> {
     let mut report = Report::default();
     for seed in SEEDS {
         for new in NEW_PROGRAMS {
             for old in OLD_PROGRAMS {
-                run_case(Case { seed, old, new }, fresh, &mut report)?;
+                run_case(Case { seed, old, new }, subjects, &mut report)?;
             }
         }
     }
@@ -86,13 +88,13 @@ pub(super) fn run<S: Store>(fresh: &mut impl FnMut() -> S) -> Result<Report, Box
 
 fn run_case<S: Store>(
     case: Case,
-    fresh: &mut impl FnMut() -> S,
+    subjects: &mut Subjects<impl FnMut(&LeaseName) -> S>,
     report: &mut Report,
 ) -> Result<(), Box<Violation>> {
     let mut schedule = Schedule::default();
     loop {
         let mut story = Vec::new();
-        play(case, &fresh(), &mut schedule, &mut story, report).map_err(|rule| {
+        play(case, &subjects.next(), &mut schedule, &mut story, report).map_err(|rule| {
             Box::new(Violation {
                 case: case.describe(),
                 rule,
@@ -109,29 +111,29 @@ fn run_case<S: Store>(
 /// Plays one order.
 fn play<S: Store>(
     case: Case,
-    store: &S,
+    subject: &Subject<S>,
     schedule: &mut Schedule,
     story: &mut Vec<String>,
     report: &mut Report,
 ) -> Result<(), Rule> {
     let initial = if case.seed.is_some() { INITIAL_BIT } else { 0 };
     if let Some(seed) = case.seed {
-        Setup(store.connect()).write(token(seed), Some(initial))?;
+        Setup(subject.store.connect()).write(&subject.fence(token(seed)), Some(initial))?;
     }
     let old = Actor::new(
         "old",
-        token(OLD),
+        subject.fence(token(OLD)),
         OLD_BIT,
         case.old,
-        store.connect(),
+        subject.store.connect(),
         initial,
     );
     let new = Actor::new(
         "new",
-        token(NEW),
+        subject.fence(token(NEW)),
         NEW_BIT,
         case.new,
-        store.connect(),
+        subject.store.connect(),
         initial,
     );
     let mut scene = Scene {
@@ -148,7 +150,7 @@ fn play<S: Store>(
     }
     let expected = scene.datum;
     drop(scene);
-    Setup(store.connect()).expect_datum(expected)
+    Setup(subject.store.connect()).expect_datum(expected)
 }
 
 /// Both holders, and what the store has acknowledged so far.
@@ -238,14 +240,14 @@ impl<C: Connection> Scene<C> {
     fn committed(&mut self, at: usize) -> Result<(), Rule> {
         let actor = &self.actors[at];
         if let Some(newest) = self.newest
-            && newest > actor.token
+            && newest > actor.fence.token
         {
             return Err(Rule::TokensDecreased {
                 before: newest,
-                after: actor.token,
+                after: actor.fence.token,
             });
         }
-        self.newest = Some(actor.token);
+        self.newest = Some(actor.fence.token);
         if actor.deletes() {
             self.datum = None;
         } else if actor.wrote {
@@ -256,26 +258,29 @@ impl<C: Connection> Scene<C> {
 
     /// A refusal is right only if a greater token was shown, and must name it.
     fn refused(&mut self, at: usize, refused: Refused) -> Result<(), Rule> {
-        let offered = self.actors[at].token;
-        let offered_text = super::fence(offered);
-        let greater = self
+        let Fence {
+            name,
+            token: offered,
+        } = self.actors[at].fence.clone();
+        let text = self.actors[at].fence.to_string();
+        let shown = self
             .actors
             .iter()
-            .find(|other| other.shown && other.token > offered)
-            .map(|o| o.token);
-        let Some(mark) = greater else {
+            .filter(|other| other.shown)
+            .map(|other| other.fence.token);
+        let Some(mark) = shown.max().filter(|&mark| mark > offered) else {
             return Err(Rule::RefusedWithoutCause {
-                offered: offered_text,
+                offered: text,
                 refused,
             });
         };
         let due = Refused::StaleToken {
-            name: lease(),
+            name,
             offered,
             mark,
         };
         if refused != due {
-            let (offered, expected) = (Some(offered_text), due.to_string());
+            let (offered, expected) = (Some(text), due.to_string());
             return Err(Rule::WrongRefusal {
                 offered,
                 expected,

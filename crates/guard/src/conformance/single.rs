@@ -1,9 +1,9 @@
 //! What needs no second holder at the same time: one case after the other, step by step.
 
-use ringfence_core::FencingToken;
+use ringfence_core::{FencingToken, LeaseName};
 
-use super::{Connection, LEASE, Rule, Stop, Store, Violation, fence, lease, token};
-use crate::Refused;
+use super::{Connection, Rule, Stop, Store, Subject, Subjects, Violation, token};
+use crate::{Fence, Refused};
 
 /// How often a step may find the store busy while nobody else is there.
 const BLOCKED_MAX: u32 = 100;
@@ -39,15 +39,15 @@ impl<C: Connection> Setup<C> {
     }
 
     /// Writes with a fence that must be admitted.
-    pub(super) fn write(&mut self, token: FencingToken, datum: Option<u64>) -> Result<(), Rule> {
-        let fence = fence(token);
+    pub(super) fn write(&mut self, fence: &Fence, datum: Option<u64>) -> Result<(), Rule> {
+        let fence = fence.to_string();
         self.try_write(Some(&fence), datum)
             .map_err(|stop| unexpected(&fence, stop))
     }
 
     /// Advances with a fence that must be admitted.
-    fn advance(&mut self, token: FencingToken) -> Result<(), Rule> {
-        let fence = fence(token);
+    fn advance(&mut self, fence: &Fence) -> Result<(), Rule> {
+        let fence = fence.to_string();
         self.try_advance(&fence)
             .map_err(|stop| unexpected(&fence, stop))
     }
@@ -110,8 +110,10 @@ fn unexpected(offered: &str, stop: Stop) -> Rule {
     }
 }
 
-pub(super) fn run<S: Store>(fresh: &mut impl FnMut() -> S) -> Result<(), Box<Violation>> {
-    type Case<S> = (&'static str, fn(&mut S) -> Result<(), Rule>);
+pub(super) fn run<S: Store>(
+    subjects: &mut Subjects<impl FnMut(&LeaseName) -> S>,
+) -> Result<(), Box<Violation>> {
+    type Case<S> = (&'static str, fn(&mut Subject<S>) -> Result<(), Rule>);
     let cases: [Case<S>; 9] = [
         (
             "a fence of another lease is refused and leaves no mark",
@@ -136,7 +138,7 @@ pub(super) fn run<S: Store>(fresh: &mut impl FnMut() -> S) -> Result<(), Box<Vio
         ("a floor below the mark changes nothing", low_floor),
     ];
     for (name, case) in cases {
-        case(&mut fresh()).map_err(|rule| {
+        case(&mut subjects.next()).map_err(|rule| {
             Box::new(Violation {
                 case: name.to_owned(),
                 rule,
@@ -147,35 +149,57 @@ pub(super) fn run<S: Store>(fresh: &mut impl FnMut() -> S) -> Result<(), Box<Vio
     Ok(())
 }
 
-fn stale(offered: FencingToken, mark: FencingToken) -> Refused {
-    Refused::StaleToken {
-        name: lease(),
-        offered,
-        mark,
+impl<S: Store> Subject<S> {
+    fn connect(&self) -> Setup<S::Connection> {
+        Setup(self.store.connect())
+    }
+
+    /// The fence with this number as its token.
+    fn at(&self, value: u64) -> Fence {
+        self.fence(token(value))
+    }
+
+    /// Shows on a new connection that everybody below `mark` is refused and told so.
+    fn expect_stale(&self, offered: u64, mark: u64) -> Result<(), Rule> {
+        let due = self.stale(token(offered), token(mark));
+        self.connect()
+            .expect_refusal(Some(&self.at(offered).to_string()), &due)
     }
 }
 
-fn wrong_lease<S: Store>(store: &mut S) -> Result<(), Rule> {
-    let mut holder = Setup(store.connect());
-    holder.write(token(8), Some(1))?;
-    for other in ["conformance", "conformance/store/x", "other"] {
-        let offered = crate::Fence::parse(&format!("{other}#99"))
-            .map_err(|cause| Rule::Broken(cause.to_string()))?;
+fn wrong_lease<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect();
+    holder.write(&subject.at(8), Some(1))?;
+    let lease = subject.lease.as_str();
+    for other in [
+        "other".to_owned(),
+        format!("{lease}/x"),
+        format!("{lease}0"),
+        lease.to_uppercase(),
+    ] {
+        let offered = Fence::parse(&format!("{other}#99"))
+            .map_err(|cause| Rule::Broken(format!("the fence of `{other}`: {cause}")))?;
         let due = Refused::WrongLease {
-            expected: lease(),
+            expected: subject.lease.clone(),
             offered: offered.name.clone(),
         };
         holder.expect_refusal(Some(&offered.to_string()), &due)?;
     }
-    holder.write(token(8), Some(2))?;
+    holder.write(&subject.at(8), Some(2))?;
     holder.expect_datum(Some(2))
 }
 
-fn not_a_fence<S: Store>(store: &mut S) -> Result<(), Rule> {
-    let mut holder = Setup(store.connect());
-    holder.write(token(8), Some(1))?;
-    holder.expect_refusal(None, &Refused::MissingFence { expected: lease() })?;
-    let texts = ["", "#9", "9", LEASE, "a b#9"].map(str::to_owned);
+fn not_a_fence<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect();
+    holder.write(&subject.at(8), Some(1))?;
+    holder.expect_refusal(
+        None,
+        &Refused::MissingFence {
+            expected: subject.lease.clone(),
+        },
+    )?;
+    let lease = subject.lease.as_str();
+    let texts = ["", "#9", "9", lease, "a b#9"].map(str::to_owned);
     let tokens = [
         "",
         "0",
@@ -187,68 +211,64 @@ fn not_a_fence<S: Store>(store: &mut S) -> Result<(), Rule> {
         "0x9",
         "9#9",
         "9223372036854775808",
-    ]
-    .map(|token| format!("{LEASE}#{token}"));
-    for text in texts.iter().chain(&tokens) {
-        let Err(cause) = crate::Fence::parse(text) else {
-            return Err(Rule::WronglyAdmitted {
-                offered: Some(text.clone()),
-                expected: "MALFORMED_FENCE".to_owned(),
-            });
+    ];
+    for text in texts
+        .into_iter()
+        .chain(tokens.map(|token| format!("{lease}#{token}")))
+    {
+        let cause = match Fence::parse(&text) {
+            Err(cause) => cause,
+            Ok(fence) => return Err(Rule::Broken(format!("`{fence}` is a fence"))),
         };
-        holder.expect_refusal(
-            Some(text),
-            &Refused::Malformed {
-                expected: lease(),
-                cause,
-            },
-        )?;
+        let due = Refused::Malformed {
+            expected: subject.lease.clone(),
+            cause,
+        };
+        holder.expect_refusal(Some(&text), &due)?;
     }
-    holder.write(token(8), Some(2))?;
+    holder.write(&subject.at(8), Some(2))?;
     holder.expect_datum(Some(2))
 }
 
-fn equal_token<S: Store>(store: &mut S) -> Result<(), Rule> {
+fn equal_token<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
     for datum in 1..=3 {
-        Setup(store.connect()).write(token(8), Some(datum))?;
+        subject.connect().write(&subject.at(8), Some(datum))?;
     }
-    let mut holder = Setup(store.connect());
+    let mut holder = subject.connect();
     holder.expect_datum(Some(3))?;
     // The ends of the range are tokens like any other.
-    holder.write(token(FencingToken::MAX), Some(4))?;
-    holder.write(token(FencingToken::MAX), Some(5))?;
-    holder.expect_refusal(
-        Some(&fence(token(1))),
-        &stale(token(1), token(FencingToken::MAX)),
-    )?;
+    holder.write(&subject.at(FencingToken::MAX), Some(4))?;
+    holder.write(&subject.at(FencingToken::MAX), Some(5))?;
+    subject.expect_stale(1, FencingToken::MAX)?;
     holder.expect_datum(Some(5))
 }
 
-fn advance_twice<S: Store>(store: &mut S) -> Result<(), Rule> {
-    let mut holder = Setup(store.connect());
-    holder.advance(token(9))?;
-    holder.advance(token(9))?;
+fn advance_twice<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect();
+    holder.advance(&subject.at(9))?;
+    holder.advance(&subject.at(9))?;
     holder.expect_datum(None)?;
-    holder.write(token(9), Some(1))?;
-    holder.advance(token(9))?;
-    holder.expect_refusal(Some(&fence(token(8))), &stale(token(8), token(9)))?;
-    holder.write(token(9), Some(2))?;
+    holder.write(&subject.at(9), Some(1))?;
+    holder.advance(&subject.at(9))?;
+    subject.expect_stale(8, 9)?;
+    holder.write(&subject.at(9), Some(2))?;
     holder.expect_datum(Some(2))
 }
 
-fn delete_then_insert<S: Store>(store: &mut S) -> Result<(), Rule> {
-    let mut zombie = Setup(store.connect());
-    zombie.write(token(8), Some(1))?;
-    let mut holder = Setup(store.connect());
-    holder.write(token(9), None)?;
-    zombie.expect_refusal(Some(&fence(token(8))), &stale(token(8), token(9)))?;
+fn delete_then_insert<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut zombie = subject.connect();
+    zombie.write(&subject.at(8), Some(1))?;
+    let mut holder = subject.connect();
+    holder.write(&subject.at(9), None)?;
+    let due = subject.stale(token(8), token(9));
+    zombie.expect_refusal(Some(&subject.at(8).to_string()), &due)?;
     holder.expect_datum(None)
 }
 
-fn abort<S: Store>(store: &mut S) -> Result<(), Rule> {
-    let mut holder = Setup(store.connect());
-    holder.write(token(8), Some(1))?;
-    let fence = fence(token(8));
+fn abort<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect();
+    holder.write(&subject.at(8), Some(1))?;
+    let fence = subject.at(8).to_string();
     let mut give_up = |connection: &mut S::Connection| {
         connection.admit(Some(&fence))?;
         connection.write(Some(2))
@@ -263,42 +283,41 @@ fn abort<S: Store>(store: &mut S) -> Result<(), Rule> {
         .map_err(|stop| unexpected(&fence, stop))?;
     // A connection that is lost in mid-transaction gives it up as well.
     drop(holder);
-    Setup(store.connect()).expect_datum(Some(1))
+    subject.connect().expect_datum(Some(1))
 }
 
-fn reopen<S: Store>(store: &mut S) -> Result<(), Rule> {
-    Setup(store.connect()).write(token(8), Some(1))?;
-    Setup(store.connect()).advance(token(9))?;
-    store.reopen();
-    let mut zombie = Setup(store.connect());
-    zombie.expect_refusal(Some(&fence(token(8))), &stale(token(8), token(9)))?;
-    zombie.expect_datum(Some(1))?;
-    zombie.write(token(9), Some(2))?;
-    zombie.expect_datum(Some(2))
+fn reopen<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject.connect().write(&subject.at(8), Some(1))?;
+    subject.connect().advance(&subject.at(9))?;
+    subject.store.reopen();
+    let mut holder = subject.connect();
+    subject.expect_stale(8, 9)?;
+    holder.expect_datum(Some(1))?;
+    holder.write(&subject.at(9), Some(2))?;
+    holder.expect_datum(Some(2))
 }
 
 /// The copy was made under token 5; 7 and 9 came after it. In the copy 7 would be welcome.
-fn restore<S: Store>(store: &mut S) -> Result<(), Rule> {
-    Setup(store.connect()).write(token(5), Some(1))?;
-    let backup = store.backup();
-    Setup(store.connect()).write(token(7), Some(2))?;
-    Setup(store.connect()).write(token(9), Some(4))?;
-    store.restore(backup, token(9));
-    let mut zombie = Setup(store.connect());
-    zombie.expect_datum(Some(1))?;
-    zombie.expect_refusal(Some(&fence(token(7))), &stale(token(7), token(9)))?;
-    let mut holder = Setup(store.connect());
-    holder.advance(token(9))?;
-    holder.write(token(9), Some(8))?;
+fn restore<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject.connect().write(&subject.at(5), Some(1))?;
+    let backup = subject.store.backup();
+    subject.connect().write(&subject.at(7), Some(2))?;
+    subject.connect().write(&subject.at(9), Some(4))?;
+    subject.store.restore(backup, token(9));
+    let mut holder = subject.connect();
+    holder.expect_datum(Some(1))?;
+    subject.expect_stale(7, 9)?;
+    holder.advance(&subject.at(9))?;
+    holder.write(&subject.at(9), Some(8))?;
     holder.expect_datum(Some(8))
 }
 
-fn low_floor<S: Store>(store: &mut S) -> Result<(), Rule> {
-    Setup(store.connect()).write(token(9), Some(1))?;
-    let backup = store.backup();
-    store.restore(backup, token(3));
-    let mut zombie = Setup(store.connect());
-    zombie.expect_refusal(Some(&fence(token(8))), &stale(token(8), token(9)))?;
-    zombie.write(token(9), Some(2))?;
-    zombie.expect_datum(Some(2))
+fn low_floor<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject.connect().write(&subject.at(9), Some(1))?;
+    let backup = subject.store.backup();
+    subject.store.restore(backup, token(3));
+    let mut holder = subject.connect();
+    subject.expect_stale(8, 9)?;
+    holder.write(&subject.at(9), Some(2))?;
+    holder.expect_datum(Some(2))
 }

@@ -7,7 +7,21 @@ mod planted;
 mod sled_store;
 mod sqlite;
 
+use std::path::Path;
+
 use ringfence_guard::conformance::{Report, Store, Violation, run};
+use tempfile::TempDir;
+
+/// A directory in memory where there is one: no test here is about the loss of power, and thousands
+/// of flushes to a busy disk take their time.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let inside = memory
+        .is_dir()
+        .then(|| tempfile::tempdir_in(memory).ok())
+        .flatten();
+    inside.unwrap_or_else(|| tempfile::tempdir().unwrap())
+}
 
 /// Passes the suite, and shows that the run was not empty.
 fn passes<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S) -> Report {

@@ -1,40 +1,42 @@
 //! The guard in sled.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 
 use ringfence_guard::conformance::{Connection, Step, Stop, Store};
 use ringfence_guard::sled::{Changes, SledError, SledGuard, SledStore};
 use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
 use tempfile::TempDir;
 
-const KEY: &str = "datum";
-
+/// One directory for all the stores of a run, each with a lease and a key of its own: opening one
+/// is what takes sled the longest.
 struct Directory {
-    name: LeaseName,
     directory: TempDir,
     /// `None` only while it is being closed.
     store: Option<SledStore>,
 }
 
 fn open(directory: &Path) -> SledStore {
-    let small = sled::Config::new().path(directory).flush_every_ms(None);
-    SledStore::open_with(&small.cache_capacity_bytes(1 << 20)).unwrap()
+    SledStore::open(&directory.join("store")).unwrap()
 }
 
 impl Directory {
-    fn create(name: &LeaseName) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Some(open(&directory.path().join("store")));
+    fn create() -> Self {
+        let directory = crate::scratch();
         Self {
-            name: name.clone(),
+            store: Some(open(directory.path())),
             directory,
-            store,
         }
     }
 
-    fn store(&self) -> &SledStore {
-        self.store.as_ref().unwrap()
+    fn swap(&mut self, directory: Option<TempDir>) {
+        drop(self.store.take());
+        if let Some(directory) = directory {
+            self.directory = directory;
+        }
+        self.store = Some(open(self.directory.path()));
     }
 }
 
@@ -50,14 +52,20 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-impl Store for Directory {
+struct Part {
+    name: LeaseName,
+    whole: Rc<RefCell<Directory>>,
+}
+
+impl Store for Part {
     type Connection = Client;
     type Backup = TempDir;
 
     fn connect(&self) -> Client {
-        let guard = self.store().guard(self.name.clone());
+        let store = self.whole.borrow().store.clone().unwrap();
+        let guard = store.guard(self.name.clone());
         Client {
-            store: self.store().clone(),
+            store,
             guard,
             fence: None,
             written: None,
@@ -65,28 +73,19 @@ impl Store for Directory {
     }
 
     fn reopen(&mut self) {
-        drop(self.store.take());
-        self.store = Some(open(&self.directory.path().join("store")));
+        self.whole.borrow_mut().swap(None);
     }
 
     /// Every write was flushed and none is under way, so the files are whole.
     fn backup(&self) -> TempDir {
-        let backup = tempfile::tempdir().unwrap();
-        copy(
-            &self.directory.path().join("store"),
-            &backup.path().join("store"),
-        );
+        let backup = crate::scratch();
+        copy(self.whole.borrow().directory.path(), backup.path());
         backup
     }
 
     fn restore(&mut self, backup: TempDir, floor: FencingToken) {
-        drop(self.store.take());
-        self.directory = backup;
-        self.store = Some(open(&self.directory.path().join("store")));
-        self.store()
-            .guard(self.name.clone())
-            .advance_to(floor)
-            .unwrap();
+        self.whole.borrow_mut().swap(Some(backup));
+        self.connect().guard.advance_to(floor).unwrap();
     }
 }
 
@@ -96,6 +95,12 @@ struct Client {
     guard: SledGuard,
     fence: Option<Fence>,
     written: Option<Option<u64>>,
+}
+
+impl Client {
+    fn key(&self) -> &str {
+        self.guard.name().as_str()
+    }
 }
 
 fn stop(error: SledError) -> Stop {
@@ -131,7 +136,7 @@ impl Connection for Client {
         if let Some(written) = self.written {
             return Ok(written);
         }
-        let value = self.store.get(KEY).map_err(stop)?;
+        let value = self.store.get(self.key()).map_err(stop)?;
         Ok(value.map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())))
     }
 
@@ -145,8 +150,8 @@ impl Connection for Client {
             return Ok(());
         };
         let changes = match self.written.take() {
-            Some(Some(value)) => Changes::new().insert(KEY, value.to_be_bytes()),
-            Some(None) => Changes::new().remove(KEY),
+            Some(Some(value)) => Changes::new().insert(self.key(), value.to_be_bytes()),
+            Some(None) => Changes::new().remove(self.key()),
             None => Changes::new(),
         };
         self.guard.admit(&fence, changes).map(drop).map_err(stop)
@@ -160,7 +165,11 @@ impl Connection for Client {
 
 #[test]
 fn the_guard_in_sled_passes_the_suite() {
-    super::passes(Directory::create);
+    let whole = Rc::new(RefCell::new(Directory::create()));
+    super::passes(|name| Part {
+        name: name.clone(),
+        whole: Rc::clone(&whole),
+    });
 }
 
 fn fence(text: &str) -> Fence {
@@ -169,7 +178,7 @@ fn fence(text: &str) -> Fence {
 
 #[test]
 fn leases_of_one_directory_have_marks_of_their_own() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::scratch();
     let store = open(directory.path());
     let (a, b) = (
         store.guard(fence("a#1").name),
@@ -185,7 +194,7 @@ fn leases_of_one_directory_have_marks_of_their_own() {
 
 #[test]
 fn data_cannot_be_mistaken_for_a_mark() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::scratch();
     let store = open(directory.path());
     let guard = store.guard(fence("a#1").name);
     let changes = Changes::new()
@@ -199,10 +208,10 @@ fn data_cannot_be_mistaken_for_a_mark() {
 
 #[test]
 fn a_directory_is_open_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::scratch();
     let _store = open(directory.path());
     assert!(matches!(
-        SledStore::open(directory.path()),
+        SledStore::open(&directory.path().join("store")),
         Err(SledError::Database(_))
     ));
 }

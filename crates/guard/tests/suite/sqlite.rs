@@ -29,7 +29,7 @@ struct Database {
 impl Database {
     fn create(name: &LeaseName, mode: Mode) -> Self {
         let database = Self {
-            directory: tempfile::tempdir().unwrap(),
+            directory: crate::scratch(),
             mode,
             guard: SqliteGuard::new(name.clone()),
         };
