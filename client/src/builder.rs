@@ -1,0 +1,90 @@
+//! How a client is set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::clock::{BootClock, Clock};
+use crate::endpoint::Endpoint;
+use crate::error::ConnectError;
+
+/// Sets up a [`Client`]; [`Client::builder`] begins one.
+#[must_use = "a builder does nothing until connect()"]
+pub struct ClientBuilder {
+    endpoints: Vec<String>,
+    options: Options,
+}
+
+/// What the parts of a client need to know.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) keep_alive_interval: Duration,
+    pub(crate) keep_alive_timeout: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Options {
+    /// How long a connection may be silent on something asked before it counts as dead.
+    pub(crate) fn silence_max(&self) -> Duration {
+        self.keep_alive_interval + self.keep_alive_timeout
+    }
+}
+
+impl ClientBuilder {
+    pub(crate) fn new() -> Self {
+        let options = Options {
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(10),
+            keep_alive_interval: Duration::from_secs(2),
+            keep_alive_timeout: Duration::from_secs(2),
+            clock: Arc::new(BootClock),
+        };
+        Self { endpoints: Vec::new(), options }
+    }
+
+    /// Adds addresses of members, `HOST:PORT` or `http://HOST:PORT`. One that works is enough,
+    /// since each member names the leader; several survive the loss of one. Names are resolved
+    /// anew at each connection.
+    pub fn endpoints(mut self, endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.endpoints.extend(endpoints.into_iter().map(Into::into));
+        self
+    }
+
+    /// How long [`connect`](Self::connect) tries until it fails, 5 s unless set.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a request is tried, retries included, 10 s unless set. An acquire that waits has
+    /// its wait on top.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.options.request_timeout = timeout;
+        self
+    }
+
+    /// How often an idle connection is probed, 2 s unless set, and how long the answer may take,
+    /// 2 s unless set. A connection that is dead or half-open is replaced within the sum of both.
+    pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
+        self.options.keep_alive_interval = interval;
+        self.options.keep_alive_timeout = timeout;
+        self
+    }
+
+    /// Another clock than the machine's, for tests that step time.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.options.clock = clock;
+        self
+    }
+
+    /// Starts the client and waits until a member has greeted it.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if an endpoint is malformed, or none answers in time.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let endpoints = Endpoint::parse_all(&self.endpoints)?;
+        Client::start(endpoints, self.options).await
+    }
+}

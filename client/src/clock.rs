@@ -1,0 +1,102 @@
+//! The client's clock: the one place in this crate that reads time.
+//!
+//! It counts while the machine is suspended (CLOCK_BOOTTIME on Linux, its like elsewhere), since a
+//! laptop that slept for an hour must not believe what it knew before.
+
+use std::fmt;
+use std::ops::Add;
+use std::pin::Pin;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A reading of the client's clock: time since the machine was booted, suspend included. It has
+/// nothing to do with the wall clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment this long after boot.
+    #[must_use]
+    pub const fn from_boot(since: Duration) -> Self {
+        Self(since)
+    }
+
+    /// The time since boot.
+    #[must_use]
+    pub const fn since_boot(self) -> Duration {
+        self.0
+    }
+
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    /// The moment that much later; at the end of time it stays there.
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "boot+{:?}", self.0)
+    }
+}
+
+/// What [`Clock::sleep_until`] returns.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A source of time. Programs have no reason for another one than [`BootClock`]; tests step theirs.
+pub trait Clock: Send + Sync + 'static {
+    /// The present moment; never earlier than one returned before.
+    fn now(&self) -> Moment;
+
+    /// Completes at `moment` or soon after, also if the machine was suspended meanwhile. Called on
+    /// the client's own thread, within its runtime.
+    fn sleep_until(&self, moment: Moment) -> Sleep;
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const COUNTS_SUSPEND: ClockId = ClockId::Boottime;
+/// On Apple's systems the monotonic clock goes on while the machine sleeps.
+#[cfg(target_vendor = "apple")]
+const COUNTS_SUSPEND: ClockId = ClockId::Monotonic;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+compile_error!("no clock is known here that counts while the machine is suspended");
+
+/// The longest uninterrupted timer: timers of the runtime stand still while the machine is
+/// suspended, so the clock itself is asked again at least this often.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// The machine's clock that counts suspend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    fn now(&self) -> Moment {
+        let time = clock_gettime(COUNTS_SUSPEND);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+        Moment(Duration::new(seconds, nanos))
+    }
+
+    fn sleep_until(&self, moment: Moment) -> Sleep {
+        let clock = *self;
+        Box::pin(async move {
+            loop {
+                let left = moment.saturating_since(clock.now());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(SLEEP_MAX)).await;
+            }
+        })
+    }
+}

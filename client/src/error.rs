@@ -1,0 +1,95 @@
+//! What can go wrong, one type per operation. Three things are kept apart everywhere: *refused*
+//! (the cluster said no), *unavailable* (it was not done), *unknown* (it may have been done).
+
+use std::io;
+
+use ringfence_proto::refusal::Refusal;
+
+use crate::loss::Loss;
+
+/// How a request failed that was sent to the cluster.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// The cluster refused it; nothing was done.
+    #[error("refused: {}", .0.message)]
+    Refused(Box<Refusal>),
+    /// No node took it before the deadline; it was not done.
+    #[error("the cluster is unavailable: {why}")]
+    Unavailable {
+        /// What was tried last.
+        why: String,
+    },
+    /// The deadline passed while the outcome was open: it may have been done, and may still be.
+    #[error("the outcome is unknown: {why}")]
+    Unknown {
+        /// What was tried last.
+        why: String,
+    },
+}
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Not a single endpoint was given.
+    #[error("no endpoint was given; name at least one, for example 127.0.0.1:7420")]
+    NoEndpoints,
+    /// An endpoint is no address.
+    #[error("endpoint {offered:?}: {fault}; expected HOST:PORT or http://HOST:PORT")]
+    InvalidEndpoint {
+        /// What was given.
+        offered: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// No endpoint answered with a greeting before the connect deadline.
+    #[error("no endpoint answered: {why}")]
+    Unreachable {
+        /// What was tried, and what came of it.
+        why: String,
+    },
+    /// The client's own thread could not be started.
+    #[error("start the client's thread")]
+    Thread(#[source] io::Error),
+}
+
+/// Why a session was not opened.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The identity is too long or has control characters.
+    #[error("identity: {0}")]
+    InvalidIdentity(ringfence_core::InvalidText),
+    /// The session was opened, but so late that its window had passed already.
+    #[error("the session was opened, but its window had passed when the answer came")]
+    TooLate,
+    /// The request failed.
+    #[error(transparent)]
+    Call(CallError),
+}
+
+/// Why a session could not be resumed from its handle.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The session has ended, or the handle's secret is not its secret.
+    #[error("the session cannot be resumed: {0}")]
+    Lost(Loss),
+    /// The request failed.
+    #[error(transparent)]
+    Call(CallError),
+}
+
+/// Why it is not certain that a session was closed. It ends by its TTL at the latest, since
+/// nobody keeps it alive any more.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CloseError(#[from] pub CallError);
+
+/// What came of a release that did not succeed. Belief in the grant has ended in any case.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// The grant had ended before.
+    #[error("the lease was lost before it was released: {0}")]
+    Lost(Loss),
+    /// The request failed. While the session lives the client goes on asking in the background.
+    #[error(transparent)]
+    Call(CallError),
+}

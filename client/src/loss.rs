@@ -1,0 +1,99 @@
+//! Why a lease or a session is held no more.
+
+use std::fmt;
+
+use ringfence_proto::v1;
+
+/// Why a lease is no longer held, or a session is over. It is final: what was once reported lost is
+/// never reported held again.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The window passed without an acknowledged keep-alive: the cluster may have given the lease
+    /// to somebody else.
+    WindowPassed,
+    /// The session has ended at the cluster.
+    SessionEnded {
+        /// Why, if that is remembered.
+        cause: Option<v1::SessionEnd>,
+    },
+    /// The grant ended against the session's will, by a revoke for example.
+    GrantEnded {
+        /// Why, if that is remembered.
+        cause: Option<v1::EndCause>,
+    },
+    /// The cluster says that the secret is not the session's.
+    WrongSecret,
+    /// The endpoints belong to another cluster now, one that was restored for example.
+    ClusterChanged,
+    /// The application said so: a guard refused its token.
+    Reported,
+    /// This client closed the session.
+    Closed,
+    /// This client left the session to itself.
+    Left,
+    /// This client released the lease, or handed it over.
+    Released,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WindowPassed => {
+                f.write_str("no keep-alive was acknowledged within the session's window")
+            }
+            Self::SessionEnded { cause } => match cause {
+                Some(cause) => write!(f, "the session {}", session_end(cause)),
+                None => f.write_str("the session has ended, or never was"),
+            },
+            Self::GrantEnded { cause } => match cause {
+                Some(cause) => write!(f, "the grant {}", grant_end(cause)),
+                None => f.write_str("the grant has ended"),
+            },
+            Self::WrongSecret => f.write_str("the secret is not the session's"),
+            Self::ClusterChanged => f.write_str("the endpoints belong to another cluster now"),
+            Self::Reported => f.write_str("a guard refused its token"),
+            Self::Closed => f.write_str("this client closed the session"),
+            Self::Left => f.write_str("this client left the session to itself"),
+            Self::Released => f.write_str("this client gave the lease up"),
+        }
+    }
+}
+
+fn session_end(end: &v1::SessionEnd) -> String {
+    use v1::session_end::Kind;
+    match end.kind() {
+        Kind::Unspecified => "has ended".into(),
+        Kind::Closed => "was closed".into(),
+        Kind::Expired => "has expired".into(),
+        Kind::Evicted => format!("was evicted{}", by(&end.operator, &end.reason)),
+    }
+}
+
+fn grant_end(end: &v1::EndCause) -> String {
+    use v1::end_cause::Kind;
+    match end.kind() {
+        Kind::Unspecified => "has ended".into(),
+        Kind::Released => "was released".into(),
+        Kind::Expired => "has expired".into(),
+        Kind::Closed => "ended with its session, which was closed".into(),
+        Kind::Revoked => format!("was revoked{}", by(&end.operator, &end.reason)),
+        Kind::Evicted => {
+            format!("ended with its session, which was evicted{}", by(&end.operator, &end.reason))
+        }
+        Kind::Transferred => format!("was handed over to session {}", end.to_session),
+    }
+}
+
+fn by(operator: &str, reason: &str) -> String {
+    let mut text = String::new();
+    if !operator.is_empty() {
+        text.push_str(" by ");
+        text.push_str(operator);
+    }
+    if !reason.is_empty() {
+        text.push_str(": ");
+        text.push_str(reason);
+    }
+    text
+}
