@@ -1,0 +1,216 @@
+//! Disks that lose something: a tail, a directory, or everything since yesterday.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringfence_tests::{Act, Cluster, Journal, Options, Session, Signal};
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A few grants, so that there is something to lose.
+async fn grants(cluster: &Cluster, journal: &mut Journal, count: usize) -> Session {
+    let caller = cluster.caller();
+    let session = caller.open("loser", secs(60)).await.unwrap();
+    for at in 0..count {
+        let (name, invoked) = (format!("data/{at}"), Journal::now());
+        let grant = caller
+            .acquire(&session, session.number(), &name, None)
+            .await
+            .unwrap();
+        let (answered, token) = (Journal::now(), grant.token);
+        caller
+            .release(&session, session.number(), &name, token)
+            .await
+            .unwrap();
+        let released = Some(answered);
+        journal.add(Act {
+            name,
+            token,
+            invoked,
+            answered,
+            released,
+        });
+    }
+    session
+}
+
+async fn kill_all(cluster: &mut Cluster) {
+    for at in 0..cluster.len() {
+        cluster.signal(at, Signal::Kill);
+    }
+}
+
+async fn start_all(cluster: &mut Cluster) {
+    for at in 0..cluster.len() {
+        cluster.spawn(at);
+    }
+    cluster.wait_until_serving(secs(30)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_rolled_back_to_a_copy_repeat_no_token() {
+    let mut cluster = Cluster::start(Options::default()).await;
+    let mut journal = Journal::default();
+    grants(&cluster, &mut journal, 20).await;
+    kill_all(&mut cluster).await;
+    let copy = tempfile::tempdir().unwrap();
+    cluster.back_up(copy.path());
+
+    start_all(&mut cluster).await;
+    grants(&cluster, &mut journal, 20).await;
+    kill_all(&mut cluster).await;
+    cluster.roll_back(copy.path());
+
+    start_all(&mut cluster).await;
+    grants(&cluster, &mut journal, 20).await;
+    assert_eq!(journal.len(), 60);
+    journal.check().unwrap();
+}
+
+/// The log files of a node, the newest last.
+fn segments(cluster: &Cluster, at: usize) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![cluster.data_dir(at)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "log") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Where the records of a log file end: behind its last byte that is not zero.
+fn end_of_records(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |at| at + 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_tail_costs_one_node_nothing_that_was_acknowledged() {
+    let mut cluster = Cluster::start(Options::default()).await;
+    let mut journal = Journal::default();
+    let session = grants(&cluster, &mut journal, 20).await;
+    let caller = cluster.caller();
+    let held = caller
+        .acquire(&session, session.number(), "held", None)
+        .await
+        .unwrap();
+    let victim = (cluster.wait_for_leader(secs(5)).await + 1) % cluster.len();
+    cluster.signal(victim, Signal::Kill);
+
+    // Half of the last record never reached the disk.
+    let files = segments(&cluster, victim);
+    let with_records = files
+        .iter()
+        .rev()
+        .find(|file| end_of_records(&fs::read(file).unwrap()) > 600);
+    let last = with_records.expect("the node has a log");
+    let end = end_of_records(&fs::read(last).unwrap());
+    let mut file = OpenOptions::new().write(true).open(last).unwrap();
+    file.seek(SeekFrom::Start(end as u64 - 7)).unwrap();
+    file.write_all(&[0; 7]).unwrap();
+    drop(file);
+
+    cluster.spawn(victim);
+    cluster.wait_until_serving(secs(20)).await;
+    grants(&cluster, &mut journal, 5).await;
+    let verdict = caller.check("held", held.token).await.unwrap();
+    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
+    journal.check().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_before_the_tail_keeps_the_node_from_starting() {
+    let mut cluster = Cluster::start(Options::default()).await;
+    let mut journal = Journal::default();
+    grants(&cluster, &mut journal, 20).await;
+    let victim = (cluster.wait_for_leader(secs(5)).await + 1) % cluster.len();
+    cluster.signal(victim, Signal::Kill);
+    let files = segments(&cluster, victim);
+    let file = files
+        .iter()
+        .find(|file| end_of_records(&fs::read(file).unwrap()) > 600)
+        .unwrap();
+    let mut bytes = fs::read(file).unwrap();
+    let middle = end_of_records(&bytes) / 2;
+    bytes[middle] ^= 0x40;
+    fs::write(file, bytes).unwrap();
+
+    cluster.spawn(victim);
+    let code = cluster.wait_exit(victim, secs(10)).await;
+    let log = cluster.log(victim);
+    assert!(
+        code.is_some_and(|code| code != 0),
+        "it refuses to start: {code:?}\n{log}"
+    );
+    let named = file.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(log.contains(&named), "the error names {named}:\n{log}");
+    // The other two go on.
+    grants(&cluster, &mut journal, 5).await;
+    journal.check().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_member_comes_back_under_another_id_and_forms_nothing() {
+    let options = Options {
+        flags: vec!["--replace-on-data-loss".into()],
+        ..Options::default()
+    };
+    let mut cluster = Cluster::start(options).await;
+    let mut journal = Journal::default();
+    let session = grants(&cluster, &mut journal, 5).await;
+    let caller = cluster.caller();
+    let held = caller
+        .acquire(&session, session.number(), "held", None)
+        .await
+        .unwrap();
+    // n1, the one that would form a cluster if anybody did.
+    cluster.signal(0, Signal::Kill);
+    fs::remove_dir_all(cluster.data_dir(0)).unwrap();
+    cluster.spawn(0);
+
+    // With another node down it is needed for a quorum: it must be a voter by then.
+    wait_for_voter(&cluster, 0).await;
+    cluster.signal(1, Signal::Kill);
+    grants(&cluster, &mut journal, 5).await;
+    let verdict = cluster.caller().check("held", held.token).await.unwrap();
+    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
+    journal.check().unwrap();
+}
+
+/// Waits until the node that was wiped is a voter with an id above those of the first members.
+async fn wait_for_voter(cluster: &Cluster, at: usize) {
+    use ringfence_proto::v1::ListMembersRequest;
+    use ringfence_proto::v1::cluster_client::ClusterClient;
+    let name = format!("n{}", at + 1);
+    let wait = async {
+        loop {
+            let mut client = ClusterClient::new(cluster.caller().channel(2));
+            if let Ok(reply) = client.list_members(ListMembersRequest {}).await {
+                let members = reply.into_inner().members;
+                let mut of_name = members.iter().filter(|member| member.name == name);
+                if of_name.clone().count() == 1
+                    && of_name.all(|member| member.voter && member.node_id > 3)
+                {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(secs(30), wait)
+        .await
+        .expect("the wiped node is a voter again");
+}

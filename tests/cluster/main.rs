@@ -1,0 +1,8 @@
+//! Tests against clusters of real processes: one binary, one file per subject.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod load;
+mod long_pauses;
+mod lost_data;
+mod restarts;

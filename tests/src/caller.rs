@@ -1,0 +1,319 @@
+//! A caller that knows nothing but the `.proto`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::leases_client::LeasesClient;
+use ringfence_proto::v1::sessions_client::SessionsClient;
+use ringfence_proto::v1::{
+    AcquireRequest, CheckRequest, CheckResponse, CloseRequest, GetRequest, Grant, KeepAliveRequest,
+    KeepAliveResponse, Lease, OpenRequest, Reason, ReleaseRequest, SessionHandle,
+};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// Why a call brought nothing.
+#[derive(Debug)]
+pub enum Failure {
+    /// The cluster said no.
+    Refused(Refusal),
+    /// No answer came as long as the caller was patient: the outcome is not known.
+    Unanswered(String),
+}
+
+impl Failure {
+    /// The reason of a refusal.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.reason),
+            Self::Unanswered(_) => None,
+        }
+    }
+}
+
+/// A session and its next request number.
+pub struct Session {
+    /// Number and secret.
+    pub handle: SessionHandle,
+    /// How long it lives without a keep-alive.
+    pub ttl: Duration,
+    next: AtomicU64,
+}
+
+impl Session {
+    /// The next request number.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Calls any node of a cluster, and another one when one fails.
+#[derive(Clone)]
+pub struct Caller {
+    channels: Arc<Vec<Channel>>,
+    preferred: Arc<AtomicUsize>,
+    /// How long to go on asking before giving up.
+    pub patience: Duration,
+    /// How long to wait for one answer before asking again.
+    pub try_for: Duration,
+}
+
+/// What to make of one try.
+enum Tried<T> {
+    Answer(T),
+    Refused(Refusal),
+    /// Ask again, with the same number.
+    Again(String),
+}
+
+fn judge<T>(result: Result<T, Status>) -> Tried<T> {
+    match result {
+        Ok(answer) => Tried::Answer(answer),
+        Err(status) => match Refusal::from_status(&status) {
+            Some(refusal)
+                if matches!(refusal.reason, Reason::Unavailable | Reason::OutcomeUnknown) =>
+            {
+                Tried::Again(refusal.message)
+            }
+            Some(refusal) => Tried::Refused(refusal),
+            // Not one of ours: it says nothing about the outcome.
+            None => Tried::Again(format!("{:?}: {}", status.code(), status.message())),
+        },
+    }
+}
+
+impl Caller {
+    /// A caller that knows these `host:port`.
+    ///
+    /// # Panics
+    /// If one of them is no address.
+    #[must_use]
+    pub fn new(endpoints: Vec<String>) -> Self {
+        let channel = |endpoint: String| {
+            Endpoint::from_shared(format!("http://{endpoint}"))
+                .expect("an address")
+                .connect_timeout(Duration::from_millis(500))
+                .connect_lazy()
+        };
+        Self {
+            channels: Arc::new(endpoints.into_iter().map(channel).collect()),
+            preferred: Arc::default(),
+            patience: Duration::from_secs(15),
+            try_for: Duration::from_secs(2),
+        }
+    }
+
+    /// Asks node after node until one answers.
+    async fn ask<T, F>(
+        &self,
+        try_for: Duration,
+        mut one: impl FnMut(Channel) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let mut last = String::from("nobody was asked");
+        let asking = async {
+            loop {
+                let at = self.preferred.load(Ordering::Relaxed) % self.channels.len();
+                let tried = tokio::time::timeout(try_for, one(self.channels[at].clone())).await;
+                let late = || Err(Status::new(Code::DeadlineExceeded, "no answer in time"));
+                match judge(tried.unwrap_or_else(|_| late())) {
+                    Tried::Answer(answer) => return Ok(answer),
+                    Tried::Refused(refusal) => return Err(Failure::Refused(refusal)),
+                    Tried::Again(why) => last = why,
+                }
+                self.preferred.store(at + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(self.patience, asking).await {
+            Ok(done) => done,
+            Err(_) => Err(Failure::Unanswered(last)),
+        }
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn open(&self, identity: &str, ttl: Duration) -> Result<Session, Failure> {
+        let secret = sixteen_random_bytes();
+        let request = OpenRequest {
+            id: sixteen_random_bytes().into(),
+            secret: secret.clone().into(),
+            seen_cluster_time_ms: None,
+            ttl_ms: ttl.as_millis() as u64,
+            identity: identity.into(),
+        };
+        let opened = self
+            .ask(self.try_for, |channel| {
+                let request = request.clone();
+                async move { SessionsClient::new(channel).open(request).await }
+            })
+            .await?
+            .into_inner();
+        let handle = SessionHandle {
+            session: opened.session,
+            secret: secret.into(),
+        };
+        Ok(Session {
+            handle,
+            ttl,
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// Closes a session.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn close(&self, session: &Session) -> Result<(), Failure> {
+        let request = CloseRequest {
+            session: Some(session.handle.clone()),
+        };
+        self.ask(self.try_for, |channel| {
+            let request = request.clone();
+            async move { SessionsClient::new(channel).close(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Sends one keep-alive and waits for its answer.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn keep_alive(&self, session: &Session) -> Result<KeepAliveResponse, Failure> {
+        let sessions = vec![session.handle.clone()];
+        let request = KeepAliveRequest {
+            id: 1,
+            sessions,
+            acknowledged: Vec::new(),
+        };
+        self.ask(self.try_for, |channel| {
+            let request = request.clone();
+            async move {
+                let mut client = SessionsClient::new(channel);
+                let mut replies = client
+                    .keep_alive(tokio_stream::once(request))
+                    .await?
+                    .into_inner();
+                let reply = replies.message().await?;
+                let reply = reply.ok_or_else(|| Status::unknown("the stream ended"))?;
+                match reply.refusal {
+                    Some(refusal) => Err(Status::unknown(refusal.message)),
+                    None => Ok(reply),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Acquires a lease under a number of the caller's choice.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn acquire(
+        &self,
+        session: &Session,
+        number: u64,
+        name: &str,
+        wait: Option<Duration>,
+    ) -> Result<Grant, Failure> {
+        let request = AcquireRequest {
+            session: Some(session.handle.clone()),
+            number,
+            lowest: number,
+            name: name.into(),
+            wait_ms: wait.map(|wait| wait.as_millis() as u64),
+            ..AcquireRequest::default()
+        };
+        let try_for = self.try_for + wait.unwrap_or_default();
+        let answer = self.ask(try_for, |channel| {
+            let request = request.clone();
+            async move { LeasesClient::new(channel).acquire(request).await }
+        });
+        let missing = || Failure::Unanswered("an answer without a grant".into());
+        answer.await?.into_inner().grant.ok_or_else(missing)
+    }
+
+    /// Releases a lease under a number of the caller's choice.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn release(
+        &self,
+        session: &Session,
+        number: u64,
+        name: &str,
+        token: u64,
+    ) -> Result<(), Failure> {
+        let request = ReleaseRequest {
+            session: Some(session.handle.clone()),
+            number,
+            lowest: number,
+            name: name.into(),
+            token,
+            close_session: false,
+        };
+        self.ask(self.try_for, |channel| {
+            let request = request.clone();
+            async move { LeasesClient::new(channel).release(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// What a token is worth.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn check(&self, name: &str, token: u64) -> Result<CheckResponse, Failure> {
+        let request = CheckRequest {
+            name: name.into(),
+            token,
+            read: None,
+        };
+        let answer = self.ask(self.try_for, |channel| {
+            let request = request.clone();
+            async move { LeasesClient::new(channel).check(request).await }
+        });
+        Ok(answer.await?.into_inner())
+    }
+
+    /// One lease; `None` if the name is not known.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn get(&self, name: &str) -> Result<Option<Lease>, Failure> {
+        let request = GetRequest {
+            name: name.into(),
+            read: None,
+        };
+        let answer = self.ask(self.try_for, |channel| {
+            let request = request.clone();
+            async move { LeasesClient::new(channel).get(request).await }
+        });
+        match answer.await {
+            Ok(found) => Ok(found.into_inner().lease),
+            Err(failure) if failure.reason() == Some(Reason::NotFound) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A channel to one node.
+    #[must_use]
+    pub fn channel(&self, at: usize) -> Channel {
+        self.channels[at].clone()
+    }
+}
+
+/// For ids and secrets.
+#[must_use]
+pub fn sixteen_random_bytes() -> Vec<u8> {
+    rand::random::<[u8; 16]>().to_vec()
+}

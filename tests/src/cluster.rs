@@ -1,0 +1,348 @@
+//! Server processes and what can be done to them.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ringfence_proto::v1::StatusRequest;
+use ringfence_proto::v1::cluster_client::ClusterClient;
+use rustix::process::{Pid, Signal as Unix, kill_process};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::Caller;
+
+/// Clusters run one after the other: two of them on two cores would wait for each other's disks.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// What is different from a plain cluster of three.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many nodes.
+    pub nodes: usize,
+    /// Further flags for every node.
+    pub flags: Vec<String>,
+    /// Tokens start above this number; `None`: at the wall clock.
+    pub token_floor: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            flags: Vec::new(),
+            token_floor: None,
+        }
+    }
+}
+
+/// What can be sent to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP.
+    Stop,
+    /// SIGCONT.
+    Continue,
+    /// SIGTERM.
+    Terminate,
+}
+
+struct Ports {
+    client: u16,
+    peer: u16,
+    http: u16,
+}
+
+/// Nodes n1, n2 … with data directories of their own; all of it goes when it is dropped.
+pub struct Cluster {
+    nodes: Vec<Node>,
+    options: Options,
+    folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+struct Node {
+    ports: Ports,
+    child: Option<Child>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(mut child) = node.child.take() {
+                drop(child.kill());
+                drop(child.wait());
+            }
+        }
+        if std::thread::panicking() {
+            self.show_logs();
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts nodes with empty directories and waits until they serve.
+    ///
+    /// # Panics
+    /// If they do not within 30 s.
+    pub async fn start(options: Options) -> Self {
+        let turn = TURN.lock().await;
+        let folder = tempfile::Builder::new().prefix("ringfence-test-").tempdir();
+        let folder = folder.expect("a temporary folder can be made");
+        let nodes = (0..options.nodes).map(|_| Node {
+            ports: free_ports(),
+            child: None,
+        });
+        let mut cluster = Self {
+            nodes: nodes.collect(),
+            options,
+            folder,
+            _turn: turn,
+        };
+        for at in 0..cluster.nodes.len() {
+            cluster.spawn(at);
+        }
+        cluster.wait_until_serving(Duration::from_secs(30)).await;
+        cluster
+    }
+
+    /// Starts a node's process on its directory.
+    ///
+    /// # Panics
+    /// If it runs already.
+    pub fn spawn(&mut self, at: usize) {
+        assert!(self.nodes[at].child.is_none(), "n{} runs already", at + 1);
+        let mut command = self.command(at);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file(at));
+        let log = log.expect("a log file can be made");
+        command.stdout(Stdio::null()).stderr(log);
+        self.nodes[at].child = Some(command.spawn().expect("the server starts"));
+    }
+
+    /// The command line of a node.
+    #[must_use]
+    pub fn command(&self, at: usize) -> Command {
+        let ports = &self.nodes[at].ports;
+        let members = self.nodes.iter().enumerate();
+        let members =
+            members.map(|(at, node)| format!("n{}=127.0.0.1:{}", at + 1, node.ports.peer));
+        let members = members.collect::<Vec<_>>().join(",");
+        let mut command = Command::new(crate::binary::server());
+        command.env_clear().env("RUST_BACKTRACE", "1");
+        command.args(["serve", "--name", &format!("n{}", at + 1)]);
+        command.arg("--data-dir").arg(self.data_dir(at));
+        command.args(["--initial-cluster", &members]);
+        command.args(["--listen-client", &format!("127.0.0.1:{}", ports.client)]);
+        command.args(["--listen-peer", &format!("127.0.0.1:{}", ports.peer)]);
+        command.args(["--listen-http", &format!("127.0.0.1:{}", ports.http)]);
+        command.args(["--wal-segment-bytes", "4194304"]);
+        if let Some(floor) = self.options.token_floor {
+            command.args(["--token-floor", &floor.to_string()]);
+        }
+        command.args(&self.options.flags);
+        command
+    }
+
+    /// Where a node keeps its data.
+    #[must_use]
+    pub fn data_dir(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("n{}", at + 1))
+    }
+
+    fn log_file(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("n{}.log", at + 1))
+    }
+
+    /// What a node has logged so far.
+    #[must_use]
+    pub fn log(&self, at: usize) -> String {
+        fs::read_to_string(self.log_file(at)).unwrap_or_default()
+    }
+
+    fn show_logs(&self) {
+        for at in 0..self.nodes.len() {
+            let log = self.log(at);
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(25);
+            eprintln!("--- n{} ---\n{}", at + 1, lines[from..].join("\n"));
+        }
+    }
+
+    /// Where clients reach each node.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        let ports = self.nodes.iter().map(|node| node.ports.client);
+        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// Where a node serves HTTP.
+    #[must_use]
+    pub fn http(&self, at: usize) -> String {
+        format!("127.0.0.1:{}", self.nodes[at].ports.http)
+    }
+
+    /// A caller that knows all nodes.
+    #[must_use]
+    pub fn caller(&self) -> Caller {
+        Caller::new(self.endpoints())
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Sends a signal; after [`Signal::Kill`] the process is waited for.
+    ///
+    /// # Panics
+    /// If the node does not run.
+    pub fn signal(&mut self, at: usize, signal: Signal) {
+        let child = self.nodes[at].child.as_mut().expect("the node runs");
+        let pid = Pid::from_child(child);
+        let unix = match signal {
+            Signal::Kill => Unix::KILL,
+            Signal::Stop => Unix::STOP,
+            Signal::Continue => Unix::CONT,
+            Signal::Terminate => Unix::TERM,
+        };
+        kill_process(pid, unix).expect("our own child can be signalled");
+        if signal == Signal::Kill {
+            child.wait().expect("our own child can be waited for");
+            self.nodes[at].child = None;
+        }
+    }
+
+    /// Waits for a node to end by itself; its exit code, or `None` if it still runs at the end.
+    pub async fn wait_exit(&mut self, at: usize, within: Duration) -> Option<i32> {
+        let deadline = tokio::time::sleep(within);
+        tokio::pin!(deadline);
+        loop {
+            let child = self.nodes[at].child.as_mut()?;
+            if let Ok(Some(status)) = child.try_wait() {
+                self.nodes[at].child = None;
+                return Some(status.code().unwrap_or(-1));
+            }
+            tokio::select! {
+                () = &mut deadline => return None,
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+        }
+    }
+
+    /// Which node leads, as most of those that answer say.
+    pub async fn leader(&self) -> Option<usize> {
+        let mut votes = vec![0; self.nodes.len() + 1];
+        for endpoint in self.endpoints() {
+            let asked = tokio::time::timeout(Duration::from_millis(500), status_of(&endpoint));
+            if let Ok(Some(status)) = asked.await
+                && let Ok(leader) = usize::try_from(status.leader_id)
+                && (1..votes.len()).contains(&leader)
+            {
+                votes[leader] += 1;
+            }
+        }
+        let (leader, &count) = votes.iter().enumerate().max_by_key(|(_, count)| **count)?;
+        (count > 0).then(|| leader - 1)
+    }
+
+    /// Waits until a leader is known.
+    ///
+    /// # Panics
+    /// If there is none in time.
+    pub async fn wait_for_leader(&self, within: Duration) -> usize {
+        let wait = async {
+            loop {
+                if let Some(leader) = self.leader().await {
+                    return leader;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(within, wait)
+            .await
+            .expect("the cluster has a leader in time")
+    }
+
+    /// Waits until a session can be opened.
+    ///
+    /// # Panics
+    /// If it cannot in time.
+    pub async fn wait_until_serving(&self, within: Duration) {
+        let mut caller = self.caller();
+        caller.patience = within;
+        let session = caller.open("probe", Duration::from_secs(1)).await;
+        let session = session.expect("the cluster serves in time");
+        caller
+            .close(&session)
+            .await
+            .expect("a session can be closed");
+    }
+
+    /// Copies all data directories, while no node runs.
+    pub fn back_up(&self, to: &Path) {
+        for at in 0..self.nodes.len() {
+            copy_dir(&self.data_dir(at), &to.join(format!("n{}", at + 1)));
+        }
+    }
+
+    /// Puts copies in the place of all data directories, while no node runs.
+    pub fn roll_back(&self, from: &Path) {
+        for at in 0..self.nodes.len() {
+            fs::remove_dir_all(self.data_dir(at)).expect("the old data can be removed");
+            copy_dir(&from.join(format!("n{}", at + 1)), &self.data_dir(at));
+        }
+    }
+}
+
+async fn status_of(endpoint: &str) -> Option<ringfence_proto::v1::StatusResponse> {
+    let mut client = ClusterClient::connect(format!("http://{endpoint}"))
+        .await
+        .ok()?;
+    Some(client.status(StatusRequest {}).await.ok()?.into_inner())
+}
+
+/// Copies a folder with all it contains.
+///
+/// # Panics
+/// If that cannot be done.
+pub fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder can be made");
+    for entry in fs::read_dir(from).expect("the folder can be read") {
+        let entry = entry.expect("the folder can be read");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("an entry has a type").is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a file can be copied");
+        }
+    }
+}
+
+/// Three ports that nobody listens on. Somebody may take them before the node does; then the node
+/// says so and the test fails, which has to be rare enough: they come from the kernel's range in
+/// order, so the next asker gets others.
+fn free_ports() -> Ports {
+    let listeners: Vec<TcpListener> = (0..3)
+        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"))
+        .collect();
+    let port = |at: usize| listeners[at].local_addr().expect("it is bound").port();
+    Ports {
+        client: port(0),
+        peer: port(1),
+        http: port(2),
+    }
+}
