@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory};
 
-use super::{ClientCommand, Failure};
+use super::{Failure, output};
+use crate::Cli;
 
 /// Print a completion script for a shell.
 #[derive(Args, Debug)]
@@ -16,8 +17,9 @@ pub(crate) struct Completions {
 impl Completions {
     /// Prints the script to stdout.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut command = ClientCommand::augment_subcommands(clap::Command::new("ringfence"));
-        clap_complete::generate(self.shell, &mut command, "ringfence", &mut std::io::stdout());
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "ringfence", &mut script);
+        output::raw(&script)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,9 +10,14 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 /// # Errors
 /// A text for the user, naming what was offered and what is allowed.
 pub(crate) fn parse(raw: &str) -> Result<Duration, String> {
-    let digits = raw.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(raw.len());
+    let digits = raw
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(raw.len());
     let (number, unit) = raw.split_at(digits);
-    let millis = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, millis)| *millis);
+    let millis = UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, millis)| *millis);
     let (Some(millis), Ok(number)) = (millis, number.parse::<u64>()) else {
         return Err("a duration is a whole number and ms, s, m or h, as in 500ms or 30s".into());
     };
@@ -51,7 +56,16 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for raw in ["", "5", "s", "-1s", "1.5s", "1 s", "5d", "99999999999999999999s"] {
+        for raw in [
+            "",
+            "5",
+            "s",
+            "-1s",
+            "1.5s",
+            "1 s",
+            "5d",
+            "99999999999999999999s",
+        ] {
             assert!(parse(raw).is_err(), "{raw:?} was read as a duration");
         }
         assert!(parse("18446744073709551615h").is_err());

@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::{
+    AcquireError, AttachError, CallError, CloseError, ConnectError, Loss, OpenError, ReleaseError,
+    TransferError,
+};
+use ringfence_proto::refusal::Refusal;
+use ringfence_proto::v1::Reason;
 use serde_json::json;
 
 use super::{Global, exit};
@@ -22,12 +28,22 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without a next step.
     pub(crate) fn new(exit: u8, reason: &str, message: impl Into<String>) -> Self {
-        Self { exit, reason: reason.to_owned(), message: message.into(), hint: String::new() }
+        Self {
+            exit,
+            reason: reason.to_owned(),
+            message: message.into(),
+            hint: String::new(),
+        }
     }
 
     /// A value on the command line that cannot be used.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(exit::USAGE, "INVALID_ARGUMENT", message)
+    }
+
+    /// Ends the process with code 0 and without a word: its reader has gone away.
+    pub(crate) fn silent() -> Self {
+        Self::new(0, "", "")
     }
 
     /// The same with a next step.
@@ -37,8 +53,40 @@ impl Failure {
         self
     }
 
+    /// No client could be made.
+    pub(crate) fn connect(cause: &ConnectError, global: &Global) -> Self {
+        let (exit, reason) = match cause {
+            ConnectError::NoEndpoints | ConnectError::InvalidEndpoint { .. } => {
+                (exit::USAGE, "INVALID_ARGUMENT")
+            }
+            _ => (exit::UNAVAILABLE, "UNAVAILABLE"),
+        };
+        let hint = match (exit, global.endpoints.is_empty()) {
+            (exit::USAGE, _) => "--endpoints host1:7420,host2:7420",
+            (_, true) => "start a cluster with `ringfence dev`, or name yours with --endpoints",
+            (_, false) => "check the addresses in --endpoints or RINGFENCE_ENDPOINTS",
+        };
+        Self::new(exit, reason, cause.to_string()).hint(hint)
+    }
+
+    /// A session or a grant that is over.
+    pub(crate) fn lost(what: &str, why: &Loss) -> Self {
+        let reason = match why {
+            Loss::SessionEnded { .. } => "SESSION_EXPIRED",
+            Loss::WrongSecret => "WRONG_SECRET",
+            Loss::ClusterChanged => "CLUSTER_CHANGED",
+            Loss::GrantEnded { .. } => "ENDED",
+            _ => "LOST",
+        };
+        Self::new(exit::NEGATIVE, reason, format!("{what}: {why}"))
+            .hint("acquire the lease anew; new work gets a new token")
+    }
+
     /// Prints the failure to stderr and gives the exit code.
     pub(crate) fn report(&self, global: &Global) -> ExitCode {
+        if self.exit == 0 {
+            return ExitCode::SUCCESS;
+        }
         if global.json {
             let error = json!({ "reason": self.reason, "message": self.message });
             eprintln!("{}", json!({ "error": error }));
@@ -49,5 +97,171 @@ impl Failure {
             }
         }
         ExitCode::from(self.exit)
+    }
+}
+
+/// A reason as programs read it: the proto's name without its prefix.
+pub(crate) fn reason_word(reason: Reason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix("REASON_").unwrap_or(name)
+}
+
+fn exit_of(reason: Reason) -> u8 {
+    match reason {
+        Reason::InvalidArgument => exit::USAGE,
+        Reason::Unspecified | Reason::Unavailable | Reason::OutcomeUnknown | Reason::Fault => {
+            exit::UNAVAILABLE
+        }
+        Reason::WaitTimeout => exit::NOT_OBTAINED,
+        Reason::Held
+        | Reason::Queued
+        | Reason::LockDelay
+        | Reason::Revoking
+        | Reason::QuietTime
+        | Reason::StaleToken
+        | Reason::NotHolder
+        | Reason::NotWaiting
+        | Reason::SessionExpired
+        | Reason::WrongSecret
+        | Reason::StaleRequest
+        | Reason::RequestMismatch
+        | Reason::RequestVoided
+        | Reason::Limit
+        | Reason::OpenTooOld
+        | Reason::OpenIdUsed
+        | Reason::StaleSettings
+        | Reason::ClusterChanged
+        | Reason::Compacted
+        | Reason::Cancelled
+        | Reason::Ended
+        | Reason::Membership
+        | Reason::NotFound => exit::NEGATIVE,
+    }
+}
+
+fn hint_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Held | Reason::Queued | Reason::LockDelay | Reason::Revoking => {
+            "wait for it: --wait 30s"
+        }
+        Reason::QuietTime => "wait: a restored cluster grants nothing until old holders are gone",
+        Reason::StaleToken | Reason::NotHolder | Reason::Ended => {
+            "`lease get NAME` shows the present holder and token"
+        }
+        Reason::NotWaiting => "the target has to wait: `lease acquire NAME --wait 30s`",
+        Reason::SessionExpired => "open a new session; new work gets a new token",
+        Reason::WrongSecret => "pass the whole handle, as `session open` printed it",
+        Reason::StaleSettings => "repeat the command: it starts from the present settings",
+        Reason::ClusterChanged | Reason::Compacted => "start anew, without --from",
+        Reason::WaitTimeout => "wait longer, or see who holds it: `lease get NAME`",
+        Reason::Membership => "`cluster members` shows the present members",
+        Reason::NotFound => "`lease list` shows the names that are known",
+        Reason::Limit => "release what is not needed, or raise the limit: `cluster configure`",
+        Reason::Unavailable | Reason::OutcomeUnknown => {
+            "`cluster status` shows which nodes answer; repeat, or give it longer: --timeout 30s"
+        }
+        Reason::Fault => "look at the node's log",
+        Reason::Unspecified
+        | Reason::InvalidArgument
+        | Reason::StaleRequest
+        | Reason::RequestMismatch
+        | Reason::RequestVoided
+        | Reason::OpenTooOld
+        | Reason::OpenIdUsed
+        | Reason::Cancelled => "",
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal {
+            reason, message, ..
+        } = refusal;
+        Self::new(exit_of(reason), reason_word(reason), message).hint(hint_of(reason))
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        let reason = match error {
+            CallError::Refused(refusal) => return (*refusal).into(),
+            CallError::Unavailable { .. } => Reason::Unavailable,
+            CallError::Unknown { .. } => Reason::OutcomeUnknown,
+        };
+        Self::new(exit::UNAVAILABLE, reason_word(reason), error.to_string()).hint(hint_of(reason))
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::InvalidIdentity(_) => Self::usage(error.to_string()),
+            OpenError::TooLate => Self::new(exit::UNAVAILABLE, "LOST", error.to_string())
+                .hint("repeat the command, with a longer --ttl"),
+            OpenError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        match error {
+            AttachError::Lost(why) => Self::lost("the session cannot be used", &why),
+            AttachError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let message = error.to_string();
+        let negative = |reason: Reason| {
+            Self::new(exit_of(reason), reason_word(reason), message.clone()).hint(hint_of(reason))
+        };
+        match error {
+            AcquireError::InvalidName(_) => Self::usage(message),
+            AcquireError::Held(_) => negative(Reason::Held),
+            AcquireError::Queued { .. } => negative(Reason::Queued),
+            AcquireError::NotNow { why, .. } => negative(match why {
+                ringfence_client::Blocked::LockDelay => Reason::LockDelay,
+                ringfence_client::Blocked::Revoking => Reason::Revoking,
+                ringfence_client::Blocked::QuietTime => Reason::QuietTime,
+            }),
+            AcquireError::TimedOut => negative(Reason::WaitTimeout),
+            AcquireError::Ended(_) => negative(Reason::Ended),
+            AcquireError::SessionLost(why) => Self::lost("the session is over", &why),
+            AcquireError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReleaseError> for Failure {
+    fn from(error: ReleaseError) -> Self {
+        match error {
+            ReleaseError::Lost(why) => Self::lost("nothing was released", &why),
+            ReleaseError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::NotWaiting { .. } => Self::new(
+                exit::NEGATIVE,
+                reason_word(Reason::NotWaiting),
+                error.to_string(),
+            )
+            .hint(hint_of(Reason::NotWaiting)),
+            TransferError::Lost(why) => Self::lost("nothing was handed over", &why),
+            TransferError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<CloseError> for Failure {
+    fn from(error: CloseError) -> Self {
+        let CloseError(error) = error;
+        error.into()
     }
 }

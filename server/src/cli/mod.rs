@@ -4,16 +4,30 @@
 //! with `--json`, one object (one per line for streams). What they may answer is fixed: results on
 //! stdout, everything else on stderr, and the exit codes of [`exit`].
 
+mod check;
+mod cluster;
 mod completions;
+mod context;
+mod dev;
 mod duration;
 mod exit;
 mod failure;
+mod lease;
+mod lock;
+mod nodes;
+mod output;
+mod parse;
+mod session;
+mod signals;
+mod tether;
+mod view;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use context::Context;
 pub(crate) use exit::HELP as EXIT_CODES_HELP;
 use failure::Failure;
 
@@ -62,17 +76,66 @@ impl Global {
 /// Every command but `serve`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClientCommand {
-    /// Print a completion script for a shell
+    Dev(dev::Dev),
+    Lock(lock::Lock),
+    /// Acquire leases, look at them, and end them
+    #[command(subcommand)]
+    Lease(lease::LeaseCommand),
+    /// Open sessions, keep them alive, look at them, and end them
+    #[command(subcommand)]
+    Session(session::SessionCommand),
+    Check(check::Check),
+    /// Look at the cluster itself, and change its members and settings
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     Completions(completions::Completions),
+    #[command(hide = true)]
+    Tethered(tether::Tethered),
 }
 
 /// Runs `command` and says how the process ends.
 pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
     let done = match command {
+        // Becomes another program: no thread of this one may be in its way.
+        ClientCommand::Tethered(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
+        command => runtime().and_then(|runtime| {
+            let done = runtime.block_on(run_connected(command, global));
+            // What may still be under way must not keep the process.
+            runtime.shutdown_background();
+            done
+        }),
     };
     match done {
         Ok(code) => code,
         Err(failure) => failure.report(global),
+    }
+}
+
+/// The commands wait on the main thread, where child processes are started: their tether is to
+/// the thread, and this one lasts.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(|cause| {
+        Failure::new(
+            exit::UNAVAILABLE,
+            "FAULT",
+            format!("cannot start threads: {cause}"),
+        )
+    })
+}
+
+async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCode, Failure> {
+    match command {
+        ClientCommand::Dev(command) => command.run(global).await,
+        ClientCommand::Lock(command) => command.run(global).await,
+        ClientCommand::Cluster(command) => command.run(global).await,
+        ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
+        ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
+        ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,
+        ClientCommand::Completions(command) => command.run(),
+        ClientCommand::Tethered(command) => command.run(),
     }
 }

@@ -1,0 +1,85 @@
+//! `ringfence cluster members`, and finding a member by its name.
+
+use std::process::ExitCode;
+
+use ringfence_proto::v1::cluster_client::ClusterClient;
+use ringfence_proto::v1::{ListMembersRequest, ListMembersResponse, Member};
+use serde_json::{Value, json};
+
+use crate::cli::context::Context;
+use crate::cli::output::Table;
+use crate::cli::{Failure, exit, view};
+
+/// List the members
+#[derive(clap::Args, Debug)]
+pub(crate) struct Members {}
+
+impl Members {
+    pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let members = list(context).await?;
+        let mut table = Table::new(&["NODE", "NAME", "ROLE", "CLIENT", "PEER", "MATCHED"]);
+        for member in &members {
+            let matched = (member.matched_index != 0).then_some(member.matched_index);
+            table.row(vec![
+                member.node_id.to_string(),
+                member.name.clone(),
+                role(member).to_owned(),
+                member.client_address.clone(),
+                member.peer_address.clone(),
+                view::or_dash(matched),
+            ]);
+        }
+        let objects: Vec<Value> = members.iter().map(object).collect();
+        context.output.list(&objects, &table, "no members")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn role(member: &Member) -> &'static str {
+    match (member.leader, member.voter) {
+        (true, _) => "leader",
+        (false, true) => "voter",
+        (false, false) => "learner",
+    }
+}
+
+fn object(member: &Member) -> Value {
+    json!({
+        "node": member.node_id,
+        "name": member.name,
+        "role": role(member),
+        "client_address": member.client_address,
+        "peer_address": member.peer_address,
+        "incarnation": view::hex(&member.incarnation),
+        "index": (member.matched_index != 0).then_some(member.matched_index),
+    })
+}
+
+async fn list(context: &Context) -> Result<Vec<Member>, Failure> {
+    let ask = |channel| async move {
+        ClusterClient::new(channel)
+            .list_members(ListMembersRequest {})
+            .await
+    };
+    let answer: ListMembersResponse = context.client.unary(ask).await?;
+    Ok(answer.members)
+}
+
+/// The id of the member that `raw` names, by its id or its name.
+///
+/// # Errors
+/// If there is no such member.
+pub(super) async fn find(context: &Context, raw: &str) -> Result<u64, Failure> {
+    let members = list(context).await?;
+    let named = |member: &&Member| member.name == raw || raw.parse() == Ok(member.node_id);
+    if let Some(member) = members.iter().find(named) {
+        return Ok(member.node_id);
+    }
+    let known: Vec<String> = members
+        .iter()
+        .map(|member| format!("{} ({})", member.node_id, member.name))
+        .collect();
+    let message = format!("no member {raw}; the members are {}", known.join(", "));
+    Err(Failure::new(exit::NEGATIVE, "NOT_FOUND", message)
+        .hint("give a member's number or its name, as `cluster members` shows them"))
+}

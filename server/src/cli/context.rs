@@ -1,0 +1,115 @@
+//! What every command that talks to a cluster has: a connected client and a place for results.
+
+use std::time::Duration;
+
+use ringfence_client::{Client, SessionHandle, SessionOptions};
+
+use super::output::Output;
+use super::{Failure, Global};
+
+/// A connected command.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) output: Output,
+}
+
+impl Context {
+    /// Connects to the cluster that `global` names.
+    ///
+    /// # Errors
+    /// If an endpoint is malformed, or none answers within the timeout.
+    pub(crate) async fn connect(global: &Global) -> Result<Self, Failure> {
+        let client = Client::builder()
+            .endpoints(global.endpoints())
+            .connect_timeout(global.timeout)
+            .request_timeout(global.timeout)
+            .connect()
+            .await
+            .map_err(|cause| Failure::connect(&cause, global))?;
+        Ok(Self {
+            client,
+            output: Output::new(global),
+        })
+    }
+}
+
+/// How a session is opened: shared by all commands that open one.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct NewSession {
+    /// How long the session outlives its last keep-alive
+    #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = super::duration::parse)]
+    ttl: Duration,
+    /// Who the holder is, for people [default: user@host]
+    #[arg(long, value_name = "TEXT")]
+    identity: Option<String>,
+}
+
+impl NewSession {
+    /// What the client crate opens it with.
+    pub(crate) fn options(&self) -> SessionOptions {
+        let identity = self.identity.clone().unwrap_or_else(whoami);
+        SessionOptions {
+            ttl: self.ttl,
+            identity,
+        }
+    }
+}
+
+/// The session a command acts for.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct OwnSession {
+    /// The handle of the session to act for, as `session open` and `lease acquire` print it
+    #[arg(
+        long = "session",
+        env = "RINGFENCE_SESSION",
+        hide_env_values = true,
+        value_name = "HANDLE"
+    )]
+    handle: Option<SessionHandle>,
+}
+
+impl OwnSession {
+    /// The handle, if one was given.
+    pub(crate) fn given(&self) -> Option<SessionHandle> {
+        self.handle
+    }
+
+    /// The handle.
+    ///
+    /// # Errors
+    /// If none was given.
+    pub(crate) fn required(&self) -> Result<SessionHandle, Failure> {
+        self.handle.ok_or_else(|| {
+            Failure::usage("no session was given to act for")
+                .hint("pass --session HANDLE or set RINGFENCE_SESSION; `lease acquire` prints it")
+        })
+    }
+}
+
+/// How fresh a read has to be.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Freshness {
+    /// Be content with a node's own state if it is at most this old, up to 60s [default: the
+    /// newest state]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration::parse)]
+    max_staleness: Option<Duration>,
+}
+
+impl Freshness {
+    /// As requests carry it.
+    pub(crate) fn to_wire(&self) -> Option<ringfence_proto::v1::ReadOptions> {
+        let max_staleness_ms = super::duration::millis(self.max_staleness?);
+        Some(ringfence_proto::v1::ReadOptions { max_staleness_ms })
+    }
+}
+
+/// `user@host`: what a person would look for.
+pub(crate) fn whoami() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let user = user
+        .ok()
+        .filter(|user| !user.is_empty())
+        .unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+    let host = rustix::system::uname();
+    format!("{user}@{}", host.nodename().to_string_lossy())
+}

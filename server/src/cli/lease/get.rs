@@ -1,0 +1,69 @@
+//! `ringfence lease get NAME`.
+
+use std::process::ExitCode;
+
+use ringfence_core::LeaseName;
+use ringfence_proto::v1::leases_client::LeasesClient;
+use ringfence_proto::v1::{GetRequest, GetResponse, Lease};
+use serde_json::Value;
+
+use crate::cli::context::{Context, Freshness};
+use crate::cli::{Failure, duration, exit, parse, view};
+
+/// Show a lease: its holder and token, what is left, who waits
+#[derive(clap::Args, Debug)]
+pub(crate) struct Get {
+    /// The lease's name
+    #[arg(value_parser = parse::name)]
+    name: LeaseName,
+    #[command(flatten)]
+    freshness: Freshness,
+}
+
+impl Get {
+    pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let request = GetRequest {
+            name: self.name.to_string(),
+            read: self.freshness.to_wire(),
+        };
+        let ask = move |channel| {
+            let request = request.clone();
+            async move { LeasesClient::new(channel).get(request).await }
+        };
+        let answer: GetResponse = context.client.unary(ask).await?;
+        let Some(lease) = answer.lease else {
+            let message = format!("no lease {} is known", self.name);
+            return Err(Failure::new(exit::NEGATIVE, "NOT_FOUND", message)
+                .hint("`lease list` shows the names that are known"));
+        };
+        context
+            .output
+            .result(&Value::Object(view::lease(&lease)), text(&lease))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(lease: &Lease) -> String {
+    let name = &lease.name;
+    let mut lines = match &lease.holder {
+        Some(holder) => format!(
+            "{name} is held by {} (session {}) with token {}, since {}\n{} left of {}",
+            holder.identity,
+            holder.session,
+            holder.token,
+            view::wall(holder.since_unix_ms),
+            duration::show(lease.remaining_ms),
+            duration::show(lease.ttl_ms),
+        ),
+        None if lease.floor != 0 => format!("{name} is free; its last token was {}", lease.floor),
+        None => format!("{name} is free"),
+    };
+    if lease.waiters > 0 {
+        lines.push_str(&format!("\n{} waiting", lease.waiters));
+    }
+    if lease.blocked_ms > 0 {
+        let left = duration::show(lease.blocked_ms);
+        lines.push_str(&format!("\ngranted to nobody for another {left}"));
+    }
+    lines
+}

@@ -1,0 +1,102 @@
+//! `ringfence lock NAME -- CMD`: a program that runs only while its lease is held.
+
+mod supervise;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ringfence_client::{HeldLease, LeaseName, Session};
+
+use super::context::{Context, NewSession};
+use super::{Failure, Global, duration, parse, signals};
+use supervise::{Finished, Running};
+
+/// Run CMD while holding a lease
+///
+/// CMD finds its fencing token in RINGFENCE_TOKEN, the lease's name in RINGFENCE_LEASE and the
+/// session's handle in RINGFENCE_SESSION. It shows token and name to the stores it writes to:
+/// only their guards can stop a program that was itself paused. CMD has a process group of its
+/// own; SIGINT, SIGTERM and SIGHUP are forwarded to that group.
+///
+/// If the lease is lost, the group gets SIGTERM and then SIGKILL, before the window ends in which
+/// the lease is certainly held. If `lock` is killed, CMD is killed too.
+#[derive(clap::Args, Debug)]
+#[command(after_help = super::EXIT_CODES_HELP)]
+pub(crate) struct Lock {
+    /// The lease's name: segments of letters, digits and ._~:@- joined by slashes
+    #[arg(value_parser = parse::name)]
+    name: LeaseName,
+    /// Stand in the queue for at most this long; without it, one try
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    wait: Option<Duration>,
+    /// Grant the lease to nobody for this long if it is lost while CMD runs; up to 60s
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    lock_delay: Option<Duration>,
+    #[command(flatten)]
+    new: NewSession,
+    /// The program to run, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Lock {
+    pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        let context = Context::connect(global).await?;
+        let session = context.client.open_session(self.new.options()).await?;
+        let lease = match self.acquire(&session).await {
+            Ok(lease) => lease,
+            Err(failure) => {
+                session.close().await.ok();
+                return Err(failure);
+            }
+        };
+        let environment = [
+            ("RINGFENCE_TOKEN", lease.token().to_string()),
+            ("RINGFENCE_LEASE", lease.name().to_string()),
+            ("RINGFENCE_SESSION", session.handle().to_string()),
+            ("RINGFENCE_ENDPOINTS", global.endpoints().join(",")),
+        ];
+        let finished = match Running::start(&self.command, environment) {
+            Ok(running) => running.watch(&context.client, &lease, session.ttl()).await,
+            Err(failure) => Err(failure),
+        };
+        // CMD has ended: belief ends, and the next in the queue need not wait for the TTL.
+        let given_back = give_back(lease, session).await;
+        match finished? {
+            Finished::Lost(failure) => Err(failure),
+            Finished::Code(code) => {
+                if let Err(failure) = given_back {
+                    context.output.remark(format!(
+                        "CMD is done, but the lease could not be released: {}; it ends with its TTL",
+                        failure.message
+                    ));
+                }
+                Ok(ExitCode::from(code))
+            }
+        }
+    }
+
+    /// Acquires the lease; interrupted by a signal, it gives up its place in the queue.
+    async fn acquire(&self, session: &Session) -> Result<HeldLease, Failure> {
+        let mut acquire = session.acquire(self.name.as_str());
+        if let Some(wait) = self.wait {
+            acquire = acquire.wait(wait);
+        }
+        if let Some(delay) = self.lock_delay {
+            acquire = acquire.lock_delay(delay);
+        }
+        tokio::select! {
+            lease = acquire.send() => Ok(lease?),
+            signal = signals::stop() => Err(signals::interrupted(signal)),
+        }
+    }
+}
+
+async fn give_back(lease: HeldLease, session: Session) -> Result<(), Failure> {
+    if lease.is_valid() {
+        lease.release().await?;
+    }
+    session.close().await?;
+    Ok(())
+}

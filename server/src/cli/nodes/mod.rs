@@ -1,0 +1,213 @@
+//! A cluster of child processes on loopback: what `dev`, `demo` and `bench` run on.
+//!
+//! The nodes are this same binary. They end with this process however it ends, and a temporary
+//! data directory goes with them. A node that dies is reported and never restarted by itself.
+
+mod child;
+mod ports;
+mod ready;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+pub(crate) use child::{Child, Ended};
+pub(crate) use ports::Ports;
+
+use super::Failure;
+use super::exit;
+
+/// How long nodes get to stop before they are killed; `serve` promises to end within this time.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// What to start.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// How many nodes.
+    pub(crate) count: u8,
+    /// Where they listen.
+    pub(crate) ports: Ports,
+    /// Where they keep their data; absent: a temporary directory, removed at the end.
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// One node: where it listens, where its data is, and its process while it runs.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) client: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) dir: PathBuf,
+    pub(crate) log: PathBuf,
+    child: Option<Child>,
+}
+
+/// The nodes of one cluster.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    nodes: Vec<Node>,
+    /// Keeps the temporary directory until the nodes have ended.
+    scratch: Option<TempDir>,
+}
+
+impl Nodes {
+    /// Starts the nodes of `plan`. They are not ready yet: see [`Nodes::ready`].
+    ///
+    /// # Errors
+    /// If a port is taken, a directory cannot be made, or a process cannot be started.
+    pub(crate) fn start(plan: &Plan) -> Result<Self, Failure> {
+        let (root, scratch) = match &plan.data_dir {
+            Some(dir) => (dir.clone(), None),
+            None => {
+                let scratch = tempfile::Builder::new().prefix("ringfence-").tempdir();
+                let scratch = scratch.map_err(|cause| storage(&std::env::temp_dir(), &cause))?;
+                (scratch.path().to_path_buf(), Some(scratch))
+            }
+        };
+        std::fs::create_dir_all(&root).map_err(|cause| storage(&root, &cause))?;
+        let ports = plan.ports.assign(plan.count)?;
+        let nodes = (1..=plan.count)
+            .zip(ports)
+            .map(|(number, [client, peer, http])| {
+                let name = format!("n{number}");
+                let (dir, log) = (root.join(&name), root.join(format!("{name}.log")));
+                Node {
+                    name,
+                    client,
+                    peer,
+                    http,
+                    dir,
+                    log,
+                    child: None,
+                }
+            });
+        let mut nodes = Self {
+            nodes: nodes.collect(),
+            scratch,
+        };
+        for place in 0..nodes.nodes.len() {
+            nodes.run(place)?;
+        }
+        Ok(nodes)
+    }
+
+    /// Starts the process of the node at `place`, for the first time or again.
+    ///
+    /// # Errors
+    /// If the process cannot be started.
+    pub(crate) fn run(&mut self, place: usize) -> Result<(), Failure> {
+        let arguments = self.arguments(place);
+        let node = &mut self.nodes[place];
+        let started = Child::start(&arguments, &node.log);
+        node.child = Some(started.map_err(|cause| {
+            let message = format!("cannot start node {}: {cause}", node.name);
+            Failure::new(exit::UNAVAILABLE, "FAULT", message)
+        })?);
+        Ok(())
+    }
+
+    /// The arguments with which this binary is the node at `place`.
+    pub(crate) fn arguments(&self, place: usize) -> Vec<String> {
+        let node = &self.nodes[place];
+        let members = self
+            .nodes
+            .iter()
+            .map(|node| format!("{}={}", node.name, node.peer));
+        let members: Vec<String> = members.collect();
+        vec![
+            "serve".into(),
+            format!("--name={}", node.name),
+            format!("--data-dir={}", node.dir.display()),
+            format!("--initial-cluster={}", members.join(",")),
+            format!("--listen-client={}", node.client),
+            format!("--listen-peer={}", node.peer),
+            format!("--listen-http={}", node.http),
+            "--token-floor=0".into(),
+        ]
+    }
+
+    /// The nodes, in the order of their names.
+    pub(crate) fn all(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The client addresses of all nodes.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        self.nodes
+            .iter()
+            .map(|node| node.client.to_string())
+            .collect()
+    }
+
+    /// The data directory, and whether it is removed at the end.
+    pub(crate) fn root(&self) -> (PathBuf, bool) {
+        let root = self.nodes.first().and_then(|node| node.dir.parent());
+        (
+            root.map(Path::to_path_buf).unwrap_or_default(),
+            self.scratch.is_some(),
+        )
+    }
+
+    /// Kills the node at `place` with SIGKILL, and waits until it is gone.
+    pub(crate) async fn kill(&mut self, place: usize) {
+        if let Some(mut child) = self.nodes[place].child.take() {
+            child.kill().await;
+        }
+    }
+
+    /// Waits until a node ends by itself, and tells which one and how. Lasts for ever once none
+    /// is left.
+    pub(crate) async fn one_ended(&mut self) -> (usize, Ended) {
+        let waits = self
+            .nodes
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(place, node)| {
+                let child = node.child.as_mut()?;
+                Some(Box::pin(async move { (place, child.ended().await) }))
+            });
+        let waits: Vec<_> = waits.collect();
+        if waits.is_empty() {
+            return std::future::pending().await;
+        }
+        let ((place, ended), _, rest) = futures_util::future::select_all(waits).await;
+        drop(rest);
+        self.nodes[place].child = None;
+        (place, ended)
+    }
+
+    /// Stops all nodes: SIGTERM, then SIGKILL to those that take longer than five seconds. A
+    /// temporary data directory is removed.
+    pub(crate) async fn stop(mut self) {
+        let children = self.nodes.iter_mut().filter_map(|node| node.child.take());
+        let stops = children.map(|child| child.stop(STOP_LIMIT));
+        futures_util::future::join_all(stops).await;
+    }
+}
+
+impl Node {
+    /// The process id while the node runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::pid)
+    }
+
+    /// The last lines of what the node wrote, for an error message.
+    pub(crate) fn last_words(&self) -> String {
+        const LINES: usize = 5;
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LINES)..];
+        last.iter()
+            .map(|line| format!("\n  {} | {line}", self.name))
+            .collect()
+    }
+}
+
+fn storage(path: &Path, cause: &std::io::Error) -> Failure {
+    let message = format!("cannot use {} for the nodes' data: {cause}", path.display());
+    Failure::new(exit::UNAVAILABLE, "FAULT", message)
+        .hint("name a directory that you may write to, with --data-dir or in TMPDIR")
+}

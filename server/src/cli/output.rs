@@ -1,0 +1,171 @@
+//! Results on stdout: JSON for programs, short lines and tables for people.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use super::{Failure, Global};
+
+/// Where results go, and in which of the two forms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// The form that `global` asks for.
+    pub(crate) fn new(global: &Global) -> Self {
+        Self { json: global.json }
+    }
+
+    /// Prints one result: `object` on one line, or `text` for people.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub(crate) fn result(&self, object: &Value, text: impl AsRef<str>) -> Result<(), Failure> {
+        if self.json {
+            line(&object.to_string())
+        } else {
+            line(text.as_ref())
+        }
+    }
+
+    /// Prints a list: one object per line, or a table for people, or `none` if it is empty.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub(crate) fn list(&self, objects: &[Value], table: &Table, none: &str) -> Result<(), Failure> {
+        if self.json {
+            return objects
+                .iter()
+                .try_for_each(|object| line(&object.to_string()));
+        }
+        line(
+            if table.rows.is_empty() {
+                none.to_owned()
+            } else {
+                table.to_string()
+            }
+            .trim_end(),
+        )
+    }
+
+    /// Prints a remark for people that is no result; nothing with `--json`.
+    pub(crate) fn remark(&self, text: impl AsRef<str>) {
+        if !self.json {
+            eprintln!("{}", text.as_ref());
+        }
+    }
+}
+
+/// Prints text as it is.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub(crate) fn raw(text: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    told(stdout.write_all(text).and_then(|()| stdout.flush()))
+}
+
+/// Prints a line to stdout.
+fn line(text: &str) -> Result<(), Failure> {
+    raw(format!("{text}\n").as_bytes())
+}
+
+/// A reader that has gone away, as in `ringfence lease list | head -1`,
+/// ends the process without a word, as the other tools of a pipeline do.
+fn told(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Ok(()) => Ok(()),
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Err(Failure::silent()),
+        Err(cause) => Err(Failure::new(
+            1,
+            "FAULT",
+            format!("cannot write to stdout: {cause}"),
+        )),
+    }
+}
+
+/// Columns that line up; numbers stand at the right.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column heads.
+    pub(crate) fn new(heads: &[&'static str]) -> Self {
+        Self {
+            heads: heads.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; it has a cell for each column.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(
+            cells.len(),
+            self.heads.len(),
+            "a row has a cell for each column"
+        );
+        self.rows.push(cells);
+    }
+
+    /// Whether every cell of a column is a number, with a unit perhaps; addresses, dates and names
+    /// that begin with a digit are none.
+    fn is_number(&self, column: usize) -> bool {
+        self.rows.iter().all(|row| {
+            let cell = &row[column];
+            let digit_first = cell.starts_with(|letter: char| letter.is_ascii_digit());
+            cell == "-" || (digit_first && !cell.contains([':', '@', '/', '-']))
+        })
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let columns = 0..self.heads.len();
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells
+                .chain([self.heads[column].chars().count()])
+                .max()
+                .unwrap_or_default()
+        };
+        let widths: Vec<(usize, bool)> = columns
+            .map(|column| (width(column), self.is_number(column)))
+            .collect();
+        let heads = self.heads.iter().map(|head| (*head).to_owned()).collect();
+        for row in std::iter::once(&heads).chain(&self.rows) {
+            let mut text = String::new();
+            for (cell, (width, number)) in row.iter().zip(&widths) {
+                match number {
+                    true => text.push_str(&format!("{cell:>width$}  ")),
+                    false => text.push_str(&format!("{cell:<width$}  ")),
+                }
+            }
+            writeln!(f, "{}", text.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_numbers_stand_at_the_right() {
+        let mut table = Table::new(&["NAME", "TOKEN", "HOLDER"]);
+        table.row(vec!["jobs/backup".into(), "7".into(), "alice".into()]);
+        table.row(vec!["db".into(), "1234567".into(), "-".into()]);
+
+        let shown = table.to_string();
+
+        assert_eq!(
+            shown,
+            "NAME           TOKEN  HOLDER\njobs/backup        7  alice\ndb           1234567  -\n"
+        );
+    }
+}

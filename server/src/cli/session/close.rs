@@ -1,0 +1,47 @@
+//! `ringfence session close HANDLE`.
+
+use std::process::ExitCode;
+
+use ringfence_client::SessionHandle;
+use ringfence_proto::v1::sessions_client::SessionsClient;
+use ringfence_proto::v1::{CloseRequest, CloseResponse};
+use serde_json::json;
+
+use crate::cli::Failure;
+use crate::cli::context::Context;
+
+/// Close a session; its leases end with it
+#[derive(clap::Args, Debug)]
+pub(crate) struct Close {
+    /// The session's handle
+    #[arg(env = "RINGFENCE_SESSION", hide_env_values = true)]
+    handle: SessionHandle,
+}
+
+impl Close {
+    pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let handle = self.handle;
+        let request = CloseRequest {
+            session: Some(handle.to_wire()),
+        };
+        let ask = move |channel| {
+            let request = request.clone();
+            async move { SessionsClient::new(channel).close(request).await }
+        };
+        let answer: CloseResponse = context.client.unary(ask).await?;
+        let cause = answer.cause.map(|cause| cause.kind().as_str_name());
+        let number = handle.session;
+        let object = json!({
+            "session": handle.to_string(),
+            "session_number": number.get(),
+            "cause": cause,
+        });
+        let text = match cause {
+            Some("EXPIRED") => format!("session {number} had expired"),
+            Some("EVICTED") => format!("session {number} had been evicted"),
+            _ => format!("session {number} is closed"),
+        };
+        context.output.result(&object, text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,46 @@
+//! `ringfence session evict NUMBER`.
+
+use std::process::ExitCode;
+
+use ringfence_core::SessionId;
+use ringfence_proto::v1::sessions_client::SessionsClient;
+use ringfence_proto::v1::{EvictRequest, EvictResponse};
+use serde_json::json;
+
+use crate::cli::context::{Context, whoami};
+use crate::cli::{Failure, parse};
+
+/// End a session as an operator; its leases end with it, and the reason is recorded
+#[derive(clap::Args, Debug)]
+pub(crate) struct Evict {
+    /// The session's number
+    #[arg(value_parser = parse::session)]
+    session: SessionId,
+    /// Why, for the history
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Who does it, for the history [default: user@host]
+    #[arg(long, value_name = "TEXT")]
+    operator: Option<String>,
+}
+
+impl Evict {
+    pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let number = self.session;
+        let request = EvictRequest {
+            session: number.get(),
+            reason: self.reason,
+            operator: self.operator.unwrap_or_else(whoami),
+        };
+        let ask = move |channel| {
+            let request = request.clone();
+            async move { SessionsClient::new(channel).evict(request).await }
+        };
+        let _: EvictResponse = context.client.unary(ask).await?;
+        let object = json!({ "session_number": number.get(), "cause": "EVICTED" });
+        context
+            .output
+            .result(&object, format!("session {number} is evicted"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

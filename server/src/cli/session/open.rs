@@ -1,0 +1,40 @@
+//! `ringfence session open`.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use crate::cli::context::{Context, NewSession};
+use crate::cli::{Failure, duration};
+
+/// Open a session, print its handle, and leave
+///
+/// It lives until its TTL has passed, unless somebody keeps it alive.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Open {
+    #[command(flatten)]
+    new: NewSession,
+}
+
+impl Open {
+    pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let options = self.new.options();
+        let holder = options.identity.clone();
+        let session = context.client.open_session(options).await?;
+        let ttl_ms = duration::millis(session.ttl());
+        let handle = session.leave();
+        let object = json!({
+            "session": handle.to_string(),
+            "session_number": handle.session.get(),
+            "holder": holder,
+            "ttl_ms": ttl_ms,
+        });
+        let text = format!(
+            "session {} is open for {} unless kept alive\nsession {handle}",
+            handle.session,
+            duration::show(ttl_ms)
+        );
+        context.output.result(&object, text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,217 @@
+//! What leases, grants, sessions and their ends look like, as JSON and to people.
+
+use ringfence_proto::v1::{EndCause, Grant, Lease, Position, Session, end_cause};
+use serde_json::{Map, Value, json};
+
+/// The value, or a dash in a table.
+pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// A grant's own fields.
+pub(crate) fn grant(grant: &Grant) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("name".into(), grant.name.clone().into());
+    object.insert("token".into(), grant.token.into());
+    object.insert("holder".into(), grant.identity.clone().into());
+    object.insert("session_number".into(), grant.session.into());
+    if !grant.data.is_empty() {
+        object.insert("data".into(), String::from_utf8_lossy(&grant.data).into());
+    }
+    object.insert("index".into(), grant.index.into());
+    object.insert("since_unix_ms".into(), grant.since_unix_ms.into());
+    object
+}
+
+/// A lease as a reader sees it.
+pub(crate) fn lease(lease: &Lease) -> Map<String, Value> {
+    let mut object = match &lease.holder {
+        Some(holder) => grant(holder),
+        None => Map::from_iter([
+            ("token".to_owned(), Value::Null),
+            ("holder".into(), Value::Null),
+        ]),
+    };
+    object.insert("name".into(), lease.name.clone().into());
+    if lease.holder.is_some() {
+        object.insert("ttl_ms".into(), lease.ttl_ms.into());
+        object.insert("remaining_ms".into(), lease.remaining_ms.into());
+    }
+    object.insert("waiters".into(), lease.waiters.into());
+    object.insert(
+        "floor".into(),
+        (lease.floor != 0).then_some(lease.floor).into(),
+    );
+    object.insert("blocked_ms".into(), lease.blocked_ms.into());
+    object
+}
+
+/// A session as a reader sees it.
+pub(crate) fn session(session: &Session) -> Map<String, Value> {
+    let leases = session.leases.iter();
+    let leases: Vec<Value> = leases
+        .map(|held| json!({ "name": held.name, "token": held.token }))
+        .collect();
+    Map::from_iter([
+        ("session_number".to_owned(), session.session.into()),
+        ("holder".into(), session.identity.clone().into()),
+        ("ttl_ms".into(), session.ttl_ms.into()),
+        ("remaining_ms".into(), session.remaining_ms.into()),
+        ("leases".into(), leases.into()),
+        ("waits".into(), session.waits.into()),
+    ])
+}
+
+/// Adds why a grant ended.
+pub(crate) fn insert_cause(object: &mut Map<String, Value>, cause: &EndCause) {
+    object.insert("cause".into(), cause.kind().as_str_name().into());
+    for (key, text) in [("operator", &cause.operator), ("reason", &cause.reason)] {
+        if !text.is_empty() {
+            object.insert(key.into(), text.clone().into());
+        }
+    }
+    if cause.to_session != 0 {
+        object.insert("to_session".into(), cause.to_session.into());
+    }
+}
+
+/// Why a grant ended, for people.
+pub(crate) fn cause(cause: &EndCause) -> String {
+    use end_cause::Kind;
+    let mut text = match cause.kind() {
+        Kind::Unspecified => "ended".to_owned(),
+        Kind::Released => "released".to_owned(),
+        Kind::Expired => "expired".to_owned(),
+        Kind::Closed => "session closed".to_owned(),
+        Kind::Revoked => "revoked".to_owned(),
+        Kind::Evicted => "session evicted".to_owned(),
+        Kind::Transferred => format!("handed to session {}", cause.to_session),
+    };
+    if !cause.operator.is_empty() {
+        text.push_str(&format!(" by {}", cause.operator));
+    }
+    if !cause.reason.is_empty() {
+        text.push_str(&format!(": {}", cause.reason));
+    }
+    text
+}
+
+/// A position as text: `CLUSTER.INDEX.N`, the cluster in hex.
+pub(crate) fn position(position: &Position) -> String {
+    format!(
+        "{}.{}.{}",
+        hex(&position.cluster_id),
+        position.index,
+        position.n
+    )
+}
+
+/// Reads what [`position`] wrote.
+///
+/// # Errors
+/// A text for the user.
+pub(crate) fn parse_position(raw: &str) -> Result<Position, String> {
+    let read = || {
+        let mut parts = raw.split('.');
+        let cluster_id = unhex(parts.next()?)?;
+        let index = parts.next()?.parse().ok()?;
+        let n = parts.next()?.parse().ok()?;
+        parts.next().is_none().then(|| Position {
+            cluster_id: cluster_id.into(),
+            index,
+            n,
+        })
+    };
+    read().ok_or_else(|| "a position is CLUSTER.INDEX.N, as `lease watch --json` prints it".into())
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Sixteen bytes written in hexadecimal.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs = (0..16).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok());
+    pairs.collect()
+}
+
+/// A wall time for people, in UTC: `2026-03-01 12:00:00Z`.
+pub(crate) fn wall(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1_000;
+    let (days, in_day) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (in_day / 3_600, in_day / 60 % 60, in_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day of a number of days since 1970-01-01, in the Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    // 400 years always have this many days, so only the rest has to be counted.
+    const DAYS_400: u64 = 146_097;
+    let (mut year, mut left) = (1970 + 400 * (days / DAYS_400), days % DAYS_400);
+    loop {
+        let length = if leap(year) { 366 } else { 365 };
+        if left < length {
+            break;
+        }
+        left -= length;
+        year += 1;
+    }
+    let february = if leap(year) { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in lengths {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_survives_its_text_form() {
+        let text = "000102030405060708090a0b0c0d0e0f.42.3";
+        let read = parse_position(text).map(|read| position(&read));
+        assert_eq!(read.as_deref(), Ok(text));
+    }
+
+    #[test]
+    fn what_is_no_position_is_refused() {
+        for raw in [
+            "",
+            "42.3",
+            "00.42.3",
+            "000102030405060708090a0b0c0d0e0f.42.3.4",
+        ] {
+            assert!(
+                parse_position(raw).is_err(),
+                "{raw:?} was read as a position"
+            );
+        }
+    }
+
+    #[test]
+    fn wall_times_are_those_of_the_calendar() {
+        let shown = [0, 951_782_400_000, 1_709_210_096_000, 4_102_444_799_000].map(wall);
+        let expected = [
+            "1970-01-01 00:00:00Z",
+            "2000-02-29 00:00:00Z",
+            "2024-02-29 12:34:56Z",
+            "2099-12-31 23:59:59Z",
+        ];
+        assert_eq!(shown, expected);
+    }
+}
