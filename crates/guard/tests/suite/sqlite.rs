@@ -385,3 +385,67 @@ fn an_effect_that_fails_is_rolled_back_with_its_mark() {
         .unwrap();
     assert_eq!((count, guard.mark(&connection).unwrap()), (0, None));
 }
+
+/// The files as a crash at this moment would leave them.
+fn crash_image(database: &Database) -> TempDir {
+    let image = crate::scratch();
+    for entry in fs::read_dir(database.directory.path())
+        .unwrap()
+        .map(Result::unwrap)
+    {
+        // The index of the write-ahead log is memory that processes share; a crash loses it.
+        if !entry.file_name().to_string_lossy().ends_with("-shm") {
+            fs::copy(entry.path(), image.path().join(entry.file_name())).unwrap();
+        }
+    }
+    image
+}
+
+#[test]
+fn a_crash_keeps_mark_and_data_together() {
+    for journal in ["DELETE", "WAL"] {
+        let begin = TransactionBehavior::Deferred;
+        let mode = Mode {
+            journal,
+            begin,
+            advance_at_once: true,
+        };
+        let database = Database::create(&fence("a#1").name, mode);
+        let mut connection = database.open();
+        // A small cache, so that the open transaction has written to the files already.
+        connection.pragma_update(None, "cache_size", 4).unwrap();
+        let guard = guard(&fence("a#1"));
+        guard.advance(&mut connection, &fence("a#8")).unwrap();
+        let look = |image: &TempDir| {
+            let copy = open(&image.path().join("store.db"));
+            let count = copy
+                .query_row("SELECT count(*) FROM datum", [], |row| row.get(0))
+                .unwrap();
+            let mark = guard.mark(&copy).unwrap().map(FencingToken::get);
+            (mark, count)
+        };
+
+        let tx = connection.transaction().unwrap();
+        guard.admit(&tx, &fence("a#9")).unwrap();
+        tx.execute_batch(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)
+                 INSERT INTO datum SELECT i FROM n",
+        )
+        .unwrap();
+        let during = crash_image(&database);
+        let written = fs::metadata(during.path().join("store.db")).unwrap().len()
+            + fs::metadata(during.path().join("store.db-wal")).map_or(0, |wal| wal.len());
+        assert!(
+            written > 100_000,
+            "{journal}: only {written} bytes were on disk in between"
+        );
+        assert_eq!(look(&during), (Some(8), 0), "{journal}: in mid-transaction");
+
+        tx.commit().unwrap();
+        assert_eq!(
+            look(&crash_image(&database)),
+            (Some(9), 20_000),
+            "{journal}: after commit"
+        );
+    }
+}
