@@ -160,6 +160,10 @@ impl Reader {
         let mut greatest = None;
         let place = self.segments.len();
         let seed = segment.seed;
+        // An older segment that ends in zeros was full: the log goes on here, or ends here.
+        let written = content[SECTOR as usize..].iter().any(|byte| *byte != 0);
+        self.end
+            .take_if(|end| written && end.segment + 1 == place && self.rest[end.segment] == 0);
         let problem = loop {
             let Some(head) = Head::find(content, seed, offset) else {
                 self.refuse_later(segment, content, offset, offset + SECTOR as usize)?;
@@ -179,14 +183,9 @@ impl Reader {
                 break format!("the content of batch {} has another checksum", head.number);
             };
             // Whatever was unreadable before this batch was durable when this one was written.
-            if let Some(earlier) = &self.end
-                && (earlier.segment + 1 != place
-                    || self.rest[earlier.segment] != 0
-                    || offset != SECTOR as usize)
-            {
+            if self.end.is_some() {
                 return Err(self.damage(segment, offset, String::new));
             }
-            self.end = None;
             self.records(segment, body, offset + BATCH_HEAD, head, &mut greatest)?;
             self.next_number = Some(head.number + 1);
             self.next_offset = end as u64;

@@ -1,0 +1,214 @@
+//! Damage: flipped bytes, files gone, bytes of an earlier life.
+
+use std::path::{Path, PathBuf};
+
+use ringfence_wal::sim::{Crash, SimFs};
+use ringfence_wal::{EntryId, Fs, OpenError};
+
+use crate::model::{State, Subject, open};
+
+fn segment(number: u64) -> PathBuf {
+    PathBuf::from(format!("/log/{number:016x}.wal"))
+}
+
+/// A small log: votes and entries, one batch each, in `segments` segments. Returns the state
+/// before the last batch, and after it.
+fn small_log(fs: &SimFs, entry_bytes: usize, entries: u64, sealed: bool) -> (State, State) {
+    let mut subject = Subject::new(fs);
+    subject.vote(b"a vote");
+    subject.flush();
+    for i in 0..entries {
+        subject.append(1, vec![vec![i as u8; entry_bytes]]);
+        subject.flush();
+    }
+    let before = subject.state.clone();
+    subject.append(2, vec![vec![0xEE; 700]]);
+    subject.flush();
+    assert_eq!(subject.acknowledged(), subject.ops.len());
+    let after = subject.state.clone();
+    if sealed {
+        subject.close();
+    }
+    (before, after)
+}
+
+/// Flips every `stride`-th byte of every file in turn; returns how many flips were refused, how
+/// many left everything as it was, and at which bytes the last batch was cut.
+fn flip_each(fs: &SimFs, before: &State, after: &State, stride: usize) -> (u64, u64, Vec<u64>) {
+    let (mut refused, mut unharmed, mut cut) = (0, 0, Vec::new());
+    for path in fs.paths() {
+        let len = fs.content(&path).unwrap().len();
+        for offset in (0..len).step_by(stride) {
+            let copy = fs.fork();
+            copy.crash(Crash::ProcessOnly);
+            assert!(copy.flip(&path, offset as u64, 1 << (offset % 8)));
+            match open(&copy) {
+                Err(OpenError::Damaged(damage)) => {
+                    assert_eq!(damage.path, path, "{damage}");
+                    refused += 1;
+                }
+                Err(other) => panic!("byte {offset} of {}: {other}", path.display()),
+                Ok((_, recovered)) if State::of(&recovered) == *after => unharmed += 1,
+                Ok((_, recovered)) => {
+                    assert_eq!(
+                        State::of(&recovered),
+                        *before,
+                        "silently different: {offset}"
+                    );
+                    assert!(recovered.truncated_tail_bytes > 0, "silently cut: {offset}");
+                    cut.push(offset as u64);
+                }
+            }
+        }
+    }
+    (refused, unharmed, cut)
+}
+
+#[test]
+fn each_flipped_byte_of_a_closed_log_is_refused_or_harmless() {
+    let fs = SimFs::new();
+    let (before, after) = small_log(&fs, 300, 5, true);
+
+    let (refused, unharmed, cut) = flip_each(&fs, &before, &after, 1);
+
+    // The header, the opening's checkpoint, the vote, five entries, and the last of two sectors.
+    assert_eq!(refused, 512 * 10);
+    assert_eq!(cut, Vec::<u64>::new());
+    // The seal itself and the zeros behind it: cut, and nothing is lost by it.
+    assert_eq!(unharmed, 16 * 1024 - 512 * 10);
+}
+
+#[test]
+fn only_a_flip_in_the_last_batch_before_a_crash_is_taken_for_a_torn_tail() {
+    let fs = SimFs::new();
+    let (before, after) = small_log(&fs, 300, 5, false);
+
+    let (refused, _, cut) = flip_each(&fs, &before, &after, 1);
+
+    assert_eq!(refused, 512 * 8);
+    let last_batch: Vec<u64> = (512 * 8..512 * 10).collect();
+    assert_eq!(cut, last_batch);
+}
+
+#[test]
+fn a_flip_in_an_older_segment_is_refused() {
+    let fs = SimFs::new();
+    let (before, after) = small_log(&fs, 5000, 6, true);
+    assert!(
+        fs.paths().contains(&segment(3)),
+        "three segments: {:?}",
+        fs.paths()
+    );
+
+    let (refused, unharmed, cut) = flip_each(&fs, &before, &after, 13);
+
+    assert!(refused > 2500, "{refused}");
+    assert_eq!(cut, Vec::<u64>::new());
+    assert!(unharmed > 0);
+}
+
+#[test]
+fn damage_names_the_file_the_byte_and_what_to_do() {
+    let fs = SimFs::new();
+    small_log(&fs, 300, 5, true);
+    assert!(fs.flip(&segment(1), 512 * 3 + 40, 1));
+
+    let text = open(&fs).err().unwrap().to_string();
+
+    assert!(
+        text.contains("0000000000000001.wal is damaged at byte 1536"),
+        "{text}"
+    );
+    assert!(text.contains("remove the member"), "{text}");
+}
+
+#[test]
+fn a_missing_segment_is_refused() {
+    let fs = SimFs::new();
+    small_log(&fs, 5000, 9, true);
+
+    for (gone, found) in [(1, "entries 0 to"), (2, "the file is missing")] {
+        let copy = fs.fork();
+        copy.remove(&segment(gone)).unwrap();
+        let text = open(&copy).err().unwrap().to_string();
+        assert!(text.contains(found), "{text}");
+    }
+}
+
+#[test]
+fn a_segment_cut_short_or_under_another_name_is_refused() {
+    let fs = SimFs::new();
+    small_log(&fs, 300, 5, true);
+
+    for len in [0, 100, 512, 8000] {
+        let copy = fs.fork();
+        copy.open(&segment(1)).unwrap().set_len(len).unwrap();
+        let error = open(&copy).err().unwrap();
+        assert!(matches!(error, OpenError::Damaged(_)), "{error}");
+    }
+    fs.rename(&segment(1), &segment(5)).unwrap();
+    let text = open(&fs).err().unwrap().to_string();
+    assert!(
+        text.contains("it is segment 1 under the name of segment 5"),
+        "{text}"
+    );
+}
+
+#[test]
+fn records_of_a_segments_earlier_life_are_never_read() {
+    let fs = SimFs::new();
+    let mut subject = Subject::new(&fs);
+    subject.append(1, vec![vec![1; 300]]);
+    subject.flush();
+    let old = fs.content(&segment(1)).unwrap();
+    for i in 0..5 {
+        subject.append(1, vec![vec![i; 6000]]);
+        subject.flush();
+    }
+    subject.purge(EntryId { term: 1, index: 4 });
+    subject.flush();
+    let expected = subject.state.clone();
+    drop(subject);
+
+    // As if the zeros that were written over them had never reached the medium.
+    let active = fs
+        .paths()
+        .into_iter()
+        .rfind(|p| p.extension().is_some())
+        .unwrap();
+    let content = fs.content(&active).unwrap();
+    let end = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let end = end.next_multiple_of(512);
+    fs.open(&active)
+        .unwrap()
+        .write_at(&old[end..], end as u64)
+        .unwrap();
+    fs.open(&active)
+        .unwrap()
+        .write_at(&old[512..1536], end as u64)
+        .unwrap();
+    let (_, recovered) = open(&fs).unwrap();
+
+    assert_eq!(State::of(&recovered), expected);
+    assert!(recovered.truncated_tail_bytes > 0);
+}
+
+#[test]
+fn another_format_version_is_refused_by_number() {
+    let fs = SimFs::new();
+    small_log(&fs, 300, 1, true);
+    let file = fs.open(&segment(1)).unwrap();
+    let mut header = fs.content(&segment(1)).unwrap()[..508].to_vec();
+    header[8] = 2;
+    file.write_at(&header, 0).unwrap();
+    file.write_at(&crc32fast::hash(&header).to_le_bytes(), 508)
+        .unwrap();
+
+    let error = open(&fs).err().unwrap();
+
+    assert!(
+        matches!(&error, OpenError::UnknownVersion { path, found: 2, known: 1 }
+            if path == Path::new("/log/0000000000000001.wal")),
+        "{error}"
+    );
+}
