@@ -1,0 +1,285 @@
+//! How a node is wired, and how it ends.
+//!
+//! ```text
+//!   clients ── gRPC ──> services ──┐
+//!   probes  ── HTTP ──> http ──────┼──> ringfence_raft::Node ──> log, state, other nodes
+//!   health, metrics ───────────────┘
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+
+use ringfence_proto::FILE_DESCRIPTOR_SET;
+use ringfence_proto::v1::cluster_server::ClusterServer;
+use ringfence_proto::v1::connection_server::ConnectionServer;
+use ringfence_proto::v1::leases_server::LeasesServer;
+use ringfence_proto::v1::sessions_server::SessionsServer;
+use ringfence_proto::wire::MESSAGE_BYTES_MAX;
+use ringfence_raft::{Node, NodeConfig, StartError, StopReason};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::server::NamedService;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::server::HealthReporter;
+use tower::util::MapResponseLayer;
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::limits::{
+    CONNECTION_WINDOW_BYTES, DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PING_INTERVAL, PING_TIMEOUT,
+    PROGRESS_INTERVAL, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
+};
+use crate::metrics::Metrics;
+use crate::services::{
+    ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
+};
+use crate::{http, progress};
+
+/// Why a node did not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    /// An address cannot be listened on.
+    #[error("--{flag} {address}: {source}; choose another address, or stop what uses this one")]
+    Listen {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The node did not start.
+    #[error("{0}")]
+    Start(#[from] StartError),
+    /// Signals cannot be received.
+    #[error("cannot listen for signals: {0}")]
+    Signals(io::Error),
+    /// The node cannot go on.
+    #[error("the node stopped by itself: {0}")]
+    Stopped(StopReason),
+    /// A server ended by itself.
+    #[error("the {what} server ended by itself: {why}")]
+    Server {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Runs a node until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`AppError`] if it cannot start, or ends by itself.
+pub(crate) async fn run(config: Config) -> Result<(), AppError> {
+    let mut signals = Signals::new().map_err(AppError::Signals)?;
+    let client_listener = bind("listen-client", config.listen_client).await?;
+    let http_listener = bind("listen-http", config.listen_http).await?;
+    let node = Node::start(node_config(&config)).await?;
+    info!(
+        name = config.name,
+        client = %config.listen_client,
+        peer = %config.listen_peer,
+        http = %config.listen_http,
+        data_dir = %config.data_dir.display(),
+        "started"
+    );
+
+    let metrics = Metrics::new(&node);
+    let (stop, stopping) = watch::channel(false);
+    let context = Context::new(node.clone(), metrics.clone(), stopping.clone());
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let stopped = |mut stopping: watch::Receiver<bool>| async move {
+        drop(stopping.wait_for(|stopping| *stopping).await);
+    };
+
+    let clients = server()
+        .layer(MapResponseLayer::new(name_malformed))
+        .add_service(health_service)
+        .add_service(reflection())
+        .add_service(
+            LeasesServer::new(LeaseService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            SessionsServer::new(SessionService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            ClusterServer::new(ClusterService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            ConnectionServer::new(ConnectionService::new(context))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(client_listener).with_nodelay(Some(true)),
+            stopped(stopping.clone()),
+        );
+    let mut clients = tokio::spawn(clients);
+    let http = http::serve(
+        http_listener,
+        node.clone(),
+        metrics.clone(),
+        stopped(stopping.clone()),
+    );
+    let mut http = tokio::spawn(http);
+    tokio::spawn(metrics.count_transitions(node.clone()));
+    tokio::spawn(tell_health(node.clone(), health, stopping));
+
+    let ended = tokio::select! {
+        signal = signals.received() => {
+            info!(signal, "stopping");
+            Ok(())
+        }
+        reason = node.stopped() => Err(AppError::Stopped(reason)),
+        done = &mut clients => Err(server_ended("client", done)),
+        done = &mut http => Err(server_ended("HTTP", done)),
+    };
+    hand_over(&node).await;
+    stop.send_replace(true);
+    if ended.is_ok() && timeout(DRAIN_MAX, &mut clients).await.is_err() {
+        info!("some clients still hold their connections; they see them end");
+    }
+    if timeout(NODE_STOP_MAX, node.shutdown()).await.is_err() {
+        warn!("the node did not stop in time; its log is whole all the same");
+    }
+    ended
+}
+
+/// Lets another node lead before this one turns its clients away, so that they find a leader.
+async fn hand_over(node: &Node) {
+    let leads = node
+        .status()
+        .leader
+        .is_some_and(|leader| Some(leader.node_id) == node.status().node_id);
+    if leads && node.members().iter().filter(|member| member.voter).count() > 1 {
+        match timeout(HANDOVER_MAX, node.transfer_leader(None)).await {
+            Ok(Ok(leader)) => info!(leader, "handed leadership over"),
+            Ok(Err(error)) => warn!(%error, "leadership was not handed over"),
+            Err(_) => warn!("leadership was not handed over in time"),
+        }
+    }
+}
+
+async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, AppError> {
+    let listen = |source| AppError::Listen {
+        flag,
+        address,
+        source,
+    };
+    TcpListener::bind(address).await.map_err(listen)
+}
+
+/// The gRPC server of clients with its limits.
+fn server() -> Server {
+    Server::builder()
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+}
+
+/// Server reflection, so that tools need no `.proto` files.
+fn reflection() -> tonic_reflection::server::v1::ServerReflectionServer<
+    impl tonic_reflection::server::v1::ServerReflection,
+> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("descriptors that the build made")
+}
+
+/// Tells the standard health service how this node is, for as long as it runs.
+async fn tell_health(node: Node, health: HealthReporter, mut stopping: watch::Receiver<bool>) {
+    let mut told = None;
+    loop {
+        let stopping_now = *stopping.borrow_and_update();
+        let serving = !stopping_now && progress::check(&node).is_ok();
+        if told != Some(serving) {
+            told = Some(serving);
+            let status = if serving {
+                tonic_health::ServingStatus::Serving
+            } else {
+                tonic_health::ServingStatus::NotServing
+            };
+            for service in [
+                "",
+                LeasesName::NAME,
+                SessionsName::NAME,
+                ConnectionName::NAME,
+            ] {
+                health.set_service_status(service, status).await;
+            }
+        }
+        if stopping_now {
+            return;
+        }
+        let _changed = timeout(PROGRESS_INTERVAL, stopping.changed()).await.is_ok();
+    }
+}
+
+type LeasesName = LeasesServer<LeaseService>;
+type SessionsName = SessionsServer<SessionService>;
+type ConnectionName = ConnectionServer<ConnectionService>;
+
+fn server_ended<E: std::fmt::Display>(
+    what: &'static str,
+    done: Result<Result<(), E>, tokio::task::JoinError>,
+) -> AppError {
+    let why = match done {
+        Ok(Ok(())) => "it was not told to".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    AppError::Server { what, why }
+}
+
+/// What asks a process to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The name of the next signal.
+    async fn received(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+fn node_config(config: &Config) -> NodeConfig {
+    let mut node = NodeConfig::new(
+        config.name.clone(),
+        config.data_dir.clone(),
+        config.listen_peer,
+        config.advertise_client.clone(),
+    );
+    node.peer_advertise = Some(config.advertise_peer.clone());
+    node.initial_cluster = config.initial_cluster.clone();
+    node.join = config.join.clone();
+    node.replace_on_data_loss = config.replace_on_data_loss;
+    node.token_floor = config.token_floor;
+    node.settings = config.settings;
+    node.timing.heartbeat = config.heartbeat;
+    (node.timing.election_min, node.timing.election_max) = config.election;
+    node.wal_segment_bytes = config.wal_segment_bytes;
+    node.snapshot_log_bytes = config.snapshot_log_bytes;
+    node
+}

@@ -1,0 +1,234 @@
+//! Service `ringfence.v1.Cluster`.
+
+use ringfence_proto::{Refusal, v1, wire};
+use ringfence_raft::{Member, MembershipError, NewMember, Role};
+use tonic::{Request, Response, Status};
+
+use super::{Context, deadline};
+use crate::metrics::Call;
+
+/// Service `ringfence.v1.Cluster`.
+pub(crate) struct ClusterService {
+    context: Context,
+}
+
+impl ClusterService {
+    /// The service of this node.
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// Makes a membership change until shortly before the caller's deadline.
+    async fn change<T>(
+        &self,
+        metadata: &tonic::metadata::MetadataMap,
+        change: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<Response<T>, Status> {
+        let answer = deadline::within(metadata, change).await;
+        self.context.metrics.answered(Call::Membership, &answer);
+        Ok(Response::new(answer?))
+    }
+}
+
+#[tonic::async_trait]
+impl v1::cluster_server::Cluster for ClusterService {
+    async fn status(
+        &self,
+        _: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        Ok(Response::new(status(&self.context)))
+    }
+
+    async fn list_members(
+        &self,
+        _: Request<v1::ListMembersRequest>,
+    ) -> Result<Response<v1::ListMembersResponse>, Status> {
+        let members = self
+            .context
+            .node
+            .members()
+            .into_iter()
+            .map(member_to_wire)
+            .collect();
+        Ok(Response::new(v1::ListMembersResponse { members }))
+    }
+
+    async fn add_member(
+        &self,
+        request: Request<v1::AddMemberRequest>,
+    ) -> Result<Response<v1::AddMemberResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let add = async {
+            let member = new_member(request)?;
+            let node_id = self
+                .context
+                .node
+                .add_member(member)
+                .await
+                .map_err(refusal)?;
+            Ok(v1::AddMemberResponse { node_id })
+        };
+        self.change(&metadata, add).await
+    }
+
+    async fn promote_member(
+        &self,
+        request: Request<v1::PromoteMemberRequest>,
+    ) -> Result<Response<v1::PromoteMemberResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let promote = async {
+            let node_id = node_id(request.node_id)?;
+            let replaces = (request.replaces != 0).then_some(request.replaces);
+            self.context
+                .node
+                .promote_member(node_id, replaces)
+                .await
+                .map_err(refusal)?;
+            Ok(v1::PromoteMemberResponse {})
+        };
+        self.change(&metadata, promote).await
+    }
+
+    async fn remove_member(
+        &self,
+        request: Request<v1::RemoveMemberRequest>,
+    ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let remove = async {
+            let node_id = node_id(request.node_id)?;
+            self.context
+                .node
+                .remove_member(node_id)
+                .await
+                .map_err(refusal)?;
+            Ok(v1::RemoveMemberResponse {})
+        };
+        self.change(&metadata, remove).await
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let transfer = async {
+            let to = (request.node_id != 0).then_some(request.node_id);
+            let leader_id = self
+                .context
+                .node
+                .transfer_leader(to)
+                .await
+                .map_err(refusal)?;
+            Ok(v1::TransferLeaderResponse { leader_id })
+        };
+        self.change(&metadata, transfer).await
+    }
+
+    async fn configure(
+        &self,
+        request: Request<v1::ConfigureRequest>,
+    ) -> Result<Response<v1::ConfigureResponse>, Status> {
+        self.context.call(request).await
+    }
+}
+
+fn status(context: &Context) -> v1::StatusResponse {
+    let status = context.node.status();
+    let (leader_id, leader_client_address) = match status.leader {
+        Some(leader) => (leader.node_id, leader.client_address),
+        None => (0, String::new()),
+    };
+    context.node.read(|machine| {
+        let summary = machine.summary();
+        v1::StatusResponse {
+            cluster_id: machine.cluster().map_or_else(Default::default, |cluster| {
+                wire::cluster_id_to_wire(&cluster)
+            }),
+            node_id: status.node_id.unwrap_or_default(),
+            name: status.name,
+            leader_id,
+            leader_client_address,
+            term: status.term,
+            last_log_index: status.last_log_index,
+            applied_index: machine.index(),
+            cluster_time_ms: summary.time.0,
+            sessions: summary.sessions,
+            leases: summary.leases,
+            last_token: summary.last_token,
+            settings: Some(wire::settings_to_wire(machine.settings())),
+            settings_index: machine.settings_set_at(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: role(status.role).to_owned(),
+            token_floor_set: machine.token_floor().is_some(),
+        }
+    })
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Learner => "learner",
+        Role::Forming => "forming",
+    }
+}
+
+fn member_to_wire(member: Member) -> v1::Member {
+    v1::Member {
+        node_id: member.node_id,
+        name: member.name,
+        peer_address: member.peer_address,
+        client_address: member.client_address,
+        voter: member.voter,
+        leader: member.leader,
+        incarnation: bytes::Bytes::copy_from_slice(&member.incarnation),
+        matched_index: member.matched.unwrap_or_default(),
+    }
+}
+
+fn new_member(request: v1::AddMemberRequest) -> Result<NewMember, Refusal> {
+    let incarnation = request.incarnation.as_ref().try_into().map_err(|_| {
+        let offered = format!("a value of {} bytes", request.incarnation.len());
+        Refusal::invalid(
+            "incarnation",
+            offered,
+            "the 16 bytes that the node has drawn",
+        )
+    })?;
+    let v1::AddMemberRequest {
+        name,
+        peer_address,
+        client_address,
+        ..
+    } = request;
+    for (field, value) in [
+        ("name", &name),
+        ("peer_address", &peer_address),
+        ("client_address", &client_address),
+    ] {
+        if value.is_empty() {
+            return Err(Refusal::missing(field, "what the node was started with"));
+        }
+    }
+    Ok(NewMember {
+        name,
+        peer_address,
+        client_address,
+        incarnation,
+    })
+}
+
+fn node_id(offered: u64) -> Result<u64, Refusal> {
+    if offered == 0 {
+        return Err(Refusal::missing(
+            "node_id",
+            "the id of a member, as ListMembers shows it",
+        ));
+    }
+    Ok(offered)
+}
+
+fn refusal(error: MembershipError) -> Refusal {
+    Refusal::membership(error)
+}

@@ -1,0 +1,103 @@
+//! The multiplexed stream: one reader, one writer, no task per request.
+//!
+//! The reader submits each frame with a closure that pushes the reply into the stream's outbox.
+//! When too much is under way it stops reading, and the client's window fills.
+
+mod frames;
+mod outbox;
+mod wait;
+
+use ringfence_proto::v1::server_frame::Body;
+use ringfence_proto::{Refusal, v1, wire};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::Context;
+use super::malformed::name_malformed_status;
+use outbox::{Outbox, Outgoing, outbox};
+
+/// Service `ringfence.v1.Connection`.
+pub(crate) struct ConnectionService {
+    context: Context,
+}
+
+impl ConnectionService {
+    /// The service of this node.
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context }
+    }
+}
+
+#[tonic::async_trait]
+impl v1::connection_server::Connection for ConnectionService {
+    type StreamStream = Outgoing;
+
+    async fn stream(
+        &self,
+        request: Request<Streaming<v1::ClientMessage>>,
+    ) -> Result<Response<Outgoing>, Status> {
+        let greeting = greeting(&self.context)?;
+        let (outbox, outgoing) = outbox();
+        outbox.tell(Body::Greeting(greeting));
+        let open = self.context.metrics.stream_opened();
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            read(&context, request.into_inner(), &outbox).await;
+            drop(open);
+        });
+        Ok(Response::new(outgoing))
+    }
+}
+
+fn greeting(context: &Context) -> Result<v1::Greeting, Refusal> {
+    let (cluster, time) = context.cluster()?;
+    let status = context.node.status();
+    let leader = status.leader;
+    Ok(v1::Greeting {
+        cluster_id: wire::cluster_id_to_wire(&cluster),
+        node_id: status.node_id.unwrap_or_default(),
+        cluster_time_ms: time.0,
+        leader_id: leader.as_ref().map_or(0, |leader| leader.node_id),
+        leader_client_address: leader
+            .map(|leader| leader.client_address)
+            .unwrap_or_default(),
+        term: status.term,
+    })
+}
+
+/// Reads the stream until the client ends it, or breaks it, or this node stops.
+async fn read(context: &Context, mut incoming: Streaming<v1::ClientMessage>, outbox: &Outbox) {
+    loop {
+        let message = tokio::select! {
+            biased;
+            () = context.stopped() => return say_goodbye(context, outbox),
+            () = outbox.closed() => return,
+            message = incoming.message() => message,
+        };
+        let frames = match message {
+            Ok(Some(message)) => message.frames,
+            // The client has nothing more to ask; what is under way is still answered.
+            Ok(None) => return,
+            Err(status) => return outbox.end(name_malformed_status(status)),
+        };
+        if frames.len() > wire::MESSAGE_FRAMES_MAX {
+            let allowed = format!("at most {} in one message", wire::MESSAGE_FRAMES_MAX);
+            let refusal = Refusal::invalid("frames", frames.len(), allowed);
+            return outbox.end(refusal.into());
+        }
+        if let Err(refusal) = frames::submit(context, outbox, frames).await {
+            return outbox.end(refusal.into());
+        }
+    }
+}
+
+/// What is under way is still answered; what waits has to be asked for elsewhere.
+fn say_goodbye(context: &Context, outbox: &Outbox) {
+    let leader = context.node.status().leader;
+    let leader_client_address = leader
+        .map(|leader| leader.client_address)
+        .unwrap_or_default();
+    outbox.tell(Body::GoingAway(v1::GoingAway {
+        leader_client_address,
+    }));
+    outbox.waits().forget_all();
+}

@@ -1,0 +1,142 @@
+//! An acquire on the stream: its reply comes from the log entry, or from the end of its wait.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringfence_core::{RequestNumber, SessionId};
+use ringfence_proto::v1::server_frame::Body;
+use ringfence_proto::{Refusal, v1, wire};
+use ringfence_raft::WaitDone;
+
+use super::super::Context;
+use super::super::acquire::{Place, Progress, awaited, progress, settled};
+use super::outbox::{Outbox, Reply, Waits};
+use crate::metrics::Call;
+use crate::status::not_proposed;
+
+/// A request that may wait. The end of the wait may be known here before the entry's own answer
+/// arrives, but it is told only behind that.
+enum State {
+    /// The entry is under way.
+    Proposed(Reply),
+    /// The entry is under way, and the wait is over already.
+    Early(Reply, WaitDone),
+    /// The entry is applied, and the request stands in the queue.
+    Queued(Reply, Place),
+    /// It is answered.
+    Answered,
+}
+
+/// One waiting request of a stream.
+struct Waiting {
+    context: Context,
+    waits: Arc<Waits>,
+    number: u64,
+    state: Mutex<State>,
+}
+
+/// Proposes an acquire that may wait, and answers it when its fate is known.
+pub(super) fn acquire(
+    context: &Context,
+    outbox: &Outbox,
+    reply: Reply,
+    request: v1::AcquireRequest,
+) {
+    let command = match wire::acquire_from_wire(request) {
+        Ok(command) => command,
+        Err(refusal) => return answer(context, reply, Err(refusal)),
+    };
+    let awaited = awaited(&command);
+    let waits = outbox.waits().clone();
+    let number = waits.begin();
+    let state = Mutex::new(State::Proposed(reply));
+    let waiting = Arc::new(Waiting {
+        context: context.clone(),
+        waits,
+        number,
+        state,
+    });
+    if let Some((session, request)) = awaited {
+        // Registered before the entry exists, so that its end cannot be missed.
+        waiting.register(session, request);
+    }
+    let node = context.node.clone();
+    context.node.submit(command, move |applied| match applied {
+        Ok(applied) => waiting.applied(progress(applied, awaited, &node), awaited.is_some()),
+        Err(error) => waiting.finish(Err(not_proposed(error))),
+    });
+}
+
+fn answer(context: &Context, reply: Reply, answer: Result<v1::AcquireResponse, Refusal>) {
+    context.metrics.answered(Call::Acquire, &answer);
+    reply.send(answer.map(Body::Acquire));
+}
+
+impl Waiting {
+    fn register(self: &Arc<Self>, session: SessionId, request: RequestNumber) {
+        let waiting = self.clone();
+        let over = Box::new(move |done| waiting.over(done));
+        let key = self.context.node.on_settled(session, request, over);
+        self.waits.keep(self.number, key);
+    }
+
+    /// The entry is applied.
+    fn applied(self: &Arc<Self>, progress: Progress, registered: bool) {
+        let place = match progress {
+            Progress::Answered(answer) => return self.finish(answer),
+            Progress::Waiting(place) => place,
+        };
+        let (session, request, index) = (place.session, place.number, place.index);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, State::Answered) {
+            State::Proposed(reply) => *state = State::Queued(reply, place),
+            State::Early(reply, done) => {
+                drop(state);
+                return self.tell(reply, settled(done, place, &self.context.node));
+            }
+            State::Queued(..) | State::Answered => return,
+        }
+        drop(state);
+        if !registered {
+            // Only an inline open on a node that lags comes here often enough to be seen.
+            let waiting = self.clone();
+            tokio::spawn(async move {
+                match waiting.context.catch_up(index).await {
+                    Ok(()) if waiting.waits.closed() => {}
+                    Ok(()) => waiting.register(session, request),
+                    Err(refusal) => waiting.finish(Err(refusal)),
+                }
+            });
+        }
+    }
+
+    /// The wait is over.
+    fn over(&self, done: WaitDone) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, State::Answered) {
+            State::Proposed(reply) | State::Early(reply, _) => *state = State::Early(reply, done),
+            State::Queued(reply, place) => {
+                drop(state);
+                self.tell(reply, settled(done, place, &self.context.node));
+            }
+            State::Answered => {}
+        }
+    }
+
+    /// Answers, whatever was known before.
+    fn finish(&self, answer: Result<v1::AcquireResponse, Refusal>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *state, State::Answered);
+        drop(state);
+        match before {
+            State::Proposed(reply) | State::Early(reply, _) | State::Queued(reply, _) => {
+                self.tell(reply, answer);
+            }
+            State::Answered => {}
+        }
+    }
+
+    fn tell(&self, reply: Reply, told: Result<v1::AcquireResponse, Refusal>) {
+        self.waits.forget(self.number);
+        answer(&self.context, reply, told);
+    }
+}
