@@ -1,6 +1,7 @@
 //! Every backend against the conformance suite, and the suite against guards that are wrong.
 #![allow(clippy::unwrap_used)]
 
+mod contention;
 mod memory;
 mod mvcc;
 mod planted;

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crate::contention::{Worker, no_increment_is_lost};
 use ringfence_guard::conformance::{Connection, Step, Stop, Store};
 use ringfence_guard::{Fence, FencingToken, Guard, LeaseName, Refused};
 
@@ -220,6 +221,8 @@ fn effects_run_one_at_a_time_and_in_the_order_of_their_tokens() {
                     let outcome = guard.with(&fence, || {
                         let mut order = order.try_lock().expect("effects do not overlap");
                         order.push(token);
+                        // Others get their chance to break in.
+                        thread::yield_now();
                     });
                     // Some are overtaken; once they are, they stay so.
                     assert!(outcome.is_ok() || guard.admit(&fence).is_err());
@@ -267,4 +270,33 @@ fn a_refusal_says_that_it_is_final_and_what_to_do() {
     );
     let stop = Stop::from(refused);
     assert!(matches!(stop, Stop::Refused(Refused::WrongLease { .. })));
+}
+
+struct Counter<'a> {
+    guard: &'a Guard,
+    count: &'a Mutex<u64>,
+}
+
+impl Worker for Counter<'_> {
+    fn advance(&mut self, fence: &Fence) -> bool {
+        self.guard.advance(fence).is_ok()
+    }
+
+    fn read(&mut self) -> u64 {
+        *self.count.lock().unwrap()
+    }
+
+    fn write(&mut self, fence: &Fence, count: u64) -> bool {
+        self.guard
+            .with(fence, || *self.count.lock().unwrap() = count)
+            .is_ok()
+    }
+}
+
+#[test]
+fn no_increment_is_lost_between_threads() {
+    let name = fence("a#1").name;
+    let (guard, count) = (&Guard::new(name.clone()), &Mutex::new(0));
+    let workers = (0..4).map(|_| Counter { guard, count }).collect();
+    no_increment_is_lost(&name, workers, 5_000);
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
+use crate::contention::{Worker, no_increment_is_lost};
 use ringfence_guard::conformance::{Connection, Step, Stop, Store};
 use ringfence_guard::sled::{Changes, SledError, SledGuard, SledStore};
 use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
@@ -214,4 +215,66 @@ fn a_directory_is_open_once() {
         SledStore::open(&directory.path().join("store")),
         Err(SledError::Database(_))
     ));
+}
+
+struct Counter {
+    store: SledStore,
+    guard: SledGuard,
+}
+
+/// `false` for a stale token; whatever else fails is a failure of the test.
+fn admitted<R>(outcome: Result<R, SledError>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        Err(SledError::Refused(Refused::StaleToken { .. })) => false,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+impl Worker for Counter {
+    fn advance(&mut self, fence: &Fence) -> bool {
+        admitted(self.guard.advance(fence))
+    }
+
+    fn read(&mut self) -> u64 {
+        let bytes = self.store.get("count").unwrap();
+        bytes.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()))
+    }
+
+    fn write(&mut self, fence: &Fence, count: u64) -> bool {
+        admitted(
+            self.guard
+                .admit(fence, Changes::new().insert("count", count.to_be_bytes())),
+        )
+    }
+}
+
+#[test]
+fn no_increment_is_lost_between_threads() {
+    let directory = crate::scratch();
+    let store = open(directory.path());
+    let name = fence("a#1").name;
+    let worker = |_| Counter {
+        store: store.clone(),
+        guard: store.guard(name.clone()),
+    };
+    no_increment_is_lost(&name, (0..4).map(worker).collect(), 300);
+}
+
+#[test]
+fn a_damaged_mark_is_told_and_a_floor_repairs_it() {
+    let directory = crate::scratch();
+    let path = directory.path().join("store");
+    let raw: ringfence_guard::sled::Db = sled::Config::new().path(&path).open().unwrap();
+    raw.insert("ma", "junk").unwrap();
+    raw.flush().unwrap();
+    drop(raw);
+
+    let store = open(directory.path());
+    let guard = store.guard(fence("a#1").name);
+    let error = guard.advance(&fence("a#8")).unwrap_err();
+    assert!(matches!(error, SledError::DamagedMark { .. }), "{error:?}");
+    guard.advance_to(fence("a#9").token).unwrap();
+    assert!(guard.advance(&fence("a#8")).is_err());
+    guard.advance(&fence("a#9")).unwrap();
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
+use crate::contention::{Worker, no_increment_is_lost};
 use ringfence_guard::conformance::{Connection, Step, Stop, Store};
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
 use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
@@ -448,4 +450,63 @@ fn a_crash_keeps_mark_and_data_together() {
             "{journal}: after commit"
         );
     }
+}
+
+struct Counter {
+    connection: rusqlite::Connection,
+    guard: SqliteGuard,
+}
+
+/// Repeats what met another connection.
+fn insist<R>(mut call: impl FnMut() -> Result<R, SqliteError>) -> Result<R, SqliteError> {
+    loop {
+        match call() {
+            Err(error) if error.is_retryable() => thread::yield_now(),
+            done => return done,
+        }
+    }
+}
+
+/// `false` for a stale token; whatever else fails is a failure of the test.
+fn admitted<R>(outcome: Result<R, SqliteError>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        Err(SqliteError::Refused(Refused::StaleToken { .. })) => false,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+impl Worker for Counter {
+    fn advance(&mut self, fence: &Fence) -> bool {
+        admitted(insist(|| self.guard.advance(&mut self.connection, fence)))
+    }
+
+    fn read(&mut self) -> u64 {
+        let select = "SELECT value FROM datum";
+        insist(|| Ok(self.connection.query_row(select, [], |row| row.get(0))?)).unwrap()
+    }
+
+    fn write(&mut self, fence: &Fence, count: u64) -> bool {
+        admitted(insist(|| {
+            self.guard.write(&mut self.connection, fence, |tx| {
+                tx.execute("UPDATE datum SET value = ?1", [count])?;
+                Ok::<_, SqliteError>(())
+            })
+        }))
+    }
+}
+
+#[test]
+fn no_increment_is_lost_between_threads() {
+    let database = wal();
+    database
+        .open()
+        .execute_batch("INSERT INTO datum VALUES (0)")
+        .unwrap();
+    let name = fence("a#1").name;
+    let worker = |_| Counter {
+        connection: database.open(),
+        guard: SqliteGuard::new(name.clone()),
+    };
+    no_increment_is_lost(&name, (0..4).map(worker).collect(), 300);
 }
