@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::format::{Kind, Marks, Record};
+use crate::format::{Kind, Record};
 use crate::index::Loc;
+use crate::marks::Marks;
 use crate::{EntryId, LogEntry};
 
 /// The state that the records read so far describe.

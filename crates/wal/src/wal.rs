@@ -6,13 +6,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
 
-use crate::format::decode;
 use crate::fs::Fs;
-use crate::index::{Index, Stretch};
+use crate::index::Index;
+use crate::read::read_stretch;
 use crate::writer::{Shared, Writer};
 use crate::{
-    Damage, Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, Options, RealFs, Recovered,
-    WalError, WalStats,
+    Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, Options, RealFs, Recovered, WalError,
+    WalStats,
 };
 
 /// The most that one read takes from disk at once, in bytes of records, unless a single record is
@@ -254,45 +254,4 @@ fn take(writer: &mut Writer, call: Call) -> bool {
         Call::Close => return false,
     }
     true
-}
-
-/// Reads neighbouring records with one read.
-fn read_stretch(stretch: &Stretch) -> Result<Vec<LogEntry>, WalError> {
-    let Stretch { segment, locs, .. } = stretch;
-    let (Some(first), Some(last)) = (locs.first(), locs.last()) else {
-        return Ok(Vec::new());
-    };
-    let begin = u64::from(first.offset);
-    let end = u64::from(last.offset) + u64::from(last.len);
-    let mut buffer = vec![0; (end - begin) as usize];
-    segment
-        .file
-        .read_at(&mut buffer, begin)
-        .map_err(|error| WalError::io("read", &segment.path, error))?;
-    locs.iter()
-        .zip(stretch.first..)
-        .map(|(loc, index)| {
-            let at = (loc.offset - first.offset) as usize;
-            let damaged = |found| {
-                let (path, offset) = (segment.path.clone(), u64::from(loc.offset));
-                WalError::Damaged(Damage {
-                    path,
-                    offset,
-                    found,
-                })
-            };
-            let (record, _) = decode(segment.seed, &buffer[at..]).map_err(damaged)?;
-            if record.id.index != index {
-                return Err(damaged(format!(
-                    "entry {} in place of {index}",
-                    record.id.index
-                )));
-            }
-            let payload = bytes::Bytes::copy_from_slice(record.payload);
-            Ok(LogEntry {
-                id: record.id,
-                payload,
-            })
-        })
-        .collect()
 }

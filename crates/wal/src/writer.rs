@@ -4,23 +4,19 @@
 //! drive it step by step. [`crate::Wal`] runs it on a thread of its own.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::clock;
-use crate::format::{Batch, Kind, MARKS_RECORD_MAX, Marks, RECORD_HEAD, Record};
-use crate::fs::{Fs, FsLock};
+use crate::format::{Batch, Kind, MARKS_RECORD_MAX, RECORD_HEAD, Record};
+use crate::fs::FsLock;
 use crate::index::{Index, IndexOp, Loc};
+use crate::marks::Marks;
 use crate::options::OnFatal;
-use crate::prepare::Preparer;
-use crate::recover::{Found, Written, recover};
+use crate::recover::Written;
 use crate::segment::{SECTOR, Segment};
 use crate::spares::Spares;
 use crate::stats::Counters;
-use crate::{
-    Done, EntryId, LogEntry, MAX_ENTRY_BYTES, MAX_MARK_BYTES, OpenError, Options, Recovered,
-    WalError,
-};
+use crate::{Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, WalError};
 
 /// A batch is written when it has this many bytes, even if more has queued: it bounds the memory,
 /// and how long the first caller waits for the last.
@@ -39,134 +35,36 @@ pub(crate) struct Shared {
 ///
 /// Meant for tests that crash it at a chosen step; everything else takes [`crate::Wal`].
 pub struct Writer {
-    shared: Arc<Shared>,
-    spares: Spares,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) spares: Spares,
     /// Full segments, oldest first.
-    full: VecDeque<Written>,
-    active: Segment,
+    pub(crate) full: VecDeque<Written>,
+    pub(crate) active: Segment,
     /// The greatest index of any entry record in the active segment.
-    active_greatest: Option<u64>,
+    pub(crate) active_greatest: Option<u64>,
     /// The byte in the active segment at which the next batch goes.
-    offset: u64,
+    pub(crate) offset: u64,
     /// The number of the next batch.
-    number: u64,
-    batch: Batch,
+    pub(crate) number: u64,
+    pub(crate) batch: Batch,
     /// Index changes of the batch.
-    ops: Vec<IndexOp>,
+    pub(crate) ops: Vec<IndexOp>,
     /// Callbacks of the batch, oldest first.
-    dones: Vec<Done>,
-    entries_in_batch: u64,
+    pub(crate) dones: Vec<Done>,
+    pub(crate) entries_in_batch: u64,
     /// The state that all records so far, with those of the batch, describe.
-    marks: Marks,
+    pub(crate) marks: Marks,
     /// A committed mark that waits for its entry.
-    pending: Option<(u64, Vec<u8>)>,
-    poison: Option<Arc<WalError>>,
-    on_fatal: OnFatal,
-    entry_limit: u64,
-    spare_segments: usize,
-    /// Held until the log is closed.
-    _lock: FsLock,
+    pub(crate) pending: Option<(u64, Vec<u8>)>,
+    pub(crate) poison: Option<Arc<WalError>>,
+    pub(crate) on_fatal: OnFatal,
+    pub(crate) entry_limit: u64,
+    pub(crate) spare_segments: usize,
+    /// Held until the log is closed; the last field, so that the spare thread has ended before.
+    pub(crate) _lock: FsLock,
 }
 
 impl Writer {
-    /// Opens the log in `dir`, cutting a torn tail.
-    ///
-    /// # Errors
-    /// [`OpenError`]: a bad option, a directory that cannot be used or is in use, another
-    /// identity, or damage.
-    pub fn open(
-        fs: Arc<dyn Fs>,
-        dir: &Path,
-        options: Options,
-    ) -> Result<(Self, Recovered), OpenError> {
-        options.validate()?;
-        let lock = lock(fs.as_ref(), dir)?;
-        let found = recover(fs.as_ref(), dir, &options.header)?;
-        let last_sequence = found.ready.back().map(|segment| segment.sequence);
-        let last_sequence =
-            last_sequence.or(found.written.back().map(|written| written.segment.sequence));
-        let preparer = Preparer {
-            fs,
-            dir: dir.to_owned(),
-            identity: options.header,
-            salt: options.salt,
-            segment_bytes: options.segment_bytes,
-            next_sequence: last_sequence.map_or(1, |sequence| sequence + 1),
-            next_file: found.next_file,
-            free: found.free.iter().cloned().collect(),
-            broken: None,
-        };
-        let overhead = SECTOR * 2 + 3 * MARKS_RECORD_MAX as u64;
-        let (mut writer, recovered) = Self::assemble(found, preparer, lock)?;
-        writer.entry_limit = MAX_ENTRY_BYTES.min(options.segment_bytes - overhead);
-        writer.spare_segments = options.spare_segments;
-        // What was read back is covered by a batch of its own before anything is built on it:
-        // from here on, an unreadable byte in it is damage and not a torn tail.
-        writer.checkpoint().and_then(|()| writer.commit())?;
-        writer.on_fatal = options.on_fatal;
-        Ok((writer, recovered))
-    }
-
-    fn assemble(
-        mut found: Found,
-        preparer: Preparer,
-        lock: FsLock,
-    ) -> Result<(Self, Recovered), OpenError> {
-        let mut spares = Spares::Inline {
-            preparer,
-            ready: found.ready,
-        };
-        let active = match found.written.pop_back() {
-            Some(written) => written,
-            None => Written {
-                segment: spares.take()?,
-                greatest: None,
-            },
-        };
-        let mut index = Index::default();
-        for written in found.written.iter().chain([&active]) {
-            index.add_segment(written.segment.clone());
-        }
-        let marks = found.replay.marks;
-        let mut recovered = Recovered {
-            vote: marks.vote.clone(),
-            committed: marks.committed.clone().map(|(_, mark)| mark),
-            purged: marks.purged,
-            last: marks.last,
-            entries: Vec::with_capacity(found.replay.entries.len()),
-            truncated_tail_bytes: found.torn_bytes,
-        };
-        for (entry, loc) in found.replay.entries {
-            index.apply(IndexOp::Push(entry.id.index, loc));
-            recovered.entries.push(entry);
-        }
-        let writer = Self {
-            shared: Arc::new(Shared {
-                index: RwLock::new(index),
-                counters: Counters::default(),
-            }),
-            spares,
-            full: found.written,
-            active: active.segment,
-            active_greatest: active.greatest,
-            offset: found.next_offset,
-            number: found.next_number,
-            batch: Batch::default(),
-            ops: Vec::new(),
-            dones: Vec::new(),
-            entries_in_batch: 0,
-            marks,
-            pending: None,
-            poison: None,
-            // Until the log is open, a failure is the answer to whoever opens it.
-            on_fatal: Box::new(|_| {}),
-            entry_limit: MAX_ENTRY_BYTES,
-            spare_segments: 1,
-            _lock: lock,
-        };
-        Ok((writer, recovered))
-    }
-
     /// Adds entries; see [`crate::Wal::append`].
     pub fn append(&mut self, entries: Vec<LogEntry>, done: Done) {
         match self.check(&entries).and_then(|()| self.try_append(entries)) {
@@ -363,7 +261,7 @@ impl Writer {
     }
 
     /// Adds everything but the entries as one record.
-    fn checkpoint(&mut self) -> Result<(), WalError> {
+    pub(crate) fn checkpoint(&mut self) -> Result<(), WalError> {
         let payload = self.marks.encode();
         let rolled = self.active.sequence;
         let need = RECORD_HEAD + payload.len() + MARKS_RECORD_MAX;
@@ -427,7 +325,7 @@ impl Writer {
     }
 
     /// Writes the batch, makes it durable and completes its callbacks.
-    fn commit(&mut self) -> Result<(), WalError> {
+    pub(crate) fn commit(&mut self) -> Result<(), WalError> {
         self.alive()?;
         if self.batch.is_empty() {
             return Ok(());
@@ -536,28 +434,5 @@ impl MaxByIndex for Option<EntryId> {
         } else {
             other
         }
-    }
-}
-
-/// Takes the lock of the log in `dir`.
-fn lock(fs: &dyn Fs, dir: &Path) -> Result<FsLock, OpenError> {
-    let path = dir.join("lock");
-    match fs.lock(&path) {
-        Ok(FsLock::Busy(holder)) => Err(OpenError::Locked {
-            path: dir.to_owned(),
-            holder,
-        }),
-        Ok(held) => Ok(held),
-        Err(error)
-            if matches!(
-                error.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Err(OpenError::NotADirectory {
-                path: dir.to_owned(),
-            })
-        }
-        Err(error) => Err(OpenError::io("lock", &path, error)),
     }
 }
