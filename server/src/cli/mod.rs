@@ -8,6 +8,7 @@ mod check;
 mod cluster;
 mod completions;
 mod context;
+mod demo;
 mod dev;
 mod duration;
 mod exit;
@@ -76,6 +77,7 @@ impl Global {
 /// Every command but `serve`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClientCommand {
+    Demo(demo::Demo),
     Dev(dev::Dev),
     Lock(lock::Lock),
     /// Acquire leases, look at them, and end them
@@ -91,6 +93,10 @@ pub(crate) enum ClientCommand {
     Completions(completions::Completions),
     #[command(hide = true)]
     Tethered(tether::Tethered),
+    #[command(hide = true)]
+    DemoStore(demo::DemoStore),
+    #[command(hide = true)]
+    DemoWorker(demo::DemoWorker),
 }
 
 /// Runs `command` and says how the process ends.
@@ -99,6 +105,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         // Becomes another program: no thread of this one may be in its way.
         ClientCommand::Tethered(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
+        ClientCommand::DemoStore(command) => command.run(),
         command => runtime().and_then(|runtime| {
             let done = runtime.block_on(run_connected(command, global));
             // What may still be under way must not keep the process.
@@ -129,6 +136,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCode, Failure> {
     match command {
+        ClientCommand::Demo(command) => command.run(global).await,
+        ClientCommand::DemoWorker(command) => command.run(global).await,
         ClientCommand::Dev(command) => command.run(global).await,
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
@@ -136,6 +145,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Completions(command) => command.run(),
+        ClientCommand::DemoStore(command) => command.run(),
         ClientCommand::Tethered(command) => command.run(),
     }
 }

@@ -50,7 +50,15 @@ impl Output {
         )
     }
 
-    /// Prints a remark for people that is no result; nothing with `--json`.
+    /// Prints text for people between results; nothing with `--json`.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        if !self.json {
+            // Whether stdout can be written is found out by the next result.
+            line(text.as_ref()).ok();
+        }
+    }
+
+    /// Prints a remark for people that is no result, to stderr; nothing with `--json`.
     pub(crate) fn remark(&self, text: impl AsRef<str>) {
         if !self.json {
             eprintln!("{}", text.as_ref());

@@ -1,0 +1,241 @@
+//! The demo's stage: a cluster of three, and what is done to it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringfence_proto::v1::leases_client::LeasesClient;
+use ringfence_proto::v1::{WatchRequest, end_cause, watch_event};
+use tokio::sync::mpsc;
+
+use super::actor::{Actor, not_told};
+use crate::cli::nodes::{Nodes, Plan, Ports};
+use crate::cli::{Failure, duration, exit};
+
+/// The lease that guards the balance.
+pub(super) const LEASE: &str = "bank/balance";
+/// The TTL of the workers' sessions: soon over, and long enough for a change of leader.
+pub(super) const TTL: Duration = Duration::from_secs(3);
+/// How long the cluster may take for a step.
+const STEP_LIMIT: Duration = Duration::from_secs(12);
+/// Between two looks at who leads.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A running cluster of three.
+pub(super) struct Stage {
+    nodes: Nodes,
+    leader: usize,
+    dead: Option<usize>,
+    ends: mpsc::UnboundedReceiver<(u64, end_cause::Kind)>,
+}
+
+impl Stage {
+    /// Starts the cluster and waits until it serves.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(super) async fn set() -> Result<Self, Failure> {
+        let plan = Plan {
+            count: 3,
+            ports: Ports::Free,
+            data_dir: None,
+        };
+        let mut nodes = Nodes::start(&plan)?;
+        let leader = match nodes.ready().await {
+            Ok(leader) => leader,
+            Err(failure) => {
+                nodes.stop().await;
+                return Err(failure);
+            }
+        };
+        let (_, ends) = mpsc::unbounded_channel();
+        let mut stage = Self {
+            nodes,
+            leader,
+            dead: None,
+            ends,
+        };
+        stage.watch().await?;
+        Ok(stage)
+    }
+
+    /// Names, process ids, and who leads.
+    pub(super) fn cast(&self) -> String {
+        let nodes = self.nodes.all().iter();
+        let nodes = nodes.map(|node| format!("{} (pid {})", node.name, node.pid().unwrap_or(0)));
+        let nodes: Vec<String> = nodes.collect();
+        format!(
+            "{}; {} leads",
+            nodes.join(", "),
+            self.nodes.all()[self.leader].name
+        )
+    }
+
+    /// Starts a store.
+    ///
+    /// # Errors
+    /// If it does not listen in time.
+    pub(super) async fn store(
+        &self,
+        act: u8,
+        guarded: bool,
+    ) -> Result<(Actor, SocketAddr), Failure> {
+        let database = self.root().join(format!("balance-{act}.db"));
+        let mut arguments = vec![
+            "demo-store".to_owned(),
+            format!("--database={}", database.display()),
+            format!("--lease={LEASE}"),
+        ];
+        if guarded {
+            arguments.push("--guarded".to_owned());
+        }
+        let mut store = Actor::start("store", &arguments, &self.root().join("store.log"))?;
+        let address = store.listens().await?;
+        Ok((store, address))
+    }
+
+    /// Starts a worker that waits for its cue.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn worker(
+        &self,
+        name: &str,
+        store: SocketAddr,
+        adds: &[i64],
+        thinks: &str,
+    ) -> Result<Actor, Failure> {
+        let adds: Vec<String> = adds.iter().map(ToString::to_string).collect();
+        let arguments = [
+            "demo-worker".to_owned(),
+            format!("--endpoints={}", self.nodes.endpoints().join(",")),
+            format!("--name=worker-{name}"),
+            format!("--lease={LEASE}"),
+            format!("--ttl={}ms", duration::millis(TTL)),
+            format!("--store={store}"),
+            format!("--add={}", adds.join(",")),
+            format!("--think={thinks}"),
+        ];
+        let log = self.root().join(format!("worker-{name}.log"));
+        Actor::start(&format!("worker {name}"), &arguments, &log)
+    }
+
+    /// Waits until the cluster says that the grant with this token has expired.
+    ///
+    /// # Errors
+    /// If it does not say so in time.
+    pub(super) async fn lease_expires(&mut self, token: i64) -> Result<(), Failure> {
+        let expires = async {
+            while let Some((ended, cause)) = self.ends.recv().await {
+                if i64::try_from(ended) == Ok(token) {
+                    return Some(cause);
+                }
+            }
+            None
+        };
+        match tokio::time::timeout(STEP_LIMIT, expires).await {
+            Ok(Some(end_cause::Kind::Expired)) => Ok(()),
+            Ok(Some(other)) => Err(not_told("the cluster", "EXPIRED", other.as_str_name())),
+            Ok(None) | Err(_) => Err(not_told("the cluster", "EXPIRED", "no end of that grant")),
+        }
+    }
+
+    /// Kills the leader and returns its name.
+    ///
+    /// # Errors
+    /// If no node leads.
+    pub(super) async fn kill_leader(&mut self) -> Result<String, Failure> {
+        let leader = self.nodes.leader().await;
+        let leader = leader.ok_or_else(|| not_told("the cluster", "who leads", "nobody"))?;
+        self.nodes.kill(leader).await;
+        self.dead = Some(leader);
+        Ok(self.nodes.all()[leader].name.clone())
+    }
+
+    /// Waits until another node leads, and returns its name.
+    ///
+    /// # Errors
+    /// If none does in time.
+    pub(super) async fn new_leader(&mut self) -> Result<String, Failure> {
+        let nodes = &self.nodes;
+        let elected = async {
+            loop {
+                // One that was killed has no process, so it is never the answer.
+                if let Some(leader) = nodes.leader().await {
+                    return leader;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        let elected = tokio::time::timeout(STEP_LIMIT, elected).await;
+        self.leader =
+            elected.map_err(|_| not_told("the cluster", "a new leader", "none within 12 s"))?;
+        Ok(self.nodes.all()[self.leader].name.clone())
+    }
+
+    /// Starts the node that was killed again, and waits until it has caught up. Returns its name.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(super) async fn heal(&mut self) -> Result<String, Failure> {
+        let Some(dead) = self.dead.take() else {
+            return Ok(String::new());
+        };
+        self.nodes.run(dead)?;
+        self.leader = self.nodes.ready().await?;
+        self.watch().await?;
+        Ok(self.nodes.all()[dead].name.clone())
+    }
+
+    /// Stops the nodes; nothing of them is left.
+    pub(super) async fn strike(self) {
+        self.nodes.stop().await;
+    }
+
+    /// Follows the ends of grants at a node that is not going to be killed.
+    async fn watch(&mut self) -> Result<(), Failure> {
+        let failed = |cause: String| {
+            Failure::new(
+                exit::UNAVAILABLE,
+                "UNAVAILABLE",
+                format!("cannot watch leases: {cause}"),
+            )
+        };
+        let place = (0..3)
+            .find(|place| *place != self.leader)
+            .unwrap_or_default();
+        let client = self.nodes.all()[place].client;
+        let mut leases = LeasesClient::connect(format!("http://{client}"))
+            .await
+            .map_err(|cause| failed(cause.to_string()))?;
+        let request = WatchRequest {
+            prefix: LEASE.into(),
+            from: None,
+        };
+        let told = leases.watch(request).await;
+        let mut told = told
+            .map_err(|status| failed(status.to_string()))?
+            .into_inner();
+        let (ends, receiver) = mpsc::unbounded_channel();
+        self.ends = receiver;
+        tokio::spawn(async move {
+            while let Ok(Some(batch)) = told.message().await {
+                for event in batch.events {
+                    let Some(watch_event::Kind::Ended(ended)) = event.kind else {
+                        continue;
+                    };
+                    let cause = ended.cause.map(|cause| cause.kind()).unwrap_or_default();
+                    // Nobody listens any more: the act is over.
+                    if ends.send((ended.token, cause)).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn root(&self) -> PathBuf {
+        self.nodes.root().0
+    }
+}
