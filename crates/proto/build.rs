@@ -1,5 +1,8 @@
 //! Compiles every `.proto` file of the workspace to Rust, without an installed `protoc`.
 
+#[path = "build/hidden.rs"]
+mod hidden;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -9,13 +12,12 @@ use prost::Message;
 /// The package of the public services; what reflection tells of.
 const PUBLIC: &str = "ringfence.v1";
 
-/// Messages with a secret; what is derived would show it in every log.
-const SECRET: [&str; 2] = ["ringfence.v1.SessionHandle", "ringfence.v1.OpenRequest"];
-
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     // A directory is watched with everything in it, so a new file is noticed too.
     println!("cargo::rerun-if-changed={}", root.display());
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
 
     let mut files = Vec::new();
     find_protos(&root, &mut files)?;
@@ -32,10 +34,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("public.bin"), public.encode_to_vec())?;
 
+    let secretive = hidden::secretive(&descriptors);
+    fs::write(out.join("hidden.rs"), hidden::debug_of(&secretive))?;
+
     tonic_prost_build::configure()
         .bytes(".")
         .btree_map(".")
-        .skip_debug(SECRET)
+        .skip_debug(
+            secretive
+                .iter()
+                .map(|message| message.path.as_str())
+                .collect::<Vec<_>>(),
+        )
         .emit_rerun_if_changed(false)
         .compile_fds(descriptors)?;
     Ok(())

@@ -25,3 +25,6 @@ pub mod ringfence {
         }
     }
 }
+
+// `Debug` of messages with a secret.
+include!(concat!(env!("OUT_DIR"), "/hidden.rs"));

@@ -7,7 +7,6 @@
 mod error;
 mod fields;
 mod generated;
-mod hidden;
 pub mod record;
 pub mod refusal;
 pub mod text;

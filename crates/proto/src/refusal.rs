@@ -18,6 +18,10 @@ use crate::v1::{self, Reason};
 /// the outcome of a request.
 pub const ERROR_DOMAIN: &str = "ringfence";
 
+/// The longest advice of when to come back; whatever is longer is cut to it. Longer than a quiet
+/// time can be, and short enough for a receiver to add to any clock.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// A refusal with everything a caller needs to decide what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -27,7 +31,7 @@ pub struct Refusal {
     pub message: String,
     /// Details for programs; which ones there are is said at each [`Reason`].
     pub metadata: BTreeMap<String, String>,
-    /// Try again no sooner than after this time.
+    /// Try again no sooner than after this time; at most [`RETRY_AFTER_MAX`].
     pub retry_after: Option<Duration>,
 }
 
@@ -50,10 +54,11 @@ impl Refusal {
         self
     }
 
-    /// Adds the advice to try again no sooner than after this time.
+    /// Adds the advice to try again no sooner than after this time, at least a millisecond and at
+    /// most [`RETRY_AFTER_MAX`].
     #[must_use = "the refusal is returned with the advice"]
     pub fn retry_after(mut self, time: Duration) -> Self {
-        self.retry_after = Some(time);
+        self.retry_after = Some(advice(time));
         self
     }
 
@@ -222,7 +227,7 @@ impl Refusal {
         }
         let retry_after = match refusal.retry_after_ms {
             0 => None,
-            millis => Some(Duration::from_millis(millis)),
+            millis => Some(advice(Duration::from_millis(millis))),
         };
         Some(Self {
             reason,
@@ -231,6 +236,11 @@ impl Refusal {
             retry_after,
         })
     }
+}
+
+/// A time to come back that all ways of telling it can express: in streams, 0 means no advice.
+fn advice(time: Duration) -> Duration {
+    time.clamp(Duration::from_millis(1), RETRY_AFTER_MAX)
 }
 
 /// Whole milliseconds, rounded up: nobody may come back too early.

@@ -41,11 +41,7 @@ impl Refusal {
                 offered,
                 min,
                 max,
-            }) => Self::invalid(
-                &format!("settings.{name}"),
-                offered,
-                format!("{min} to {max}"),
-            ),
+            }) => Self::invalid(&settings_field(name), offered, format!("{min} to {max}")),
             Rejection::StaleSettings { set_at } => Self::new(
                 Reason::StaleSettings,
                 format!(
@@ -163,6 +159,16 @@ impl Refusal {
     }
 }
 
+/// Settings that are times have their unit in their name on the wire.
+fn settings_field(name: &str) -> String {
+    let unit = if matches!(name, "ttl_min" | "ttl_max" | "idle_retention") {
+        "_ms"
+    } else {
+        ""
+    };
+    format!("settings.{name}{unit}")
+}
+
 fn session_expired(cause: Option<&SessionEnd>) -> Refusal {
     let why = match cause {
         Some(SessionEnd::Closed) => "the session was closed",
@@ -180,8 +186,8 @@ fn session_expired(cause: Option<&SessionEnd>) -> Refusal {
 
 fn unconfirmed(number: RequestNumber, lowest: RequestNumber) -> Refusal {
     let message = format!(
-        "request {number} is more than {UNCONFIRMED_MAX} above {lowest}, the lowest the session \
-         still waits for; say by `lowest` which answers have come"
+        "request {number} is too far above {lowest}, the lowest the session still waits for: at most \
+         {UNCONFIRMED_MAX} may be unconfirmed; say by `lowest` which answers have come"
     );
     Refusal::new(Reason::Limit, message)
         .with("limit", "unconfirmed_requests")

@@ -7,7 +7,7 @@ use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
 use super::table::{code, reason_name, reason_of_name};
-use super::{ERROR_DOMAIN, Refusal};
+use super::{ERROR_DOMAIN, Refusal, advice};
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
@@ -31,11 +31,12 @@ impl Refusal {
         if info.domain != ERROR_DOMAIN {
             return None;
         }
+        let retry_after = details.retry_info().and_then(|info| info.retry_delay);
         Some(Self {
             reason: reason_of_name(&info.reason)?,
             message: status.message().to_owned(),
             metadata: info.metadata.clone().into_iter().collect(),
-            retry_after: details.retry_info().and_then(|info| info.retry_delay),
+            retry_after: retry_after.map(advice),
         })
     }
 }

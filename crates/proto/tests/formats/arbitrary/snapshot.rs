@@ -1,0 +1,191 @@
+//! Any record of a snapshot.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use ringfence_core::snapshot::*;
+
+use super::*;
+
+fn header() -> BoxedStrategy<Header> {
+    let formed = (
+        option::of(cluster()),
+        option::of(count()),
+        settings(),
+        count(),
+    );
+    let log = (count(), count(), time(), time(), wall());
+    let next = (count(), count(), count(), count());
+    let rest = (option::of(token()), time(), vec(name(), 0..4));
+    (formed, log, next, rest)
+        .prop_map(|(formed, log, next, rest)| {
+            let (cluster, token_floor, settings, settings_set_at) = formed;
+            let (index, term, term_start, time, wall) = log;
+            let (counter, last_token, next_session, next_place) = next;
+            let (forgotten, quiet_until, unserved) = rest;
+            Header {
+                cluster,
+                token_floor,
+                settings,
+                settings_set_at,
+                index,
+                term,
+                term_start,
+                time,
+                wall,
+                counter,
+                last_token,
+                next_session,
+                next_place,
+                forgotten,
+                quiet_until,
+                unserved,
+            }
+        })
+        .boxed()
+}
+
+fn answer() -> BoxedStrategy<Answer> {
+    prop_oneof![
+        name().prop_map(|name| Answer::Waiting { name }),
+        (name(), token()).prop_map(|(name, token)| Answer::Granted { name, token }),
+        (name(), token(), end_cause()).prop_map(|(name, token, cause)| Answer::Ended {
+            name,
+            token,
+            cause
+        }),
+        name().prop_map(|name| Answer::TimedOut { name }),
+        option::of(name()).prop_map(|name| Answer::Cancelled { name }),
+        token().prop_map(|token| Answer::Released { token }),
+        (session(), token()).prop_map(|(to, token)| Answer::Transferred { to, token }),
+        cancelled().prop_map(Answer::CancelDone),
+        rejection().prop_map(Answer::Refused),
+    ]
+    .boxed()
+}
+
+fn remembered() -> BoxedStrategy<Remembered> {
+    (number(), any::<u64>(), answer())
+        .prop_map(|(number, fingerprint, answer)| Remembered {
+            number,
+            fingerprint,
+            answer,
+        })
+        .boxed()
+}
+
+fn session_record() -> BoxedStrategy<SessionRecord> {
+    let who = (session(), open_id(), secret(), identity());
+    let when = (millis(), time(), time(), number());
+    (who, when, vec(remembered(), 0..5), vec(lost(), 0..3))
+        .prop_map(
+            |((id, open, secret, identity), (ttl, seen, armed, lowest), answers, lost)| {
+                SessionRecord {
+                    id,
+                    open,
+                    secret,
+                    identity,
+                    ttl,
+                    seen,
+                    armed,
+                    lowest,
+                    answers,
+                    lost,
+                }
+            },
+        )
+        .boxed()
+}
+
+fn grant() -> BoxedStrategy<GrantRecord> {
+    (
+        token(),
+        session(),
+        number(),
+        data(),
+        millis(),
+        count(),
+        wall(),
+    )
+        .prop_map(
+            |(token, session, request, data, lock_delay, index, since)| GrantRecord {
+                token,
+                session,
+                request,
+                data,
+                lock_delay,
+                index,
+                since,
+            },
+        )
+        .boxed()
+}
+
+fn block() -> BoxedStrategy<Block> {
+    let revoked = (session(), token(), time()).prop_map(|(session, token, until)| RevokedHolder {
+        session,
+        token,
+        until,
+    });
+    (time(), option::of(revoked))
+        .prop_map(|(lock_delay_until, revoked)| Block {
+            lock_delay_until,
+            revoked,
+        })
+        .boxed()
+}
+
+fn waiter() -> BoxedStrategy<WaiterRecord> {
+    (count(), session(), number(), time(), data(), millis())
+        .prop_map(
+            |(place, session, request, until, data, lock_delay)| WaiterRecord {
+                place,
+                session,
+                request,
+                until,
+                data,
+                lock_delay,
+            },
+        )
+        .boxed()
+}
+
+fn lease() -> BoxedStrategy<LeaseRecord> {
+    let now = (option::of(grant()), option::of(block()));
+    let then = (time(), option::of(time()));
+    (name(), option::of(token()), now, then, vec(waiter(), 0..4))
+        .prop_map(
+            |(name, floor, (grant, blocked), (idle_since, armed), queue)| LeaseRecord {
+                name,
+                floor,
+                grant,
+                blocked,
+                idle_since,
+                armed,
+                queue,
+            },
+        )
+        .boxed()
+}
+
+fn ended() -> BoxedStrategy<EndedRecord> {
+    (session(), open_id(), secret(), session_end(), time())
+        .prop_map(|(session, open, secret, cause, at)| EndedRecord {
+            session,
+            open,
+            secret,
+            cause,
+            at,
+        })
+        .boxed()
+}
+
+pub(crate) fn record() -> BoxedStrategy<Record> {
+    prop_oneof![
+        header().prop_map(Record::Header),
+        session_record().prop_map(Record::Session),
+        lease().prop_map(Record::Lease),
+        ended().prop_map(Record::Ended),
+    ]
+    .boxed()
+}

@@ -1,0 +1,16 @@
+//! The encodings: round trips, golden bytes, damaged bytes, refusals, and the shape of the
+//! `.proto` files.
+//!
+//! `RECORD=1 cargo test -p ringfence-proto` writes the golden files anew. Bytes that were written
+//! once stay readable for ever: read the difference before you keep it.
+#![allow(clippy::unwrap_used)]
+
+mod arbitrary;
+mod damage;
+mod examples;
+mod golden;
+mod refusals;
+mod round_trips;
+mod schema;
+mod secrets;
+mod wire;
