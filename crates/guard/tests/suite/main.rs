@@ -27,6 +27,7 @@ fn scratch() -> TempDir {
 /// Passes the suite, and shows that the run was not empty.
 fn passes<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S) -> Report {
     let report = run(fresh).unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{report:?}");
     assert!(
         report.schedules > 200,
         "too few orders were played: {report:?}"

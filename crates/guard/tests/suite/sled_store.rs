@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Barrier;
+use std::thread;
 
 use crate::contention::{Worker, no_increment_is_lost};
 use ringfence_guard::conformance::{Connection, Step, Stop, Store};
@@ -277,4 +279,33 @@ fn a_damaged_mark_is_told_and_a_floor_repairs_it() {
     guard.advance_to(fence("a#9").token).unwrap();
     assert!(guard.advance(&fence("a#8")).is_err());
     guard.advance(&fence("a#9")).unwrap();
+}
+
+#[test]
+fn of_two_grants_at_one_moment_the_newer_one_stays() {
+    const ROUNDS: u64 = 1_000;
+    let directory = crate::scratch();
+    let store = open(directory.path());
+    let name = fence("a#1").name;
+    let together = Barrier::new(2);
+    let play = |guard: SledGuard, mine: u64| {
+        for round in 0..ROUNDS {
+            let token = FencingToken::new(2 * round + mine).unwrap();
+            let changes = Changes::new().insert("token", token.to_string());
+            together.wait();
+            admitted(guard.admit(&Fence::new(guard.name().clone(), token), changes));
+            together.wait();
+            let newer = FencingToken::new(2 * round + 2).unwrap();
+            assert_eq!(guard.mark().unwrap(), Some(newer));
+        }
+    };
+    thread::scope(|scope| {
+        for mine in [1, 2] {
+            let guard = store.guard(name.clone());
+            let play = &play;
+            scope.spawn(move || play(guard, mine));
+        }
+    });
+    let last = store.get("token").unwrap().unwrap();
+    assert_eq!(String::from_utf8(last).unwrap(), (2 * ROUNDS).to_string());
 }
