@@ -211,7 +211,7 @@ impl fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 /// Runs the whole suite. `fresh` makes a new empty store, guarded by the lease it is given. It is
-/// called once for every order that is played, some hundred times, with another lease each time:
+/// called once for every order that is played, up to a thousand times, each with another lease:
 /// where opening a store is slow, they may all be parts of one.
 ///
 /// # Errors

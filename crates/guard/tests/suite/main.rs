@@ -7,6 +7,7 @@ mod mvcc;
 mod planted;
 mod sled_store;
 mod sqlite;
+mod sqlite_rules;
 
 use std::path::Path;
 
