@@ -1,9 +1,15 @@
 //! The log on the operating system's files, with its threads.
 #![allow(clippy::unwrap_used)]
 
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use bytes::Bytes;
+use ringfence_wal::sim::{Fault, SimFs};
 use ringfence_wal::{Done, EntryId, LogEntry, OpenError, Options, Recovered, Wal, WalError};
 use tempfile::TempDir;
 
@@ -215,4 +221,93 @@ fn options_out_of_range_are_refused() {
             "{shown}: {error}"
         );
     }
+}
+
+#[test]
+fn purged_segments_are_used_again_under_load() {
+    let dir = TempDir::new().unwrap();
+    let (wal, _) = reopen(&dir);
+    let files = || std::fs::read_dir(dir.path()).unwrap().count();
+    let mut most = 0;
+
+    for i in 0..600 {
+        append(&wal, vec![entry(1, i, &[i as u8; 4000])]).unwrap();
+        if i % 20 == 19 {
+            wal.purge(EntryId {
+                term: 1,
+                index: i - 10,
+            });
+        }
+        most = most.max(files());
+    }
+
+    // 37 segments were filled; at most three were live at a time, beside the spares, those on
+    // their way to be recycled and the lock.
+    save_vote(&wal, b"ordered behind the last purge");
+    assert!(most < 20, "{most} files");
+    assert!(wal.stats().live_segments <= 4);
+    assert_eq!(wal.read(0, 600, u64::MAX).unwrap().len(), 10);
+    wal.close();
+    let (_, recovered) = reopen(&dir);
+    assert_eq!(recovered.entries.len(), 10);
+    assert_eq!(
+        recovered.last,
+        Some(EntryId {
+            term: 1,
+            index: 599
+        })
+    );
+}
+
+#[test]
+fn a_log_whose_segments_change_size_takes_the_larger_entries() {
+    let dir = TempDir::new().unwrap();
+    let (wal, _) = reopen(&dir);
+    append(&wal, vec![entry(1, 0, b"small")]).unwrap();
+    wal.close();
+
+    let larger = Options {
+        segment_bytes: 256 * 1024,
+        ..options()
+    };
+    let (wal, _) = Wal::open(dir.path(), larger).unwrap();
+    append(&wal, vec![entry(1, 1, &[1; 200_000])]).unwrap();
+    wal.close();
+
+    let (wal, recovered) = reopen(&dir);
+    assert_eq!(recovered.entries.len(), 2);
+    let error = append(&wal, vec![entry(1, 2, &[1; 200_000])]).unwrap_err();
+    assert!(matches!(error, WalError::EntryTooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_fatal_error_aborts_the_process_with_a_clear_message() {
+    const CHILD: &str = "RINGFENCE_WAL_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let fs = SimFs::new();
+        let (wal, _) = Wal::open_in(Arc::new(fs.clone()), Path::new("/log"), options()).unwrap();
+        for nth in 0..10 {
+            fs.plant(Fault::Sync(fs.syncs() + nth, ErrorKind::Other));
+        }
+        let told = append(&wal, vec![entry(1, 0, b"lost")]);
+        panic!("nobody may hear of the failure before the process ends: {told:?}");
+    }
+
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "a_fatal_error_aborts_the_process_with_a_clear_message",
+            "--nocapture",
+        ])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+
+    let stderr = String::from_utf8_lossy(&child.stderr);
+    assert_eq!(child.status.signal(), Some(6), "SIGABRT: {stderr}");
+    assert!(
+        stderr.contains("fatal: cannot sync /log/0000000000000001.wal"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("start again"), "{stderr}");
 }

@@ -93,10 +93,16 @@ fn check_reopened(fs: &SimFs, subject: &Subject, context: &str) {
 
 #[test]
 fn every_acknowledged_write_survives_a_crash_at_every_change() {
-    for seed in [1, 2] {
+    // The second scenario, for other lengths and orders, with every kind of crash in turn.
+    for (seed, kinds) in [(1, 6), (2, 1)] {
         for at in 0..changes_of(seed) {
             let (fs, subject) = stopped_at(seed, at);
-            for crash in crashes(at) {
+            for crash in crashes(at)
+                .into_iter()
+                .cycle()
+                .skip(at as usize % 6)
+                .take(kinds)
+            {
                 let copy = fs.fork();
                 copy.crash(crash);
                 check_reopened(
