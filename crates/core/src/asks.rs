@@ -181,7 +181,7 @@ impl StateMachine {
     ) -> Outcome {
         let done = match ask {
             Ask::Acquire(acquire) => self.acquire(id, number, acquire, events),
-            Ask::Cancel { number } => Ok(Answer::CancelDone(self.cancel(id, *number, events))),
+            Ask::Cancel { number } => self.cancel(id, *number, events).map(Answer::CancelDone),
             Ask::Release { name, token, .. } => self.release(id, name, *token, events),
             Ask::Transfer { name, token, to } => self.transfer(id, name, *token, *to, events),
         };
@@ -244,11 +244,11 @@ impl StateMachine {
         id: SessionId,
         target: RequestNumber,
         events: &mut Vec<Event>,
-    ) -> Cancelled {
+    ) -> Result<Cancelled, Rejection> {
         let Some(session) = self.sessions.get_mut(id) else {
-            return Cancelled::Settled;
+            return Ok(Cancelled::Settled);
         };
-        match session.requests.get(target) {
+        Ok(match session.requests.get(target) {
             Some(Answer::Waiting { name }) => {
                 let name = Some(name.clone());
                 session.requests.settle(target, Answer::Cancelled { name });
@@ -268,8 +268,15 @@ impl StateMachine {
                     .remember(target, 0, Answer::Cancelled { name: None });
                 Cancelled::Voided
             }
-            None => Cancelled::Settled,
-        }
+            None if target < session.requests.lowest() => Cancelled::Settled,
+            // Nobody can say that it will not come.
+            None => {
+                return Err(Rejection::TooManyUnconfirmed {
+                    number: target,
+                    lowest: session.requests.lowest(),
+                });
+            }
+        })
     }
 
     fn release(

@@ -97,14 +97,26 @@ impl StateMachine {
 
     /// Looks at a lease whose time has come: lifts its block, or forgets it.
     fn lease_due(&mut self, name: &LeaseName, events: &mut Vec<Event>) {
-        let now = self.time;
         let retention = self.settings.idle_retention;
         let Some(lease) = self.leases.get_mut(name) else {
             return;
         };
-        lease.armed = None;
-        if lease.is_idle() && lease.idle_since.after(retention) <= now {
+        let Some(armed) = lease.armed.take() else {
+            return;
+        };
+        if lease.due(retention).is_none_or(|due| due > armed) {
+            // It changed since. Back to its true place; if that has come too, it is looked at again
+            // in its turn.
+            self.after_change(name);
+            return;
+        }
+        if lease.is_idle() {
             let floor = lease.floor;
+            if lease.unserved {
+                // Its waiters left before its turn came, in a quiet time or a storm. What is named
+                // in that list has to be there.
+                self.unserved.retain(|unserved| unserved != name);
+            }
             self.leases.remove(name);
             self.forgotten = self.forgotten.max(floor);
             if let Some(floor) = floor {
@@ -153,10 +165,8 @@ impl StateMachine {
             lease.unserved = true;
             self.unserved.push_back(name.clone());
         }
-        let wanted = match &lease.blocked {
-            Some(block) => block.over(),
-            None if lease.is_idle() => lease.idle_since.after(self.settings.idle_retention),
-            None => return,
+        let Some(wanted) = lease.due(self.settings.idle_retention) else {
+            return;
         };
         if let Some(armed) = lease.armed {
             if armed <= wanted {
@@ -188,8 +198,12 @@ impl StateMachine {
         for (name, _) in &session.holds {
             self.detach_grant(name, &session, &grant_cause, manner, events);
         }
-        for lost in &session.lost {
-            self.loss_known(lost);
+        // Who was evicted has heard of nothing, and may believe in a grant that was revoked before
+        // for as long as was said then.
+        if !matches!(cause, SessionEnd::Evicted { .. }) {
+            for lost in &session.lost {
+                self.loss_known(lost);
+            }
         }
         events.push(Event::SessionEnded {
             session: id,

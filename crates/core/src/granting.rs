@@ -34,65 +34,43 @@ impl StateMachine {
         ask: &Acquire,
         events: &mut Vec<Event>,
     ) -> Result<Answer, Rejection> {
-        self.check_ask(session, ask)?;
+        check_lengths(ask)?;
         self.lift_block(&ask.name);
         self.after_change(&ask.name);
-        match self.obstacle(session, &ask.name) {
-            None => {
-                let Acquire {
-                    name,
-                    data,
-                    lock_delay,
-                    ..
-                } = ask;
-                let (data, lock_delay) = (data.clone(), *lock_delay);
+        let obstacle = self.obstacle(session, &ask.name);
+        let wait = match &obstacle {
+            // Who has it, or cannot have it, passes no limit.
+            Some(Rejection::Held { mine: true, .. }) => None,
+            _ => ask.wait,
+        };
+        match (obstacle, wait) {
+            (Some(obstacle), None) => Err(obstacle),
+            (Some(_), Some(wait)) => {
+                self.check_room(session, &ask.name)?;
+                self.check_queue(&ask.name)?;
+                self.enqueue(session, request, ask, wait);
+                Ok(Answer::Waiting {
+                    name: ask.name.clone(),
+                })
+            }
+            (None, _) => {
+                self.check_room(session, &ask.name)?;
                 let award = Award {
                     session,
                     request,
-                    data,
-                    lock_delay,
+                    data: ask.data.clone(),
+                    lock_delay: ask.lock_delay,
                 };
-                match self.grant(name, award, events) {
-                    Some(token) => Ok(Answer::Granted {
-                        name: name.clone(),
-                        token,
-                    }),
-                    None => Err(Rejection::TokensExhausted),
-                }
+                let token = self.grant(&ask.name, award, events);
+                let token = token.ok_or(Rejection::TokensExhausted)?;
+                let name = ask.name.clone();
+                Ok(Answer::Granted { name, token })
             }
-            Some(own @ Rejection::Held { mine: true, .. }) => Err(own),
-            Some(obstacle) => match ask.wait {
-                None => Err(obstacle),
-                Some(wait) => {
-                    let max = self.settings.lease_waiters_max;
-                    if self
-                        .leases
-                        .get(&ask.name)
-                        .map_or(0, |lease| lease.waiters())
-                        >= max
-                    {
-                        return Err(Rejection::Limit(Limit::LeaseWaiters(max)));
-                    }
-                    self.enqueue(session, request, ask, wait);
-                    Ok(Answer::Waiting {
-                        name: ask.name.clone(),
-                    })
-                }
-            },
         }
     }
 
-    fn check_ask(&self, session: SessionId, ask: &Acquire) -> Result<(), Rejection> {
-        if let Some(offered) = ask.wait
-            && offered > WAIT_MAX
-        {
-            return Err(Rejection::InvalidWait { offered });
-        }
-        if ask.lock_delay > LOCK_DELAY_MAX {
-            return Err(Rejection::InvalidLockDelay {
-                offered: ask.lock_delay,
-            });
-        }
+    /// Whether there is room for one more lease or wait of the session, and for the name.
+    fn check_room(&self, session: SessionId, name: &LeaseName) -> Result<(), Rejection> {
         let max = self.settings.session_leases_max;
         let load = self
             .sessions
@@ -102,8 +80,18 @@ impl StateMachine {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
         let max = self.settings.leases_max;
-        if self.leases.len() as u64 >= max && !self.leases.contains_key(&ask.name) {
+        if self.leases.len() as u64 >= max && !self.leases.contains_key(name) {
             return Err(Rejection::Limit(Limit::Leases(max)));
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for one more waiter.
+    fn check_queue(&self, name: &LeaseName) -> Result<(), Rejection> {
+        let max = self.settings.lease_waiters_max;
+        let waiters = self.leases.get(name).map_or(0, |lease| lease.waiters());
+        if waiters >= max {
+            return Err(Rejection::Limit(Limit::LeaseWaiters(max)));
         }
         Ok(())
     }
@@ -346,4 +334,18 @@ impl StateMachine {
         self.sessions.get_mut(id)?.requests.settle(request, answer);
         token
     }
+}
+
+/// Whether the times that are asked for are allowed.
+fn check_lengths(ask: &Acquire) -> Result<(), Rejection> {
+    if let Some(offered) = ask.wait
+        && offered > WAIT_MAX
+    {
+        return Err(Rejection::InvalidWait { offered });
+    }
+    if ask.lock_delay > LOCK_DELAY_MAX {
+        let offered = ask.lock_delay;
+        return Err(Rejection::InvalidLockDelay { offered });
+    }
+    Ok(())
 }

@@ -47,6 +47,16 @@ impl Lease {
         self.grant.is_none() && !self.queue.is_empty() && self.blocked.is_none()
     }
 
+    /// When its block is over, or its name forgotten.
+    pub(crate) fn due(&self, idle_retention: Millis) -> Option<ClusterTime> {
+        match &self.blocked {
+            Some(block) => Some(block.over()),
+            None => self
+                .is_idle()
+                .then(|| self.idle_since.after(idle_retention)),
+        }
+    }
+
     pub(crate) fn waiters(&self) -> u32 {
         // The limit of waiters is a u32.
         u32::try_from(self.queue.len()).unwrap_or(u32::MAX)

@@ -1,1 +1,12 @@
-//! Under construction.
+//! What tests share: a naive reference model, invariants, and random histories of entries.
+//!
+//! - [`model`] says what the state machine must answer to each entry.
+//! - [`invariants`] says what must hold after each entry, whatever it answers.
+//! - [`arbitrary`] makes histories in which conflicts, duplicates and deadlines are frequent.
+//! - [`run`] puts the three together.
+
+pub mod arbitrary;
+pub mod invariants;
+pub mod model;
+pub mod run;
+pub mod view;

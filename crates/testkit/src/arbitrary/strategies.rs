@@ -1,0 +1,259 @@
+//! How likely each move is.
+
+use proptest::collection::vec;
+use proptest::option::{self, weighted};
+use proptest::prelude::*;
+
+use super::{AcquireAct, Act, AskAct, History, Limits, Lowest, Move, Number, Pace, Token, Who};
+
+/// Histories of up to `length` moves in which conflicts are frequent and numbers are moderate.
+pub fn histories(length: usize) -> impl Strategy<Value = History> {
+    from_moves(length, moderate_move().boxed())
+}
+
+/// Histories in which every number may also be an extreme one.
+pub fn extreme_histories(length: usize) -> impl Strategy<Value = History> {
+    let mixed = prop_oneof![6 => moderate_move(), 1 => extreme_move()];
+    from_moves(length, mixed.boxed())
+}
+
+fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value = History> {
+    let floor =
+        prop_oneof![4 => Just(Some(0)), 1 => Just(None), 1 => (0..1_u64 << 52).prop_map(Some)];
+    let quiet = proptest::bool::weighted(0.15);
+    (limits(), floor, 0..length, quiet, vec(moves, 1..=length)).prop_map(
+        |(limits, floor, restore_after, quiet, moves)| History {
+            limits,
+            floor,
+            restore_after,
+            quiet,
+            moves,
+        },
+    )
+}
+
+fn limits() -> BoxedStrategy<Limits> {
+    prop_oneof![4 => Just(Limits::Wide), 2 => Just(Limits::Tight), 1 => Just(Limits::One)].boxed()
+}
+
+/// Numbers at which arithmetic breaks.
+fn extreme() -> BoxedStrategy<u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just((1 << 63) - 1),
+        Just(1 << 63),
+        Just(u64::MAX - 1),
+        Just(u64::MAX),
+        any::<u64>()
+    ]
+    .boxed()
+}
+
+fn moderate_move() -> BoxedStrategy<Move> {
+    let pace = prop_oneof![
+        8 => Just(Pace::Still),
+        4 => (1..700_u64).prop_map(Pace::By),
+        3 => (0..3_u64).prop_map(Pace::ToDeadline),
+        2 => Just(Pace::BeforeDeadline),
+        1 => (0..70_000_u64).prop_map(Pace::By),
+        1 => (1..10_000_u64).prop_map(Pace::Back)
+    ];
+    (pace, proptest::bool::weighted(0.02), moderate_act())
+        .prop_map(|(pace, stray, act)| Move { pace, stray, act })
+        .boxed()
+}
+
+fn who() -> BoxedStrategy<Who> {
+    prop_oneof![
+        8 => (0..6_u8).prop_map(Who::Live),
+        4 => Just(Who::Holder),
+        2 => (0..3_u8).prop_map(Who::Waiter),
+        1 => (1..9_u64).prop_map(Who::Number)
+    ]
+    .boxed()
+}
+
+fn token() -> BoxedStrategy<Token> {
+    prop_oneof![
+        8 => Just(Token::Current),
+        1 => (0..3_u8).prop_map(Token::Older),
+        1 => (0..3_u8).prop_map(Token::Lost),
+        1 => (1..12_u64).prop_map(Token::Exactly)
+    ]
+    .boxed()
+}
+
+fn number() -> BoxedStrategy<Number> {
+    prop_oneof![
+        8 => Just(Number::Next),
+        2 => (0..4_u8).prop_map(Number::Used),
+        1 => (1..9_u64).prop_map(Number::Exactly),
+        1 => (250..260_u64).prop_map(Number::FromLowest)
+    ]
+    .boxed()
+}
+
+fn lowest() -> BoxedStrategy<Lowest> {
+    prop_oneof![
+        6 => Just(Lowest::First),
+        3 => (0..4_u8).prop_map(Lowest::Behind),
+        1 => (1..9_u64).prop_map(Lowest::Exactly)
+    ]
+    .boxed()
+}
+
+fn acquire() -> BoxedStrategy<AcquireAct> {
+    let wait = option::weighted(
+        0.7,
+        prop_oneof![1 => 0..3_u64, 4 => 1..1_500_u64, 4 => 1..90_000_u64],
+    );
+    let lock_delay = prop_oneof![5 => Just(0), 2 => 1..900_u64, 1 => 1..=60_000_u64];
+    (0..4_u8, wait, lock_delay, 0..3_u8)
+        .prop_map(|(lease, wait, lock_delay, data)| AcquireAct {
+            lease,
+            wait,
+            lock_delay,
+            data,
+        })
+        .boxed()
+}
+
+fn ask() -> BoxedStrategy<AskAct> {
+    prop_oneof![
+        8 => acquire().prop_map(AskAct::Acquire),
+        3 => number().prop_map(|number| AskAct::Cancel { number }),
+        6 => (0..4_u8, token(), proptest::bool::weighted(0.1))
+            .prop_map(|(lease, token, close)| AskAct::Release { lease, token, close }),
+        3 => (0..4_u8, token(), option::of(who()))
+            .prop_map(|(lease, token, to)| AskAct::Transfer { lease, token, to })
+    ]
+    .boxed()
+}
+
+fn ttl() -> BoxedStrategy<u64> {
+    prop_oneof![4 => 100..1_500_u64, 4 => 1_000..120_000_u64, 1 => 0..130_000_u64].boxed()
+}
+
+fn moderate_act() -> BoxedStrategy<Act> {
+    let forged = || proptest::bool::weighted(0.04);
+    let unix = option::weighted(0.6, prop_oneof![0..9_u64, Just(2_000_000_000)]);
+    let retention = prop_oneof![1_000..3_000_u64, 1_000..90_000_u64];
+    prop_oneof![
+        24 => (who(), forged(), number(), lowest(), ask()).prop_map(
+            |(by, forged, number, lowest, ask)| Act::Request { by, forged, number, lowest, ask }),
+        8 => (any::<u8>(), forged(), weighted(0.4, 0..70_000_u64), ttl(), option::of(acquire()))
+            .prop_map(|(id, forged, seen_ago, ttl, acquire)| Act::Open {
+                id: id % 24, forged, seen_ago, ttl, acquire }),
+        5 => (any::<u8>(), weighted(0.2, who()), weighted(0.4, (0..4_u8, token())))
+            .prop_map(|(living, also, acknowledge)| Act::Renew { living, also, acknowledge }),
+        3 => Just(Act::Tick),
+        3 => (0..4_u8, token(), proptest::bool::weighted(0.3))
+            .prop_map(|(lease, token, now)| Act::Revoke { lease, token, now }),
+        4 => (0..12_u8).prop_map(Act::Again),
+        1 => (who(), forged()).prop_map(|(by, forged)| Act::Close { by, forged }),
+        1 => who().prop_map(|who| Act::Evict { who }),
+        1 => (0..3_u64, unix).prop_map(|(later, unix_seconds)| Act::TermStart {
+            later, unix_seconds }),
+        1 => (proptest::bool::weighted(0.2), limits(), 1_000..300_000_u64, retention).prop_map(
+            |(stale, limits, ttl_max, idle_retention)| Act::Configure {
+                stale, limits, ttl_max, idle_retention }),
+        1 => Just(Act::DrawNodeId),
+    ]
+    .boxed()
+}
+
+fn extreme_move() -> BoxedStrategy<Move> {
+    let pace = prop_oneof![
+        12 => Just(Pace::Still),
+        4 => (0..3_u64).prop_map(Pace::ToDeadline),
+        2 => extreme().prop_map(Pace::Back),
+        1 => extreme().prop_map(Pace::At),
+    ];
+    (pace, proptest::bool::weighted(0.02), extreme_act())
+        .prop_map(|(pace, stray, act)| Move { pace, stray, act })
+        .boxed()
+}
+
+fn extreme_act() -> BoxedStrategy<Act> {
+    let any_who = || prop_oneof![who(), extreme().prop_map(Who::Number)];
+    let any_token = || prop_oneof![token(), extreme().prop_map(Token::Exactly)];
+    let any_number = || prop_oneof![number(), extreme().prop_map(Number::Exactly)];
+    let any_lowest = prop_oneof![lowest(), extreme().prop_map(Lowest::Exactly)];
+    let any_acquire = || {
+        let wait = prop_oneof![Just(None), extreme().prop_map(Some), Just(Some(86_400_000))];
+        let lock_delay = prop_oneof![Just(0), extreme(), Just(60_000)];
+        (0..4_u8, wait, lock_delay).prop_map(|(lease, wait, lock_delay)| AcquireAct {
+            lease,
+            wait,
+            lock_delay,
+            data: 0,
+        })
+    };
+    let any_ask = prop_oneof![
+        any_acquire().prop_map(AskAct::Acquire),
+        any_number().prop_map(|number| AskAct::Cancel { number }),
+        (0..4_u8, any_token(), any::<bool>()).prop_map(|(lease, token, close)| AskAct::Release {
+            lease,
+            token,
+            close
+        }),
+        (0..4_u8, any_token(), option::of(any_who()))
+            .prop_map(|(lease, token, to)| AskAct::Transfer { lease, token, to })
+    ];
+    let form = (limits(), option::of(extreme()));
+    prop_oneof![
+        (any_who(), any::<bool>(), any_number(), any_lowest, any_ask).prop_map(
+            |(by, forged, number, lowest, ask)| Act::Request {
+                by,
+                forged: forged && number == Number::Next,
+                number,
+                lowest,
+                ask
+            }
+        ),
+        (
+            any::<u8>(),
+            option::of(extreme()),
+            extreme(),
+            option::of(any_acquire())
+        )
+            .prop_map(|(id, seen_ago, ttl, acquire)| Act::Open {
+                id,
+                forged: false,
+                seen_ago,
+                ttl,
+                acquire
+            }),
+        (any_who(), 0..4_u8, any_token()).prop_map(|(also, lease, token)| Act::Renew {
+            living: 255,
+            also: Some(also),
+            acknowledge: Some((lease, token))
+        }),
+        (0..4_u8, any_token(), any::<bool>()).prop_map(|(lease, token, now)| Act::Revoke {
+            lease,
+            token,
+            now
+        }),
+        (any_who(), any::<bool>()).prop_map(|(by, forged)| Act::Close { by, forged }),
+        any_who().prop_map(|who| Act::Evict { who }),
+        (
+            prop_oneof![0..3_u64, 0..(1_u64 << 40)],
+            option::of(extreme())
+        )
+            .prop_map(|(later, unix_seconds)| Act::TermStart {
+                later,
+                unix_seconds
+            }),
+        form.prop_map(|(limits, floor)| Act::Form { limits, floor }),
+        (any::<bool>(), limits(), extreme(), extreme()).prop_map(
+            |(stale, limits, ttl_max, idle_retention)| Act::Configure {
+                stale,
+                limits,
+                ttl_max,
+                idle_retention
+            }
+        ),
+    ]
+    .boxed()
+}

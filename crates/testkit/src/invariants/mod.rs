@@ -1,0 +1,1 @@
+//! What must hold after each entry.

@@ -1,0 +1,221 @@
+//! A naive reference model of the state machine, written from the contract: plain vectors, scans
+//! for everything, nothing lazy and nothing indexed. What it answers is what the real one must
+//! answer, entry by entry.
+//!
+//! It knows no budgets: one entry ends everything that is due and serves every queue. Histories
+//! that stay below the budgets must agree exactly; others agree once enough entries have passed.
+
+mod clock;
+mod leases;
+mod requests;
+mod sessions;
+
+use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
+use ringfence_core::{
+    Ask, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form, Identity,
+    LeaseName, LostGrant, Millis, OpenId, Outcome, Rejection, RequestNumber, Secret, SessionEnd,
+    SessionId, Settings, TOKEN_FLOOR_MAX, WallTime,
+};
+
+/// A clock that shows this many seconds or more would raise tokens above 2^53.
+const UNIX_SECONDS_END: u64 = 1 << 33;
+
+/// The reference model.
+#[derive(Clone, Debug)]
+pub struct Model {
+    cluster: Option<ClusterId>,
+    token_floor: Option<u64>,
+    settings: Settings,
+    settings_set_at: u64,
+    index: u64,
+    term: u64,
+    term_start: ClusterTime,
+    time: ClusterTime,
+    wall: WallTime,
+    counter: u64,
+    next_session: u64,
+    next_place: u64,
+    next_turn: u64,
+    forgotten: Option<FencingToken>,
+    quiet_until: ClusterTime,
+    /// In the order in which they were opened.
+    sessions: Vec<Session>,
+    ended: Vec<EndedSession>,
+    /// In the order of their names.
+    leases: Vec<Lease>,
+    events: Vec<Event>,
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    id: SessionId,
+    open: OpenId,
+    secret: Secret,
+    identity: Identity,
+    ttl: Millis,
+    seen: ClusterTime,
+    lowest: RequestNumber,
+    answers: Vec<Kept>,
+    lost: Vec<LostGrant>,
+}
+
+/// A remembered answer; no ask if the number was voided before it came.
+#[derive(Clone, Debug)]
+struct Kept {
+    number: RequestNumber,
+    ask: Option<Ask>,
+    answer: Answer,
+}
+
+#[derive(Clone, Debug)]
+struct EndedSession {
+    id: SessionId,
+    open: OpenId,
+    secret: Secret,
+    cause: SessionEnd,
+    at: ClusterTime,
+}
+
+#[derive(Clone, Debug)]
+struct Lease {
+    name: LeaseName,
+    floor: Option<FencingToken>,
+    grant: Option<GrantRecord>,
+    /// Set while the lock-delay of a dirty end runs.
+    lock_delay_until: Option<ClusterTime>,
+    /// Set while a holder that lost it may not know.
+    unaware: Option<RevokedHolder>,
+    idle_since: ClusterTime,
+    queue: Vec<WaiterRecord>,
+    /// Whose turn it is among the free leases that somebody waits for.
+    turn: Option<u64>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// The empty state.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            cluster: None,
+            token_floor: None,
+            settings: Settings::STANDARD,
+            settings_set_at: 0,
+            index: 0,
+            term: 0,
+            term_start: ClusterTime(0),
+            time: ClusterTime(0),
+            wall: WallTime(0),
+            counter: 0,
+            next_session: 1,
+            next_place: 1,
+            next_turn: 1,
+            forgotten: None,
+            quiet_until: ClusterTime(0),
+            sessions: Vec::new(),
+            ended: Vec::new(),
+            leases: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Grants nothing before `until`, as after a restore.
+    pub fn keep_quiet(&mut self, until: ClusterTime) {
+        self.quiet_until = until;
+    }
+
+    /// Applies the next entry; the answer, and what changed.
+    pub fn apply(&mut self, entry: &Entry) -> (Outcome, Vec<Event>) {
+        self.index = entry.index;
+        let outcome = self.outcome(entry);
+        (outcome, std::mem::take(&mut self.events))
+    }
+
+    fn outcome(&mut self, entry: &Entry) -> Outcome {
+        if let Command::TermStart { unix_seconds } = entry.command
+            && entry.term > self.term
+        {
+            self.open_term(entry, unix_seconds);
+            return Outcome::Done;
+        }
+        let forms = self.cluster.is_some() || matches!(entry.command, Command::Form(_));
+        if entry.term != self.term || entry.term == 0 || !forms {
+            return Outcome::Rejected(Rejection::NotReady);
+        }
+        self.time = self.time.max(entry.time);
+        self.wall = self.wall.max(entry.wall);
+        self.end_due();
+        let outcome = self.carry_out(&entry.command);
+        self.serve();
+        outcome
+    }
+
+    /// Opens a term. Time stands still, and nothing is judged: whoever is alive gets a fresh TTL.
+    fn open_term(&mut self, entry: &Entry, unix_seconds: Option<u64>) {
+        self.term = entry.term;
+        self.term_start = self.time;
+        self.wall = self.wall.max(entry.wall);
+        if let (Some(seconds), None) = (unix_seconds, self.token_floor)
+            && seconds < UNIX_SECONDS_END
+        {
+            self.counter = self.counter.max(seconds << 20);
+        }
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Outcome {
+        match command {
+            Command::Form(form) => match self.form(form) {
+                Ok(()) => Outcome::Done,
+                Err(refused) => Outcome::Rejected(refused),
+            },
+            // A term is opened once.
+            Command::TermStart { .. } | Command::Tick => Outcome::Done,
+            Command::Configure(configure) => self.configure(configure),
+            Command::Open(open) => self.open(open),
+            Command::Request(request) => self.request(request),
+            Command::Close { session, secret } => self.close(*session, secret),
+            Command::Renew(renew) => self.renew(renew),
+            Command::Revoke(revoke) => self.revoke(revoke),
+            Command::Evict(evict) => self.evict(evict),
+            Command::DrawNodeId => Outcome::NodeId(self.index),
+        }
+    }
+
+    fn form(&mut self, form: &Form) -> Result<(), Rejection> {
+        if let Some(cluster) = self.cluster {
+            return Err(Rejection::AlreadyFormed { cluster });
+        }
+        form.settings.check().map_err(Rejection::InvalidSetting)?;
+        if let Some(offered) = form.token_floor.filter(|&floor| floor > TOKEN_FLOOR_MAX) {
+            return Err(Rejection::TokenFloorTooHigh { offered });
+        }
+        match form.token_floor {
+            Some(floor) => self.counter = floor,
+            None if self.counter == 0 => return Err(Rejection::NotReady),
+            None => {}
+        }
+        self.cluster = Some(form.cluster);
+        self.token_floor = form.token_floor;
+        self.settings = form.settings;
+        self.settings_set_at = self.index;
+        Ok(())
+    }
+
+    fn configure(&mut self, configure: &Configure) -> Outcome {
+        if configure.based_on != self.settings_set_at {
+            let set_at = self.settings_set_at;
+            return Outcome::Rejected(Rejection::StaleSettings { set_at });
+        }
+        if let Err(invalid) = configure.settings.check() {
+            return Outcome::Rejected(Rejection::InvalidSetting(invalid));
+        }
+        self.settings = configure.settings;
+        self.settings_set_at = self.index;
+        Outcome::Done
+    }
+}

@@ -1,0 +1,228 @@
+//! Sessions: how they begin, are kept alive, and end.
+
+use ringfence_core::{
+    Ask, EndCause, Event, Evict, FencingToken, LeaseName, Limit, OPEN_AGE_MAX, Open, Opened,
+    Outcome, Rejection, Renew, Renewed, RequestNumber, Secret, SessionEnd, SessionId, WaitEnd,
+};
+
+use super::{EndedSession, Kept, Model, Session};
+
+impl Model {
+    pub(super) fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.id == id)
+    }
+
+    pub(super) fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.iter_mut().find(|session| session.id == id)
+    }
+
+    fn ended(&self, id: SessionId) -> Option<&EndedSession> {
+        self.ended.iter().find(|ended| ended.id == id)
+    }
+
+    /// Whether the session is alive and this is its secret.
+    pub(super) fn authenticate(&self, id: SessionId, secret: &Secret) -> Result<(), Rejection> {
+        match self.session(id) {
+            Some(session) if session.secret == *secret => Ok(()),
+            Some(_) => Err(Rejection::WrongSecret),
+            None => Err(Rejection::SessionExpired {
+                cause: self.ended(id).map(|ended| ended.cause.clone()),
+            }),
+        }
+    }
+
+    pub(super) fn open(&mut self, open: &Open) -> Outcome {
+        if let Some(known) = self.sessions.iter().find(|known| known.open == open.id) {
+            if known.secret != open.secret {
+                return Outcome::Rejected(Rejection::OpenIdUsed);
+            }
+            return self.open_again(known.id, open);
+        }
+        if self.ended.iter().any(|ended| ended.open == open.id) {
+            return Outcome::Rejected(Rejection::OpenIdUsed);
+        }
+        let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);
+        if open.ttl < min || open.ttl > max {
+            let offered = open.ttl;
+            return Outcome::Rejected(Rejection::InvalidTtl { offered, min, max });
+        }
+        if let Some(seen) = open
+            .seen
+            .filter(|seen| seen.after(OPEN_AGE_MAX) <= self.time)
+        {
+            let now = self.time;
+            return Outcome::Rejected(Rejection::OpenTooOld { seen, now });
+        }
+        let count = (self.sessions.len() + self.ended.len()) as u64;
+        if count >= self.settings.sessions_max {
+            let limit = Limit::Sessions(self.settings.sessions_max);
+            return Outcome::Rejected(Rejection::Limit(limit));
+        }
+        self.open_new(open)
+    }
+
+    /// A repeat finds the session that the first one opened.
+    fn open_again(&mut self, id: SessionId, open: &Open) -> Outcome {
+        let now = self.time;
+        let session = self.session_mut(id).expect("found a moment ago");
+        session.seen = now;
+        let ttl = session.ttl;
+        let acquired = open.acquire.as_ref();
+        let acquired = acquired.and_then(|_| self.standing(id, RequestNumber::FIRST));
+        Outcome::Opened(Opened {
+            session: id,
+            ttl,
+            acquired,
+            repeated: true,
+        })
+    }
+
+    fn open_new(&mut self, open: &Open) -> Outcome {
+        let id = SessionId::new(self.next_session).expect("numbers begin at 1");
+        self.next_session += 1;
+        self.sessions.push(Session {
+            id,
+            open: open.id,
+            secret: open.secret,
+            identity: open.identity.clone(),
+            ttl: open.ttl,
+            seen: self.time,
+            lowest: RequestNumber::FIRST,
+            answers: Vec::new(),
+            lost: Vec::new(),
+        });
+        self.events.push(Event::SessionOpened { session: id });
+        if let Some(ask) = &open.acquire {
+            let answer = self.acquire(id, RequestNumber::FIRST, ask);
+            let kept = Kept {
+                number: RequestNumber::FIRST,
+                ask: Some(Ask::Acquire(ask.clone())),
+                answer,
+            };
+            self.session_mut(id)
+                .expect("just opened")
+                .answers
+                .push(kept);
+        }
+        let acquired = open.acquire.as_ref();
+        Outcome::Opened(Opened {
+            session: id,
+            ttl: open.ttl,
+            acquired: acquired.and_then(|_| self.standing(id, RequestNumber::FIRST)),
+            repeated: false,
+        })
+    }
+
+    pub(super) fn close(&mut self, id: SessionId, secret: &Secret) -> Outcome {
+        let known = self.session(id).map(|session| session.secret);
+        let known = known.or(self.ended(id).map(|ended| ended.secret));
+        if known.is_some_and(|known| known != *secret) {
+            return Outcome::Rejected(Rejection::WrongSecret);
+        }
+        self.end_session(id, &SessionEnd::Closed);
+        let cause = self.ended(id).map(|ended| ended.cause.clone());
+        Outcome::Closed { cause }
+    }
+
+    pub(super) fn evict(&mut self, evict: &Evict) -> Outcome {
+        let cause = SessionEnd::Evicted {
+            operator: evict.operator.clone(),
+            reason: evict.reason.clone(),
+        };
+        self.end_session(evict.session, &cause);
+        let cause = self.ended(evict.session).map(|ended| ended.cause.clone());
+        Outcome::Closed { cause }
+    }
+
+    /// Ends a session with its grants, waits and losses, if it is alive.
+    pub(super) fn end_session(&mut self, id: SessionId, why: &SessionEnd) {
+        if self.session(id).is_none() {
+            return;
+        }
+        let cause = match why.clone() {
+            SessionEnd::Closed => EndCause::Closed,
+            SessionEnd::Expired => EndCause::Expired,
+            SessionEnd::Evicted { operator, reason } => EndCause::Evicted { operator, reason },
+        };
+        let evicted = matches!(why, SessionEnd::Evicted { .. });
+        let mut waits: Vec<(RequestNumber, LeaseName)> = Vec::new();
+        for lease in &self.leases {
+            let own = lease.queue.iter().filter(|waiter| waiter.session == id);
+            waits.extend(own.map(|waiter| (waiter.request, lease.name.clone())));
+        }
+        waits.sort();
+        for (request, name) in waits {
+            self.leave_queue(id, request, &name, WaitEnd::SessionEnded);
+        }
+        for at in 0..self.leases.len() {
+            let grant = self.leases[at].grant.clone();
+            if let Some(grant) = grant.filter(|grant| grant.session == id) {
+                self.end_grant(at, &cause);
+                if evicted {
+                    self.await_belief(at, id, grant.token);
+                }
+                self.line_up();
+            }
+        }
+        let position = self.sessions.iter().position(|s| s.id == id);
+        let session = self.sessions.remove(position.expect("alive"));
+        self.ended.push(EndedSession {
+            id,
+            open: session.open,
+            secret: session.secret,
+            cause: why.clone(),
+            at: self.time,
+        });
+        self.events.push(Event::SessionEnded {
+            session: id,
+            cause: why.clone(),
+        });
+        // Who closed has stopped believing, and who ran out of time cannot believe. Who was evicted
+        // may, for as long as was said when the grant was revoked.
+        if !evicted {
+            for lost in session.lost {
+                self.aware(id, lost.token);
+            }
+        }
+    }
+
+    /// The holder of a lost grant cannot believe in it any more.
+    fn aware(&mut self, id: SessionId, token: FencingToken) {
+        for at in 0..self.leases.len() {
+            let waited_for = self.leases[at].unaware;
+            if waited_for.is_some_and(|holder| (holder.session, holder.token) == (id, token)) {
+                self.leases[at].unaware = None;
+                self.unblock_if_over(at);
+            }
+        }
+        self.line_up();
+    }
+
+    pub(super) fn renew(&mut self, renew: &Renew) -> Outcome {
+        let now = self.time;
+        for &(id, token) in &renew.acknowledged {
+            let Some(session) = self.session_mut(id) else {
+                continue;
+            };
+            session.lost.retain(|lost| lost.token != token);
+            self.aware(id, token);
+        }
+        let mut renewed = Renewed {
+            time: now,
+            ended: Vec::new(),
+            lost: Vec::new(),
+        };
+        for &id in &renew.sessions {
+            match self.session_mut(id) {
+                None => renewed.ended.push(id),
+                Some(session) => {
+                    session.seen = now;
+                    if !session.lost.is_empty() {
+                        renewed.lost.push((id, session.lost.clone()));
+                    }
+                }
+            }
+        }
+        Outcome::Renewed(renewed)
+    }
+}

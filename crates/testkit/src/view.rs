@@ -1,0 +1,78 @@
+//! A state taken apart, for those who check it.
+
+use ringfence_core::snapshot::{EndedRecord, Header, LeaseRecord, Record, SessionRecord};
+use ringfence_core::{ClusterTime, LeaseName, SessionId, StateMachine};
+
+/// The records of a state by kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// What there is once.
+    pub header: Header,
+    /// Living sessions in the order of their numbers.
+    pub sessions: Vec<SessionRecord>,
+    /// Leases in the order of their names.
+    pub leases: Vec<LeaseRecord>,
+    /// Sessions that ended within the last minute.
+    pub ended: Vec<EndedRecord>,
+    /// When the state says that something happens by itself next.
+    pub next_deadline: Option<ClusterTime>,
+}
+
+impl View {
+    /// The records of `machine`.
+    ///
+    /// # Panics
+    /// If they do not begin with a header.
+    #[must_use]
+    pub fn of(machine: &StateMachine) -> Self {
+        let (mut header, mut sessions, mut leases, mut ended) = (None, vec![], vec![], vec![]);
+        for record in machine.records() {
+            match record {
+                Record::Header(found) => header = Some(found),
+                Record::Session(session) => sessions.push(session),
+                Record::Lease(lease) => leases.push(lease),
+                Record::Ended(session) => ended.push(session),
+            }
+        }
+        Self {
+            header: header.expect("every state has a header"),
+            sessions,
+            leases,
+            ended,
+            next_deadline: machine.next_deadline(),
+        }
+    }
+
+    /// Cluster time.
+    #[must_use]
+    pub fn time(&self) -> ClusterTime {
+        self.header.time
+    }
+
+    /// A living session.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Option<&SessionRecord> {
+        self.sessions.iter().find(|session| session.id == id)
+    }
+
+    /// A remembered lease.
+    #[must_use]
+    pub fn lease(&self, name: &LeaseName) -> Option<&LeaseRecord> {
+        self.leases.iter().find(|lease| lease.name == *name)
+    }
+
+    /// Leases and waits of a session, and losses that it has not acknowledged.
+    #[must_use]
+    pub fn leases_of(&self, id: SessionId) -> usize {
+        let held = |lease: &LeaseRecord| lease.grant.iter().filter(|g| g.session == id).count();
+        let waits = |lease: &LeaseRecord| lease.queue.iter().filter(|w| w.session == id).count();
+        let count: usize = self.leases.iter().map(|l| held(l) + waits(l)).sum();
+        count + self.session(id).map_or(0, |session| session.lost.len())
+    }
+
+    /// Whether the state says that work is left over for the next entry.
+    #[must_use]
+    pub fn has_work_left(&self) -> bool {
+        self.next_deadline.is_some_and(|next| next <= self.time())
+    }
+}
