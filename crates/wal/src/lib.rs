@@ -26,9 +26,10 @@
 //! # A torn tail or damage?
 //!
 //! A batch is written only after the batch before it was synced. So a batch that cannot be read
-//! is a *torn tail*, and is cut, only if no batch with a greater number exists anywhere; if one
-//! does, the unreadable batch was once durable, and the log refuses to open. Both a clean close
-//! and every open write a batch of their own, so whatever came before them is covered.
+//! is a *torn tail*, and is cut, only if nothing was begun after it: no batch that can be read, no
+//! byte behind the end that its head names, none in a later segment. Otherwise it was durable
+//! once, and the log refuses to open. Both a clean close and every open write a batch of their
+//! own, so whatever came before them is covered.
 //!
 //! The limit: if the very last batch before a crash was acknowledged and is then damaged on the
 //! medium, before the next start, it looks exactly like a torn write and is cut. One log alone

@@ -160,13 +160,19 @@ impl Reader {
         let mut greatest = None;
         let place = self.segments.len();
         let seed = segment.seed;
-        // An older segment that ends in zeros was full: the log goes on here, or ends here.
-        let written = content[SECTOR as usize..].iter().any(|byte| *byte != 0);
-        self.end
-            .take_if(|end| written && end.segment + 1 == place && self.rest[end.segment] == 0);
+        // An older segment that ends in zeros was full, so the log goes on here. Otherwise what
+        // is unreadable there was durable when the first byte was written here.
+        if let Some(end) = &self.end
+            && content[SECTOR as usize..].iter().any(|byte| *byte != 0)
+        {
+            if end.segment + 1 != place || self.rest[end.segment] != 0 {
+                return Err(self.damage(segment, SECTOR as usize, String::new));
+            }
+            self.end = None;
+        }
         let problem = loop {
             let Some(head) = Head::find(content, seed, offset) else {
-                self.refuse_later(segment, content, offset, offset + SECTOR as usize)?;
+                self.refuse_later(segment, content, offset)?;
                 break "no batch begins here".to_owned();
             };
             let end = offset + BATCH_HEAD + head.body_len as usize;
@@ -179,13 +185,15 @@ impl Reader {
                 }));
             }
             let Some(body) = head.body(content, seed, offset) else {
-                self.refuse_later(segment, content, offset, end)?;
+                // A torn write leaves nothing behind its own end.
+                if let Some(at) = content[end..].iter().position(|byte| *byte != 0) {
+                    let at = end + at;
+                    return Err(self.damage(segment, offset, || {
+                        format!("unreadable, though something follows at byte {at}")
+                    }));
+                }
                 break format!("the content of batch {} has another checksum", head.number);
             };
-            // Whatever was unreadable before this batch was durable when this one was written.
-            if self.end.is_some() {
-                return Err(self.damage(segment, offset, String::new));
-            }
             self.records(segment, body, offset + BATCH_HEAD, head, &mut greatest)?;
             self.next_number = Some(head.number + 1);
             self.next_offset = end as u64;
@@ -242,16 +250,15 @@ impl Reader {
         Ok(())
     }
 
-    /// Refuses if any batch of this segment begins at or after `from`: it proves that what is at
-    /// `unreadable` was durable.
+    /// Refuses if any batch of this segment begins after `unreadable`: it proves that what should
+    /// be there was durable.
     fn refuse_later(
         &self,
         segment: &Segment,
         content: &[u8],
         unreadable: usize,
-        from: usize,
     ) -> Result<(), OpenError> {
-        let mut at = from.next_multiple_of(SECTOR as usize);
+        let mut at = unreadable + SECTOR as usize;
         while at < content.len() {
             if let Some(head) = Head::find(content, segment.seed, at) {
                 return Err(self.damage(segment, unreadable, || {
@@ -273,7 +280,7 @@ impl Reader {
                 path: end.path.clone(),
                 offset: end.offset,
                 found: format!(
-                    "{}, though a later batch is in {}",
+                    "{}, though more was written to {}",
                     end.found,
                     segment.path.display()
                 ),

@@ -108,6 +108,80 @@ fn a_flip_in_an_older_segment_is_refused() {
 }
 
 #[test]
+fn damage_is_not_taken_for_a_torn_tail_when_a_torn_batch_follows() {
+    let fs = SimFs::new();
+    let mut subject = Subject::new(&fs);
+    let batch = fs
+        .content(&segment(1))
+        .unwrap()
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .unwrap();
+    let batch = (batch as u64).next_multiple_of(512);
+    subject.append(1, vec![vec![1; 600]]);
+    subject.flush();
+    // All that survived of the next batch is one sector of its middle.
+    let junk = batch + 1024 + 512;
+    fs.open(&segment(1))
+        .unwrap()
+        .write_at(&[5; 100], junk)
+        .unwrap();
+    drop(subject);
+
+    let torn = fs.fork();
+    assert_eq!(
+        open(&torn).unwrap().1.entries.len(),
+        1,
+        "the acknowledged batch is whole"
+    );
+
+    assert!(fs.flip(&segment(1), batch + 100, 1));
+    let text = open(&fs).err().unwrap().to_string();
+    assert!(
+        text.contains(&format!("byte {batch}: unreadable, though something")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_full_segment_that_was_damaged_is_refused_when_a_torn_one_follows() {
+    let fs = SimFs::new();
+    let mut subject = Subject::new(&fs);
+    for _ in 0..3 {
+        subject.append(1, vec![vec![1; 4000]]);
+        subject.flush();
+    }
+    let full = fs.fork();
+    subject.append(1, vec![vec![1; 4000]]);
+    subject.flush();
+    let last = full
+        .content(&segment(1))
+        .unwrap()
+        .iter()
+        .rposition(|b| *b != 0)
+        .unwrap();
+    // The head of the batch that opened the second segment never reached the medium.
+    fs.open(&segment(2))
+        .unwrap()
+        .write_at(&[0; 512], 512)
+        .unwrap();
+    drop(subject);
+
+    assert_eq!(
+        open(&fs.fork()).unwrap().1.entries.len(),
+        3,
+        "cut, and no more than that"
+    );
+
+    assert!(fs.flip(&segment(1), last as u64, 1));
+    let text = open(&fs).err().unwrap().to_string();
+    assert!(
+        text.contains("more was written to /log/0000000000000002.wal"),
+        "{text}"
+    );
+}
+
+#[test]
 fn damage_names_the_file_the_byte_and_what_to_do() {
     let fs = SimFs::new();
     small_log(&fs, 300, 5, true);
