@@ -1,17 +1,41 @@
 //! Acquiring a lease.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringfence_core::{FencingToken, InvalidName, SessionId};
+use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
+use ringfence_proto::refusal::Refusal;
+use ringfence_proto::v1::{self, Reason, client_frame, server_frame};
+use tokio::sync::oneshot;
 
+use crate::calls::{Answer, Manner};
 use crate::error::CallError;
+use crate::grant::Grant;
 use crate::lease::HeldLease;
+use crate::liveness::Liveness;
 use crate::loss::Loss;
+use crate::numbers::Use;
+use crate::session::Hold;
+use crate::settle;
+use crate::unsettled::What;
 
 /// An acquire in the making; [`Session::acquire`](crate::Session::acquire) begins one.
+#[derive(Debug)]
 #[must_use = "nothing is acquired until send()"]
-pub struct Acquire {}
+pub struct Acquire {
+    hold: Arc<Hold>,
+    name: String,
+    terms: Terms,
+}
+
+/// What is asked for beside the name.
+#[derive(Clone, Debug, Default)]
+struct Terms {
+    wait: Option<Duration>,
+    data: Bytes,
+    lock_delay: Duration,
+}
 
 /// Who holds a lease that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,32 +100,211 @@ pub enum AcquireError {
 }
 
 impl Acquire {
+    pub(crate) fn new(hold: Arc<Hold>, name: String) -> Self {
+        Self {
+            hold,
+            name,
+            terms: Terms::default(),
+        }
+    }
+
     /// Waits in the queue for at most this long, in whole milliseconds up to 24 h of cluster time;
     /// without it the acquire is answered at once.
-    pub fn wait(self, wait: Duration) -> Self {
-        let _ = wait;
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.terms.wait = Some(wait);
         self
     }
 
     /// Publishes up to 1 KiB with the grant, an address for example.
-    pub fn data(self, data: impl Into<Bytes>) -> Self {
-        let _ = data.into();
+    pub fn data(mut self, data: impl Into<Bytes>) -> Self {
+        self.terms.data = data.into();
         self
     }
 
     /// For how long nobody is granted the lease if this grant ends by expiry or revoke, in whole
     /// milliseconds up to 60 s.
-    pub fn lock_delay(self, delay: Duration) -> Self {
-        let _ = delay;
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.terms.lock_delay = delay;
         self
     }
 
     /// Sends the acquire and waits for the answer. Dropping the future cancels it: at whatever
     /// point, no grant is left behind and nobody stands in the queue for it.
     ///
+    /// If this client held the name before and what became of that is not settled yet, that is
+    /// settled first: the old grant is released by its token, so that new work has a new one.
+    ///
     /// # Errors
     /// [`AcquireError`].
     pub async fn send(self) -> Result<HeldLease, AcquireError> {
-        todo!()
+        let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
+        let (mut reply, answer) = oneshot::channel();
+        let (hold, terms) = (self.hold, self.terms);
+        let thread = hold.liveness.hub.thread.clone();
+        drop(thread.spawn(async move {
+            let result = tokio::select! {
+                result = attempt(&hold, &name, &terms) => result,
+                // Dropping the attempt cancels what it has sent.
+                () = reply.closed() => return,
+            };
+            // A lease that nobody takes any more is dropped here, and thereby released.
+            drop(reply.send(result));
+        }));
+        answer.await.unwrap_or_else(|_| {
+            let why = "the client has stopped".into();
+            Err(AcquireError::Call(CallError::Unknown { why }))
+        })
     }
+}
+
+/// Asks until there is an answer, or the deadline has passed.
+async fn attempt(
+    hold: &Arc<Hold>,
+    name: &LeaseName,
+    terms: &Terms,
+) -> Result<HeldLease, AcquireError> {
+    let session = &hold.liveness;
+    let hub = &session.hub;
+    let deadline = hub.deadline() + terms.wait.unwrap_or_default();
+    hub.unsettled
+        .settle(name, hub.deadline())
+        .await
+        .map_err(AcquireError::Call)?;
+    loop {
+        if let Some(loss) = session.loss() {
+            return Err(AcquireError::SessionLost(loss));
+        }
+        let number = session
+            .number(Use::Acquire, deadline)
+            .await
+            .map_err(AcquireError::Call)?;
+        let asked = Asked {
+            hold,
+            name,
+            number: Some(number.number),
+        };
+        let body = client_frame::Body::Acquire(v1::AcquireRequest {
+            session: Some(session.handle().to_wire()),
+            open: None,
+            number: number.number,
+            lowest: number.lowest,
+            name: name.to_string(),
+            wait_ms: terms.wait.map(millis),
+            data: terms.data.clone(),
+            lock_delay_ms: millis(terms.lock_delay),
+        });
+        let manner = if terms.wait.is_some() {
+            Manner::Waiting
+        } else {
+            Manner::Prompt
+        };
+        let refusal = match hub.call(body, manner, deadline).await {
+            Ok(answer) => return asked.granted(answer),
+            Err(CallError::Refused(refusal)) => refusal,
+            Err(CallError::Unavailable { why }) => {
+                // It was never sent, so there is nothing to take back.
+                asked.answered();
+                return Err(AcquireError::Call(CallError::Unavailable { why }));
+            }
+            Err(unknown) => return Err(AcquireError::Call(unknown)),
+        };
+        asked.answered();
+        session.heed(&refusal);
+        // Somebody else has used the session and spent this number: nothing was done under it.
+        if refusal.reason != Reason::StaleRequest || hub.now() >= deadline {
+            return Err(refused(session, refusal));
+        }
+    }
+}
+
+/// A request for a lease whose fate is open. Dropping it takes the request back, as often as that
+/// has to be repeated.
+struct Asked<'a> {
+    hold: &'a Arc<Hold>,
+    name: &'a LeaseName,
+    number: Option<u64>,
+}
+
+impl Asked<'_> {
+    /// The cluster has answered: there is nothing to take back.
+    fn answered(mut self) {
+        if let Some(number) = self.number.take() {
+            self.hold.liveness.confirm(number);
+        }
+    }
+
+    /// The answer is a grant: believes in it, unless it was lost meanwhile.
+    fn granted(self, answer: Answer) -> Result<HeldLease, AcquireError> {
+        let hold = self.hold;
+        let session = &hold.liveness;
+        let grant = match answer.body {
+            server_frame::Body::Acquire(reply) => reply.grant.and_then(Grant::from_wire),
+            _ => None,
+        };
+        // What makes no sense is taken back, which tells what it was.
+        let fits = |grant: &Grant| grant.name == *self.name && grant.session == session.id();
+        let Some(grant) = grant.filter(fits) else {
+            let why = "the server's reply does not fit the request".into();
+            return Err(AcquireError::Call(CallError::Unknown { why }));
+        };
+        session.acknowledge(answer.sent);
+        self.answered();
+        match session.admit(grant) {
+            Ok(grant) => Ok(HeldLease::new(Arc::clone(hold), grant)),
+            Err((grant, loss)) => {
+                session
+                    .hub
+                    .unsettled
+                    .note_release(session, &grant.name, grant.token);
+                Err(AcquireError::Ended(loss))
+            }
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number.take() else {
+            return;
+        };
+        let session = &self.hold.liveness;
+        let what = What::Request(number);
+        let ending = session.hub.unsettled.begin(session, self.name, what);
+        settle::in_background(Arc::clone(self.hold), ending);
+    }
+}
+
+/// Sorts a refusal for the caller.
+fn refused(session: &Arc<Liveness>, refusal: Box<Refusal>) -> AcquireError {
+    let detail = |key: &str| refusal.metadata.get(key);
+    let number = |key: &str| detail(key).and_then(|text| text.parse().ok());
+    let not_now = |why| AcquireError::NotNow {
+        why,
+        remaining: refusal.retry_after,
+    };
+    match refusal.reason {
+        Reason::Held => AcquireError::Held(Holder {
+            session: number("holder").and_then(SessionId::new),
+            identity: detail("identity").cloned().unwrap_or_default(),
+            token: number("token").and_then(FencingToken::new),
+            mine: detail("mine").is_some_and(|mine| mine == "true"),
+        }),
+        Reason::Queued => AcquireError::Queued {
+            waiters: number("waiters").unwrap_or(0),
+        },
+        Reason::LockDelay => not_now(Blocked::LockDelay),
+        Reason::Revoking => not_now(Blocked::Revoking),
+        Reason::QuietTime => not_now(Blocked::QuietTime),
+        Reason::WaitTimeout => AcquireError::TimedOut,
+        Reason::Ended => AcquireError::Ended(Loss::GrantEnded { cause: None }),
+        Reason::SessionExpired | Reason::WrongSecret => {
+            AcquireError::SessionLost(session.loss().unwrap_or(Loss::SessionEnded { cause: None }))
+        }
+        _ => AcquireError::Call(CallError::Refused(refusal)),
+    }
+}
+
+/// Whole milliseconds, as the wire has them.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -41,7 +41,10 @@ impl ClientBuilder {
             keep_alive_timeout: Duration::from_secs(2),
             clock: Arc::new(BootClock),
         };
-        Self { endpoints: Vec::new(), options }
+        Self {
+            endpoints: Vec::new(),
+            options,
+        }
     }
 
     /// Adds addresses of members, `HOST:PORT` or `http://HOST:PORT`. One that works is enough,

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Add;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -99,4 +99,17 @@ impl Clock for BootClock {
             }
         })
     }
+}
+
+/// The wall clock in microseconds since the Unix epoch. It decides nothing: it is where the request
+/// numbers of a resumed session begin.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the client's one place that reads time"
+)]
+pub(crate) fn wall_micros() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(0)
 }

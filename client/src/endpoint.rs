@@ -53,7 +53,10 @@ impl Endpoint {
         if host.contains(':') && !bracketed {
             return Err("an IPv6 address stands in brackets");
         }
-        if !host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@".contains(&byte)) {
+        if !host
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"/?#@".contains(&byte))
+        {
             return Err("the host has a character that no host has");
         }
         match port.parse::<u16>() {
@@ -64,10 +67,6 @@ impl Endpoint {
 
     pub(crate) fn uri(&self) -> String {
         format!("http://{}", self.0)
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
@@ -91,7 +90,11 @@ mod tests {
 
     #[test]
     fn a_scheme_and_a_slash_make_no_difference() {
-        let spellings = ["127.0.0.1:7420", " http://127.0.0.1:7420", "127.0.0.1:7420/"];
+        let spellings = [
+            "127.0.0.1:7420",
+            " http://127.0.0.1:7420",
+            "127.0.0.1:7420/",
+        ];
         let parsed = Endpoint::parse_all(&spellings.map(String::from)).unwrap();
 
         assert_eq!(parsed.len(), 1);
@@ -112,9 +115,14 @@ mod tests {
             ("http://host/path:7420", "character"),
         ];
         for (text, fault) in faults {
-            let error = Endpoint::parse_all(&[text.to_owned()]).unwrap_err().to_string();
+            let error = Endpoint::parse_all(&[text.to_owned()])
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(fault), "{text}: {error}");
         }
-        assert!(matches!(Endpoint::parse_all(&[]), Err(ConnectError::NoEndpoints)));
+        assert!(matches!(
+            Endpoint::parse_all(&[]),
+            Err(ConnectError::NoEndpoints)
+        ));
     }
 }

@@ -53,9 +53,12 @@ impl FromStr for SessionHandle {
             .parse()
             .ok()
             .and_then(SessionId::new)
-            .ok_or(InvalidHandle::new("the part before the dot is no session number"))?;
-        let secret = parse_secret(secret)
-            .ok_or(InvalidHandle::new("the part behind the dot is not 32 hex digits"))?;
+            .ok_or(InvalidHandle::new(
+                "the part before the dot is no session number",
+            ))?;
+        let secret = parse_secret(secret).ok_or(InvalidHandle::new(
+            "the part behind the dot is not 32 hex digits",
+        ))?;
         Ok(Self { session, secret })
     }
 }
@@ -77,7 +80,10 @@ fn parse_secret(hex: &str) -> Option<Secret> {
 impl fmt::Display for SessionHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.", self.session)?;
-        self.secret.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.secret
+            .as_bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -126,7 +132,10 @@ mod tests {
         for (text, fault) in faults {
             let error = text.parse::<SessionHandle>().unwrap_err().to_string();
             assert!(error.contains(fault), "{text}: {error}");
-            assert!(!error.contains("0001020304"), "the error shows the secret: {error}");
+            assert!(
+                !error.contains("0001020304"),
+                "the error shows the secret: {error}"
+            );
         }
     }
 }

@@ -1,20 +1,35 @@
 //! A held lease: proof that can run out.
 
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_proto::v1::{Reason, TransferRequest, client_frame, server_frame};
+use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::{CallError, ReleaseError};
+use crate::grant::{Belief, Grant};
+use crate::liveness::Liveness;
 use crate::loss::Loss;
+use crate::numbers::Number;
+use crate::session::Hold;
+use crate::settle::{self, Work};
+use crate::unsettled::What;
 
 /// A lease that this client holds, until it is released, handed over, or lost.
 ///
 /// Dropping it releases it in the background. It says nothing about other processes' *writes*:
 /// show its [`fence`](Self::fence) to a guard inside the store.
-#[derive(Debug)]
 #[must_use = "a lease is released when it is dropped"]
-pub struct HeldLease {}
+pub struct HeldLease {
+    hold: Arc<Hold>,
+    grant: Arc<Grant>,
+}
 
 /// What a hand-over brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,67 +53,91 @@ pub enum TransferError {
     /// The grant had ended before.
     #[error("the lease was lost before it was handed over: {0}")]
     Lost(Loss),
-    /// The request failed. If its outcome is unknown the lease is released in the background.
+    /// The request failed. Belief in the grant has ended; it is released in the background.
     #[error(transparent)]
     Call(CallError),
 }
 
 impl HeldLease {
+    pub(crate) fn new(hold: Arc<Hold>, grant: Arc<Grant>) -> Self {
+        Self { hold, grant }
+    }
+
     /// The lease's name.
     #[must_use]
     pub fn name(&self) -> &LeaseName {
-        todo!()
+        &self.grant.name
     }
 
     /// The fencing token of this grant.
     #[must_use]
     pub fn token(&self) -> FencingToken {
-        todo!()
+        self.grant.token
     }
 
     /// What a guard wants to see: `name#token`.
     #[must_use]
     pub fn fence(&self) -> String {
-        todo!()
+        format!("{}#{}", self.grant.name, self.grant.token)
     }
 
     /// The session that holds it.
     #[must_use]
     pub fn session(&self) -> SessionId {
-        todo!()
+        self.grant.session
     }
 
     /// What was published with the grant.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        todo!()
+        &self.grant.data
+    }
+
+    /// When the cluster granted it, by its wall clock, in milliseconds since the Unix epoch: for
+    /// people, it decides nothing.
+    #[must_use]
+    pub fn granted_unix_ms(&self) -> u64 {
+        self.grant.since_unix_ms
     }
 
     /// When belief in this grant ends, unless a keep-alive is acknowledged before. Work must have
     /// stopped by then.
     #[must_use]
     pub fn valid_until(&self) -> Moment {
-        todo!()
+        self.hold.liveness.valid_until()
     }
 
-    /// What is left until [`valid_until`](Self::valid_until); zero once it is lost.
+    /// What is left until [`valid_until`](Self::valid_until); zero once the lease is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        todo!()
+        let valid_until = self.valid_until();
+        let left = valid_until.saturating_since(self.hold.liveness.hub.now());
+        if self.is_valid() {
+            left
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Whether the lease is held at this instant. Asks the clock each time; once it has said no it
     /// never says yes again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        todo!()
+        self.loss().is_none()
     }
 
-    /// Completes when the lease is lost, with the reason. The future asks the clock whenever it is
-    /// polled, and the client's own thread wakes it, so neither a starved executor nor a suspended
-    /// machine makes it miss the end.
+    /// Why the lease is held no more; `None` while it is held. Asks the clock each time.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        self.hold.liveness.loss_of(&self.grant)
+    }
+
+    /// Completes when the lease is lost, released or handed over, with the reason. The future asks
+    /// the clock whenever it is polled, and the client's own thread wakes it, so neither a starved
+    /// executor nor a suspended machine makes it miss the end. It can be moved into another task.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        async { todo!() }
+        // Not the hold: watching a lease does not keep its session open.
+        lost(Arc::clone(&self.hold.liveness), Arc::clone(&self.grant))
     }
 
     /// Runs `work` until it is done or the lease is lost, whichever comes first; at loss `work` is
@@ -107,13 +146,27 @@ impl HeldLease {
     /// # Errors
     /// The [`Loss`], if it came first.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
-        let _ = work;
-        todo!()
+        let mut lost = pin!(self.lost());
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if let Poll::Ready(loss) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(loss));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
     }
 
     /// Says that a guard refused this grant's token: the lease is lost, for ever.
     pub fn report_stale(&self) {
-        todo!()
+        if self.grant.end(&Loss::Reported) {
+            let liveness = &self.hold.liveness;
+            liveness.drop_grant(self.grant.token);
+            liveness
+                .hub
+                .unsettled
+                .note_release(liveness, &self.grant.name, self.grant.token);
+        }
     }
 
     /// Gives the lease back. Belief ends at once, before the request leaves. Dropping the future
@@ -122,22 +175,220 @@ impl HeldLease {
     /// # Errors
     /// [`ReleaseError`] if the grant had ended before, or the outcome is not known.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        todo!()
+        if let Some(loss) = self.loss() {
+            return Err(ReleaseError::Lost(loss));
+        }
+        let (hold, name, token) = (
+            Arc::clone(&self.hold),
+            self.grant.name.clone(),
+            self.token(),
+        );
+        if !self.end_belief() {
+            return Err(ReleaseError::Lost(self.loss().unwrap_or(Loss::Released)));
+        }
+        drop(self);
+        release(hold, name, token)
+            .await
+            .map_err(|error| match error {
+                ReleaseError::Call(CallError::Refused(refusal)) => match refusal.reason {
+                    Reason::StaleToken => ReleaseError::Lost(Loss::GrantEnded { cause: None }),
+                    Reason::SessionExpired => {
+                        ReleaseError::Lost(Loss::SessionEnded { cause: None })
+                    }
+                    _ => ReleaseError::Call(CallError::Refused(refusal)),
+                },
+                other => other,
+            })
     }
 
     /// Hands the lease to a session that waits for it, or to the head of the queue: a new token,
-    /// no gap, no overlap. Belief ends at once, before the request leaves.
+    /// no gap, no overlap. Belief is suspended before the request leaves. Dropping the future does
+    /// not stop the hand-over; if that does not succeed the lease is then released.
     ///
     /// # Errors
     /// [`TransferError`].
     pub async fn transfer_to(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
-        let _ = to;
-        todo!()
+        if let Some(loss) = self.loss() {
+            return Err(TransferError::Lost(loss));
+        }
+        self.grant.suspend().map_err(TransferError::Lost)?;
+        let (reply, answer) = oneshot::channel();
+        let hub = Arc::clone(&self.hold.liveness.hub);
+        drop(hub.thread.spawn(async move {
+            // If nobody wants the answer any more, a lease that comes back in it is released.
+            drop(reply.send(self.hand_over(to).await));
+        }));
+        answer
+            .await
+            .unwrap_or_else(|_| Err(TransferError::Call(stopped())))
+    }
+
+    async fn hand_over(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
+        let session = &self.hold.liveness;
+        match request_transfer(session, &self.grant.name, self.grant.token, to).await {
+            Ok(transferred) => {
+                self.end_belief();
+                Ok(transferred)
+            }
+            Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
+                match self.grant.resume() {
+                    Ok(()) => Err(TransferError::NotWaiting { lease: Some(self) }),
+                    Err(loss) => Err(TransferError::Lost(loss)),
+                }
+            }
+            Err(CallError::Refused(refusal)) if refusal.reason == Reason::StaleToken => {
+                self.end_belief();
+                Err(TransferError::Lost(Loss::GrantEnded { cause: None }))
+            }
+            // Dropping the lease releases it; if it was handed over after all, that is refused.
+            Err(error) => Err(TransferError::Call(error)),
+        }
     }
 
     /// Stops believing in the lease without releasing it: it lives at the cluster until its
     /// session ends or somebody releases it by the token returned.
     pub fn forget(self) -> FencingToken {
-        todo!()
+        self.end_belief();
+        self.grant.token
+    }
+
+    /// Ends belief by this client's own doing; says whether it had not ended before. What is
+    /// ended so is not released by dropping.
+    fn end_belief(&self) -> bool {
+        let first = self.grant.end(&Loss::Released);
+        self.hold.liveness.drop_grant(self.grant.token);
+        first
+    }
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        if !self.end_belief() {
+            return;
+        }
+        let liveness = &self.hold.liveness;
+        let what = What::Grant(self.grant.token);
+        let ending = liveness
+            .hub
+            .unsettled
+            .begin(liveness, &self.grant.name, what);
+        settle::in_background(Arc::clone(&self.hold), ending);
+    }
+}
+
+impl fmt::Debug for HeldLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeldLease({}#{})", self.grant.name, self.grant.token)
+    }
+}
+
+async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
+    let mut belief = grant.watch();
+    let mut over = pin!(async move {
+        // The sender lives in the grant, which this future holds.
+        belief
+            .wait_for(|belief| matches!(belief, Belief::Over(_)))
+            .await
+            .map(drop)
+            .ok();
+    });
+    poll_fn(move |cx| {
+        if let Some(loss) = liveness.loss_of(&grant) {
+            return Poll::Ready(loss);
+        }
+        match over.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(liveness.loss_of(&grant).unwrap_or(Loss::Released)),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Releases by name and token. The request goes on in the background if it is not answered in
+/// time, or if the caller does not wait.
+pub(crate) async fn release(
+    hold: Arc<Hold>,
+    name: LeaseName,
+    token: FencingToken,
+) -> Result<(), ReleaseError> {
+    let liveness = &hold.liveness;
+    let ending = liveness
+        .hub
+        .unsettled
+        .begin(liveness, &name, What::Grant(token));
+    let (reply, answer) = oneshot::channel();
+    let hub = Arc::clone(&liveness.hub);
+    drop(hub.thread.spawn(async move {
+        let deadline = hold.liveness.hub.deadline();
+        let work = Work::on(ending);
+        let answer = settle::release(&work.ending, token, Some(deadline)).await;
+        let open = matches!(
+            answer,
+            Err(CallError::Unavailable { .. } | CallError::Unknown { .. })
+        );
+        drop(reply.send(answer));
+        let settled = !open || settle::end(&work.ending, None).await;
+        work.over(settled);
+        drop(hold);
+    }));
+    answer
+        .await
+        .unwrap_or_else(|_| Err(stopped()))
+        .map_err(ReleaseError::Call)
+}
+
+/// Hands over by name and token.
+pub(crate) async fn transfer(
+    hold: Arc<Hold>,
+    name: LeaseName,
+    token: FencingToken,
+    to: Option<SessionId>,
+) -> Result<Transferred, TransferError> {
+    let hub = Arc::clone(&hold.liveness.hub);
+    let asking = hub.thread.spawn(async move {
+        let answer = request_transfer(&hold.liveness, &name, token, to).await;
+        drop(hold);
+        answer
+    });
+    match asking.await.unwrap_or_else(|_| Err(stopped())) {
+        Ok(transferred) => Ok(transferred),
+        Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
+            Err(TransferError::NotWaiting { lease: None })
+        }
+        Err(error) => Err(TransferError::Call(error)),
+    }
+}
+
+async fn request_transfer(
+    session: &Arc<Liveness>,
+    name: &LeaseName,
+    token: FencingToken,
+    to: Option<SessionId>,
+) -> Result<Transferred, CallError> {
+    let deadline = session.hub.deadline();
+    let body = |number: Number| {
+        client_frame::Body::Transfer(TransferRequest {
+            session: Some(session.handle().to_wire()),
+            number: number.number,
+            lowest: number.lowest,
+            name: name.to_string(),
+            token: token.get(),
+            to_session: to.map_or(0, SessionId::get),
+        })
+    };
+    let reply = settle::repeat(session, Some(deadline), body).await?;
+    let transferred = match reply {
+        server_frame::Body::Transfer(reply) => SessionId::new(reply.to_session)
+            .zip(FencingToken::new(reply.token))
+            .map(|(to, token)| Transferred { to, token }),
+        _ => None,
+    };
+    let why = "the server's reply does not fit the request";
+    transferred.ok_or_else(|| CallError::Unknown { why: why.into() })
+}
+
+fn stopped() -> CallError {
+    CallError::Unknown {
+        why: "the client has stopped".into(),
     }
 }

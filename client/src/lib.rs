@@ -2,14 +2,33 @@
 
 mod acquire;
 mod builder;
+mod calls;
 mod client;
 mod clock;
+mod connection;
+mod driver;
 mod endpoint;
 mod error;
+mod follow;
+mod grant;
 mod handle;
+mod hub;
+mod keepalive;
 mod lease;
+mod link;
+mod liveness;
 mod loss;
+mod numbers;
+mod open;
+mod outbound;
+mod race;
+mod retry;
 mod session;
+mod settle;
+mod unary;
+mod unsettled;
+mod upkeep;
+mod window;
 
 pub use acquire::{Acquire, AcquireError, Blocked, Holder};
 pub use builder::ClientBuilder;
@@ -19,7 +38,7 @@ pub use error::{AttachError, CallError, CloseError, ConnectError, OpenError, Rel
 pub use handle::{InvalidHandle, SessionHandle};
 pub use lease::{HeldLease, TransferError, Transferred};
 pub use loss::Loss;
-pub use ringfence_core::{FencingToken, LeaseName, SessionId};
+pub use ringfence_core::{FencingToken, LeaseName, Secret, SessionId};
 pub use ringfence_proto::refusal::Refusal;
 pub use ringfence_proto::v1 as proto;
 pub use session::{Session, SessionOptions, SessionState};

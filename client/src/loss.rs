@@ -79,7 +79,10 @@ fn grant_end(end: &v1::EndCause) -> String {
         Kind::Closed => "ended with its session, which was closed".into(),
         Kind::Revoked => format!("was revoked{}", by(&end.operator, &end.reason)),
         Kind::Evicted => {
-            format!("ended with its session, which was evicted{}", by(&end.operator, &end.reason))
+            format!(
+                "ended with its session, which was evicted{}",
+                by(&end.operator, &end.reason)
+            )
         }
         Kind::Transferred => format!("was handed over to session {}", end.to_session),
     }

@@ -1,15 +1,20 @@
 //! Sessions: a client's liveness contract with the cluster.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_proto::v1::{CloseRequest, client_frame};
 use tokio::sync::watch;
 
 use crate::acquire::Acquire;
+use crate::calls::Manner;
 use crate::clock::Moment;
-use crate::error::{CloseError, ReleaseError};
+use crate::driver::Tether;
+use crate::error::{CallError, CloseError, ReleaseError};
 use crate::handle::SessionHandle;
-use crate::lease::{TransferError, Transferred};
+use crate::lease::{self, TransferError, Transferred};
+use crate::liveness::Liveness;
 use crate::loss::Loss;
 
 /// What a session is opened with.
@@ -25,7 +30,10 @@ pub struct SessionOptions {
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { ttl: Duration::from_secs(15), identity: String::new() }
+        Self {
+            ttl: Duration::from_secs(15),
+            identity: String::new(),
+        }
     }
 }
 
@@ -47,62 +55,74 @@ pub enum SessionState {
 }
 
 /// A session that is kept alive by the client's own thread. Cheap to clone.
-#[derive(Clone)]
+///
+/// When its last clone and its last [`HeldLease`](crate::HeldLease) are dropped it is closed in the
+/// background; a resumed one is then only kept alive no longer.
+#[derive(Clone, Debug)]
 #[must_use = "a session is closed when its last clone and its last lease are dropped"]
-pub struct Session {}
+pub struct Session {
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// Keeps a session open and the client's thread running.
+pub(crate) struct Hold {
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) tether: Arc<Tether>,
+    /// Opened by this client, which therefore closes it.
+    pub(crate) ours: bool,
+}
 
 impl Session {
     /// The session's number; public.
     #[must_use]
     pub fn id(&self) -> SessionId {
-        todo!()
+        self.hold.liveness.id()
     }
 
     /// What resumes the session elsewhere; whoever has it can act for the session.
     #[must_use]
     pub fn handle(&self) -> SessionHandle {
-        todo!()
+        self.hold.liveness.handle()
     }
 
     /// The session's TTL.
     #[must_use]
     pub fn ttl(&self) -> Duration {
-        todo!()
+        self.hold.liveness.ttl()
     }
 
-    /// How the session stands, now and at each change.
+    /// How the session stands, now and at each change. What it shows can lag behind the clock by
+    /// the time the client's thread needs to wake up; [`is_live`](Self::is_live) does not.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<SessionState> {
-        todo!()
+        self.hold.liveness.state()
     }
 
     /// When everything that the session holds is lost, unless a keep-alive is acknowledged before.
     #[must_use]
     pub fn valid_until(&self) -> Moment {
-        todo!()
+        self.hold.liveness.valid_until()
     }
 
     /// Whether the session is neither lost nor closed. Asks the clock each time.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        todo!()
+        self.hold.liveness.loss().is_none()
     }
 
     /// Begins to acquire the lease `name`.
     pub fn acquire(&self, name: impl Into<String>) -> Acquire {
-        let _ = name.into();
-        todo!()
+        Acquire::new(Arc::clone(&self.hold), name.into())
     }
 
     /// Releases a lease by its token, for a session that was resumed from its handle. A
     /// [`HeldLease`](crate::HeldLease) is released by its own method.
     ///
     /// # Errors
-    /// [`ReleaseError`]; [`CallError::Refused`](crate::CallError::Refused) inside it if this
-    /// session does not hold the lease with this token.
+    /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
+    /// with this token.
     pub async fn release(&self, name: &LeaseName, token: FencingToken) -> Result<(), ReleaseError> {
-        let _ = (name, token);
-        todo!()
+        lease::release(Arc::clone(&self.hold), name.clone(), token).await
     }
 
     /// Hands a lease over by its token, for a session that was resumed from its handle; see
@@ -116,22 +136,68 @@ impl Session {
         token: FencingToken,
         to: Option<SessionId>,
     ) -> Result<Transferred, TransferError> {
-        let _ = (name, token, to);
-        todo!()
+        lease::transfer(Arc::clone(&self.hold), name.clone(), token, to).await
     }
 
     /// Ends the session and everything that it holds. Belief ends first, then the request leaves.
+    /// Dropping the future does not stop it.
     ///
     /// # Errors
     /// [`CloseError`] if it is not certain that the cluster has ended it.
     pub async fn close(self) -> Result<(), CloseError> {
-        todo!()
+        let liveness = &self.hold.liveness;
+        liveness.lose(&Loss::Closed);
+        let hold = Arc::clone(&self.hold);
+        let closing = liveness.hub.thread.spawn(async move {
+            let closed = close(&hold.liveness, hold.liveness.hub.deadline()).await;
+            drop(hold);
+            closed
+        });
+        match closing.await {
+            Ok(closed) => closed.map_err(CloseError),
+            Err(_) => Err(CloseError(CallError::Unknown {
+                why: "the client has stopped".into(),
+            })),
+        }
     }
 
     /// Leaves the session to itself: nothing is kept alive, closed or released any more, and this
     /// process believes in none of its leases. It ends by its TTL unless somebody else keeps it
     /// alive with the handle returned.
     pub fn leave(self) -> SessionHandle {
-        todo!()
+        self.hold.liveness.lose(&Loss::Left);
+        self.handle()
     }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.ours {
+            self.liveness.lose(&Loss::Left);
+        } else if self.liveness.lose(&Loss::Closed) {
+            let liveness = Arc::clone(&self.liveness);
+            let tether = Arc::clone(&self.tether);
+            drop(self.liveness.hub.thread.spawn(async move {
+                let deadline = liveness.hub.now() + liveness.ttl();
+                if let Err(error) = close(&liveness, deadline).await {
+                    tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
+                }
+                drop(tether);
+            }));
+        }
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.liveness.id())
+    }
+}
+
+async fn close(liveness: &Liveness, deadline: Moment) -> Result<(), CallError> {
+    let session = Some(liveness.handle().to_wire());
+    let body = client_frame::Body::Close(CloseRequest { session });
+    liveness.hub.call(body, Manner::Prompt, deadline).await?;
+    liveness.hub.unsettled.session_over(liveness.id());
+    Ok(())
 }

@@ -1,0 +1,109 @@
+//! One connection: a channel to a member and the stream on it.
+
+use std::time::Duration;
+
+use ringfence_proto::v1::connection_client::ConnectionClient;
+use ringfence_proto::v1::{ClientFrame, Greeting, ServerMessage, server_frame};
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tonic::Streaming;
+use tonic::transport::{self, Channel};
+
+use crate::builder::Options;
+use crate::endpoint::Endpoint;
+use crate::outbound::Outbound;
+
+/// The largest message taken from a server; a page of a list has up to 4 MiB.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Replies of thousands of calls may be under way at once.
+const FLOW_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+
+/// A stream that was greeted.
+pub(crate) struct Opened {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) channel: Channel,
+    pub(crate) outbound: UnboundedSender<ClientFrame>,
+    pub(crate) inbound: Streaming<ServerMessage>,
+    pub(crate) greeting: Greeting,
+}
+
+/// Connects to a member and waits for its greeting, at most for `patience`.
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    options: &Options,
+    patience: Duration,
+) -> Result<Opened, String> {
+    let deadline = options.clock.now() + patience;
+    tokio::select! {
+        opened = greet(endpoint, options, patience) => opened,
+        () = options.clock.sleep_until(deadline) => Err(format!("no greeting within {patience:?}")),
+    }
+}
+
+async fn greet(
+    endpoint: &Endpoint,
+    options: &Options,
+    patience: Duration,
+) -> Result<Opened, String> {
+    let channel = transport::Endpoint::from_shared(endpoint.uri())
+        .and_then(|to| to.user_agent(concat!("ringfence-client/", env!("CARGO_PKG_VERSION"))))
+        .map_err(|fault| in_full(&fault))?
+        .connect_timeout(patience)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(options.keep_alive_interval)
+        .keep_alive_timeout(options.keep_alive_timeout)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(FLOW_WINDOW_BYTES)
+        .initial_connection_window_size(FLOW_WINDOW_BYTES)
+        .connect()
+        .await
+        .map_err(|fault| in_full(&fault))?;
+    let (outbound, frames) = mpsc::unbounded_channel();
+    let mut inbound = ConnectionClient::new(channel.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .stream(Outbound::new(frames))
+        .await
+        .map_err(|status| describe(&status))?
+        .into_inner();
+    let first = inbound
+        .message()
+        .await
+        .map_err(|status| describe(&status))?;
+    let greeting = first
+        .and_then(|message| message.frames.into_iter().next())
+        .and_then(|frame| match frame.body {
+            Some(server_frame::Body::Greeting(greeting)) => Some(greeting),
+            _ => None,
+        })
+        .ok_or("it did not begin with a greeting; is it a Ringfence client port?")?;
+    Ok(Opened {
+        endpoint: endpoint.clone(),
+        channel,
+        outbound,
+        inbound,
+        greeting,
+    })
+}
+
+/// A status in one line.
+pub(crate) fn describe(status: &tonic::Status) -> String {
+    if status.message().is_empty() {
+        format!("{:?}", status.code())
+    } else {
+        format!("{:?}: {}", status.code(), status.message())
+    }
+}
+
+/// An error with its causes: tonic's transport errors say only "transport error" by themselves.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}

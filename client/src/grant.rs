@@ -1,0 +1,82 @@
+//! One grant, and whether this client believes in it.
+
+use bytes::Bytes;
+use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_proto::v1;
+use tokio::sync::watch;
+
+use crate::loss::Loss;
+
+/// What this client thinks of a grant.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Belief {
+    /// Held, as long as the session's window is open.
+    Held,
+    /// Being handed over: not believed in, and not lost either.
+    Leaving,
+    /// Over, for ever.
+    Over(Loss),
+}
+
+/// A grant of this client.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) name: LeaseName,
+    pub(crate) token: FencingToken,
+    pub(crate) session: SessionId,
+    pub(crate) data: Bytes,
+    pub(crate) since_unix_ms: u64,
+    belief: watch::Sender<Belief>,
+}
+
+impl Grant {
+    /// The grant in a reply; `None` if the reply makes no sense.
+    pub(crate) fn from_wire(grant: v1::Grant) -> Option<Self> {
+        Some(Self {
+            name: LeaseName::parse(&grant.name).ok()?,
+            token: FencingToken::new(grant.token)?,
+            session: SessionId::new(grant.session)?,
+            data: grant.data,
+            since_unix_ms: grant.since_unix_ms,
+            belief: watch::Sender::new(Belief::Held),
+        })
+    }
+
+    pub(crate) fn belief(&self) -> Belief {
+        self.belief.borrow().clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Belief> {
+        self.belief.subscribe()
+    }
+
+    /// Ends belief for ever; says whether it had not ended before.
+    pub(crate) fn end(&self, why: &Loss) -> bool {
+        self.belief.send_if_modified(|belief| {
+            let first = !matches!(belief, Belief::Over(_));
+            if first {
+                *belief = Belief::Over(why.clone());
+            }
+            first
+        })
+    }
+
+    /// Suspends belief for a hand-over, unless it has ended.
+    pub(crate) fn suspend(&self) -> Result<(), Loss> {
+        self.change(Belief::Leaving)
+    }
+
+    /// Goes on believing after a hand-over that did not take place, unless belief has ended.
+    pub(crate) fn resume(&self) -> Result<(), Loss> {
+        self.change(Belief::Held)
+    }
+
+    fn change(&self, to: Belief) -> Result<(), Loss> {
+        let mut over = None;
+        self.belief.send_modify(|belief| match belief {
+            Belief::Over(loss) => over = Some(loss.clone()),
+            Belief::Held | Belief::Leaving => *belief = to,
+        });
+        over.map_or(Ok(()), Err)
+    }
+}

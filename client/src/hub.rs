@@ -1,0 +1,156 @@
+//! What all parts of one client share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringfence_core::{ClusterId, SessionId};
+use ringfence_proto::v1::{client_frame, server_frame};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::builder::Options;
+use crate::calls::{Answer, Manner};
+use crate::clock::Moment;
+use crate::error::CallError;
+use crate::follow::Follow;
+use crate::link::Link;
+use crate::liveness::Liveness;
+use crate::loss::Loss;
+use crate::unsettled::Unsettled;
+
+/// See the module. It does not keep the client's thread running; a
+/// [`Tether`](crate::driver::Tether) does.
+pub(crate) struct Hub {
+    pub(crate) options: Options,
+    pub(crate) thread: Handle,
+    pub(crate) link: Link,
+    pub(crate) follow: Mutex<Follow>,
+    /// What this client has given up but the cluster may still grant it.
+    pub(crate) unsettled: Unsettled,
+    /// Wakes the keep-alives: something is due earlier than they know.
+    pub(crate) sooner: Notify,
+    sessions: Mutex<HashMap<SessionId, Arc<Liveness>>>,
+    cluster: Mutex<Option<ClusterId>>,
+    cluster_time_ms: AtomicU64,
+}
+
+impl Hub {
+    pub(crate) fn new(options: Options, thread: Handle, follow: Follow) -> Self {
+        Self {
+            link: Link::new(Arc::clone(&options.clock)),
+            options,
+            thread,
+            follow: Mutex::new(follow),
+            unsettled: Unsettled::default(),
+            sooner: Notify::new(),
+            sessions: Mutex::default(),
+            cluster: Mutex::default(),
+            cluster_time_ms: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.options.clock.now()
+    }
+
+    /// The deadline of a request that is sent now.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.now() + self.options.request_timeout
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn call(
+        &self,
+        body: client_frame::Body,
+        manner: Manner,
+        deadline: Moment,
+    ) -> Result<Answer, CallError> {
+        let reply = self.link.call(body, manner, deadline);
+        match reply.await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::Unknown {
+                why: "the client has stopped".into(),
+            }),
+        }
+    }
+
+    pub(crate) fn follow(&self) -> MutexGuard<'_, Follow> {
+        lock(&self.follow)
+    }
+
+    /// Keeps a session alive from now on.
+    pub(crate) fn register(&self, session: &Arc<Liveness>) {
+        lock(&self.sessions).insert(session.id(), Arc::clone(session));
+        self.sooner.notify_one();
+    }
+
+    /// Keeps it alive no longer.
+    pub(crate) fn unregister(&self, session: &Liveness) {
+        lock(&self.sessions).remove(&session.id());
+    }
+
+    /// The sessions that are kept alive.
+    pub(crate) fn sessions(&self) -> Vec<Arc<Liveness>> {
+        lock(&self.sessions).values().cloned().collect()
+    }
+
+    /// The shortest TTL among them.
+    pub(crate) fn shortest_ttl(&self) -> Option<Duration> {
+        lock(&self.sessions)
+            .values()
+            .map(|session| session.ttl())
+            .min()
+    }
+
+    /// The newest cluster time seen, in milliseconds; 0 before the first greeting.
+    pub(crate) fn cluster_time_ms(&self) -> u64 {
+        self.cluster_time_ms.load(Ordering::Relaxed)
+    }
+
+    /// Takes notice of a cluster time that a reply carried.
+    pub(crate) fn saw_cluster_time(&self, millis: u64) {
+        self.cluster_time_ms.fetch_max(millis, Ordering::Relaxed);
+    }
+
+    /// Whether a member of `cluster` is one of ours: it is if this client knows no cluster yet.
+    pub(crate) fn is_ours(&self, cluster: ClusterId) -> bool {
+        lock(&self.cluster).is_none_or(|known| known == cluster)
+    }
+
+    /// Belongs to `cluster` from now on. Sessions of another one are lost: it knows none of them.
+    pub(crate) fn belong_to(&self, cluster: ClusterId, time_ms: u64) {
+        let before = lock(&self.cluster).replace(cluster);
+        if before.is_some_and(|before| before != cluster) {
+            self.cluster_time_ms.store(time_ms, Ordering::Relaxed);
+            for session in self.sessions() {
+                session.lose(&Loss::ClusterChanged);
+            }
+        }
+        self.saw_cluster_time(time_ms);
+    }
+}
+
+/// The cluster time that a reply carries, if it does.
+pub(crate) fn cluster_time_of(body: &server_frame::Body) -> Option<u64> {
+    use server_frame::Body;
+    match body {
+        Body::Greeting(greeting) => Some(greeting.cluster_time_ms),
+        Body::Open(reply) => Some(reply.cluster_time_ms),
+        Body::KeepAlive(reply) => Some(reply.cluster_time_ms),
+        Body::Close(reply) => Some(reply.cluster_time_ms),
+        Body::Acquire(reply) => Some(reply.cluster_time_ms),
+        Body::Cancel(reply) => Some(reply.cluster_time_ms),
+        Body::Release(reply) => Some(reply.cluster_time_ms),
+        Body::Transfer(reply) => Some(reply.cluster_time_ms),
+        Body::Get(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
+        Body::Check(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
+        Body::Refusal(_) | Body::GoingAway(_) => None,
+    }
+}
+
+/// Locks what no panic can leave half-changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,150 @@
+//! Keep-alives: one message for all sessions of the client, and an eye on their windows.
+//!
+//! It runs on the client's own thread, so that an application which blocks its executor loses no
+//! session by that.
+
+use std::sync::Arc;
+
+use ringfence_proto::v1::{
+    Acknowledged, KeepAliveRequest, KeepAliveResponse, Reason, client_frame, server_frame,
+};
+use tokio::sync::oneshot;
+
+use crate::calls::{Answer, Manner};
+use crate::clock::Moment;
+use crate::error::CallError;
+use crate::hub::Hub;
+use crate::liveness::Liveness;
+use crate::loss::Loss;
+
+/// The most sessions in one request; the server takes 10,000, and a message has an end too.
+const SESSIONS_MAX: usize = 4_096;
+
+/// Runs until the client's thread ends.
+pub(crate) async fn run(hub: &Arc<Hub>) {
+    let mut current = hub.link.current();
+    loop {
+        let connected = current.borrow().is_some();
+        let now = hub.now();
+        let sessions = hub.sessions();
+        let mut next: Option<Moment> = None;
+        let mut due = false;
+        for session in &sessions {
+            let Some((look, keep_alive)) = session.tend(now) else {
+                continue;
+            };
+            due |= connected && keep_alive <= now;
+            let wake = if connected {
+                look.min(keep_alive)
+            } else {
+                look
+            };
+            next = Some(next.map_or(wake, |next| next.min(wake)));
+        }
+        if due {
+            send(hub, &sessions, now);
+            continue;
+        }
+        tokio::select! {
+            () = sleep(hub, next) => {}
+            () = hub.sooner.notified() => {}
+            changed = current.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                // A new stream, so perhaps a new leader: it is told at once who is alive.
+                let now = hub.now();
+                hub.sessions().iter().for_each(|session| session.hurry(now));
+            }
+        }
+    }
+}
+
+async fn sleep(hub: &Hub, until: Option<Moment>) {
+    match until {
+        Some(moment) => hub.options.clock.sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The sessions of one request, each with the losses it acknowledged.
+type Batch = Vec<(Arc<Liveness>, Vec<u64>)>;
+
+fn send(hub: &Arc<Hub>, sessions: &[Arc<Liveness>], now: Moment) {
+    let mut request = KeepAliveRequest::default();
+    let mut batch = Batch::new();
+    for session in sessions {
+        let Some(part) = session.join_keep_alive(now) else {
+            continue;
+        };
+        let number = session.id().get();
+        request.sessions.push(part.handle);
+        let acknowledged = part.acknowledged.iter();
+        request
+            .acknowledged
+            .extend(acknowledged.map(|&token| Acknowledged {
+                session: number,
+                token,
+            }));
+        batch.push((Arc::clone(session), part.acknowledged));
+        if request.sessions.len() + request.acknowledged.len() >= SESSIONS_MAX {
+            dispatch(
+                hub,
+                std::mem::take(&mut request),
+                std::mem::take(&mut batch),
+                now,
+            );
+        }
+    }
+    if !batch.is_empty() {
+        dispatch(hub, request, batch, now);
+    }
+}
+
+fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment) {
+    // An answer that comes when the last window has passed is of no use.
+    let longest = batch
+        .iter()
+        .map(|(session, _)| session.ttl())
+        .max()
+        .unwrap_or_default();
+    let body = client_frame::Body::KeepAlive(request);
+    let reply = hub.link.call(body, Manner::Once, now + longest);
+    let hub = Arc::clone(hub);
+    drop(tokio::spawn(async move { take(&hub, reply, batch).await }));
+}
+
+async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, batch: Batch) {
+    // Without an answer there is nothing to do: the next keep-alive is scheduled already.
+    let Ok(Ok(Answer {
+        body: server_frame::Body::KeepAlive(reply),
+        sent,
+    })) = reply.await
+    else {
+        return;
+    };
+    apply(reply, sent, &batch);
+    hub.sooner.notify_one();
+}
+
+fn apply(mut reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
+    for (session, acknowledged) in batch {
+        let number = session.id().get();
+        if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
+            let why = match ended.reason() {
+                Reason::WrongSecret => Loss::WrongSecret,
+                _ => Loss::SessionEnded {
+                    cause: ended.cause.clone(),
+                },
+            };
+            session.lose(&why);
+            continue;
+        }
+        // What was lost first, then what the reply extends: nothing for the lost.
+        if let Some(lost) = reply.lost.iter_mut().find(|lost| lost.session == number) {
+            session.grants_lost(std::mem::take(&mut lost.grants));
+        }
+        session.acknowledged(acknowledged);
+        session.acknowledge(sent);
+    }
+}

@@ -1,0 +1,380 @@
+//! What this client knows of one of its sessions: how long it may believe in it, what it holds,
+//! which request numbers are spent.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::Rng;
+use ringfence_core::{FencingToken, SessionId};
+use ringfence_proto::refusal::Refusal;
+use ringfence_proto::v1::{self, Reason};
+use tokio::sync::{Notify, watch};
+
+use crate::clock::Moment;
+use crate::error::CallError;
+use crate::grant::{Belief, Grant};
+use crate::handle::SessionHandle;
+use crate::hub::{Hub, lock};
+use crate::loss::Loss;
+use crate::numbers::{Number, Numbers, Use};
+use crate::session::SessionState;
+use crate::window::{Extended, Window};
+
+/// The most lost tokens remembered per session whose acquire has not been answered here.
+const GONE_MAX: usize = 4_096;
+
+/// One session, as long as this client has to do with it.
+pub(crate) struct Liveness {
+    pub(crate) hub: Arc<Hub>,
+    handle: SessionHandle,
+    ttl: Duration,
+    state: watch::Sender<SessionState>,
+    /// A request number was confirmed: those who wait for room look again.
+    pub(crate) room: Notify,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    window: Window,
+    lost: Option<Loss>,
+    numbers: Numbers,
+    /// The grants that are believed in, by token.
+    grants: HashMap<u64, Arc<Grant>>,
+    /// Tokens that a keep-alive reply listed as lost before their acquire was answered: that
+    /// answer, when it comes, brings nothing.
+    gone: BTreeSet<u64>,
+    /// Losses that the cluster has not heard back about.
+    acknowledge: BTreeSet<u64>,
+    renewal: Renewal,
+}
+
+/// When the next keep-alive is due.
+struct Renewal {
+    due: Moment,
+    /// Keep-alives sent since the last acknowledgement.
+    unanswered: u32,
+}
+
+/// A session's part of a keep-alive.
+pub(crate) struct Part {
+    pub(crate) handle: v1::SessionHandle,
+    pub(crate) acknowledged: Vec<u64>,
+}
+
+impl Liveness {
+    /// A session for which a request was acknowledged that was sent at `sent`.
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        handle: SessionHandle,
+        ttl: Duration,
+        sent: Moment,
+        numbers: Numbers,
+    ) -> Self {
+        let inner = Inner {
+            window: Window::new(ttl, sent),
+            lost: None,
+            numbers,
+            grants: HashMap::new(),
+            gone: BTreeSet::new(),
+            acknowledge: BTreeSet::new(),
+            renewal: Renewal {
+                due: sent + interval(ttl),
+                unanswered: 0,
+            },
+        };
+        let state = watch::Sender::new(SessionState::Live);
+        Self {
+            hub,
+            handle,
+            ttl,
+            state,
+            room: Notify::new(),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.handle.session
+    }
+
+    pub(crate) fn handle(&self) -> SessionHandle {
+        self.handle
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<SessionState> {
+        self.state.subscribe()
+    }
+
+    pub(crate) fn valid_until(&self) -> Moment {
+        lock(&self.inner).window.valid_until()
+    }
+
+    /// Why the session is over, if it is. Asks the clock: a window that has passed is lost here and
+    /// now, whoever looks first.
+    pub(crate) fn loss(self: &Arc<Self>) -> Option<Loss> {
+        let now = self.hub.now();
+        {
+            let inner = lock(&self.inner);
+            if inner.lost.is_some() {
+                return inner.lost.clone();
+            }
+            if !inner.window.has_passed(now) {
+                return None;
+            }
+        }
+        self.lose(&Loss::WindowPassed);
+        lock(&self.inner).lost.clone()
+    }
+
+    /// Why a grant is not held, if it is not.
+    pub(crate) fn loss_of(self: &Arc<Self>, grant: &Grant) -> Option<Loss> {
+        if let Belief::Over(loss) = grant.belief() {
+            return Some(loss);
+        }
+        self.loss()
+    }
+
+    /// Ends the session for this client, for ever, and belief in all it holds. Says whether it was
+    /// not over before.
+    pub(crate) fn lose(self: &Arc<Self>, why: &Loss) -> bool {
+        let grants = {
+            let mut inner = lock(&self.inner);
+            if inner.lost.is_some() {
+                return false;
+            }
+            inner.lost = Some(why.clone());
+            self.state
+                .send_replace(SessionState::Lost { why: why.clone() });
+            std::mem::take(&mut inner.grants)
+        };
+        for grant in grants.into_values() {
+            if grant.end(why) && may_still_be_granted(why) {
+                self.hub
+                    .unsettled
+                    .note_release(self, &grant.name, grant.token);
+            }
+        }
+        self.hub.unregister(self);
+        self.room.notify_waiters();
+        true
+    }
+
+    /// A request was acknowledged that was first sent at `sent`.
+    pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
+        let now = self.hub.now();
+        let mut inner = lock(&self.inner);
+        if inner.lost.is_some() {
+            return;
+        }
+        match inner.window.extend(sent, now) {
+            Extended::TooLate => {
+                drop(inner);
+                self.lose(&Loss::WindowPassed);
+            }
+            Extended::NoChange => {}
+            Extended::Later => {
+                inner.renewal = Renewal {
+                    due: sent + interval(self.ttl),
+                    unanswered: 0,
+                };
+                if !inner.acknowledge.is_empty() {
+                    inner.renewal.due = now;
+                }
+                self.tell(&inner, now);
+            }
+        }
+    }
+
+    /// Looks at the clock: warns, or ends the session. Returns when to look again, and when the
+    /// next keep-alive is due; `None` once it is over.
+    pub(crate) fn tend(self: &Arc<Self>, now: Moment) -> Option<(Moment, Moment)> {
+        let inner = lock(&self.inner);
+        if inner.lost.is_some() {
+            return None;
+        }
+        if inner.window.has_passed(now) {
+            drop(inner);
+            self.lose(&Loss::WindowPassed);
+            return None;
+        }
+        self.tell(&inner, now);
+        let jeopardy = inner.window.jeopardy_at();
+        let look = if now < jeopardy {
+            jeopardy
+        } else {
+            inner.window.valid_until()
+        };
+        Some((look, inner.renewal.due))
+    }
+
+    /// Its part of the keep-alive that is about to be sent, if it should have one. Sessions that
+    /// are due soon join in, so that one message serves all.
+    pub(crate) fn join_keep_alive(&self, now: Moment) -> Option<Part> {
+        let mut inner = lock(&self.inner);
+        let renewal = &mut inner.renewal;
+        let soon = if renewal.unanswered == 0 {
+            self.ttl / 10
+        } else {
+            Duration::ZERO
+        };
+        if renewal.due > now + soon {
+            return None;
+        }
+        // Again after a twentieth of the TTL, then after twice as long each time.
+        let pause = (self.ttl / 20).saturating_mul(1 << renewal.unanswered.min(2));
+        renewal.due = now + pause.max(Duration::from_millis(1));
+        renewal.unanswered = renewal.unanswered.saturating_add(1);
+        let acknowledged = inner.acknowledge.iter().copied().collect();
+        Some(Part {
+            handle: self.handle.to_wire(),
+            acknowledged,
+        })
+    }
+
+    /// A keep-alive is due now: there is a new stream.
+    pub(crate) fn hurry(&self, now: Moment) {
+        lock(&self.inner).renewal = Renewal {
+            due: now,
+            unanswered: 0,
+        };
+    }
+
+    /// The cluster knows now that these losses were noticed.
+    pub(crate) fn acknowledged(&self, tokens: &[u64]) {
+        let mut inner = lock(&self.inner);
+        for token in tokens {
+            inner.acknowledge.remove(token);
+        }
+    }
+
+    /// These grants ended against the session's will. Belief in them ends before this returns.
+    pub(crate) fn grants_lost(&self, grants: Vec<v1::LostGrant>) {
+        let now = self.hub.now();
+        for lost in grants {
+            let grant = {
+                let mut inner = lock(&self.inner);
+                let grant = inner.grants.remove(&lost.token);
+                if inner.acknowledge.insert(lost.token) {
+                    inner.renewal = Renewal {
+                        due: now,
+                        unanswered: 0,
+                    };
+                }
+                inner.gone.insert(lost.token);
+                if inner.gone.len() > GONE_MAX {
+                    inner.gone.pop_first();
+                }
+                grant
+            };
+            if let Some(grant) = grant {
+                grant.end(&Loss::GrantEnded { cause: lost.cause });
+            }
+        }
+        self.hub.sooner.notify_one();
+    }
+
+    /// Begins to believe in a grant, unless it or the session was lost meanwhile.
+    pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, (Grant, Loss)> {
+        if let Some(loss) = self.loss() {
+            return Err((grant, loss));
+        }
+        let mut inner = lock(&self.inner);
+        if let Some(loss) = &inner.lost {
+            let loss = loss.clone();
+            return Err((grant, loss));
+        }
+        if inner.gone.contains(&grant.token.get()) {
+            return Err((grant, Loss::GrantEnded { cause: None }));
+        }
+        let grant = Arc::new(grant);
+        inner.grants.insert(grant.token.get(), Arc::clone(&grant));
+        Ok(grant)
+    }
+
+    /// Belief in a grant has ended by this client's own doing.
+    pub(crate) fn drop_grant(&self, token: FencingToken) {
+        lock(&self.inner).grants.remove(&token.get());
+    }
+
+    /// Takes what a refusal says about the session itself.
+    pub(crate) fn heed(self: &Arc<Self>, refusal: &Refusal) {
+        match refusal.reason {
+            Reason::SessionExpired => drop(self.lose(&Loss::SessionEnded { cause: None })),
+            Reason::WrongSecret => drop(self.lose(&Loss::WrongSecret)),
+            Reason::StaleRequest => {
+                let lowest = refusal
+                    .metadata
+                    .get("lowest")
+                    .and_then(|text| text.parse().ok());
+                lock(&self.inner).numbers.skip_to(lowest.unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+
+    /// The next request number; waits while too many are unconfirmed.
+    pub(crate) async fn number(&self, what: Use, deadline: Moment) -> Result<Number, CallError> {
+        loop {
+            let room = self.room.notified();
+            if let Some(number) = lock(&self.inner).numbers.take(what) {
+                return Ok(number);
+            }
+            tokio::select! {
+                () = room => {}
+                () = self.hub.options.clock.sleep_until(deadline) => {
+                    let why = "too many requests of this session are unanswered; its oldest one \
+                               holds the others up, use another session beside long waits";
+                    return Err(CallError::Unavailable { why: why.into() });
+                }
+            }
+        }
+    }
+
+    /// The request with this number is answered for good.
+    pub(crate) fn confirm(&self, number: u64) {
+        lock(&self.inner).numbers.confirm(number);
+        self.room.notify_waiters();
+    }
+
+    /// Tells watchers how the session stands, if that has changed.
+    fn tell(&self, inner: &Inner, now: Moment) {
+        let state = if now < inner.window.jeopardy_at() {
+            SessionState::Live
+        } else {
+            SessionState::Jeopardy {
+                valid_until: inner.window.valid_until(),
+            }
+        };
+        self.state.send_if_modified(|told| {
+            let changed = *told != state;
+            if changed {
+                *told = state;
+            }
+            changed
+        });
+    }
+}
+
+/// The time between keep-alives: a third of the TTL less up to a twentieth of it, so that clients
+/// that started together do not stay together.
+fn interval(ttl: Duration) -> Duration {
+    ttl / 3 - (ttl / 20).mul_f64(rand::rng().random_range(0.0..1.0))
+}
+
+/// Whether the cluster may still grant what was lost for this reason.
+fn may_still_be_granted(why: &Loss) -> bool {
+    match why {
+        Loss::WindowPassed | Loss::Reported | Loss::Closed => true,
+        Loss::SessionEnded { .. }
+        | Loss::GrantEnded { .. }
+        | Loss::WrongSecret
+        | Loss::ClusterChanged
+        | Loss::Left
+        | Loss::Released => false,
+    }
+}

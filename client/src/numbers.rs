@@ -1,0 +1,139 @@
+//! A session's request numbers, and the lowest it still waits for.
+
+use std::collections::BTreeSet;
+
+/// How far a number may be above the lowest unconfirmed one; what the cluster remembers.
+const SPAN_MAX: u64 = ringfence_core::UNCONFIRMED_MAX;
+/// Numbers that acquires leave free, so that what ends waits and grants always gets through.
+const RESERVED: u64 = 64;
+
+/// What a number is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A request that may wait long, or that can wait itself.
+    Acquire,
+    /// A cancel, release or transfer.
+    Ending,
+}
+
+/// A request's number and the lowest unconfirmed one, as they were when it was first sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    pub(crate) number: u64,
+    pub(crate) lowest: u64,
+}
+
+/// The numbers of one session.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    next: u64,
+    unconfirmed: BTreeSet<u64>,
+}
+
+impl Numbers {
+    /// Numbers from `first` on; it is not 0.
+    pub(crate) fn from(first: u64) -> Self {
+        Self {
+            next: first,
+            unconfirmed: BTreeSet::new(),
+        }
+    }
+
+    /// The next number, unless it would be too far above the lowest that is unconfirmed.
+    pub(crate) fn take(&mut self, what: Use) -> Option<Number> {
+        let number = self.next;
+        let lowest = self.unconfirmed.first().copied().unwrap_or(number);
+        let room = match what {
+            Use::Acquire => SPAN_MAX - RESERVED,
+            Use::Ending => SPAN_MAX,
+        };
+        if number - lowest >= room {
+            return None;
+        }
+        self.next += 1;
+        self.unconfirmed.insert(number);
+        Some(Number { number, lowest })
+    }
+
+    /// The answer of this number has come, or nobody wants it any more.
+    pub(crate) fn confirm(&mut self, number: u64) {
+        self.unconfirmed.remove(&number);
+    }
+
+    /// Somebody else used the session: its numbers up to `lowest` are spent.
+    pub(crate) fn skip_to(&mut self, lowest: u64) {
+        self.next = self.next.max(lowest.saturating_add(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn each_request_names_the_lowest_that_is_unconfirmed() {
+        let mut numbers = Numbers::from(1);
+
+        assert_eq!(
+            numbers.take(Use::Acquire),
+            Some(Number {
+                number: 1,
+                lowest: 1
+            })
+        );
+        assert_eq!(
+            numbers.take(Use::Acquire),
+            Some(Number {
+                number: 2,
+                lowest: 1
+            })
+        );
+        numbers.confirm(1);
+        assert_eq!(
+            numbers.take(Use::Ending),
+            Some(Number {
+                number: 3,
+                lowest: 2
+            })
+        );
+        numbers.confirm(3);
+        numbers.confirm(2);
+        assert_eq!(
+            numbers.take(Use::Ending),
+            Some(Number {
+                number: 4,
+                lowest: 4
+            })
+        );
+    }
+
+    #[test]
+    fn acquires_leave_room_for_what_ends_them() {
+        let mut numbers = Numbers::from(1);
+        let acquires = std::iter::from_fn(|| numbers.take(Use::Acquire)).count() as u64;
+        let endings = std::iter::from_fn(|| numbers.take(Use::Ending)).count() as u64;
+
+        assert_eq!((acquires, endings), (SPAN_MAX - RESERVED, RESERVED));
+
+        numbers.confirm(1);
+        assert_eq!(numbers.take(Use::Acquire), None);
+        assert_eq!(numbers.take(Use::Ending).unwrap().lowest, 2);
+    }
+
+    #[test]
+    fn numbers_that_others_spent_are_skipped() {
+        let mut numbers = Numbers::from(5);
+        numbers.skip_to(900);
+        assert_eq!(
+            numbers.take(Use::Ending),
+            Some(Number {
+                number: 901,
+                lowest: 901
+            })
+        );
+        numbers.skip_to(3);
+        assert_eq!(numbers.take(Use::Ending).unwrap().number, 902);
+    }
+}

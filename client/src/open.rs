@@ -1,0 +1,152 @@
+//! Opening a session, and resuming one from its handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringfence_core::{Identity, Secret, SessionId};
+use ringfence_proto::v1::sessions_client::SessionsClient;
+use ringfence_proto::v1::{
+    GetSessionRequest, KeepAliveRequest, OpenRequest, Reason, client_frame, server_frame,
+};
+
+use crate::calls::{Answer, Manner};
+use crate::driver::Tether;
+use crate::error::{AttachError, CallError, OpenError};
+use crate::handle::SessionHandle;
+use crate::hub::Hub;
+use crate::liveness::Liveness;
+use crate::loss::Loss;
+use crate::numbers::Numbers;
+use crate::session::{Hold, Session, SessionOptions};
+use crate::{client, clock, unary};
+
+/// Opens a session. If nobody waits for it any more when the answer comes, it is closed.
+pub(crate) async fn open(
+    hub: &Arc<Hub>,
+    tether: &Arc<Tether>,
+    options: SessionOptions,
+) -> Result<Session, OpenError> {
+    let identity = Identity::parse(&options.identity).map_err(OpenError::InvalidIdentity)?;
+    let secret = Secret::new(rand::random());
+    let id: [u8; 16] = rand::random();
+    let body = client_frame::Body::Open(OpenRequest {
+        id: Bytes::copy_from_slice(&id),
+        secret: Bytes::copy_from_slice(secret.as_bytes()),
+        seen_cluster_time_ms: Some(hub.cluster_time_ms()),
+        ttl_ms: u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX),
+        identity: identity.as_str().to_owned(),
+    });
+    let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
+    let opening = hub.thread.spawn(async move {
+        let hub = shared;
+        let answer = hub
+            .call(body, Manner::Prompt, hub.deadline())
+            .await
+            .map_err(OpenError::Call)?;
+        let Answer {
+            body: server_frame::Body::Open(reply),
+            sent,
+        } = answer
+        else {
+            return Err(OpenError::Call(misfit()));
+        };
+        let session = SessionId::new(reply.session).ok_or(OpenError::Call(misfit()))?;
+        let handle = SessionHandle { session, secret };
+        let ttl = Duration::from_millis(reply.ttl_ms);
+        let liveness = Arc::new(Liveness::new(hub, handle, ttl, sent, Numbers::from(1)));
+        keep(liveness, tether, true).map_err(|_| OpenError::TooLate)
+    });
+    // Dropping this future drops the session that the task returns, and so closes it.
+    match opening.await {
+        Ok(opened) => opened,
+        Err(_) => Err(OpenError::Call(CallError::Unknown {
+            why: "the client has stopped".into(),
+        })),
+    }
+}
+
+/// Resumes a session.
+pub(crate) async fn attach(
+    hub: &Arc<Hub>,
+    tether: &Arc<Tether>,
+    handle: SessionHandle,
+    ttl: Duration,
+) -> Result<Session, AttachError> {
+    let ttl = ttl.min(ttl_of(hub, handle.session).await?);
+    let request = KeepAliveRequest {
+        sessions: vec![handle.to_wire()],
+        ..KeepAliveRequest::default()
+    };
+    let body = client_frame::Body::KeepAlive(request);
+    let (shared, deadline) = (Arc::clone(hub), hub.deadline());
+    let renewing = async move { shared.call(body, Manner::Prompt, deadline).await };
+    let answer = client::on_thread(hub, renewing)
+        .await
+        .map_err(AttachError::Call)?;
+    let Answer {
+        body: server_frame::Body::KeepAlive(reply),
+        sent,
+    } = answer
+    else {
+        return Err(AttachError::Call(misfit()));
+    };
+    if let Some(ended) = reply.ended.first() {
+        let loss = match ended.reason() {
+            Reason::WrongSecret => Loss::WrongSecret,
+            _ => Loss::SessionEnded {
+                cause: ended.cause.clone(),
+            },
+        };
+        return Err(AttachError::Lost(loss));
+    }
+    // Above all numbers that were spent before, in this process or another. If the wall clock was
+    // set back since, the cluster's refusal tells the right one.
+    let numbers = Numbers::from(clock::wall_micros().max(1));
+    let liveness = Arc::new(Liveness::new(Arc::clone(hub), handle, ttl, sent, numbers));
+    keep(liveness, Arc::clone(tether), false).map_err(AttachError::Lost)
+}
+
+/// Keeps the session alive from now on, unless its window has passed already.
+fn keep(liveness: Arc<Liveness>, tether: Arc<Tether>, ours: bool) -> Result<Session, Loss> {
+    let hub = Arc::clone(&liveness.hub);
+    hub.register(&liveness);
+    let hold = Arc::new(Hold {
+        liveness,
+        tether,
+        ours,
+    });
+    match hold.liveness.loss() {
+        None => Ok(Session { hold }),
+        Some(loss) => Err(loss),
+    }
+}
+
+/// The TTL of a session, from the cluster: believing in a longer one would be unsafe.
+async fn ttl_of(hub: &Arc<Hub>, session: SessionId) -> Result<Duration, AttachError> {
+    let request = GetSessionRequest {
+        session: session.get(),
+        read: None,
+    };
+    let answer = unary::call(hub, move |channel| async move {
+        SessionsClient::new(channel).get(request).await
+    });
+    match answer.await {
+        Ok(reply) => {
+            let session = reply.session.ok_or(AttachError::Call(misfit()))?;
+            Ok(Duration::from_millis(session.ttl_ms))
+        }
+        Err(CallError::Refused(refusal))
+            if matches!(refusal.reason, Reason::NotFound | Reason::SessionExpired) =>
+        {
+            Err(AttachError::Lost(Loss::SessionEnded { cause: None }))
+        }
+        Err(error) => Err(AttachError::Call(error)),
+    }
+}
+
+fn misfit() -> CallError {
+    CallError::Unknown {
+        why: "the server's reply does not fit the request".into(),
+    }
+}

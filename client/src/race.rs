@@ -1,0 +1,55 @@
+//! Connecting to whoever answers first.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::builder::Options;
+use crate::connection::{self, Opened};
+use crate::endpoint::Endpoint;
+
+/// How long one address has for itself before the next is tried beside it: one that swallows
+/// packets must not hold up the others.
+const STAGGER: Duration = Duration::from_millis(200);
+/// How long one address has altogether.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What came of trying all candidates.
+pub(crate) struct Race {
+    pub(crate) winner: Option<Opened>,
+    /// Those that failed, and why.
+    pub(crate) failed: Vec<(Endpoint, String)>,
+}
+
+/// Tries the candidates in order, each a little after the one before, until one greets.
+pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options) -> Race {
+    let mut waiting = candidates.into_iter();
+    let mut running = JoinSet::new();
+    let mut race = Race {
+        winner: None,
+        failed: Vec::new(),
+    };
+    loop {
+        if let Some(endpoint) = waiting.next() {
+            let options = options.clone();
+            running.spawn(async move {
+                let opened = connection::open(&endpoint, &options, PATIENCE).await;
+                opened.map_err(|why| (endpoint, why))
+            });
+        }
+        let next = options.clock.now() + STAGGER;
+        tokio::select! {
+            finished = running.join_next() => match finished {
+                None => return race,
+                Some(Ok(Ok(opened))) => {
+                    race.winner = Some(opened);
+                    return race;
+                }
+                Some(Ok(Err(failed))) => race.failed.push(failed),
+                // A task that was aborted or panicked found out nothing.
+                Some(Err(_)) => {}
+            },
+            () = options.clock.sleep_until(next), if waiting.len() > 0 => {}
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! When to try again, and what a refusal says about having been done.
+
+use std::time::Duration;
+
+use rand::Rng;
+use ringfence_proto::refusal::Refusal;
+use ringfence_proto::v1::Reason;
+
+/// The first pause after a failure.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// What a refusal means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// An answer: trying again would bring the same.
+    Final,
+    /// Not done, and worth another try.
+    NotDone,
+    /// It may have been done: only a repeat with the same number tells.
+    Open,
+}
+
+/// Sorts refusals. Whatever is not known here is an answer of a newer cluster and goes to the
+/// caller.
+pub(crate) fn meaning(refusal: &Refusal) -> Meaning {
+    match refusal.reason {
+        Reason::Unavailable => Meaning::NotDone,
+        // A node that fails in the middle of a request cannot know either.
+        Reason::OutcomeUnknown | Reason::Fault => Meaning::Open,
+        _ => Meaning::Final,
+    }
+}
+
+/// The pause before try number `tries + 1`: doubling, with jitter, so that a thousand clients that
+/// lost their leader together do not come back together. Never less than what the refusal asks.
+pub(crate) fn pause(tries: u32, asked: Option<Duration>) -> Duration {
+    let doubled = PAUSE_MIN.saturating_mul(1 << tries.min(8)).min(PAUSE_MAX);
+    let jittered = doubled.mul_f64(rand::rng().random_range(0.5..1.0));
+    jittered.max(asked.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_within_their_bounds() {
+        for tries in 0..40 {
+            let pause = pause(tries, None);
+            assert!(
+                pause >= PAUSE_MIN / 2 && pause <= PAUSE_MAX,
+                "try {tries}: {pause:?}"
+            );
+        }
+        assert!(pause(0, None) <= PAUSE_MIN);
+        assert!(pause(20, None) >= PAUSE_MAX / 2);
+    }
+
+    #[test]
+    fn a_pause_is_not_shorter_than_asked() {
+        assert_eq!(
+            pause(0, Some(Duration::from_secs(3))),
+            Duration::from_secs(3)
+        );
+    }
+}

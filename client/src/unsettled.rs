@@ -1,0 +1,190 @@
+//! What this client has given up, but the cluster may still grant it: releases and cancels that are
+//! under way, and grants that were lost here first.
+//!
+//! An acquire of a name waits until what is unsettled of that name is settled: requests in flight
+//! together have no order, so it could overtake the release, and new work must have a new token.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use ringfence_core::{FencingToken, LeaseName, SessionId};
+use tokio::sync::watch;
+
+use crate::clock::Moment;
+use crate::error::CallError;
+use crate::hub::lock;
+use crate::liveness::Liveness;
+use crate::settle::{self, Work};
+
+/// The most that is remembered. What is forgotten is granted until its session ends.
+const ENDINGS_MAX: usize = 65_536;
+
+/// What is to be ended at the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A grant.
+    Grant(FencingToken),
+    /// An acquire with this request number, whatever became of it.
+    Request(u64),
+}
+
+/// How far an ending is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nobody works on it.
+    Idle,
+    /// Somebody does.
+    Running,
+    /// The cluster has answered.
+    Done,
+}
+
+/// Something to be ended.
+pub(crate) struct Ending {
+    pub(crate) session: Arc<Liveness>,
+    pub(crate) name: LeaseName,
+    pub(crate) what: What,
+    stage: watch::Sender<Stage>,
+}
+
+/// All of a client's endings, by name.
+#[derive(Default)]
+pub(crate) struct Unsettled {
+    names: Mutex<Names>,
+}
+
+#[derive(Default)]
+struct Names {
+    endings: HashMap<LeaseName, Vec<Arc<Ending>>>,
+    count: usize,
+}
+
+impl Unsettled {
+    /// Remembers that a grant was lost here that the cluster may still grant.
+    pub(crate) fn note_release(
+        &self,
+        session: &Arc<Liveness>,
+        name: &LeaseName,
+        token: FencingToken,
+    ) {
+        self.add(session, name, What::Grant(token), Stage::Idle);
+    }
+
+    /// Remembers an ending that the caller is about to work on.
+    pub(crate) fn begin(
+        &self,
+        session: &Arc<Liveness>,
+        name: &LeaseName,
+        what: What,
+    ) -> Arc<Ending> {
+        self.add(session, name, what, Stage::Running)
+    }
+
+    fn add(
+        &self,
+        session: &Arc<Liveness>,
+        name: &LeaseName,
+        what: What,
+        stage: Stage,
+    ) -> Arc<Ending> {
+        let ending = Arc::new(Ending {
+            session: Arc::clone(session),
+            name: name.clone(),
+            what,
+            stage: watch::Sender::new(stage),
+        });
+        let mut names = lock(&self.names);
+        if names.count < ENDINGS_MAX {
+            names.count += 1;
+            names
+                .endings
+                .entry(name.clone())
+                .or_default()
+                .push(Arc::clone(&ending));
+        }
+        ending
+    }
+
+    /// The session is known to have ended: nothing of it is granted any more.
+    pub(crate) fn session_over(&self, session: SessionId) {
+        let mut names = lock(&self.names);
+        names.retain(|ending| ending.session.id() != session);
+    }
+
+    /// The work on an ending is over.
+    pub(crate) fn finish(&self, ending: &Arc<Ending>, settled: bool) {
+        if settled {
+            let mut names = lock(&self.names);
+            names.remove(ending);
+        }
+        ending
+            .stage
+            .send_replace(if settled { Stage::Done } else { Stage::Idle });
+    }
+
+    /// Waits until nothing of `name` is unsettled, and works on what nobody works on.
+    pub(crate) async fn settle(&self, name: &LeaseName, deadline: Moment) -> Result<(), CallError> {
+        while let Some(ending) = self.first(name) {
+            if ending.claim() {
+                let work = Work::on(Arc::clone(&ending));
+                let settled = settle::end(&ending, Some(deadline)).await;
+                work.over(settled);
+            }
+            let mut stage = ending.stage.subscribe();
+            let clock = &ending.session.hub.options.clock;
+            let waiting = stage.wait_for(|stage| *stage != Stage::Running);
+            let in_time = tokio::select! {
+                _ = waiting => clock.now() < deadline,
+                () = clock.sleep_until(deadline) => false,
+            };
+            if !in_time && *ending.stage.borrow() != Stage::Done {
+                let why = format!("an earlier grant or request of {name} is not settled yet");
+                return Err(CallError::Unavailable { why });
+            }
+        }
+        Ok(())
+    }
+
+    fn first(&self, name: &LeaseName) -> Option<Arc<Ending>> {
+        let names = lock(&self.names);
+        names
+            .endings
+            .get(name)
+            .and_then(|endings| endings.first().cloned())
+    }
+}
+
+impl Names {
+    fn remove(&mut self, gone: &Arc<Ending>) {
+        let Some(endings) = self.endings.get_mut(&gone.name) else {
+            return;
+        };
+        let before = endings.len();
+        endings.retain(|ending| !Arc::ptr_eq(ending, gone));
+        self.count -= before - endings.len();
+        if endings.is_empty() {
+            self.endings.remove(&gone.name);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Ending) -> bool) {
+        for endings in self.endings.values_mut() {
+            endings.retain(|ending| keep(ending));
+        }
+        self.endings.retain(|_, endings| !endings.is_empty());
+        self.count = self.endings.values().map(Vec::len).sum();
+    }
+}
+
+impl Ending {
+    /// Takes over the work, unless somebody has.
+    fn claim(&self) -> bool {
+        self.stage.send_if_modified(|stage| {
+            let idle = *stage == Stage::Idle;
+            if idle {
+                *stage = Stage::Running;
+            }
+            idle
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! Keeps one good stream open, for ever: connects, follows the leader, notices dead connections,
+//! hands replies to their callers.
+
+use std::time::Duration;
+
+use ringfence_core::ClusterId;
+use ringfence_proto::v1::{ServerMessage, server_frame};
+use tonic::Status;
+
+use crate::clock::Moment;
+use crate::connection::{self, Opened};
+use crate::endpoint::Endpoint;
+use crate::hub::{Hub, cluster_time_of};
+use crate::race::race;
+use crate::retry;
+
+/// How long the leader has to answer when another member names it; that member serves as well.
+const DETOUR_MAX: Duration = Duration::from_millis(250);
+/// A member that only refuses for this long may be cut off from the rest: try another one.
+const REFUSING_MAX: Duration = Duration::from_secs(1);
+/// How often a stream is looked at, at least this many times within the time it may be silent.
+const LOOKS: u32 = 4;
+
+/// Runs until the client's thread ends.
+pub(crate) async fn run(hub: &Hub) {
+    loop {
+        let opened = establish(hub).await;
+        let endpoint = opened.endpoint.clone();
+        hub.link.connected(
+            endpoint.clone(),
+            opened.channel.clone(),
+            opened.outbound.clone(),
+        );
+        tracing::debug!(%endpoint, "connected");
+        let end = Serving::new(hub, &endpoint).until_over(opened).await;
+        hub.link.disconnected(&format!("{endpoint}: {}", end.why));
+        tracing::debug!(%endpoint, why = end.why, "disconnected");
+        if end.failed {
+            hub.follow().failed(&endpoint, hub.now());
+        }
+    }
+}
+
+/// Connects to a member, the leader if it can be reached.
+async fn establish(hub: &Hub) -> Opened {
+    let mut tries = 0;
+    let mut strangers = false;
+    loop {
+        let candidates = hub.follow().candidates(hub.now());
+        let race = race(candidates, &hub.options).await;
+        let mut troubles = Vec::new();
+        for (endpoint, why) in race.failed {
+            hub.follow().failed(&endpoint, hub.now());
+            troubles.push(format!("{endpoint}: {why}"));
+        }
+        if let Some(opened) = race.winner {
+            match accept(hub, &opened, strangers) {
+                Ok(()) => return prefer_leader(hub, opened).await,
+                Err(why) => {
+                    hub.follow().failed(&opened.endpoint, hub.now());
+                    // Adopted if a second round finds nobody of the cluster we knew.
+                    strangers = tries > 0;
+                    troubles.push(format!("{}: {why}", opened.endpoint));
+                }
+            }
+        }
+        hub.link.unreachable(&troubles.join("; "));
+        let until = hub.now() + retry::pause(tries, None);
+        hub.options.clock.sleep_until(until).await;
+        tries = tries.saturating_add(1);
+    }
+}
+
+/// Whether to talk to the cluster that greeted.
+fn accept(hub: &Hub, opened: &Opened, strangers: bool) -> Result<(), &'static str> {
+    let greeting = &opened.greeting;
+    let cluster =
+        ClusterId::from_slice(&greeting.cluster_id).ok_or("it belongs to no cluster yet")?;
+    let idle = hub.sessions().is_empty();
+    if !hub.is_ours(cluster) && !idle && !strangers {
+        return Err("it belongs to another cluster than before");
+    }
+    hub.belong_to(cluster, greeting.cluster_time_ms);
+    hub.follow().greeted(&opened.endpoint);
+    Ok(())
+}
+
+/// Goes to the leader that the greeting names, if it answers quickly.
+async fn prefer_leader(hub: &Hub, opened: Opened) -> Opened {
+    let named = &opened.greeting.leader_client_address;
+    let hint = hub.follow().hint(named, Some(&opened.endpoint), hub.now());
+    let Some(leader) = hint else { return opened };
+    match connection::open(&leader, &hub.options, DETOUR_MAX).await {
+        Ok(direct) if direct.greeting.cluster_id == opened.greeting.cluster_id => {
+            hub.saw_cluster_time(direct.greeting.cluster_time_ms);
+            hub.follow().greeted(&leader);
+            direct
+        }
+        Ok(_) | Err(_) => {
+            hub.follow().failed(&leader, hub.now());
+            opened
+        }
+    }
+}
+
+/// Why a stream is over.
+struct End {
+    why: String,
+    /// Whether the address is to be avoided for a while.
+    failed: bool,
+}
+
+struct Serving<'a> {
+    hub: &'a Hub,
+    endpoint: &'a Endpoint,
+    heard: Moment,
+    refusing_since: Option<Moment>,
+}
+
+impl<'a> Serving<'a> {
+    fn new(hub: &'a Hub, endpoint: &'a Endpoint) -> Self {
+        Self {
+            hub,
+            endpoint,
+            heard: hub.now(),
+            refusing_since: None,
+        }
+    }
+
+    async fn until_over(mut self, mut opened: Opened) -> End {
+        loop {
+            let look = self.hub.now() + self.silence_max() / LOOKS;
+            let end = tokio::select! {
+                message = opened.inbound.message() => self.take(message),
+                () = self.hub.options.clock.sleep_until(look) => self.look(),
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Hands the replies of a message out.
+    fn take(&mut self, message: Result<Option<ServerMessage>, Status>) -> Option<End> {
+        let message = match message {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                return Some(End {
+                    why: "the server ended it".into(),
+                    failed: true,
+                });
+            }
+            Err(status) => {
+                return Some(End {
+                    why: connection::describe(&status),
+                    failed: true,
+                });
+            }
+        };
+        let now = self.hub.now();
+        self.heard = now;
+        let mut replies = message.frames;
+        let newest = replies
+            .iter()
+            .filter_map(|frame| cluster_time_of(frame.body.as_ref()?))
+            .max();
+        if let Some(time) = newest {
+            self.hub.saw_cluster_time(time);
+        }
+        let mut leaving = None;
+        replies.retain(|frame| match &frame.body {
+            Some(server_frame::Body::GoingAway(notice)) => {
+                leaving = Some(notice.leader_client_address.clone());
+                false
+            }
+            _ => frame.id != 0,
+        });
+        let count = replies.len();
+        let setbacks = self.hub.link.answer(replies);
+        if let Some(leader) = leaving {
+            self.hub.follow().hint(&leader, Some(self.endpoint), now);
+            return Some(End {
+                why: "the server is stopping".into(),
+                failed: true,
+            });
+        }
+        if setbacks.len() < count {
+            self.refusing_since = None;
+        }
+        let mut follow = self.hub.follow();
+        for leader in setbacks
+            .iter()
+            .filter_map(|setback| setback.leader.as_deref())
+        {
+            if let Some(leader) = follow.hint(leader, Some(self.endpoint), now) {
+                return Some(End {
+                    why: format!("the leader is {leader}"),
+                    failed: false,
+                });
+            }
+        }
+        drop(follow);
+        if !setbacks.is_empty() {
+            let since = *self.refusing_since.get_or_insert(now);
+            if now.saturating_since(since) > REFUSING_MAX {
+                return Some(End {
+                    why: "it only refuses".into(),
+                    failed: true,
+                });
+            }
+        }
+        None
+    }
+
+    /// Looks whether the connection is dead: something was asked, and nothing at all was heard
+    /// since.
+    fn look(&self) -> Option<End> {
+        let asked = self.hub.link.oldest_unanswered()?;
+        let silent = self.hub.now().saturating_since(asked.max(self.heard));
+        let why = format!("no reply for {silent:?}");
+        (silent >= self.silence_max()).then_some(End { why, failed: true })
+    }
+
+    /// How long the server may leave what was asked without any reply. A quarter of the shortest
+    /// TTL leaves the time to ask another member before the window ends.
+    fn silence_max(&self) -> Duration {
+        const LEAST: Duration = Duration::from_millis(200);
+        let shortest = self.hub.shortest_ttl().unwrap_or(Duration::MAX);
+        self.hub.options.silence_max().min(shortest / 4).max(LEAST)
+    }
+}

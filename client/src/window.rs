@@ -1,0 +1,183 @@
+//! How long a client may believe in what it holds: arithmetic only, no clock.
+//!
+//! `valid_until = t_send + TTL·(1 − ρ) − δ`, over the session's acknowledged requests the greatest.
+//! `t_send` is read before the request is given to the stream at its first try, so it is not later
+//! than its receipt, from which on the cluster lets the session live for a TTL. ρ covers a clock
+//! here that is slow by 1 %, δ one there that is fast by as much.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// The least that is taken off a TTL.
+const MARGIN_MIN: Duration = Duration::from_millis(50);
+
+/// How long a session of this TTL may be believed in after a request was sent that is
+/// acknowledged; zero for a TTL too small to believe in at all.
+pub(crate) fn validity(ttl: Duration) -> Duration {
+    let drift = ttl / 100 + Duration::from_nanos(1); // Division rounds down, belief must not gain.
+    ttl.saturating_sub(drift)
+        .saturating_sub(MARGIN_MIN.max(ttl / 50))
+}
+
+/// A session's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    validity: Duration,
+    /// When the newest of the acknowledged requests was sent.
+    sent: Moment,
+}
+
+/// What an acknowledgement did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extended {
+    /// It moved the window's end.
+    Later,
+    /// A request sent later was acknowledged before.
+    NoChange,
+    /// The window had passed when it came: it revives nothing.
+    TooLate,
+}
+
+impl Window {
+    /// The window of a session whose first acknowledged request was sent at `sent`.
+    pub(crate) fn new(ttl: Duration, sent: Moment) -> Self {
+        Self {
+            validity: validity(ttl),
+            sent,
+        }
+    }
+
+    /// The moment from which on nothing may be believed any more.
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.sent + self.validity
+    }
+
+    /// The moment from which on the session is in jeopardy: half the window has passed.
+    pub(crate) fn jeopardy_at(&self) -> Moment {
+        self.sent + self.validity / 2
+    }
+
+    /// Whether belief has ended.
+    pub(crate) fn has_passed(&self, now: Moment) -> bool {
+        now >= self.valid_until()
+    }
+
+    /// Takes the acknowledgement of a request that was sent at `sent`.
+    pub(crate) fn extend(&mut self, sent: Moment, now: Moment) -> Extended {
+        if self.has_passed(now) {
+            return Extended::TooLate;
+        }
+        // A request cannot be acknowledged before it is sent; a clock that claims so is not
+        // allowed to stretch belief.
+        let sent = sent.min(now);
+        if sent <= self.sent {
+            return Extended::NoChange;
+        }
+        self.sent = sent;
+        Extended::Later
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_boot(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn a_window_is_the_ttl_less_one_percent_and_the_margin() {
+        let cases = [
+            (15_000, 15_000 - 150 - 300),
+            (1_000, 1_000 - 10 - 50),
+            (100, 100 - 1 - 50),
+            (50, 0),
+            (0, 0),
+        ];
+        for (ttl, expected) in cases {
+            let validity = validity(Duration::from_millis(ttl));
+            let expected = Duration::from_millis(expected).saturating_sub(Duration::from_nanos(1));
+            assert_eq!(validity, expected, "TTL {ttl} ms");
+        }
+    }
+
+    #[test]
+    fn the_greatest_acknowledged_send_counts() {
+        let mut window = Window::new(Duration::from_secs(10), at(1_000));
+        let first = window.valid_until();
+
+        assert_eq!(window.extend(at(3_000), at(3_010)), Extended::Later);
+        assert_eq!(window.extend(at(2_000), at(3_020)), Extended::NoChange);
+
+        assert_eq!(window.valid_until(), first + Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_late_acknowledgement_revives_nothing() {
+        let mut window = Window::new(Duration::from_secs(10), at(0));
+        let end = window.valid_until();
+
+        assert_eq!(window.extend(at(9_000), end), Extended::TooLate);
+
+        assert!(window.has_passed(end));
+        assert_eq!(window.valid_until(), end);
+    }
+
+    #[test]
+    fn jeopardy_comes_before_the_end() {
+        let window = Window::new(Duration::from_secs(15), at(0));
+
+        assert!(
+            window.jeopardy_at() > at(5_000),
+            "before even one keep-alive was due"
+        );
+        assert!(window.jeopardy_at() < window.valid_until());
+    }
+
+    proptest! {
+        /// The client's clock is slow by up to 1 %, the cluster's fast by up to 1 %: in true time
+        /// belief still ends before the session can.
+        #[test]
+        fn belief_ends_before_the_session_can(
+            ttl_ms in 50_u64..86_400_000,
+            slow_permille in 0_u64..=10,
+            fast_permille in 0_u64..=10,
+        ) {
+            let ttl = Duration::from_millis(ttl_ms).as_nanos();
+            let belief = validity(Duration::from_millis(ttl_ms)).as_nanos();
+            // True time that passes while a clock of rate r shows x is x / r.
+            let believed = belief * 1_000 * u128::from(1_000 + fast_permille);
+            let lives = ttl * 1_000 * u128::from(1_000 - slow_permille);
+            prop_assert!(believed <= lives);
+        }
+
+        #[test]
+        fn no_order_of_acknowledgements_stretches_a_window(
+            ttl_ms in 100_u64..100_000,
+            acks in proptest::collection::vec((0_u64..50_000, 0_u64..5_000), 0..40),
+        ) {
+            let ttl = Duration::from_millis(ttl_ms);
+            let mut window = Window::new(ttl, at(0));
+            let mut acknowledged = at(0);
+            let mut now = at(0);
+            for (sent, delay) in acks {
+                now = now.max(at(sent + delay));
+                let passed = window.has_passed(now);
+                let before = window.valid_until();
+                let extended = window.extend(at(sent), now);
+                if passed {
+                    prop_assert_eq!(extended, Extended::TooLate);
+                    prop_assert_eq!(window.valid_until(), before);
+                } else {
+                    acknowledged = acknowledged.max(at(sent));
+                }
+                prop_assert!(window.valid_until() <= acknowledged + ttl);
+                prop_assert!(window.valid_until() >= before);
+            }
+        }
+    }
+}

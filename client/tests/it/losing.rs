@@ -1,0 +1,241 @@
+//! Losing a lease: noticed, final, and never mixed up with a later grant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_client::proto::client_frame::Body as Ask;
+use ringfence_client::{
+    AcquireError, AttachError, Client, LeaseName, Loss, Secret, SessionHandle, SessionState,
+};
+
+use crate::support::{
+    Act, Cluster, Node, SteppedClock, alone, client, eventually, is_acquire, is_keep_alive,
+    is_release, session, within,
+};
+
+async fn stepped(node: &Node) -> (Arc<SteppedClock>, Client) {
+    let clock = Arc::new(SteppedClock::new());
+    let client = Client::builder()
+        .endpoints([node.address()])
+        .clock(Arc::clone(&clock) as _)
+        .connect()
+        .await
+        .unwrap();
+    (clock, client)
+}
+
+#[tokio::test]
+async fn a_suspended_machine_wakes_up_without_its_leases() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let (clock, client) = stepped(&node).await;
+    let session = session(&client, Duration::from_secs(15)).await;
+    let lease = session.acquire("db").send().await.unwrap();
+    let lost = lease.lost();
+
+    clock.step(Duration::from_secs(3_600));
+
+    assert!(!lease.is_valid());
+    assert_eq!(lease.remaining(), Duration::ZERO);
+    assert_eq!(within("the loss", lost).await, Loss::WindowPassed);
+    let state = session.state().borrow().clone();
+    assert_eq!(
+        state,
+        SessionState::Lost {
+            why: Loss::WindowPassed
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_late_acknowledgement_revives_nothing() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let (clock, client) = stepped(&node).await;
+    let session = session(&client, Duration::from_secs(6)).await;
+    let lease = session.acquire("db").send().await.unwrap();
+    node.script(is_keep_alive, Act::HoldReply, usize::MAX);
+    eventually("a keep-alive waits for its reply", || node.holds() > 0).await;
+
+    clock.step(Duration::from_secs(6));
+    node.let_go(false);
+    node.behave();
+    let other = self::session(&client, Duration::from_secs(6)).await;
+
+    // A reply of the same stream has come by now, so the late ones have, too.
+    assert!(other.is_live());
+    assert!(!lease.is_valid());
+    assert!(!session.is_live());
+}
+
+#[tokio::test]
+async fn an_acquire_after_a_loss_releases_the_old_token_first() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let (clock, client) = stepped(&node).await;
+    let before = session(&client, Duration::from_secs(15)).await;
+    let old = before.acquire("db").send().await.unwrap();
+    clock.step(Duration::from_secs(3_600));
+    assert!(!old.is_valid());
+
+    let after = session(&client, Duration::from_secs(15)).await;
+    let new = within("the new grant", after.acquire("db").send())
+        .await
+        .unwrap();
+
+    assert!(new.token() > old.token());
+    assert!(new.is_valid());
+    assert!(!old.is_valid());
+    let releases = cluster.received(is_release);
+    let [(_, Ask::Release(release))] = &releases[..] else {
+        panic!("{releases:?}")
+    };
+    assert_eq!(release.token, old.token().get());
+    assert_eq!(release.session.as_ref().unwrap().session, before.id().get());
+}
+
+#[tokio::test]
+async fn a_revoked_grant_is_lost_and_its_loss_acknowledged() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, Duration::from_millis(900)).await;
+    let revoked = session.acquire("db").send().await.unwrap();
+    let kept = session.acquire("other").send().await.unwrap();
+
+    cluster.change(|model| model.revoke("db"));
+    let loss = within("the loss", revoked.lost()).await;
+
+    assert!(loss.to_string().contains("revoked by bob"), "{loss}");
+    assert!(!revoked.is_valid());
+    assert!(kept.is_valid());
+    let token = revoked.token().get();
+    eventually("the acknowledgement", || {
+        cluster.model().acknowledged.contains(&token)
+    })
+    .await;
+    assert!(session.is_live());
+}
+
+#[tokio::test]
+async fn a_grant_listed_as_lost_before_its_answer_is_never_held() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, Duration::from_millis(900)).await;
+    node.script(is_acquire, Act::HoldReply, 1);
+    let acquiring = tokio::spawn(session.acquire("db").send());
+    eventually("the grant", || node.holds() == 1).await;
+
+    cluster.change(|model| model.revoke("db"));
+    eventually("the acknowledged loss", || {
+        cluster.model().acknowledged.contains(&1)
+    })
+    .await;
+    node.let_go(false);
+
+    let ended = within("the answer", acquiring).await.unwrap().unwrap_err();
+    assert!(
+        matches!(ended, AcquireError::Ended(Loss::GrantEnded { .. })),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_the_cluster_has_ended_is_lost() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, Duration::from_millis(900)).await;
+    let lease = session.acquire("db").send().await.unwrap();
+
+    cluster.change(|model| model.end_session(session.id().get()));
+
+    let loss = within("the loss", lease.lost()).await;
+    assert_eq!(loss, Loss::SessionEnded { cause: None });
+    let refused = session.acquire("db").send().await.unwrap_err();
+    assert!(
+        matches!(refused, AcquireError::SessionLost(_)),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_guards_refusal_is_final() {
+    let (cluster, _node, session) = alone().await;
+    let old = session.acquire("db").send().await.unwrap();
+
+    old.report_stale();
+
+    assert_eq!(old.loss(), Some(Loss::Reported));
+    let new = within("the new grant", session.acquire("db").send())
+        .await
+        .unwrap();
+    assert!(new.token() > old.token());
+    assert!(!old.is_valid());
+    drop(old);
+    assert!(new.is_valid());
+    assert_eq!(cluster.count(is_release), 1);
+}
+
+#[tokio::test]
+async fn work_is_dropped_at_the_loss_and_not_polled_after_it() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let clock = Arc::new(SteppedClock::asleep());
+    let client = Client::builder()
+        .endpoints([node.address()])
+        .clock(Arc::clone(&clock) as _)
+        .connect()
+        .await
+        .unwrap();
+    let session = session(&client, Duration::from_secs(15)).await;
+    let lease = session.acquire("db").send().await.unwrap();
+    assert_eq!(lease.run(async { 7 }).await, Ok(7));
+
+    clock.step(Duration::from_secs(15));
+    let result = lease.run(async { panic!("polled after the loss") }).await;
+
+    assert_eq!(result, Err::<(), _>(Loss::WindowPassed));
+}
+
+#[tokio::test]
+async fn a_resumed_session_ends_what_it_did_not_begin() {
+    let (cluster, node, session) = alone().await;
+    let name = LeaseName::parse("db").unwrap();
+    let lease = session.acquire("db").send().await.unwrap();
+    let token = lease.forget();
+    let handle: SessionHandle = session.leave().to_string().parse().unwrap();
+
+    let resumed = client(&[&node])
+        .await
+        .attach(handle, Duration::MAX)
+        .await
+        .unwrap();
+    assert_eq!(resumed.ttl(), Duration::from_secs(60));
+    within("the release", resumed.release(&name, token))
+        .await
+        .unwrap();
+
+    assert!(cluster.model().is_quiet());
+    drop(resumed);
+    assert_eq!(cluster.count(|ask| matches!(ask, Ask::Close(_))), 0);
+}
+
+#[tokio::test]
+async fn a_wrong_secret_resumes_nothing() {
+    let (_cluster, node, session) = alone().await;
+    let mut handle = session.handle();
+    handle.secret = Secret::new([0; 16]);
+
+    let refused = client(&[&node])
+        .await
+        .attach(handle, Duration::MAX)
+        .await
+        .unwrap_err();
+
+    assert!(
+        matches!(refused, AttachError::Lost(Loss::WrongSecret)),
+        "{refused:?}"
+    );
+}
