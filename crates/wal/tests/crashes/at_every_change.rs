@@ -49,9 +49,33 @@ fn changes_of(seed: u64) -> u64 {
     fs.changes()
 }
 
+/// Goes on with the crashed disk as a process does that was merely killed, whose predecessor's
+/// writes and renames are still only in the cache, and then loses power.
+fn check_going_on_at_once(fs: &SimFs, context: &str) {
+    let (mut resumed, _) = Subject::resume(fs).unwrap_or_else(|e| panic!("{context}: {e}"));
+    resumed.append(8, vec![vec![8; 6000], vec![8; 6000]]);
+    resumed.flush();
+    assert_eq!(
+        resumed.acknowledged(),
+        2,
+        "{context}: the log does not work"
+    );
+    let expected = resumed.state.clone();
+    drop(resumed);
+
+    fs.crash(Crash::LoseAll);
+    let (_, found) = open(fs).unwrap_or_else(|e| panic!("{context}: {e}"));
+    assert_eq!(
+        State::of(&found),
+        expected,
+        "{context}: an acknowledged write is lost"
+    );
+}
+
 /// Opens the crashed disk, checks it, checks that what the open reported stays even if the power
 /// fails at once, and that the log then works.
 fn check_reopened(fs: &SimFs, subject: &Subject, context: &str) {
+    check_going_on_at_once(&fs.fork(), context);
     let (writer, recovered) = open(fs).unwrap_or_else(|e| panic!("{context}: {e}"));
     subject.check(&State::default(), &recovered, context);
     drop(writer);
