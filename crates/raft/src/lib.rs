@@ -1,1 +1,55 @@
-//! Under construction.
+//! The driver of Ringfence: it makes one replicated state machine out of several processes.
+//!
+//! ```text
+//!  submit ─▶ pump ─▶ openraft ─▶ log (wal) ──▶ peers        decides nothing itself: every
+//!    ▲        │         │                                   answer is the core's
+//!    │     forwarder    ▼
+//!  reply ◀──────────  state (core) ─▶ events, waiters, history, snapshots
+//! ```
+//!
+//! A [`Node`] is all that the server sees. Only this crate knows openraft, and none of its types
+//! leave it. Time is read in one module, `clock`.
+
+mod clock;
+mod codec;
+mod config;
+mod events;
+mod forming;
+mod forward;
+mod history;
+mod identity;
+mod inner;
+mod keepalive;
+mod leading;
+mod log_store;
+mod membership;
+mod network;
+mod node;
+mod proposal;
+mod propose;
+mod reading;
+mod receive;
+mod ring;
+mod seat;
+mod snapshot_file;
+mod start;
+mod state;
+mod status;
+mod stop;
+mod type_config;
+mod waiters;
+
+pub use config::{NodeConfig, Timing};
+pub use events::{Batch, Compacted, EVENTS_KEPT, EventFeed, Position};
+pub use history::HistoryLimits;
+pub use identity::{IdentityError, Incarnation};
+pub use keepalive::{KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeptAlive, SESSIONS_PER_RENEW_MAX};
+pub use membership::{Member, MembershipError};
+pub use node::Node;
+pub use propose::{Applied, LeaderHint, PROPOSALS_QUEUED_MAX, ProposeError};
+pub use seat::SeatError;
+pub use snapshot_file::SnapshotError;
+pub use start::StartError;
+pub use status::{Role, Status};
+pub use stop::StopReason;
+pub use waiters::{WaitDone, Waiter, WaiterKey};

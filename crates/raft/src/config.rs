@@ -1,0 +1,144 @@
+//! What a node is started with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringfence_core::Settings;
+
+use crate::history::HistoryLimits;
+
+/// Everything a node needs to know to start.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// The node's name, unique in its cluster.
+    pub name: String,
+    /// Where everything is kept that the node must not lose. Made if it does not exist.
+    pub data_dir: PathBuf,
+    /// Where calls of other nodes are taken. Port 0 takes any free one.
+    pub peer_listen: SocketAddr,
+    /// host:port under which other nodes reach the peer port. `None`: as `initial_cluster` says
+    /// for this node, or else what was bound.
+    pub peer_advertise: Option<String>,
+    /// host:port under which clients reach this node, as told to them.
+    pub client_advertise: String,
+    /// Name and peer address of every first member, this node included. A node that is not among
+    /// them only joins.
+    pub initial_cluster: Vec<(String, String)>,
+    /// Peer addresses of any members, for a node that joins an existing cluster.
+    pub join: Vec<String>,
+    /// Whether this node, when it comes with an empty directory, takes the place of the member
+    /// that had its name, once it has caught up.
+    pub replace_on_data_loss: bool,
+    /// Replaces the wall clock as the lower bound of tokens; counts only when forming.
+    pub token_floor: Option<u64>,
+    /// The cluster's first settings; counts only when forming.
+    pub settings: Settings,
+    /// How long things may take.
+    pub timing: Timing,
+    /// Bytes of one segment of the log.
+    pub wal_segment_bytes: u64,
+    /// Appended bytes after which a snapshot is taken.
+    pub snapshot_log_bytes: u64,
+    /// Entries kept in the log behind a snapshot, so that a peer that was away for a moment needs
+    /// no snapshot.
+    pub snapshot_log_keep: u64,
+    /// How much history is kept.
+    pub history: HistoryLimits,
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two heartbeats of a leader, at least 10 ms.
+    pub heartbeat: Duration,
+    /// How long a follower waits for a leader it does not hear, at least; more than two
+    /// heartbeats.
+    pub election_min: Duration,
+    /// And at most.
+    pub election_max: Duration,
+    /// How long a request waits for a leader before it is refused.
+    pub leader_wait: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(50),
+            election_min: Duration::from_millis(200),
+            election_max: Duration::from_millis(300),
+            leader_wait: Duration::from_secs(3),
+        }
+    }
+}
+
+impl NodeConfig {
+    /// A node with this name and directory that listens on any local port, with the standard
+    /// settings, and belongs to no cluster unless `initial_cluster` or `join` say more.
+    #[must_use]
+    pub fn new(name: impl Into<String>, data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            data_dir: data_dir.into(),
+            peer_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            peer_advertise: None,
+            client_advertise: String::new(),
+            initial_cluster: Vec::new(),
+            join: Vec::new(),
+            replace_on_data_loss: false,
+            token_floor: None,
+            settings: Settings::STANDARD,
+            timing: Timing::default(),
+            wal_segment_bytes: 64 << 20,
+            snapshot_log_bytes: 256 << 20,
+            snapshot_log_keep: 50_000,
+            history: HistoryLimits::default(),
+        }
+    }
+
+    /// What openraft is configured with.
+    pub(crate) fn openraft(&self) -> Result<openraft::Config, openraft::ConfigError> {
+        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        openraft::Config {
+            cluster_name: "ringfence".to_owned(),
+            heartbeat_interval: millis(self.timing.heartbeat),
+            heartbeat_min_interval: Some(millis(self.timing.heartbeat)),
+            election_timeout_min: millis(self.timing.election_min),
+            election_timeout_max: millis(self.timing.election_max),
+            enable_pre_vote: Some(true),
+            // A leader that starts again must not go on in its old term: it would number entries
+            // that others hold already, and what it remembered of the term is gone.
+            enable_leader_restore: Some(false),
+            quorum_loss_probe_interval: Some(2 * millis(self.timing.election_max)),
+            max_payload_entries: 2_048,
+            api_batch_capacity: 4_096,
+            // Snapshots go by bytes, which this crate counts itself.
+            snapshot_policy: openraft::SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: self.snapshot_log_keep,
+            purge_batch_size: 10_000,
+            replication_lag_threshold: 1_000_000_000,
+            install_snapshot_timeout: 600_000,
+            backoff: "10ms 20ms ...500ms".to_owned(),
+            ..openraft::Config::default()
+        }
+        .validate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restarted_leader_never_resumes_its_term() {
+        let config = NodeConfig::new("a", "/nowhere").openraft().unwrap();
+        assert_eq!(config.enable_leader_restore, Some(false));
+    }
+
+    #[test]
+    fn a_lost_quorum_is_probed_and_a_vote_is_asked_for_first() {
+        let config = NodeConfig::new("a", "/nowhere").openraft().unwrap();
+        assert_eq!(config.quorum_loss_probe_interval, Some(600));
+        assert_eq!(config.enable_pre_vote, Some(true));
+    }
+}

@@ -1,0 +1,278 @@
+//! Who a node is: the first thing that is written to its directory, and checked before all else.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use prost::Message;
+use rand::RngCore;
+use ringfence_core::ClusterId;
+use ringfence_proto::raft as pb;
+
+use crate::codec;
+use crate::type_config::Peer;
+
+/// The file in the data directory.
+const FILE: &str = "identity";
+const MAGIC: &[u8; 8] = b"RFIDENT1";
+
+/// 128 bits drawn when a node's directory is made. A node id together with another incarnation is
+/// another node, whose promises this one does not know.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation([u8; 16]);
+
+impl Incarnation {
+    pub(crate) fn draw() -> Self {
+        Self(random_bytes())
+    }
+
+    /// The incarnation in `bytes`, if there are exactly 16 of them.
+    #[must_use]
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The 16 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// 16 bytes from the operating system's generator.
+pub(crate) fn random_bytes() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    rand::rng().fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Membership of a cluster: from then on the node is this id and no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub(crate) cluster: ClusterId,
+    pub(crate) node_id: u64,
+}
+
+/// What the identity file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) name: String,
+    /// `None` until the node belongs to a cluster.
+    pub(crate) seat: Option<Seat>,
+    /// The cluster that this node has drawn and offers to the other first members. It is kept, so
+    /// that a former that is started again offers the same one.
+    pub(crate) forming: Option<ClusterId>,
+    /// Set until this node, the former, has begun the log of the cluster with these members.
+    pub(crate) first_members: Vec<(u64, Peer)>,
+}
+
+/// An identity file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// It cannot be read or written.
+    #[error("identity file {path}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Its bytes are damaged.
+    #[error(
+        "identity file {path} is damaged ({why}); restore the file, or empty the whole directory \
+         and let the node join anew"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+impl Identity {
+    /// A node that belongs to no cluster yet.
+    pub(crate) fn unseated(name: &str) -> Self {
+        Self {
+            incarnation: Incarnation::draw(),
+            name: name.to_owned(),
+            seat: None,
+            forming: None,
+            first_members: Vec::new(),
+        }
+    }
+
+    /// The identity in `data_dir`, or `None` if nobody has lived there.
+    pub(crate) fn load(data_dir: &Path) -> Result<Option<Self>, IdentityError> {
+        let path = data_dir.join(FILE);
+        match fs::read(&path) {
+            Ok(bytes) => match Self::decode(&bytes) {
+                Ok(identity) => Ok(Some(identity)),
+                Err(why) => Err(IdentityError::Damaged { path, why }),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(IdentityError::Io { path, source }),
+        }
+    }
+
+    /// Writes the identity so that a crash leaves either the old one or the new one.
+    pub(crate) fn save(&self, data_dir: &Path) -> Result<(), IdentityError> {
+        let path = data_dir.join(FILE);
+        let partial = data_dir.join("identity.tmp");
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&partial)?;
+            file.write_all(&self.encode())?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            sync_dir(data_dir)
+        };
+        write().map_err(|source| IdentityError::Io {
+            path: path.clone(),
+            source,
+        })
+    }
+
+    /// What every file of this node begins with, so that none is taken for another node's.
+    pub(crate) fn file_header(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(40);
+        if let Some(seat) = &self.seat {
+            bytes.extend_from_slice(seat.cluster.as_bytes());
+            bytes.extend_from_slice(&seat.node_id.to_le_bytes());
+        }
+        bytes.extend_from_slice(self.incarnation.as_bytes());
+        bytes
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let id = |id: &ClusterId| Bytes::copy_from_slice(id.as_bytes());
+        let message = pb::Identity {
+            incarnation: Bytes::copy_from_slice(self.incarnation.as_bytes()),
+            name: self.name.clone(),
+            cluster: self
+                .seat
+                .as_ref()
+                .map(|seat| id(&seat.cluster))
+                .unwrap_or_default(),
+            node_id: self.seat.as_ref().map_or(0, |seat| seat.node_id),
+            forming: self.forming.as_ref().map(id).unwrap_or_default(),
+            first_members: self
+                .first_members
+                .iter()
+                .map(|(id, peer)| codec::peer_to_pb(*id, peer))
+                .collect(),
+        };
+        let body = message.encode_to_vec();
+        let mut bytes = Vec::with_capacity(MAGIC.len() + 4 + body.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let rest = bytes
+            .strip_prefix(MAGIC)
+            .ok_or("it does not begin as one")?;
+        let (crc, body) = rest.split_first_chunk().ok_or("it is cut short")?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*crc) {
+            return Err("its checksum is wrong");
+        }
+        let message = pb::Identity::decode(body).map_err(|_| "it cannot be decoded")?;
+        let incarnation = Incarnation::from_slice(&message.incarnation);
+        let cluster = optional_cluster(&message.cluster)?;
+        let first_members = message.first_members.into_iter().map(codec::peer_from_pb);
+        Ok(Self {
+            incarnation: incarnation.ok_or("its incarnation is not 16 bytes")?,
+            name: message.name,
+            seat: cluster.map(|cluster| Seat {
+                cluster,
+                node_id: message.node_id,
+            }),
+            forming: optional_cluster(&message.forming)?,
+            first_members: first_members
+                .collect::<Result<_, _>>()
+                .map_err(|_| "a first member cannot be decoded")?,
+        })
+    }
+}
+
+fn optional_cluster(bytes: &[u8]) -> Result<Option<ClusterId>, &'static str> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    ClusterId::from_slice(bytes)
+        .map(Some)
+        .ok_or("a cluster id is not 16 bytes")
+}
+
+/// Makes renames and removals in a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seated() -> Identity {
+        Identity {
+            seat: Some(Seat {
+                cluster: ClusterId::new([7; 16]),
+                node_id: 3,
+            }),
+            forming: Some(ClusterId::new([8; 16])),
+            first_members: vec![(
+                1,
+                Peer {
+                    name: "a".into(),
+                    ..Peer::default()
+                },
+            )],
+            ..Identity::unseated("n3")
+        }
+    }
+
+    #[test]
+    fn an_identity_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Identity::load(dir.path()).unwrap(), None);
+        for identity in [Identity::unseated("n3"), seated()] {
+            identity.save(dir.path()).unwrap();
+            assert_eq!(Identity::load(dir.path()).unwrap(), Some(identity));
+        }
+    }
+
+    #[test]
+    fn a_flipped_byte_anywhere_in_an_identity_is_noticed() {
+        let bytes = seated().encode();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(Identity::decode(&damaged).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn two_directories_get_two_incarnations() {
+        assert_ne!(
+            Identity::unseated("a").incarnation,
+            Identity::unseated("a").incarnation
+        );
+    }
+}

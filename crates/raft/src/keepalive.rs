@@ -1,0 +1,491 @@
+//! Keep-alives: gathered for a moment, logged together, acknowledged when they are applied.
+//!
+//! Secrets are checked here, before the log: an entry carries session numbers only. That a session
+//! is not alive is said only once the entry is applied, since only then is it sure that the state
+//! was not an old one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ringfence_core::{
+    ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renew, Renewed, Secret,
+    SessionId,
+};
+use ringfence_proto::raft as pb;
+use ringfence_proto::record::{decode_outcome, encode_outcome};
+use tokio::sync::{mpsc, watch};
+
+use crate::clock;
+use crate::forward::{CallBody, Failed, unexpected};
+use crate::leading::{Leading, Route};
+use crate::propose::{Applied, Origin, ProposeError, Reply};
+use crate::state::State;
+
+/// How long keep-alives are gathered at most, and what part of the shortest TTL among them.
+const GATHER_MAX: Duration = Duration::from_millis(50);
+const GATHER_TTL_PART: u32 = 20;
+/// A TTL from which on [`GATHER_MAX`] is the shorter one.
+const TTL_UNNOTICED_MILLIS: u64 = 1_000;
+/// The most sessions in one entry.
+pub const SESSIONS_PER_RENEW_MAX: usize = 10_000;
+/// The most keep-alive requests that wait on one node.
+pub const KEEP_ALIVES_QUEUED_MAX: usize = 65_536;
+/// How many secrets are checked before whoever waits for the state gets it.
+const CHECKED_AT_ONCE: usize = 1_000;
+/// How long a request waits before it is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(10);
+
+/// Keep-alives of sessions of one client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// The sessions, each with its secret.
+    pub sessions: Vec<(SessionId, Secret)>,
+    /// Losses that these sessions have taken notice of: belief in the grants has ended.
+    pub acknowledged: Vec<(SessionId, FencingToken)>,
+}
+
+/// The answer: every session of the request that is not listed in `ended` was kept alive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeptAlive {
+    /// Cluster time after the last entry that the request was part of.
+    pub time: ClusterTime,
+    /// Sessions that are not alive, or whose secret is another one.
+    pub ended: Vec<(SessionId, Rejection)>,
+    /// Grants that ended against their session's will and that it has not acknowledged.
+    pub lost: Vec<(SessionId, Vec<LostGrant>)>,
+}
+
+/// Figures about keep-alives.
+#[derive(Debug, Default)]
+pub(crate) struct KeepAliveCounts {
+    pub(crate) entries: AtomicU64,
+    pub(crate) sessions: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Asked {
+    request: KeepAlive,
+    reply: Reply<KeptAlive>,
+    origin: Origin,
+    deadline: Duration,
+}
+
+/// The queue into the batcher.
+#[derive(Debug, Clone)]
+pub(crate) struct KeepAlives {
+    queue: mpsc::Sender<Asked>,
+    pub(crate) counts: Arc<KeepAliveCounts>,
+}
+
+impl KeepAlives {
+    /// The queue, and the batcher to run behind it.
+    pub(crate) fn new(state: Arc<State>, route: watch::Receiver<Route>) -> (Self, Batcher) {
+        let (queue, asked) = mpsc::channel(KEEP_ALIVES_QUEUED_MAX);
+        let this = Self {
+            queue,
+            counts: Arc::default(),
+        };
+        (
+            this.clone(),
+            Batcher {
+                queue: this,
+                asked,
+                state,
+                route,
+            },
+        )
+    }
+
+    /// Asks on behalf of a caller of this node, who waits for a leader as long as `leader_wait`.
+    pub(crate) fn submit(
+        &self,
+        request: KeepAlive,
+        leader_wait: Duration,
+        reply: Reply<KeptAlive>,
+    ) {
+        let deadline = clock::since_boot() + leader_wait;
+        self.push(Asked {
+            request,
+            reply,
+            origin: Origin::Here,
+            deadline,
+        });
+    }
+
+    /// Asks on behalf of a node that took this one for the leader.
+    pub(crate) fn submit_from_peer(&self, request: KeepAlive, reply: Reply<KeptAlive>) {
+        self.push(Asked {
+            request,
+            reply,
+            origin: Origin::Peer,
+            deadline: Duration::ZERO,
+        });
+    }
+
+    fn push(&self, asked: Asked) {
+        if let Err(error) = self.queue.try_send(asked) {
+            let why = format!("{KEEP_ALIVES_QUEUED_MAX} keep-alive requests are waiting");
+            error
+                .into_inner()
+                .reply
+                .send(Err(ProposeError::not_done(why)));
+        }
+    }
+
+    /// Tries again what was refused without a trace, or tells its caller.
+    fn refused(&self, asked: Asked, error: ProposeError) {
+        if asked.origin == Origin::Peer || clock::since_boot() >= asked.deadline {
+            asked.reply.send(Err(error));
+            return;
+        }
+        let queue = self.clone();
+        let _detached = tokio::spawn(async move {
+            tokio::time::sleep(RETRY_AFTER).await;
+            queue.push(asked);
+        });
+    }
+}
+
+/// Gathers keep-alives and sends each batch on its way.
+pub(crate) struct Batcher {
+    queue: KeepAlives,
+    asked: mpsc::Receiver<Asked>,
+    state: Arc<State>,
+    route: watch::Receiver<Route>,
+}
+
+impl Batcher {
+    pub(crate) async fn run(mut self) {
+        while let Some(first) = self.asked.recv().await {
+            let route = self.route.borrow().clone();
+            match route {
+                Route::Leader(leading) => {
+                    let batch = self.gather(first).await;
+                    let (state, queue) = (self.state.clone(), self.queue.clone());
+                    let _detached = tokio::spawn(renew(leading, state, queue, batch));
+                }
+                Route::Follower(forwarder) if first.origin == Origin::Here => {
+                    let queue = self.queue.clone();
+                    let body = CallBody::KeepAlive(request_to_pb(&first.request));
+                    forwarder.call(body, move |answer| match answer {
+                        Ok(answer) => first.reply.send(kept_from_answer(answer.0)),
+                        Err(failed @ (Failed::NotSent(_) | Failed::Refused(_))) => {
+                            match ProposeError::from(failed) {
+                                error @ ProposeError::NotDone { .. } => queue.refused(first, error),
+                                error => first.reply.send(Err(error)),
+                            }
+                        }
+                        Err(failed) => first.reply.send(Err(failed.into())),
+                    });
+                }
+                Route::Nowhere | Route::Follower(_) => {
+                    let why = "no node of the cluster leads at present";
+                    self.queue.refused(first, ProposeError::not_done(why));
+                }
+            }
+        }
+    }
+
+    /// Waits for more, as long as the shortest TTL of the batch allows.
+    async fn gather(&mut self, first: Asked) -> Vec<Asked> {
+        let begun = clock::since_boot();
+        let mut limit = self.gather_max(&first.request);
+        let mut sessions = first.request.sessions.len();
+        let mut batch = vec![first];
+        while sessions < SESSIONS_PER_RENEW_MAX {
+            let left = limit.saturating_sub(clock::since_boot().saturating_sub(begun));
+            let Ok(Some(more)) = tokio::time::timeout(left, self.asked.recv()).await else {
+                break;
+            };
+            limit = limit.min(self.gather_max(&more.request));
+            sessions += more.request.sessions.len();
+            batch.push(more);
+        }
+        batch
+    }
+
+    fn gather_max(&self, request: &KeepAlive) -> Duration {
+        let machine = self.state.machine();
+        if machine.settings().ttl_min.0 >= TTL_UNNOTICED_MILLIS {
+            return GATHER_MAX;
+        }
+        // Only clusters set up for tests have sessions this short, and only few of them.
+        let sessions = request.sessions.iter().take(CHECKED_AT_ONCE);
+        let ttls = sessions
+            .filter_map(|(id, _)| machine.session(*id))
+            .map(|view| view.ttl.0);
+        let shortest = ttls.min().map_or(GATHER_MAX, Duration::from_millis);
+        GATHER_MAX.min(shortest / GATHER_TTL_PART)
+    }
+}
+
+/// A request whose secrets have been checked.
+struct Checked {
+    asked: Asked,
+    alive: Vec<SessionId>,
+    doubtful: Vec<(SessionId, Secret)>,
+}
+
+fn check(state: &State, asked: Asked) -> Checked {
+    let (mut alive, mut doubtful) = (Vec::new(), Vec::new());
+    for part in asked.request.sessions.chunks(CHECKED_AT_ONCE) {
+        let machine = state.machine();
+        for (session, secret) in part {
+            match machine.authenticate(*session, secret) {
+                Ok(()) => alive.push(*session),
+                Err(_) => doubtful.push((*session, *secret)),
+            }
+        }
+    }
+    Checked {
+        asked,
+        alive,
+        doubtful,
+    }
+}
+
+/// Logs a batch, in as many entries as it needs, and answers its requests.
+async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batch: Vec<Asked>) {
+    let checked: Vec<Checked> = batch
+        .into_iter()
+        .map(|asked| check(&state, asked))
+        .collect();
+    let entries = entries(&checked);
+    let counts = &queue.counts;
+    counts
+        .entries
+        .fetch_add(entries.len() as u64, Ordering::Relaxed);
+    let sessions = entries
+        .iter()
+        .map(|renew| renew.sessions.len() as u64)
+        .sum();
+    counts.sessions.fetch_add(sessions, Ordering::Relaxed);
+
+    let commands: Vec<Command> = entries.into_iter().map(Command::Renew).collect();
+    let written = join_all(commands.iter().map(|command| leading.write(command))).await;
+    match written
+        .into_iter()
+        .map(renewed)
+        .collect::<Result<Vec<Renewed>, ProposeError>>()
+    {
+        Ok(renewed) => {
+            let results = Results::new(renewed);
+            for one in checked {
+                answer(&state, one, &results);
+            }
+        }
+        Err(error) => {
+            for one in checked {
+                if matches!(error, ProposeError::NotDone { .. }) {
+                    queue.refused(one.asked, error.clone());
+                } else {
+                    one.asked.reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// The entries of a batch: sorted session numbers, each once. There is always one, since also a
+/// refusal waits for an entry.
+fn entries(checked: &[Checked]) -> Vec<Renew> {
+    let mut sessions: Vec<SessionId> = checked
+        .iter()
+        .flat_map(|one| one.alive.iter().copied())
+        .collect();
+    sessions.sort_unstable();
+    sessions.dedup();
+    let mut acknowledged = Vec::new();
+    for one in checked {
+        if one.asked.request.acknowledged.is_empty() {
+            continue;
+        }
+        // A loss counts as noticed only on the word of somebody who knows the session's secret.
+        let alive: BTreeSet<SessionId> = one.alive.iter().copied().collect();
+        let noticed = one.asked.request.acknowledged.iter();
+        acknowledged.extend(noticed.filter(|(session, _)| alive.contains(session)));
+    }
+    acknowledged.sort_unstable();
+    acknowledged.dedup();
+    let mut parts = sessions
+        .chunks(SESSIONS_PER_RENEW_MAX)
+        .map(<[SessionId]>::to_vec);
+    let first = Renew {
+        sessions: parts.next().unwrap_or_default(),
+        acknowledged,
+    };
+    let rest = parts.map(|sessions| Renew {
+        sessions,
+        acknowledged: Vec::new(),
+    });
+    std::iter::once(first).chain(rest).collect()
+}
+
+fn renewed(written: Result<Applied, ProposeError>) -> Result<Renewed, ProposeError> {
+    match written?.outcome {
+        Outcome::Renewed(renewed) => Ok(renewed),
+        Outcome::Rejected(Rejection::NotReady) => {
+            Err(ProposeError::not_done("the term is not open yet"))
+        }
+        other => Err(ProposeError::unknown(format!(
+            "keep-alives were answered with {other:?}"
+        ))),
+    }
+}
+
+struct Results {
+    time: ClusterTime,
+    ended: BTreeSet<SessionId>,
+    lost: BTreeMap<SessionId, Vec<LostGrant>>,
+}
+
+impl Results {
+    fn new(renewed: Vec<Renewed>) -> Self {
+        let mut all = Self {
+            time: ClusterTime(0),
+            ended: BTreeSet::new(),
+            lost: BTreeMap::new(),
+        };
+        for one in renewed {
+            all.time = all.time.max(one.time);
+            all.ended.extend(one.ended);
+            all.lost.extend(one.lost);
+        }
+        all
+    }
+}
+
+fn answer(state: &State, checked: Checked, results: &Results) {
+    let Checked {
+        asked,
+        alive,
+        doubtful,
+    } = checked;
+    let mut kept = KeptAlive {
+        time: results.time,
+        ..KeptAlive::default()
+    };
+    if !results.ended.is_empty() || !doubtful.is_empty() {
+        let machine = state.machine();
+        if !results.ended.is_empty() {
+            let ended = asked
+                .request
+                .sessions
+                .iter()
+                .filter(|(id, _)| results.ended.contains(id));
+            for (session, secret) in ended {
+                let refusal = machine.authenticate(*session, secret).err();
+                let refusal = refusal.unwrap_or(Rejection::SessionExpired { cause: None });
+                kept.ended.push((*session, refusal));
+            }
+        }
+        for (session, secret) in doubtful {
+            match machine.authenticate(session, &secret) {
+                Err(refusal) if !results.ended.contains(&session) => {
+                    kept.ended.push((session, refusal));
+                }
+                Err(_) => {}
+                Ok(()) => {
+                    drop(machine);
+                    let why = "a session was opened while its keep-alive was under way";
+                    asked.reply.send(Err(ProposeError::not_done(why)));
+                    return;
+                }
+            }
+        }
+    }
+    if !results.lost.is_empty() {
+        let lost = alive
+            .iter()
+            .filter_map(|id| results.lost.get(id).map(|lost| (*id, lost.clone())));
+        kept.lost = lost.collect();
+    }
+    asked.reply.send(Ok(kept));
+}
+
+pub(crate) fn request_from_pb(message: &pb::KeepAlive) -> Option<KeepAlive> {
+    let sessions = message.sessions.iter().map(|proof| {
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&proof.secret_high.to_be_bytes());
+        secret[8..].copy_from_slice(&proof.secret_low.to_be_bytes());
+        Some((SessionId::new(proof.session)?, Secret::new(secret)))
+    });
+    let acknowledged = message.acknowledged.iter().map(|noticed| {
+        Some((
+            SessionId::new(noticed.session)?,
+            FencingToken::new(noticed.token)?,
+        ))
+    });
+    Some(KeepAlive {
+        sessions: sessions.collect::<Option<_>>()?,
+        acknowledged: acknowledged.collect::<Option<_>>()?,
+    })
+}
+
+pub(crate) fn request_to_pb(request: &KeepAlive) -> pb::KeepAlive {
+    use pb::keep_alive::{Acknowledged, Proof};
+    let half = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
+    };
+    let proofs = request.sessions.iter().map(|(session, secret)| Proof {
+        session: session.get(),
+        secret_high: half(&secret.as_bytes()[..8]),
+        secret_low: half(&secret.as_bytes()[8..]),
+    });
+    let acknowledged = request.acknowledged.iter();
+    let acknowledged = acknowledged.map(|(session, token)| Acknowledged {
+        session: session.get(),
+        token: token.get(),
+    });
+    pb::KeepAlive {
+        sessions: proofs.collect(),
+        acknowledged: acknowledged.collect(),
+    }
+}
+
+pub(crate) fn kept_to_pb(kept: KeptAlive) -> pb::KeptAlive {
+    let renewed = Renewed {
+        time: kept.time,
+        ended: Vec::new(),
+        lost: kept.lost,
+    };
+    let ended = kept
+        .ended
+        .into_iter()
+        .map(|(session, refusal)| pb::kept_alive::Ended {
+            session: session.get(),
+            outcome: encode_outcome(&Outcome::Rejected(refusal)),
+        });
+    pb::KeptAlive {
+        renewed: encode_outcome(&Outcome::Renewed(renewed)),
+        ended: ended.collect(),
+    }
+}
+
+fn kept_from_answer(body: pb::answer::Body) -> Result<KeptAlive, ProposeError> {
+    let pb::answer::Body::KeptAlive(kept) = body else {
+        return Err(unexpected(&body));
+    };
+    let unreadable = || ProposeError::unknown("the leader's answer could not be read");
+    let Ok(Outcome::Renewed(renewed)) = decode_outcome(&kept.renewed) else {
+        return Err(unreadable());
+    };
+    let ended = kept.ended.into_iter().map(|ended| {
+        let session = SessionId::new(ended.session)?;
+        match decode_outcome(&ended.outcome) {
+            Ok(Outcome::Rejected(refusal)) => Some((session, refusal)),
+            _ => None,
+        }
+    });
+    let ended = ended.collect::<Option<_>>().ok_or_else(unreadable)?;
+    Ok(KeptAlive {
+        time: renewed.time,
+        ended,
+        lost: renewed.lost,
+    })
+}

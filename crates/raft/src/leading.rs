@@ -1,0 +1,273 @@
+//! Leading: what a node may do and remembers only while it leads, in one term.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use openraft::ServerState;
+use openraft::async_runtime::WatchReceiver;
+use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection};
+use ringfence_proto::record::encode_command;
+use tokio::sync::watch;
+
+use crate::clock::{self, Reading};
+use crate::forward::Forwarder;
+use crate::network::Transport;
+use crate::proposal::Proposal;
+use crate::propose::{Applied, LeaderHint, ProposeError, write_in_term};
+use crate::state::State;
+use crate::type_config::{Peer, Raft};
+
+/// Entries move cluster time at least this often while anything waits for it.
+const TICK_MAX: Duration = Duration::from_millis(500);
+/// Deadlines that lie closer together than this share a tick.
+const TICK_MIN: Duration = Duration::from_millis(10);
+/// How long a leader waits before it tries its term's first entry again.
+const OPEN_RETRY: Duration = Duration::from_millis(20);
+
+/// One term of one process in which this node leads and its first entry has been applied. A node
+/// that leads in term 5 and again in term 7 has two of these, and nothing passes between them.
+pub(crate) struct Leading {
+    term: u64,
+    node_id: u64,
+    reading: Mutex<Reading>,
+    raft: Raft,
+    state: Arc<State>,
+}
+
+impl Leading {
+    pub(crate) fn term(&self) -> u64 {
+        self.term
+    }
+
+    pub(crate) fn raft(&self) -> &Raft {
+        &self.raft
+    }
+
+    /// This leader's reading of cluster time, now.
+    pub(crate) fn read_time(&self) -> ClusterTime {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // The clock is read under the lock: readings must not overtake each other.
+        reading.read(self.state.time(), clock::since_boot())
+    }
+
+    /// A proposal of an encoded command, with the time it is.
+    pub(crate) fn stamp(&self, command: &[u8]) -> Proposal {
+        Proposal::new(self.read_time(), clock::wall(), command)
+    }
+
+    /// Writes a command in this term and waits until it is applied.
+    pub(crate) async fn write(&self, command: &Command) -> Result<Applied, ProposeError> {
+        let proposal = self.stamp(&encode_command(command));
+        write_in_term(&self.raft, self.term, proposal).await
+    }
+}
+
+/// Where proposals go.
+#[derive(Clone)]
+pub(crate) enum Route {
+    /// Nobody leads as far as this node knows.
+    Nowhere,
+    Leader(Arc<Leading>),
+    Follower(Arc<Forwarder>),
+}
+
+impl Route {
+    pub(crate) fn hint(&self) -> Option<LeaderHint> {
+        match self {
+            Self::Nowhere | Self::Leader(_) => None,
+            Self::Follower(forwarder) => Some(forwarder.hint()),
+        }
+    }
+
+    /// The leader's node id.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        match self {
+            Self::Nowhere => None,
+            Self::Leader(leading) => Some(leading.node_id),
+            Self::Follower(forwarder) => Some(forwarder.node_id()),
+        }
+    }
+}
+
+/// Follows who leads, and leads when it is this node's turn.
+pub(crate) struct Helm {
+    pub(crate) node_id: u64,
+    pub(crate) raft: Raft,
+    pub(crate) state: Arc<State>,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) route: watch::Sender<Route>,
+    /// What the cluster is formed with, should this node lead it first.
+    pub(crate) form: Form,
+    pub(crate) counts: Arc<LeadCounts>,
+}
+
+/// Figures about leading.
+#[derive(Debug, Default)]
+pub(crate) struct LeadCounts {
+    /// How often this node has begun to lead.
+    pub(crate) terms_led: AtomicU64,
+    /// How often the known leader changed.
+    pub(crate) leader_changes: AtomicU64,
+    pub(crate) ticks: AtomicU64,
+}
+
+impl Helm {
+    pub(crate) async fn run(self) {
+        let helm = Arc::new(self);
+        let mut metrics = helm.raft.server_metrics();
+        let mut leading: Option<(u64, tokio::task::AbortHandle)> = None;
+        let mut known = None;
+        loop {
+            let (state, term, leader, peer) = {
+                let now = metrics.borrow_watched();
+                let leader = now.current_leader;
+                let peer = leader.and_then(|id| now.membership_config.get_node(&id).cloned());
+                (now.state, now.vote.leader_id.term, leader, peer)
+            };
+            if leader.is_some() && leader != known {
+                helm.counts.leader_changes.fetch_add(1, Ordering::Relaxed);
+            }
+            known = leader.or(known);
+            let leads = state == ServerState::Leader && leader == Some(helm.node_id);
+            if let Some((led, task)) = &leading
+                && (!leads || *led != term)
+            {
+                task.abort();
+                leading = None;
+            }
+            if !leads {
+                helm.follow(leader.zip(peer));
+            } else if leading.is_none() {
+                helm.route.send_replace(Route::Nowhere);
+                helm.counts.terms_led.fetch_add(1, Ordering::Relaxed);
+                let task = tokio::spawn(helm.clone().lead(term));
+                leading = Some((term, task.abort_handle()));
+            }
+            if metrics.changed().await.is_err() {
+                break;
+            }
+        }
+        if let Some((_, task)) = leading {
+            task.abort();
+        }
+        helm.route.send_replace(Route::Nowhere);
+    }
+
+    fn follow(&self, leader: Option<(u64, Peer)>) {
+        let leader = leader.filter(|(id, _)| *id != self.node_id);
+        let route = match leader {
+            Some((id, peer)) => Route::Follower(self.transport.forwarder(id, &peer)),
+            None => Route::Nowhere,
+        };
+        self.route.send_if_modified(|current| {
+            let same = match (&*current, &route) {
+                (Route::Nowhere, Route::Nowhere) => true,
+                (Route::Follower(old), Route::Follower(new)) => Arc::ptr_eq(old, new),
+                _ => false,
+            };
+            if !same {
+                *current = route;
+            }
+            !same
+        });
+    }
+
+    /// Opens the term, then moves cluster time for as long as the term lasts. It is aborted when
+    /// the term ends, and every entry it writes names the term, so a late one goes nowhere.
+    async fn lead(self: Arc<Self>, term: u64) {
+        let Some(opened) = self.open_term(term).await else {
+            return;
+        };
+        let reading = Reading::start(opened.time, clock::since_boot());
+        let leading = Arc::new(Leading {
+            term,
+            node_id: self.node_id,
+            reading: Mutex::new(reading),
+            raft: self.raft.clone(),
+            state: self.state.clone(),
+        });
+        if self.state.machine().cluster().is_none() && !self.form_cluster(&leading).await {
+            return;
+        }
+        tracing::info!(term, time = %opened.time, "this node leads");
+        self.route.send_replace(Route::Leader(leading.clone()));
+        self.keep_time(&leading).await;
+    }
+
+    /// Nothing of a term counts before its `TermStart`, which also raises the token counter.
+    async fn open_term(&self, term: u64) -> Option<Applied> {
+        loop {
+            let wall = clock::wall();
+            let unix_seconds = clock::believable_seconds(wall);
+            let command = encode_command(&Command::TermStart { unix_seconds });
+            // It does not move time: the reading begins where this entry finds it.
+            let proposal = Proposal::new(self.state.time(), wall, &command);
+            match write_in_term(&self.raft, term, proposal).await {
+                Ok(applied) => return Some(applied),
+                Err(ProposeError::Fault { why }) => {
+                    tracing::warn!(term, why, "the term was not opened");
+                    return None;
+                }
+                // Check-quorum refuses writes until a majority has answered.
+                Err(error) => tracing::debug!(term, %error, "the term is not open yet"),
+            }
+            tokio::time::sleep(OPEN_RETRY).await;
+        }
+    }
+
+    async fn form_cluster(&self, leading: &Leading) -> bool {
+        loop {
+            match leading.write(&Command::Form(self.form.clone())).await {
+                Ok(Applied {
+                    outcome: Outcome::Done,
+                    ..
+                }) => {
+                    tracing::info!(cluster = %self.form.cluster, "the cluster is formed");
+                    return true;
+                }
+                Ok(Applied {
+                    outcome: Outcome::Rejected(Rejection::AlreadyFormed { .. }),
+                    ..
+                }) => {
+                    return true;
+                }
+                Ok(Applied { outcome, .. }) => {
+                    tracing::error!(?outcome, "the cluster cannot be formed with these settings");
+                    return false;
+                }
+                Err(ProposeError::Fault { .. }) => return false,
+                Err(error) => tracing::debug!(%error, "the cluster is not formed yet"),
+            }
+            tokio::time::sleep(OPEN_RETRY).await;
+        }
+    }
+
+    /// The one timer: a `Tick` at the next deadline, and often enough that the reading, which
+    /// stays near applied time, can get there.
+    async fn keep_time(&self, leading: &Leading) {
+        loop {
+            let moved = self.state.deadline_moved.notified();
+            let Some(due) = self.state.arm() else {
+                moved.await;
+                continue;
+            };
+            // Work that one entry did not finish goes on at once; what comes due is gathered.
+            if due > self.state.time() {
+                let left = Duration::from_millis(due.since(leading.read_time()).0);
+                tokio::select! {
+                    () = moved => continue,
+                    () = tokio::time::sleep(left.clamp(TICK_MIN, TICK_MAX)) => {}
+                }
+                if self.state.time() >= due {
+                    continue;
+                }
+            }
+            self.counts.ticks.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = leading.write(&Command::Tick).await {
+                tracing::debug!(%error, "a tick was not applied");
+                tokio::time::sleep(OPEN_RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What nodes say to each other, over gRPC.
+
+mod client;
+mod header;
+mod server;
+mod serving;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) use client::{Link, PeerClient, connect};
+pub(crate) use header::Caller;
+pub(crate) use server::PeerService;
+pub(crate) use serving::bind;
+
+use crate::forward::Forwarder;
+use crate::identity::Incarnation;
+use crate::propose::LeaderHint;
+use crate::type_config::{Peer, TypeConfig};
+
+/// The most bytes of one message between nodes. An append carries up to 2 MiB of entries and one
+/// more, a call up to a command and its answer.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Window sizes of a connection: tiny frames must not use up the budget that guards against floods
+/// of them, which is half the connection's window.
+pub(crate) const CONNECTION_WINDOW: u32 = 64 << 20;
+/// Window of one stream.
+pub(crate) const STREAM_WINDOW: u32 = 4 << 20;
+/// How often a silent connection is asked whether it is alive.
+pub(crate) const KEEP_ALIVE_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
+/// How long the answer to that may take.
+pub(crate) const KEEP_ALIVE_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
+type PeerKey = (u64, Incarnation, String);
+
+/// A node's ways to its peers; connections are shared by everything that talks to a peer.
+pub(crate) struct Transport {
+    caller: Caller,
+    links: Mutex<HashMap<PeerKey, Arc<Link>>>,
+    forwarders: Mutex<HashMap<PeerKey, Arc<Forwarder>>>,
+}
+
+impl Transport {
+    pub(crate) fn new(caller: Caller) -> Self {
+        Self {
+            caller,
+            links: Mutex::default(),
+            forwarders: Mutex::default(),
+        }
+    }
+
+    /// The connections to a peer. They are opened when they are first used.
+    pub(crate) fn link(&self, node_id: u64, peer: &Peer) -> Arc<Link> {
+        let key = (node_id, peer.incarnation, peer.peer_address.clone());
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        // An id at another address or incarnation is a former one.
+        links.retain(|other, _| other.0 != node_id || *other == key);
+        links
+            .entry(key)
+            .or_insert_with(|| Arc::new(Link::new(&self.caller, node_id, peer)))
+            .clone()
+    }
+
+    /// The way for calls to a peer that leads.
+    pub(crate) fn forwarder(&self, node_id: u64, peer: &Peer) -> Arc<Forwarder> {
+        let key = (node_id, peer.incarnation, peer.peer_address.clone());
+        let link = self.link(node_id, peer);
+        let mut forwarders = self
+            .forwarders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        forwarders.retain(|other, _| other.0 != node_id || *other == key);
+        let hint = LeaderHint {
+            node_id,
+            client_address: peer.client_address.clone(),
+        };
+        forwarders
+            .entry(key)
+            .or_insert_with(|| Arc::new(Forwarder::new(hint, link)))
+            .clone()
+    }
+}
+
+/// Makes openraft's network clients.
+pub(crate) struct PeerNetwork(pub(crate) Arc<Transport>);
+
+impl openraft::RaftNetworkFactory<TypeConfig> for PeerNetwork {
+    type Network = PeerClient;
+
+    async fn new_client(&mut self, target: u64, node: &Peer) -> PeerClient {
+        PeerClient::new(target, self.0.link(target, node), false)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Peer) -> PeerClient {
+        PeerClient::new(target, self.0.link(target, node), true)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, node: &Peer) -> PeerClient {
+        PeerClient::new(target, self.0.link(target, node), false)
+    }
+}

@@ -1,0 +1,335 @@
+//! The receiving side of calls between nodes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt};
+use openraft::Snapshot;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
+};
+use ringfence_proto::raft as pb;
+use ringfence_proto::raft::peers_server::Peers;
+use tokio::io::AsyncWriteExt;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::header;
+use crate::codec::{self, Malformed};
+use crate::inner::{Inner, Running};
+use crate::snapshot_file::SnapshotFile;
+use crate::type_config::{SnapshotMeta, StoredMembership, TypeConfig};
+use crate::{forming, history, membership, receive};
+
+type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Answers the calls of other nodes.
+pub(crate) struct PeerService {
+    inner: Arc<Inner>,
+}
+
+impl PeerService {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+
+    /// Lets a call pass that comes from a member of this cluster and is meant for this node.
+    fn admit(&self, metadata: &MetadataMap) -> Result<Arc<Running>, Status> {
+        let running = self.inner.running.get().ok_or_else(|| {
+            Status::unavailable("this node belongs to no cluster yet, or is still starting")
+        })?;
+        let sender = header::check(metadata, &running.caller)?;
+        let known = running.membership();
+        if let Some(peer) = known.get_node(&sender.node_id)
+            && peer.incarnation != sender.incarnation
+        {
+            return Err(Status::failed_precondition(format!(
+                "node {} is known as incarnation {}, the call comes from {}: an emptied \
+                 directory must join as a new node",
+                sender.node_id, peer.incarnation, sender.incarnation
+            )));
+        }
+        Ok(running.clone())
+    }
+}
+
+#[tonic::async_trait]
+impl Peers for PeerService {
+    async fn hello(
+        &self,
+        request: Request<pb::HelloRequest>,
+    ) -> Result<Response<pb::HelloResponse>, Status> {
+        Ok(Response::new(forming::answer_hello(
+            &self.inner,
+            &request.into_inner(),
+        )))
+    }
+
+    async fn adopt(
+        &self,
+        request: Request<pb::AdoptRequest>,
+    ) -> Result<Response<pb::AdoptResponse>, Status> {
+        Ok(Response::new(
+            forming::answer_adopt(&self.inner, request.into_inner()).await,
+        ))
+    }
+
+    async fn join(
+        &self,
+        request: Request<pb::JoinRequest>,
+    ) -> Result<Response<pb::JoinResponse>, Status> {
+        Ok(Response::new(
+            membership::answer_join(&self.inner, request.into_inner()).await,
+        ))
+    }
+
+    type AppendStream = AnswerStream<pb::AppendResponse>;
+
+    async fn append(
+        &self,
+        request: Request<Streaming<pb::AppendRequest>>,
+    ) -> Result<Response<Self::AppendStream>, Status> {
+        let running = self.admit(request.metadata())?;
+        let inner = self.inner.clone();
+        let requests = request.into_inner().scan((), move |(), message| {
+            inner.heard_leader();
+            // A request that cannot be read ends the stream; the leader opens another one.
+            let decoded = message
+                .ok()
+                .and_then(|message| match append_from_pb(message) {
+                    Ok(request) => Some(request),
+                    Err(error) => {
+                        tracing::warn!(%error, "an append was not understood");
+                        None
+                    }
+                });
+            std::future::ready(decoded)
+        });
+        let answers = running
+            .raft
+            .stream_append(requests)
+            .map(|answer| match answer {
+                Ok(result) => Ok(stream_result_to_pb(result)),
+                Err(fatal) => Err(Status::unavailable(fatal.to_string())),
+            });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<pb::AppendRequest>,
+    ) -> Result<Response<pb::AppendResponse>, Status> {
+        let running = self.admit(request.metadata())?;
+        let append = append_from_pb(request.into_inner()).map_err(invalid)?;
+        let answer = running
+            .raft
+            .append_entries(append)
+            .await
+            .map_err(unavailable)?;
+        if answer.is_success() {
+            self.inner.heard_leader();
+        }
+        Ok(Response::new(append_to_pb(answer)))
+    }
+
+    async fn vote(
+        &self,
+        request: Request<pb::VoteRequest>,
+    ) -> Result<Response<pb::VoteResponse>, Status> {
+        let running = self.admit(request.metadata())?;
+        let message = request.into_inner();
+        let vote = codec::vote_from_pb(message.vote).map_err(invalid)?;
+        let mut ask = VoteRequest::new(vote, message.last.map(codec::log_id_from_pb));
+        ask.leadership_transfer = message.leadership_transfer;
+        let answer = if message.pre_vote {
+            running.raft.pre_vote(ask).await
+        } else {
+            running.raft.vote(ask).await
+        };
+        let answer = answer.map_err(unavailable)?;
+        Ok(Response::new(pb::VoteResponse {
+            vote: Some(codec::vote_to_pb(answer.vote)),
+            granted: answer.vote_granted,
+            last: answer.last_log_id.map(codec::log_id_to_pb),
+        }))
+    }
+
+    async fn snapshot(
+        &self,
+        request: Request<Streaming<pb::SnapshotPart>>,
+    ) -> Result<Response<pb::SnapshotResponse>, Status> {
+        let running = self.admit(request.metadata())?;
+        let mut parts = request.into_inner();
+        let first = parts.message().await?;
+        let offer = first
+            .and_then(|part| part.offer)
+            .ok_or_else(|| Status::invalid_argument("a snapshot begins with its offer"))?;
+        let vote = codec::vote_from_pb(offer.vote).map_err(invalid)?;
+        let membership =
+            codec::membership_from_pb(offer.membership.unwrap_or_default()).map_err(invalid)?;
+        let at = offer.membership_at.map(codec::log_id_from_pb);
+        let meta = SnapshotMeta {
+            last_log_id: offer.last.map(codec::log_id_from_pb),
+            last_membership: StoredMembership::new(at, membership),
+        };
+        let path = self
+            .inner
+            .state
+            .snapshots()
+            .map_err(unavailable)?
+            .incoming();
+        let received = receive_file(&mut parts, &path).await;
+        let installed = match received {
+            Ok(()) => {
+                let snapshot = SnapshotFile { path: path.clone() };
+                running
+                    .raft
+                    .install_full_snapshot(vote, Snapshot { meta, snapshot })
+                    .await
+            }
+            Err(status) => {
+                remove_leftover(&path);
+                return Err(status);
+            }
+        };
+        remove_leftover(&path);
+        let installed = installed.map_err(|fatal| Status::unavailable(fatal.to_string()))?;
+        Ok(Response::new(pb::SnapshotResponse {
+            vote: Some(codec::vote_to_pb(installed.vote)),
+        }))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<pb::TransferLeaderRequest>,
+    ) -> Result<Response<pb::TransferLeaderResponse>, Status> {
+        let running = self.admit(request.metadata())?;
+        let message = request.into_inner();
+        let from = codec::vote_from_pb(message.from).map_err(invalid)?;
+        let last = message.last.map(codec::log_id_from_pb);
+        let request = TransferLeaderRequest::new(from, message.to, last);
+        let answer = running.raft.handle_transfer_leader(request).await;
+        let answer = answer.map_err(|fatal| Status::unavailable(fatal.to_string()))?;
+        Ok(Response::new(transfer_to_pb(answer)))
+    }
+
+    type ForwardStream = AnswerStream<pb::Answers>;
+
+    async fn forward(
+        &self,
+        request: Request<Streaming<pb::Calls>>,
+    ) -> Result<Response<Self::ForwardStream>, Status> {
+        let _ = self.admit(request.metadata())?;
+        Ok(Response::new(receive::serve_calls(
+            self.inner.clone(),
+            request.into_inner(),
+        )))
+    }
+
+    type FetchHistoryStream = AnswerStream<pb::HistoryPart>;
+
+    async fn fetch_history(
+        &self,
+        request: Request<pb::FetchHistoryRequest>,
+    ) -> Result<Response<Self::FetchHistoryStream>, Status> {
+        let _ = self.admit(request.metadata())?;
+        let request = request.into_inner();
+        Ok(Response::new(history::serve(
+            &self.inner.history,
+            request.first,
+            request.last,
+        )))
+    }
+}
+
+async fn receive_file(
+    parts: &mut Streaming<pb::SnapshotPart>,
+    path: &std::path::Path,
+) -> Result<(), Status> {
+    let failed = |error: std::io::Error| {
+        Status::resource_exhausted(format!("keeping the snapshot failed: {error}"))
+    };
+    let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
+    while let Some(part) = parts.message().await? {
+        file.write_all(&part.data).await.map_err(failed)?;
+    }
+    file.sync_all().await.map_err(failed)
+}
+
+/// Installing takes the file away; what is refused or broken is left to be removed.
+fn remove_leftover(path: &std::path::Path) {
+    match std::fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(%error, path = %path.display(), "a leftover stays"),
+    }
+}
+
+fn invalid(error: Malformed) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+fn unavailable<E: std::fmt::Display>(error: E) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+fn append_from_pb(
+    request: pb::AppendRequest,
+) -> Result<AppendEntriesRequest<TypeConfig>, Malformed> {
+    let entries = request.entries.into_iter().map(codec::entry_from_pb);
+    Ok(AppendEntriesRequest {
+        vote: codec::vote_from_pb(request.vote)?,
+        prev_log_id: request.previous.map(codec::log_id_from_pb),
+        entries: entries.collect::<Result<_, _>>()?,
+        leader_commit: request.committed.map(codec::log_id_from_pb),
+    })
+}
+
+fn append_to_pb(answer: AppendEntriesResponse<TypeConfig>) -> pb::AppendResponse {
+    use pb::append_response::Kind;
+    let (kind, log_id, vote) = match answer {
+        AppendEntriesResponse::Success => (Kind::Success, None, None),
+        AppendEntriesResponse::PartialSuccess(log_id) => (Kind::Partial, log_id, None),
+        AppendEntriesResponse::Conflict => (Kind::Conflict, None, None),
+        AppendEntriesResponse::HigherVote(vote) => (Kind::HigherVote, None, Some(vote)),
+    };
+    pb::AppendResponse {
+        kind: kind.into(),
+        log_id: log_id.map(codec::log_id_to_pb),
+        vote: vote.map(codec::vote_to_pb),
+    }
+}
+
+fn stream_result_to_pb(result: StreamAppendResult<TypeConfig>) -> pb::AppendResponse {
+    use pb::append_response::Kind;
+    let (kind, log_id, vote) = match result {
+        Ok(log_id) => (Kind::Success, log_id, None),
+        Err(StreamAppendError::Conflict(log_id)) => (Kind::Conflict, Some(log_id), None),
+        Err(StreamAppendError::HigherVote(vote)) => (Kind::HigherVote, None, Some(vote)),
+    };
+    pb::AppendResponse {
+        kind: kind.into(),
+        log_id: log_id.map(codec::log_id_to_pb),
+        vote: vote.map(codec::vote_to_pb),
+    }
+}
+
+fn transfer_to_pb(answer: TransferLeaderResponse<TypeConfig>) -> pb::TransferLeaderResponse {
+    use pb::transfer_leader_response::Refused;
+    let mut message = pb::TransferLeaderResponse::default();
+    match answer {
+        Ok(()) => {}
+        Err(TransferLeaderError::VoteChanged { expected, actual }) => {
+            message.set_refused(Refused::VoteChanged);
+            message.expected_vote = Some(codec::vote_to_pb(expected));
+            message.actual_vote = Some(codec::vote_to_pb(actual));
+        }
+        Err(TransferLeaderError::LogNotFlushed { expected, actual }) => {
+            message.set_refused(Refused::NotFlushed);
+            message.expected_log = expected.map(codec::log_id_to_pb);
+            message.actual_log = actual.map(codec::log_id_to_pb);
+        }
+    }
+    message
+}

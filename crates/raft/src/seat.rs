@@ -1,0 +1,378 @@
+//! Taking a seat in a cluster: the identity is fixed, the log opened, and Raft begins.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{InitializeError, RaftError};
+use ringfence_core::{ClusterId, Form};
+use ringfence_proto::raft as pb;
+use ringfence_wal::{Options, Recovered, Wal};
+
+use crate::identity::{Identity, IdentityError, Seat, sync_dir};
+use crate::inner::{Inner, Running};
+use crate::leading::{Helm, Route};
+use crate::log_store::LogStore;
+use crate::membership;
+use crate::network::{Caller, PeerNetwork, Transport};
+use crate::snapshot_file::{SnapshotDir, SnapshotError};
+use crate::state::StateStore;
+use crate::stop::{StopReason, StopSignal};
+use crate::type_config::{Peer, Raft};
+
+const WAL_DIR: &str = "wal";
+const SNAPSHOT_DIR: &str = "snapshots";
+/// A node that has not heard a leader for this long asks whether it is a member still.
+const LONELY_AFTER: Duration = Duration::from_secs(2);
+const LONELY_LOOK: Duration = Duration::from_secs(1);
+/// How often a node that is to replace its former self asks for its vote.
+const PROMOTE_AGAIN: Duration = Duration::from_millis(200);
+
+/// Why a node cannot take its seat.
+#[derive(Debug, thiserror::Error)]
+pub enum SeatError {
+    /// The identity file.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The log.
+    #[error("open the log in {path}")]
+    Log {
+        /// Its directory.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: ringfence_wal::OpenError,
+    },
+    /// The log is gone although the node belongs to a cluster.
+    #[error(
+        "{path} is missing, but this node is a member of its cluster and has promised what the \
+         log held; restore it, or empty the whole directory and let the node join anew"
+    )]
+    LogMissing {
+        /// The directory of the log.
+        path: PathBuf,
+    },
+    /// A snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// An entry of the log cannot be read.
+    #[error("the log in {path} cannot be understood: {why}")]
+    Entry {
+        /// Its directory.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A directory cannot be made or cleared.
+    #[error("prepare {path}")]
+    Prepare {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Raft did not start.
+    #[error("start Raft: {why}")]
+    Raft {
+        /// What it said.
+        why: String,
+    },
+}
+
+/// Takes a seat for the first time. `first_members` is given to the one node that forms the
+/// cluster.
+pub(crate) async fn take_seat(
+    inner: &Arc<Inner>,
+    seat: Seat,
+    first_members: Vec<(u64, Peer)>,
+) -> Result<(), SeatError> {
+    let _once = inner.seating.lock().await;
+    if inner.running.get().is_some() {
+        return Ok(());
+    }
+    let identity = Identity {
+        seat: Some(seat),
+        first_members,
+        ..inner.identity().clone()
+    };
+    let data_dir = &inner.config.data_dir;
+    let wal_dir = data_dir.join(WAL_DIR);
+    // Nothing was promised yet: what lies here is from an attempt that did not get this far.
+    prepare(&wal_dir, || {
+        if wal_dir.exists() {
+            fs::remove_dir_all(&wal_dir)?;
+        }
+        fs::create_dir_all(&wal_dir)?;
+        sync_dir(data_dir)
+    })?;
+    let opened = open_log(inner, &identity, &wal_dir).await?;
+    // From here on the node is a member, and its log must be there at every start.
+    identity.save(data_dir)?;
+    *inner.identity() = identity;
+    run(inner, seat, opened).await
+}
+
+/// Goes on in the seat that the identity file names.
+pub(crate) async fn resume(inner: &Arc<Inner>, seat: Seat) -> Result<(), SeatError> {
+    let _once = inner.seating.lock().await;
+    let identity = inner.identity().clone();
+    let wal_dir = inner.config.data_dir.join(WAL_DIR);
+    if !wal_dir.is_dir() {
+        return Err(SeatError::LogMissing { path: wal_dir });
+    }
+    let opened = open_log(inner, &identity, &wal_dir).await?;
+    run(inner, seat, opened).await
+}
+
+fn prepare(path: &Path, work: impl FnOnce() -> std::io::Result<()>) -> Result<(), SeatError> {
+    work().map_err(|source| SeatError::Prepare {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+async fn open_log(
+    inner: &Inner,
+    identity: &Identity,
+    wal_dir: &Path,
+) -> Result<(Wal, Recovered), SeatError> {
+    let options = Options {
+        segment_bytes: inner.config.wal_segment_bytes,
+        on_fatal: on_fatal(inner.stop.clone()),
+        ..Options::new(identity.file_header())
+    };
+    let path = wal_dir.to_owned();
+    let open = move || {
+        Wal::open(&path, options).map_err(|source| SeatError::Log {
+            path: path.clone(),
+            source,
+        })
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.map_err(|error| SeatError::Raft {
+        why: error.to_string(),
+    })?
+}
+
+/// A failed write is final: the node stops, and whatever was under way is unknown.
+fn on_fatal(stop: StopSignal) -> ringfence_wal::OnFatal {
+    Box::new(move |error| {
+        stop.stop(StopReason::Storage {
+            why: error.to_string(),
+        })
+    })
+}
+
+/// Opens what hangs on the log, and begins.
+async fn run(
+    inner: &Arc<Inner>,
+    seat: Seat,
+    (wal, recovered): (Wal, Recovered),
+) -> Result<(), SeatError> {
+    let config = &inner.config;
+    let wal_dir = config.data_dir.join(WAL_DIR);
+    let log = LogStore::new(wal, recovered, config.snapshot_log_bytes).map_err(|error| {
+        SeatError::Entry {
+            path: wal_dir,
+            why: error.to_string(),
+        }
+    })?;
+    let snapshot_dir = config.data_dir.join(SNAPSHOT_DIR);
+    let load = move || {
+        let dir = SnapshotDir::open(snapshot_dir, seat.cluster)?;
+        let newest = dir.newest()?;
+        Ok::<_, SnapshotError>((dir, newest))
+    };
+    let loaded = tokio::task::spawn_blocking(load).await;
+    let (dir, newest) = loaded.map_err(|error| SeatError::Raft {
+        why: error.to_string(),
+    })??;
+    inner.state.open(dir, newest);
+
+    let caller = Caller {
+        seat,
+        incarnation: inner.incarnation,
+    };
+    let transport = Arc::new(Transport::new(caller));
+    let raft_error = |error: &dyn std::fmt::Display| SeatError::Raft {
+        why: error.to_string(),
+    };
+    let openraft = Arc::new(config.openraft().map_err(|error| raft_error(&error))?);
+    let network = PeerNetwork(transport.clone());
+    let store = StateStore::new(inner.state.clone());
+    let raft = Raft::new(seat.node_id, openraft, network, log.clone(), store);
+    let raft = raft.await.map_err(|fatal| raft_error(&fatal))?;
+    begin_log(inner, &raft, &log).await?;
+
+    let running = Arc::new(Running {
+        caller,
+        raft,
+        log,
+        transport,
+    });
+    let helm = Helm {
+        node_id: seat.node_id,
+        raft: running.raft.clone(),
+        state: inner.state.clone(),
+        transport: running.transport.clone(),
+        route: inner.route.clone(),
+        form: form(inner, seat.cluster),
+        counts: inner.lead_counts.clone(),
+    };
+    inner.heard_leader();
+    let _ = inner.running.set(running.clone());
+    tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
+    inner.tasks.spawn(helm.run());
+    inner.tasks.spawn(take_snapshots(running.clone()));
+    inner
+        .tasks
+        .spawn(watch_raft(inner.clone(), running.clone()));
+    inner
+        .tasks
+        .spawn(notice_removal(inner.clone(), running.clone()));
+    if config.replace_on_data_loss {
+        inner
+            .tasks
+            .spawn(replace_former_self(inner.clone(), running));
+    }
+    Ok(())
+}
+
+fn form(inner: &Inner, cluster: ClusterId) -> Form {
+    let config = &inner.config;
+    Form {
+        cluster,
+        token_floor: config.token_floor,
+        settings: config.settings,
+    }
+}
+
+/// The former begins the log, once: every first member has its seat by now.
+async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), SeatError> {
+    let members = inner.identity().first_members.clone();
+    if members.is_empty() {
+        return Ok(());
+    }
+    if log.is_blank() {
+        let members: BTreeMap<u64, Peer> = members.into_iter().collect();
+        match raft.initialize(members).await {
+            // It may have begun, and its first append or vote come from elsewhere meanwhile.
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+            Err(error) => {
+                return Err(SeatError::Raft {
+                    why: error.to_string(),
+                });
+            }
+        }
+    }
+    let begun = Identity {
+        first_members: Vec::new(),
+        ..inner.identity().clone()
+    };
+    begun.save(&inner.config.data_dir)?;
+    *inner.identity() = begun;
+    Ok(())
+}
+
+/// Takes a snapshot whenever the log has grown enough.
+async fn take_snapshots(running: Arc<Running>) {
+    loop {
+        running.log.snapshot_due().await;
+        if let Err(fatal) = running.raft.trigger().snapshot().await {
+            tracing::warn!(%fatal, "no snapshot was taken");
+            return;
+        }
+    }
+}
+
+/// Stops the node when Raft has stopped for good.
+async fn watch_raft(inner: Arc<Inner>, running: Arc<Running>) {
+    let mut metrics = running.raft.metrics();
+    loop {
+        let state = metrics.borrow_watched().running_state.clone();
+        if let Err(fatal) = state {
+            inner.stop.stop(StopReason::Storage {
+                why: fatal.to_string(),
+            });
+            return;
+        }
+        tokio::time::sleep(LONELY_LOOK).await;
+        if metrics.changed().await.is_err() {
+            inner.stop.stop(StopReason::Storage {
+                why: "Raft has ended".to_owned(),
+            });
+            return;
+        }
+    }
+}
+
+/// A removed node hears nothing any more: it has to ask.
+async fn notice_removal(inner: Arc<Inner>, running: Arc<Running>) {
+    loop {
+        tokio::time::sleep(LONELY_LOOK).await;
+        let leads = matches!(&*inner.route.borrow(), Route::Leader(_));
+        if leads || inner.heard_ago().is_some_and(|ago| ago < LONELY_AFTER) {
+            continue;
+        }
+        let membership = running.membership();
+        let request = pb::HelloRequest {
+            name: inner.config.name.clone(),
+            incarnation: inner.incarnation.as_bytes().to_vec().into(),
+            cluster: running.caller.seat.cluster.as_bytes().to_vec().into(),
+            node_id: running.caller.seat.node_id,
+            membership_index: membership.log_id().map_or(0, |log_id| log_id.index),
+        };
+        for (id, peer) in membership
+            .nodes()
+            .filter(|(id, _)| **id != running.caller.seat.node_id)
+        {
+            let link = running.transport.link(*id, peer);
+            let asked = tokio::time::timeout(LONELY_LOOK, link.hello(request.clone())).await;
+            if let Ok(Ok(answer)) = asked
+                && answer.removed
+                && answer.cluster == request.cluster
+            {
+                inner.stop.stop(StopReason::Removed);
+                return;
+            }
+        }
+    }
+}
+
+/// Asks for the vote of the member that had this node's name, until it has it.
+async fn replace_former_self(inner: Arc<Inner>, running: Arc<Running>) {
+    let me = running.caller.seat.node_id;
+    loop {
+        tokio::time::sleep(PROMOTE_AGAIN).await;
+        let known = running.membership();
+        if known.voter_ids().any(|voter| voter == me) {
+            return;
+        }
+        let former = known
+            .nodes()
+            .any(|(id, peer)| *id != me && peer.name == inner.config.name);
+        if known.get_node(&me).is_none() || !former {
+            continue;
+        }
+        let promote = pb::change_members::Promote {
+            node_id: me,
+            replaces: 0,
+        };
+        let change = pb::change_members::Change::Promote(promote);
+        match membership::change(
+            &inner,
+            pb::ChangeMembers {
+                change: Some(change),
+            },
+        )
+        .await
+        {
+            Ok(_) => tracing::info!(node_id = me, "this node has taken its former self's place"),
+            Err(error) => tracing::debug!(%error, "this node has no vote yet"),
+        }
+    }
+}

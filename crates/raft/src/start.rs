@@ -1,0 +1,253 @@
+//! Starting a node: its directory, its port, and its way to a cluster.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::config::NodeConfig;
+use crate::forming::find_seat;
+use crate::history::History;
+use crate::identity::{Identity, IdentityError};
+use crate::inner::{Inner, Parts};
+use crate::keepalive::KeepAlives;
+use crate::leading::Route;
+use crate::network::{PeerService, bind};
+use crate::node::Node;
+use crate::propose::{Proposals, Pump};
+use crate::seat::{SeatError, resume};
+use crate::state::State;
+use crate::status;
+use crate::stop::StopSignal;
+
+const LOCK_FILE: &str = "lock";
+
+/// Why a node did not start. Nothing was changed but what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A value of the configuration cannot be used.
+    #[error("{what} is {offered}: {why}")]
+    Config {
+        /// Which value.
+        what: &'static str,
+        /// What was offered.
+        offered: String,
+        /// What is allowed.
+        why: String,
+    },
+    /// The data directory cannot be used.
+    #[error("data directory {path}")]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process uses the data directory.
+    #[error("data directory {path} is in use by another process; stop it, or use another one")]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The data directory is another node's.
+    #[error("data directory {path} belongs to node {found:?}, this node is called {expected:?}")]
+    OtherNode {
+        /// The directory.
+        path: PathBuf,
+        /// This node's name.
+        expected: String,
+        /// The name in the directory.
+        found: String,
+    },
+    /// There is a log, but nothing says whose.
+    #[error(
+        "data directory {path} holds a log but no identity; restore the identity file, or empty \
+         the directory and let the node join anew"
+    )]
+    NoIdentity {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The identity file.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The peer port cannot be opened.
+    #[error("listen for other nodes on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The log, a snapshot or Raft.
+    #[error(transparent)]
+    Seat(#[from] SeatError),
+}
+
+impl Node {
+    /// Opens the storage and the peer port. Forming or joining a cluster, and catching up, go on
+    /// in the background: see [`Node::watch_status`].
+    ///
+    /// # Errors
+    /// [`StartError`] says what is wrong and what to do.
+    pub async fn start(config: NodeConfig) -> Result<Self, StartError> {
+        check(&config)?;
+        let lock = open_dir(&config.data_dir)?;
+        let identity = load_identity(&config)?;
+        let listen = config.peer_listen;
+        let (server, peer_address) = bind(listen).await.map_err(|source| StartError::Listen {
+            address: listen,
+            source,
+        })?;
+        let peer_advertise = config
+            .peer_advertise
+            .clone()
+            .or_else(|| named_address(&config))
+            .unwrap_or_else(|| peer_address.to_string());
+
+        let stop = StopSignal::new();
+        let (history, feed) = History::open(&config.data_dir, config.history);
+        let state = Arc::new(State::new(feed, stop.clone()));
+        let route = watch::Sender::new(Route::Nowhere);
+        let (proposals, pending) = Proposals::new();
+        let (keepalives, batcher) = KeepAlives::new(state.clone(), route.subscribe());
+        let pump = Pump {
+            proposals: proposals.clone(),
+            pending,
+            route: route.subscribe(),
+        };
+        let seat = identity.seat;
+        let inner = Arc::new(Inner::new(Parts {
+            config,
+            peer_address,
+            peer_advertise,
+            identity,
+            state,
+            history,
+            stop,
+            proposals,
+            keepalives,
+            route,
+            lock,
+        }));
+        let tasks = &inner.tasks;
+        tasks.spawn(pump.run());
+        tasks.spawn(batcher.run());
+        tasks.spawn(server.run(PeerService::new(inner.clone())));
+        let node = Self {
+            inner: inner.clone(),
+        };
+        match seat {
+            Some(seat) => {
+                if let Err(error) = resume(&inner, seat).await {
+                    node.crash().await;
+                    return Err(error.into());
+                }
+            }
+            None => tasks.spawn(find_seat(inner.clone())),
+        }
+        tasks.spawn(status::keep_fresh(inner.clone()));
+        tasks.spawn(status::keep_age(inner.clone()));
+        let _supervisor = tokio::spawn(end_when_stopped(node.clone()));
+        Ok(node)
+    }
+}
+
+/// A node that stops by itself must not go on answering.
+async fn end_when_stopped(node: Node) {
+    let _ = node.stopped().await;
+    node.crash().await;
+}
+
+fn check(config: &NodeConfig) -> Result<(), StartError> {
+    let wrong = |what, offered: &str, why: &str| {
+        Err(StartError::Config {
+            what,
+            offered: offered.to_owned(),
+            why: why.to_owned(),
+        })
+    };
+    if config.name.is_empty() || config.name.len() > 255 {
+        return wrong("name", &config.name, "a node's name has 1 to 255 bytes");
+    }
+    let mut names: Vec<&String> = config
+        .initial_cluster
+        .iter()
+        .map(|(name, _)| name)
+        .collect();
+    names.sort();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return wrong("initial-cluster", pair[0], "a name stands there twice");
+    }
+    if config.initial_cluster.is_empty() && config.join.is_empty() {
+        return wrong(
+            "initial-cluster",
+            "(empty)",
+            "name the first members, or members to join",
+        );
+    }
+    if let Err(error) = config.settings.check() {
+        return wrong("settings", &error.to_string(), "see the documented ranges");
+    }
+    match config.openraft() {
+        Ok(_) => Ok(()),
+        Err(error) => wrong(
+            "timing",
+            &format!("{:?}", config.timing),
+            &error.to_string(),
+        ),
+    }
+}
+
+fn named_address(config: &NodeConfig) -> Option<String> {
+    let mut named = config.initial_cluster.iter();
+    named
+        .find(|(name, _)| *name == config.name)
+        .map(|(_, address)| address.clone())
+}
+
+/// Makes the directory if need be, and keeps other processes out.
+fn open_dir(path: &Path) -> Result<File, StartError> {
+    let failed = |source| StartError::DataDir {
+        path: path.to_owned(),
+        source,
+    };
+    fs::create_dir_all(path).map_err(failed)?;
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path.join(LOCK_FILE))
+        .map_err(failed)?;
+    match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StartError::Locked {
+            path: path.to_owned(),
+        }),
+        Err(errno) => Err(failed(errno.into())),
+    }
+}
+
+fn load_identity(config: &NodeConfig) -> Result<Identity, StartError> {
+    let path = &config.data_dir;
+    if let Some(identity) = Identity::load(path)? {
+        if identity.name != config.name {
+            return Err(StartError::OtherNode {
+                path: path.clone(),
+                expected: config.name.clone(),
+                found: identity.name,
+            });
+        }
+        return Ok(identity);
+    }
+    if path.join("wal").exists() {
+        return Err(StartError::NoIdentity { path: path.clone() });
+    }
+    let identity = Identity::unseated(&config.name);
+    identity.save(path)?;
+    Ok(identity)
+}

@@ -1,0 +1,74 @@
+//! Why a node ends by itself.
+
+use tokio::sync::watch;
+
+/// Why a node ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StopReason {
+    /// The log holds an entry that this program does not know. The entry was not applied.
+    #[error(
+        "the log entry at index {index} means nothing to this program ({why}); start a newer one, \
+         nothing is lost"
+    )]
+    UnknownEntry {
+        /// Its log index.
+        index: u64,
+        /// What the decoder said.
+        why: String,
+    },
+    /// A write to disk failed; nothing can be promised any more.
+    #[error("storage failed: {why}")]
+    Storage {
+        /// What failed.
+        why: String,
+    },
+    /// The node is not a member of its cluster any more.
+    #[error(
+        "this node was removed from its cluster; empty its directory to let it join as a new node"
+    )]
+    Removed,
+    /// The node was told to shut down.
+    #[error("the node was shut down")]
+    ShutDown,
+}
+
+/// Carries the first reason to whoever waits for it.
+#[derive(Debug, Clone)]
+pub(crate) struct StopSignal {
+    reason: watch::Sender<Option<StopReason>>,
+}
+
+impl StopSignal {
+    pub(crate) fn new() -> Self {
+        Self {
+            reason: watch::Sender::new(None),
+        }
+    }
+
+    /// Stops the node; only the first reason counts.
+    pub(crate) fn stop(&self, reason: StopReason) {
+        let is_first = self.reason.send_if_modified(|current| {
+            let is_first = current.is_none();
+            current.get_or_insert_with(|| reason.clone());
+            is_first
+        });
+        if is_first && reason != StopReason::ShutDown {
+            tracing::error!(%reason, "the node stops");
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.reason.borrow().is_some()
+    }
+
+    /// Resolves once there is a reason.
+    pub(crate) async fn stopped(&self) -> StopReason {
+        let mut reason = self.reason.subscribe();
+        let stopped = reason.wait_for(Option::is_some).await;
+        // The sender lives in `self`, so waiting cannot fail.
+        stopped
+            .ok()
+            .and_then(|reason| reason.clone())
+            .unwrap_or(StopReason::ShutDown)
+    }
+}

@@ -1,0 +1,249 @@
+//! Starts nodes, and waits for what they come to.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringfence_core::{
+    Acquire, Acquired, Ask, Command, HolderData, Identity, LeaseName, Millis, Open, OpenId, Opened,
+    Outcome, Request, RequestNumber, Secret, SessionId, Settings,
+};
+use ringfence_raft::{Node, NodeConfig, ProposeError, Role};
+
+/// No single step of a test takes longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// The directories and addresses of nodes, and those that run.
+pub(crate) struct Cluster {
+    dir: tempfile::TempDir,
+    addresses: BTreeMap<String, SocketAddr>,
+    first: Vec<String>,
+    pub(crate) nodes: BTreeMap<String, Node>,
+    /// Applied to every node's configuration before it is started.
+    pub(crate) adjust: fn(&mut NodeConfig),
+}
+
+impl Cluster {
+    /// Directories for first members of these names; none is started.
+    pub(crate) fn new(first: &[&str]) -> Self {
+        let addresses = free_addresses(first.len());
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            addresses: first
+                .iter()
+                .map(|name| (*name).to_owned())
+                .zip(addresses)
+                .collect(),
+            first: first.iter().map(|name| (*name).to_owned()).collect(),
+            nodes: BTreeMap::new(),
+            adjust: |_| {},
+        }
+    }
+
+    /// Starts all first members and waits until they serve.
+    pub(crate) async fn formed(first: &[&str]) -> Self {
+        let mut cluster = Self::new(first);
+        cluster.start_all().await;
+        cluster
+    }
+
+    pub(crate) async fn start_all(&mut self) {
+        for name in self.first.clone() {
+            self.start(&name).await;
+        }
+        for name in self.first.clone() {
+            self.serving(&name).await;
+        }
+    }
+
+    pub(crate) fn config(&self, name: &str) -> NodeConfig {
+        let address = self.addresses[name];
+        let first = self.first.iter();
+        let mut config = NodeConfig {
+            peer_listen: address,
+            client_advertise: format!("{name}.clients:7420"),
+            initial_cluster: first
+                .map(|n| (n.clone(), self.addresses[n].to_string()))
+                .collect(),
+            wal_segment_bytes: 1 << 20,
+            settings: Settings {
+                ttl_min: Millis(100),
+                ..Settings::STANDARD
+            },
+            token_floor: Some(0),
+            ..NodeConfig::new(name, self.data_dir(name))
+        };
+        (self.adjust)(&mut config);
+        config
+    }
+
+    pub(crate) fn data_dir(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) async fn start(&mut self, name: &str) -> Node {
+        let node = Node::start(self.config(name)).await.unwrap();
+        self.nodes.insert(name.to_owned(), node.clone());
+        node
+    }
+
+    /// Ends a node without a farewell.
+    pub(crate) async fn crash(&mut self, name: &str) {
+        self.nodes.remove(name).unwrap().crash().await;
+    }
+
+    pub(crate) async fn serving(&self, name: &str) {
+        let mut status = self.nodes[name].watch_status();
+        let served = status.wait_for(|status| status.serving);
+        let _ = within(name, served).await.unwrap();
+    }
+
+    /// The node that leads; waits until there is one.
+    pub(crate) async fn leader(&self) -> String {
+        within("a leader", async {
+            loop {
+                let mut nodes = self.nodes.iter();
+                let leads = |(_, node): &(&String, &Node)| {
+                    let status = node.status();
+                    status.role == Role::Leader && status.serving
+                };
+                if let Some((name, _)) = nodes.find(leads) {
+                    return name.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn a_follower(&self) -> String {
+        let leader = self.leader().await;
+        self.nodes
+            .keys()
+            .find(|name| **name != leader)
+            .unwrap()
+            .clone()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in std::mem::take(&mut self.nodes).into_values() {
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                let _detached = runtime.spawn(async move { node.crash().await });
+            }
+        }
+    }
+}
+
+/// Fails a step that takes too long, by name.
+pub(crate) async fn within<T>(what: &str, step: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(LIMIT, step).await;
+    done.unwrap_or_else(|_| panic!("no {what} within {LIMIT:?}"))
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    within(what, async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listeners: Vec<_> = (0..count).map(bind).collect();
+    listeners
+        .iter()
+        .map(|listener| listener.local_addr().unwrap())
+        .collect()
+}
+
+/// A session of a test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) secret: Secret,
+}
+
+/// Repeats a command that was not done, as clients do.
+pub(crate) async fn propose(node: &Node, command: Command) -> Outcome {
+    within("an answer", async {
+        loop {
+            match node.propose(command.clone()).await {
+                Ok(applied) => return applied.outcome,
+                Err(ProposeError::Fault { why }) => panic!("{why}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    })
+    .await
+}
+
+pub(crate) async fn open(node: &Node, n: u8, ttl: Millis) -> Session {
+    let secret = Secret::new([n; 16]);
+    let open = Open {
+        id: OpenId::new([n; 16]),
+        secret,
+        seen: None,
+        ttl,
+        identity: Identity::parse(&format!("client {n}")).unwrap(),
+        acquire: None,
+    };
+    match propose(node, Command::Open(open)).await {
+        Outcome::Opened(Opened { session, .. }) => Session {
+            id: session,
+            secret,
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn number(n: u64) -> RequestNumber {
+    RequestNumber::new(n).unwrap()
+}
+
+pub(crate) fn name(text: &str) -> LeaseName {
+    LeaseName::parse(text).unwrap()
+}
+
+pub(crate) fn acquire(session: Session, n: u64, lease: &str, wait: Option<Millis>) -> Command {
+    request(
+        session,
+        n,
+        Ask::Acquire(Acquire {
+            name: name(lease),
+            wait,
+            data: HolderData::default(),
+            lock_delay: Millis(0),
+        }),
+    )
+}
+
+pub(crate) fn request(session: Session, n: u64, ask: Ask) -> Command {
+    Command::Request(Request {
+        session: session.id,
+        secret: session.secret,
+        number: number(n),
+        lowest: number(1),
+        ask,
+    })
+}
+
+/// Acquires a free lease and says with which token.
+pub(crate) async fn acquired(node: &Node, session: Session, n: u64, lease: &str) -> u64 {
+    match propose(node, acquire(session, n, lease, None)).await {
+        Outcome::Acquired(Acquired::Granted(granted)) => granted.token.get(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Who holds a lease in a node's own state.
+pub(crate) fn holder(node: &Node, lease: &str) -> Option<(SessionId, u64)> {
+    let view = node.read(|machine| machine.get(&name(lease)))?;
+    view.holder
+        .map(|granted| (granted.session, granted.token.get()))
+}
