@@ -1,0 +1,137 @@
+//! Snapshot records.
+
+use ringfence_core::snapshot::*;
+use ringfence_core::*;
+
+use super::*;
+
+pub(crate) fn records() -> Vec<(&'static str, Record)> {
+    let (lease, mark) = (name("db/primary"), token(5));
+    let header = Header {
+        cluster: Some(cluster()),
+        token_floor: None,
+        settings: Settings::STANDARD,
+        settings_set_at: 1,
+        index: 42,
+        term: 3,
+        term_start: ClusterTime(100),
+        time: ClusterTime(123_456),
+        wall: WallTime(1_700_000_000_123),
+        counter: 1_700_000_000_000_001,
+        last_token: 1_700_000_000_000_001,
+        next_session: 301,
+        next_place: 8,
+        forgotten: Some(mark),
+        quiet_until: ClusterTime(0),
+        unserved: vec![lease.clone(), name("jobs/nightly")],
+    };
+    let secret = Secret::new(SECRET);
+    let open = OpenId::new(*b"this open's name");
+    let ended = EndedRecord {
+        session: session(299),
+        open,
+        secret,
+        cause: SessionEnd::Expired,
+        at: ClusterTime(9_000),
+    };
+    let living = SessionRecord {
+        id: session(300),
+        open,
+        secret,
+        identity: identity(),
+        ttl: Millis(15_000),
+        seen: ClusterTime(120_000),
+        armed: ClusterTime(135_000),
+        lowest: number(5),
+        answers: answers(),
+        lost: vec![LostGrant {
+            name: lease.clone(),
+            token: mark,
+            cause: EndCause::Expired,
+        }],
+    };
+    let grant = GrantRecord {
+        token: mark,
+        session: session(300),
+        request: number(7),
+        data: data(),
+        lock_delay: Millis(2_000),
+        index: 42,
+        since: WallTime(1_700_000_000_123),
+    };
+    let waiter = WaiterRecord {
+        place: 7,
+        session: session(9),
+        request: number(1),
+        until: ClusterTime(200_000),
+        data: data(),
+        lock_delay: Millis(0),
+    };
+    let revoked = RevokedHolder {
+        session: session(300),
+        token: mark,
+        until: ClusterTime(140_000),
+    };
+    let held = LeaseRecord {
+        name: lease,
+        floor: Some(mark),
+        grant: Some(grant),
+        blocked: Some(Block {
+            lock_delay_until: ClusterTime(1),
+            revoked: Some(revoked),
+        }),
+        idle_since: ClusterTime(2),
+        armed: Some(ClusterTime(200_000)),
+        queue: vec![waiter],
+    };
+    let free = LeaseRecord {
+        name: name("jobs/nightly"),
+        floor: None,
+        grant: None,
+        blocked: None,
+        idle_since: ClusterTime(2),
+        armed: None,
+        queue: vec![],
+    };
+    vec![
+        ("header", Record::Header(header)),
+        ("session", Record::Session(living)),
+        ("lease_held", Record::Lease(held)),
+        ("lease_free", Record::Lease(free)),
+        ("ended", Record::Ended(ended)),
+    ]
+}
+
+fn answers() -> Vec<Remembered> {
+    let (name, token) = (name("db/primary"), token(5));
+    let answers = [
+        Answer::Waiting { name: name.clone() },
+        Answer::Granted {
+            name: name.clone(),
+            token,
+        },
+        Answer::Ended {
+            name: name.clone(),
+            token,
+            cause: EndCause::Expired,
+        },
+        Answer::TimedOut { name: name.clone() },
+        Answer::Cancelled {
+            name: Some(name.clone()),
+        },
+        Answer::Cancelled { name: None },
+        Answer::Released { token },
+        Answer::Transferred {
+            to: session(9),
+            token,
+        },
+        Answer::CancelDone(Cancelled::Granted { name, token }),
+        Answer::Refused(Rejection::Queued { waiters: 3 }),
+    ];
+    let remembered = (5..).zip(answers).map(|(at, answer)| Remembered {
+        number: number(at),
+        fingerprint: 0x0123_4567_89ab_cdef,
+        answer,
+    });
+    remembered.collect()
+}
