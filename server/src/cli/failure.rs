@@ -192,6 +192,18 @@ impl From<CallError> for Failure {
     }
 }
 
+/// A unary call made without the client crate.
+impl From<tonic::Status> for Failure {
+    fn from(status: tonic::Status) -> Self {
+        if let Some(refusal) = Refusal::from_status(&status) {
+            return refusal.into();
+        }
+        let reason = Reason::OutcomeUnknown;
+        let message = format!("the outcome is unknown: {}", status.message());
+        Self::new(exit::UNAVAILABLE, reason_word(reason), message).hint(hint_of(reason))
+    }
+}
+
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {

@@ -4,6 +4,7 @@
 //! with `--json`, one object (one per line for streams). What they may answer is fixed: results on
 //! stdout, everything else on stderr, and the exit codes of [`exit`].
 
+mod bench;
 mod check;
 mod cluster;
 mod completions;
@@ -65,6 +66,11 @@ pub(crate) struct Global {
 }
 
 impl Global {
+    /// Whether a cluster was named.
+    fn endpoints_given(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+
     /// Where the cluster is asked for: what was given, else the `dev` cluster.
     fn endpoints(&self) -> Vec<String> {
         if self.endpoints.is_empty() {
@@ -90,6 +96,7 @@ pub(crate) enum ClientCommand {
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    Bench(bench::Bench),
     Completions(completions::Completions),
     #[command(hide = true)]
     Tethered(tether::Tethered),
@@ -136,6 +143,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCode, Failure> {
     match command {
+        ClientCommand::Bench(command) => command.run(global).await,
         ClientCommand::Demo(command) => command.run(global).await,
         ClientCommand::DemoWorker(command) => command.run(global).await,
         ClientCommand::Dev(command) => command.run(global).await,

@@ -1,5 +1,6 @@
 //! One child process: started tethered, asked to stop, killed if it does not.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
@@ -12,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::tether;
 
-/// A running process of this binary.
+/// A running process.
 #[derive(Debug)]
 pub(crate) struct Child {
     process: tokio::process::Child,
@@ -38,13 +39,13 @@ impl fmt::Display for Ended {
 }
 
 impl Child {
-    /// Starts this binary with `arguments`; what it writes is appended to `log`.
+    /// Starts `program` with `arguments`; what it writes is appended to `log`.
     ///
     /// # Errors
     /// If the log cannot be opened or the process not be started.
-    pub(crate) fn start(arguments: &[String], log: &Path) -> io::Result<Self> {
+    pub(crate) fn start(program: &OsStr, arguments: &[String], log: &Path) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
-        let mut command = tether::command(std::env::current_exe()?.as_os_str(), arguments)?;
+        let mut command = tether::command(program, arguments)?;
         command
             .stdout(log.try_clone()?)
             .stderr(log)

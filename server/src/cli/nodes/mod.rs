@@ -101,7 +101,8 @@ impl Nodes {
     pub(crate) fn run(&mut self, place: usize) -> Result<(), Failure> {
         let arguments = self.arguments(place);
         let node = &mut self.nodes[place];
-        let started = Child::start(&arguments, &node.log);
+        let started = std::env::current_exe()
+            .and_then(|program| Child::start(program.as_os_str(), &arguments, &node.log));
         node.child = Some(started.map_err(|cause| {
             let message = format!("cannot start node {}: {cause}", node.name);
             Failure::new(exit::UNAVAILABLE, "FAULT", message)

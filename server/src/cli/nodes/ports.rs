@@ -20,14 +20,14 @@ pub(crate) enum Ports {
 }
 
 /// The client, peer and HTTP address of one node.
-pub(super) type Addresses = [SocketAddr; 3];
+pub(crate) type Addresses = [SocketAddr; 3];
 
 impl Ports {
     /// The addresses of `count` nodes; each was free a moment ago.
     ///
     /// # Errors
     /// If one is taken, or the last one would be above 65,535.
-    pub(super) fn assign(self, count: u8) -> Result<Vec<Addresses>, Failure> {
+    pub(crate) fn assign(self, count: u8) -> Result<Vec<Addresses>, Failure> {
         // All are held until all are found, so that no two are the same.
         let mut held = Vec::new();
         let mut hold = |port: u16| -> Result<SocketAddr, Failure> {
