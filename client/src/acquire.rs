@@ -251,13 +251,7 @@ impl Asked<'_> {
         self.answered();
         match session.admit(grant) {
             Ok(grant) => Ok(HeldLease::new(Arc::clone(hold), grant)),
-            Err((grant, loss)) => {
-                session
-                    .hub
-                    .unsettled
-                    .note_release(session, &grant.name, grant.token);
-                Err(AcquireError::Ended(loss))
-            }
+            Err(loss) => Err(AcquireError::Ended(loss)),
         }
     }
 }

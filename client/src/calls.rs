@@ -248,6 +248,9 @@ impl Calls {
             };
             if call.deadline <= now {
                 self.expire(id);
+            } else if call.reply.is_closed() {
+                // Nobody waits for it any more; whoever dropped it sees to its end.
+                drop(self.remove(id));
             } else if call.place == Place::Pausing(moment) {
                 call.place = Place::Ready;
                 ready.push(id);

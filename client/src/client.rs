@@ -212,11 +212,10 @@ impl Client {
     #[must_use]
     pub fn endpoint(&self) -> Option<String> {
         let current = self.hub.link.current();
-        let endpoint = current
+        current
             .borrow()
             .as_ref()
-            .map(|current| current.endpoint.to_string());
-        endpoint
+            .map(|current| current.endpoint.to_string())
     }
 
     /// Waits for the first greeting.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringfence_core::{ClusterId, SessionId};
+use ringfence_core::ClusterId;
 use ringfence_proto::v1::{client_frame, server_frame};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -31,9 +31,10 @@ pub(crate) struct Hub {
     pub(crate) unsettled: Unsettled,
     /// Wakes the keep-alives: something is due earlier than they know.
     pub(crate) sooner: Notify,
-    sessions: Mutex<HashMap<SessionId, Arc<Liveness>>>,
+    sessions: Mutex<HashMap<u64, Arc<Liveness>>>,
     cluster: Mutex<Option<ClusterId>>,
     cluster_time_ms: AtomicU64,
+    last_key: AtomicU64,
 }
 
 impl Hub {
@@ -48,6 +49,7 @@ impl Hub {
             sessions: Mutex::default(),
             cluster: Mutex::default(),
             cluster_time_ms: AtomicU64::new(0),
+            last_key: AtomicU64::new(0),
         }
     }
 
@@ -80,15 +82,20 @@ impl Hub {
         lock(&self.follow)
     }
 
+    /// A key for one more session of this client.
+    pub(crate) fn next_key(&self) -> u64 {
+        self.last_key.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Keeps a session alive from now on.
     pub(crate) fn register(&self, session: &Arc<Liveness>) {
-        lock(&self.sessions).insert(session.id(), Arc::clone(session));
+        lock(&self.sessions).insert(session.key(), Arc::clone(session));
         self.sooner.notify_one();
     }
 
     /// Keeps it alive no longer.
     pub(crate) fn unregister(&self, session: &Liveness) {
-        lock(&self.sessions).remove(&session.id());
+        lock(&self.sessions).remove(&session.key());
     }
 
     /// The sessions that are kept alive.

@@ -8,17 +8,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
-use ringfence_proto::v1::{Reason, TransferRequest, client_frame, server_frame};
+use ringfence_proto::v1::Reason;
 use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::{CallError, ReleaseError};
+use crate::give_up;
 use crate::grant::{Belief, Grant};
 use crate::liveness::Liveness;
 use crate::loss::Loss;
-use crate::numbers::Number;
 use crate::session::Hold;
-use crate::settle::{self, Work};
+use crate::settle;
 use crate::unsettled::What;
 
 /// A lease that this client holds, until it is released, handed over, or lost.
@@ -187,7 +187,7 @@ impl HeldLease {
             return Err(ReleaseError::Lost(self.loss().unwrap_or(Loss::Released)));
         }
         drop(self);
-        release(hold, name, token)
+        give_up::release(hold, name, token)
             .await
             .map_err(|error| match error {
                 ReleaseError::Call(CallError::Refused(refusal)) => match refusal.reason {
@@ -220,12 +220,12 @@ impl HeldLease {
         }));
         answer
             .await
-            .unwrap_or_else(|_| Err(TransferError::Call(stopped())))
+            .unwrap_or_else(|_| Err(TransferError::Call(give_up::stopped())))
     }
 
     async fn hand_over(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
         let session = &self.hold.liveness;
-        match request_transfer(session, &self.grant.name, self.grant.token, to).await {
+        match give_up::request_transfer(session, &self.grant.name, self.grant.token, to).await {
             Ok(transferred) => {
                 self.end_belief();
                 Ok(transferred)
@@ -302,93 +302,4 @@ async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
         }
     })
     .await
-}
-
-/// Releases by name and token. The request goes on in the background if it is not answered in
-/// time, or if the caller does not wait.
-pub(crate) async fn release(
-    hold: Arc<Hold>,
-    name: LeaseName,
-    token: FencingToken,
-) -> Result<(), ReleaseError> {
-    let liveness = &hold.liveness;
-    let ending = liveness
-        .hub
-        .unsettled
-        .begin(liveness, &name, What::Grant(token));
-    let (reply, answer) = oneshot::channel();
-    let hub = Arc::clone(&liveness.hub);
-    drop(hub.thread.spawn(async move {
-        let deadline = hold.liveness.hub.deadline();
-        let work = Work::on(ending);
-        let answer = settle::release(&work.ending, token, Some(deadline)).await;
-        let open = matches!(
-            answer,
-            Err(CallError::Unavailable { .. } | CallError::Unknown { .. })
-        );
-        drop(reply.send(answer));
-        let settled = !open || settle::end(&work.ending, None).await;
-        work.over(settled);
-        drop(hold);
-    }));
-    answer
-        .await
-        .unwrap_or_else(|_| Err(stopped()))
-        .map_err(ReleaseError::Call)
-}
-
-/// Hands over by name and token.
-pub(crate) async fn transfer(
-    hold: Arc<Hold>,
-    name: LeaseName,
-    token: FencingToken,
-    to: Option<SessionId>,
-) -> Result<Transferred, TransferError> {
-    let hub = Arc::clone(&hold.liveness.hub);
-    let asking = hub.thread.spawn(async move {
-        let answer = request_transfer(&hold.liveness, &name, token, to).await;
-        drop(hold);
-        answer
-    });
-    match asking.await.unwrap_or_else(|_| Err(stopped())) {
-        Ok(transferred) => Ok(transferred),
-        Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
-            Err(TransferError::NotWaiting { lease: None })
-        }
-        Err(error) => Err(TransferError::Call(error)),
-    }
-}
-
-async fn request_transfer(
-    session: &Arc<Liveness>,
-    name: &LeaseName,
-    token: FencingToken,
-    to: Option<SessionId>,
-) -> Result<Transferred, CallError> {
-    let deadline = session.hub.deadline();
-    let body = |number: Number| {
-        client_frame::Body::Transfer(TransferRequest {
-            session: Some(session.handle().to_wire()),
-            number: number.number,
-            lowest: number.lowest,
-            name: name.to_string(),
-            token: token.get(),
-            to_session: to.map_or(0, SessionId::get),
-        })
-    };
-    let reply = settle::repeat(session, Some(deadline), body).await?;
-    let transferred = match reply {
-        server_frame::Body::Transfer(reply) => SessionId::new(reply.to_session)
-            .zip(FencingToken::new(reply.token))
-            .map(|(to, token)| Transferred { to, token }),
-        _ => None,
-    };
-    let why = "the server's reply does not fit the request";
-    transferred.ok_or_else(|| CallError::Unknown { why: why.into() })
-}
-
-fn stopped() -> CallError {
-    CallError::Unknown {
-        why: "the client has stopped".into(),
-    }
 }

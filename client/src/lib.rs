@@ -1,4 +1,87 @@
 //! Fenced leases for Rust services: losing a lease cannot be overlooked.
+//!
+//! A [`Client`] keeps one stream to a Ringfence cluster. A [`Session`] on it is a liveness contract:
+//! one keep-alive renews all its leases. A [`HeldLease`] is the right to a named resource until it
+//! is released, handed over, or lost, and carries a fencing token for the stores it writes to.
+//!
+//! # A fenced writer
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use ringfence_client::{Client, FencingToken, SessionOptions};
+//!
+//! # struct Store;
+//! # impl Store {
+//! #     async fn advance(&self, token: FencingToken) -> Result<(), std::io::Error> { Ok(()) }
+//! #     async fn add(&self, token: FencingToken, n: u64) -> Result<(), std::io::Error> { Ok(()) }
+//! # }
+//! async fn write(store: Store) -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::connect(["10.0.0.1:7420", "10.0.0.2:7420"]).await?;
+//!     let identity = "billing-7f".to_owned();
+//!     let options = SessionOptions { identity, ..SessionOptions::default() };
+//!     let session = client.open_session(options).await?;
+//!
+//!     let lease = session.acquire("billing/ledger").wait(Duration::from_secs(30)).send().await?;
+//!     // Before the first read: from here on the store refuses whoever held the lease before.
+//!     store.advance(lease.token()).await?;
+//!
+//!     let work = async {
+//!         for n in 0..100 {
+//!             // The store writes only if it has seen no greater token, in one transaction.
+//!             store.add(lease.token(), n).await?;
+//!         }
+//!         Ok::<_, std::io::Error>(())
+//!     };
+//!     // Drops the work at the loss of the lease, and says why it was lost.
+//!     lease.run(work).await??;
+//!     lease.release().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! - **Belief ends in time.** [`HeldLease::is_valid`] asks the clock each time, and says no from
+//!   [`HeldLease::valid_until`] on, which lies before the moment at which the cluster can give the
+//!   lease to somebody else, as long as no clock is wrong by more than 1 %. The clock goes on while
+//!   the machine is suspended.
+//! - **Loss is final.** A lease that was once reported lost is never reported held again, whatever
+//!   reply comes late. Work that begins anew has a new token: the old grant is released first.
+//! - **Belief ends first.** A release, a hand-over or a close is sent after belief has ended.
+//! - **One effect.** A request is repeated under its own number until its outcome is known. The
+//!   errors keep apart what was [refused](CallError::Refused), what was [not
+//!   done](CallError::Unavailable) and what [may have been done](CallError::Unknown).
+//! - **Nothing is left behind.** Dropping an acquire at any point cancels it; a grant that crossed
+//!   the cancel is released. Dropping a [`HeldLease`] releases it, dropping the last clone of a
+//!   [`Session`] closes it. No drop blocks.
+//! - **A blocked executor loses no session.** The stream, keep-alives and timers run on a thread of
+//!   the client's own, and the futures of this crate complete on any executor. An application that
+//!   is stuck therefore keeps its leases: watch its progress by other means.
+//! - **Every call has a deadline**, see [`ClientBuilder::request_timeout`]. A dead or half-open
+//!   connection is replaced within [`ClientBuilder::keep_alive`]'s interval and timeout.
+//!
+//! # What is not
+//!
+//! - **That nobody else writes.** Between asking [`HeldLease::is_valid`] and the write's arrival a
+//!   process can be paused for any time. Only a guard inside the store, in the transaction of the
+//!   write, keeps a stale writer out: show it the [fence](HeldLease::fence), and tell the client
+//!   what it refused with [`HeldLease::report_stale`].
+//! - **That work stops by itself.** Outside [`HeldLease::run`] the application has to look at
+//!   [`HeldLease::lost`]; and what a dropped future has spawned elsewhere goes on.
+//! - **That a background release arrives** if the process ends right behind the drop. The lease
+//!   then lives until its session's TTL is over; await [`HeldLease::release`] or
+//!   [`Session::close`] to know.
+//! - **Anything about a clock that hides time**: a virtual machine that was paused or cloned without
+//!   its clock noticing believes for too long. Guards cover that, too.
+//!
+//! # One session or several
+//!
+//! The cluster remembers the answers of the last 256 request numbers of a session. An acquire that
+//! waits keeps its number, so a session that waits for one lease for long and does hundreds of
+//! other requests meanwhile runs out of numbers; its further requests then fail as
+//! [unavailable](CallError::Unavailable). Give long waits a session of their own: one more costs
+//! nothing, since one keep-alive serves all sessions of a client.
 
 mod acquire;
 mod builder;
@@ -10,6 +93,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod follow;
+mod give_up;
 mod grant;
 mod handle;
 mod hub;

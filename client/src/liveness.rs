@@ -27,6 +27,8 @@ const GONE_MAX: usize = 4_096;
 /// One session, as long as this client has to do with it.
 pub(crate) struct Liveness {
     pub(crate) hub: Arc<Hub>,
+    /// Tells it from another of the same session in the same client.
+    key: u64,
     handle: SessionHandle,
     ttl: Duration,
     state: watch::Sender<SessionState>,
@@ -84,14 +86,20 @@ impl Liveness {
             },
         };
         let state = watch::Sender::new(SessionState::Live);
+        let key = hub.next_key();
         Self {
             hub,
+            key,
             handle,
             ttl,
             state,
             room: Notify::new(),
             inner: Mutex::new(inner),
         }
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        self.key
     }
 
     pub(crate) fn id(&self) -> SessionId {
@@ -158,6 +166,9 @@ impl Liveness {
                     .unsettled
                     .note_release(self, &grant.name, grant.token);
             }
+        }
+        if !may_still_be_granted(why) {
+            self.hub.unsettled.session_over(self.id());
         }
         self.hub.unregister(self);
         self.room.notify_waiters();
@@ -278,18 +289,19 @@ impl Liveness {
         self.hub.sooner.notify_one();
     }
 
-    /// Begins to believe in a grant, unless it or the session was lost meanwhile.
-    pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, (Grant, Loss)> {
-        if let Some(loss) = self.loss() {
-            return Err((grant, loss));
-        }
+    /// Begins to believe in a grant, unless it or the session was lost meanwhile; then the cluster
+    /// may still grant it.
+    pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, Loss> {
+        let loss = self.loss();
         let mut inner = lock(&self.inner);
-        if let Some(loss) = &inner.lost {
-            let loss = loss.clone();
-            return Err((grant, loss));
-        }
-        if inner.gone.contains(&grant.token.get()) {
-            return Err((grant, Loss::GrantEnded { cause: None }));
+        let gone = inner.gone.contains(&grant.token.get());
+        let listed = gone.then_some(Loss::GrantEnded { cause: None });
+        if let Some(loss) = loss.or_else(|| inner.lost.clone()).or(listed) {
+            drop(inner);
+            self.hub
+                .unsettled
+                .note_release(self, &grant.name, grant.token);
+            return Err(loss);
         }
         let grant = Arc::new(grant);
         inner.grants.insert(grant.token.get(), Arc::clone(&grant));

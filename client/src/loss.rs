@@ -60,6 +60,8 @@ impl fmt::Display for Loss {
     }
 }
 
+impl std::error::Error for Loss {}
+
 fn session_end(end: &v1::SessionEnd) -> String {
     use v1::session_end::Kind;
     match end.kind() {

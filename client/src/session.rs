@@ -12,8 +12,9 @@ use crate::calls::Manner;
 use crate::clock::Moment;
 use crate::driver::Tether;
 use crate::error::{CallError, CloseError, ReleaseError};
+use crate::give_up;
 use crate::handle::SessionHandle;
-use crate::lease::{self, TransferError, Transferred};
+use crate::lease::{TransferError, Transferred};
 use crate::liveness::Liveness;
 use crate::loss::Loss;
 
@@ -122,7 +123,7 @@ impl Session {
     /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
     /// with this token.
     pub async fn release(&self, name: &LeaseName, token: FencingToken) -> Result<(), ReleaseError> {
-        lease::release(Arc::clone(&self.hold), name.clone(), token).await
+        give_up::release(Arc::clone(&self.hold), name.clone(), token).await
     }
 
     /// Hands a lease over by its token, for a session that was resumed from its handle; see
@@ -136,7 +137,7 @@ impl Session {
         token: FencingToken,
         to: Option<SessionId>,
     ) -> Result<Transferred, TransferError> {
-        lease::transfer(Arc::clone(&self.hold), name.clone(), token, to).await
+        give_up::transfer(Arc::clone(&self.hold), name.clone(), token, to).await
     }
 
     /// Ends the session and everything that it holds. Belief ends first, then the request leaves.

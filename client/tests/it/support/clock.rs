@@ -1,6 +1,6 @@
 //! A clock that runs with true time and can be stepped, as a suspended machine's clock is.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_client::{BootClock, Clock, Moment, Sleep};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// See the module.
 pub(crate) struct SteppedClock {
-    ahead: Mutex<Duration>,
+    ahead: Arc<Mutex<Duration>>,
     steps: watch::Sender<()>,
     /// Whether sleepers notice a step at once, as those of an awake machine do.
     wakes: bool,
@@ -17,7 +17,7 @@ pub(crate) struct SteppedClock {
 impl SteppedClock {
     pub(crate) fn new() -> Self {
         Self {
-            ahead: Mutex::default(),
+            ahead: Arc::default(),
             steps: watch::Sender::new(()),
             wakes: true,
         }
@@ -45,17 +45,23 @@ impl Clock for SteppedClock {
 
     fn sleep_until(&self, moment: Moment) -> Sleep {
         let mut steps = self.steps.subscribe();
-        let left = moment.saturating_since(self.now());
+        let ahead = Arc::clone(&self.ahead);
         let wakes = self.wakes;
-        let deadline = BootClock.now() + left;
         Box::pin(async move {
-            if !wakes {
-                return BootClock.sleep_until(deadline).await;
-            }
-            // After a step every sleeper looks again: waking early does no harm.
-            tokio::select! {
-                () = BootClock.sleep_until(deadline) => {}
-                _ = steps.changed() => {}
+            loop {
+                let now = BootClock.now() + *ahead.lock().unwrap();
+                let left = moment.saturating_since(now);
+                if left.is_zero() {
+                    return;
+                }
+                let slept = BootClock.sleep_until(BootClock.now() + left);
+                if !wakes {
+                    return slept.await;
+                }
+                tokio::select! {
+                    () = slept => {}
+                    _ = steps.changed() => {}
+                }
             }
         })
     }

@@ -1,0 +1,102 @@
+//! A fenced writer: two of these at once never both write, and one that was paused and overtaken is
+//! refused by the store.
+//!
+//! Start a cluster (`ringfence dev`), then this in two terminals:
+//! `cargo run -p ringfence-client --example fenced_writer`. Stop the one that writes with Ctrl-Z:
+//! the other takes over. Continue it with `fg`: it notices.
+//!
+//! The store here is a file whose first number is the mark, the greatest token it has admitted. A
+//! real store keeps the mark in the same transaction as the data; see the crate `ringfence-guard`.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, process};
+
+use ringfence_client::{Client, FencingToken, SessionOptions};
+
+const ENDPOINTS: &str = "127.0.0.1:7420";
+const WAIT: Duration = Duration::from_secs(600);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let endpoints = env::var("RINGFENCE_ENDPOINTS").unwrap_or_else(|_| ENDPOINTS.into());
+    let client = Client::connect(endpoints.split(',')).await?;
+    let store = Store {
+        path: env::temp_dir().join("ringfence-fenced-writer"),
+    };
+    let identity = format!("writer {}", process::id());
+    loop {
+        // A session that was lost stays lost: work goes on in a new one, with a new token.
+        let options = SessionOptions {
+            ttl: Duration::from_secs(5),
+            identity: identity.clone(),
+        };
+        let session = client.open_session(options).await?;
+        say(&format!("{identity} waits"));
+        let lease = session
+            .acquire("examples/fenced-writer")
+            .wait(WAIT)
+            .send()
+            .await?;
+        say(&format!("{identity} holds {}", lease.fence()));
+        // Before the first read: from here on the store refuses the holder before.
+        store.advance(lease.token())?;
+        match lease.run(count(&store, lease.token())).await {
+            Ok(refused) => say(&format!("the store refused: {}", refused?)),
+            Err(loss) => say(&format!("lost: {loss}")),
+        }
+    }
+}
+
+/// Counts until the store refuses.
+async fn count(store: &Store, token: FencingToken) -> Result<String, std::io::Error> {
+    loop {
+        let (_, value) = store.read()?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if let Err(stale) = store.write(token, value + 1)? {
+            return Ok(stale);
+        }
+        say(&format!("wrote {} under token {token}", value + 1));
+    }
+}
+
+/// A number in a file, and its mark.
+struct Store {
+    path: PathBuf,
+}
+
+impl Store {
+    fn read(&self) -> Result<(u64, u64), std::io::Error> {
+        let text = read_if_there(&self.path)?;
+        let mut numbers = text
+            .split_whitespace()
+            .map(|word| word.parse().unwrap_or(0));
+        Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+    }
+
+    fn advance(&self, token: FencingToken) -> Result<(), std::io::Error> {
+        let (mark, value) = self.read()?;
+        fs::write(&self.path, format!("{} {value}", mark.max(token.get())))
+    }
+
+    /// Writes, unless a greater token was here: then says so.
+    fn write(&self, token: FencingToken, value: u64) -> Result<Result<(), String>, std::io::Error> {
+        let (mark, _) = self.read()?;
+        if token.get() < mark {
+            return Ok(Err(format!("token {token} is below the mark {mark}")));
+        }
+        fs::write(&self.path, format!("{token} {value}")).map(Ok)
+    }
+}
+
+fn read_if_there(path: &Path) -> Result<String, std::io::Error> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
+fn say(text: &str) {
+    println!("{text}");
+}

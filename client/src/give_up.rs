@@ -1,0 +1,105 @@
+//! Releasing and handing over by name and token. Belief in the grant has ended, or is suspended,
+//! before anything here is called.
+
+use std::sync::Arc;
+
+use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_proto::v1::{Reason, TransferRequest, client_frame, server_frame};
+use tokio::sync::oneshot;
+
+use crate::error::{CallError, ReleaseError};
+use crate::lease::{TransferError, Transferred};
+use crate::liveness::Liveness;
+use crate::numbers::Number;
+use crate::session::Hold;
+use crate::settle::{self, Work};
+use crate::unsettled::What;
+
+/// Releases by name and token. The request goes on in the background if it is not answered in
+/// time, or if the caller does not wait.
+pub(crate) async fn release(
+    hold: Arc<Hold>,
+    name: LeaseName,
+    token: FencingToken,
+) -> Result<(), ReleaseError> {
+    let liveness = &hold.liveness;
+    let ending = liveness
+        .hub
+        .unsettled
+        .begin(liveness, &name, What::Grant(token));
+    let (reply, answer) = oneshot::channel();
+    let hub = Arc::clone(&liveness.hub);
+    drop(hub.thread.spawn(async move {
+        let deadline = hold.liveness.hub.deadline();
+        let work = Work::on(ending);
+        let answer = settle::release(&work.ending, token, Some(deadline)).await;
+        let open = matches!(
+            answer,
+            Err(CallError::Unavailable { .. } | CallError::Unknown { .. })
+        );
+        drop(reply.send(answer));
+        let settled = !open || settle::end(&work.ending, None).await;
+        work.over(settled);
+        drop(hold);
+    }));
+    answer
+        .await
+        .unwrap_or_else(|_| Err(stopped()))
+        .map_err(ReleaseError::Call)
+}
+
+/// Hands over by name and token.
+pub(crate) async fn transfer(
+    hold: Arc<Hold>,
+    name: LeaseName,
+    token: FencingToken,
+    to: Option<SessionId>,
+) -> Result<Transferred, TransferError> {
+    let hub = Arc::clone(&hold.liveness.hub);
+    let asking = hub.thread.spawn(async move {
+        let answer = request_transfer(&hold.liveness, &name, token, to).await;
+        drop(hold);
+        answer
+    });
+    match asking.await.unwrap_or_else(|_| Err(stopped())) {
+        Ok(transferred) => Ok(transferred),
+        Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
+            Err(TransferError::NotWaiting { lease: None })
+        }
+        Err(error) => Err(TransferError::Call(error)),
+    }
+}
+
+pub(crate) async fn request_transfer(
+    session: &Arc<Liveness>,
+    name: &LeaseName,
+    token: FencingToken,
+    to: Option<SessionId>,
+) -> Result<Transferred, CallError> {
+    let deadline = session.hub.deadline();
+    let body = |number: Number| {
+        client_frame::Body::Transfer(TransferRequest {
+            session: Some(session.handle().to_wire()),
+            number: number.number,
+            lowest: number.lowest,
+            name: name.to_string(),
+            token: token.get(),
+            to_session: to.map_or(0, SessionId::get),
+        })
+    };
+    let reply = settle::repeat(session, Some(deadline), body).await?;
+    let transferred = match reply {
+        server_frame::Body::Transfer(reply) => SessionId::new(reply.to_session)
+            .zip(FencingToken::new(reply.token))
+            .map(|(to, token)| Transferred { to, token }),
+        _ => None,
+    };
+    let why = "the server's reply does not fit the request";
+    transferred.ok_or_else(|| CallError::Unknown { why: why.into() })
+}
+
+pub(crate) fn stopped() -> CallError {
+    CallError::Unknown {
+        why: "the client has stopped".into(),
+    }
+}
