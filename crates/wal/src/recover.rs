@@ -123,7 +123,6 @@ struct Reader {
     /// For each segment, the bytes after the last batch, up to the last that is not zero.
     rest: Vec<u64>,
     next_number: Option<u64>,
-    next_offset: u64,
     end: Option<End>,
 }
 
@@ -196,7 +195,6 @@ impl Reader {
             };
             self.records(segment, body, offset + BATCH_HEAD, head, &mut greatest)?;
             self.next_number = Some(head.number + 1);
-            self.next_offset = end as u64;
             offset = end;
         };
         self.segments.push(Written {
