@@ -166,7 +166,7 @@ impl Forwarder {
 
     /// Breaks the stream: this node leads no more, and may never answer.
     pub(crate) fn abandon(&self) {
-        self.abandoned.notify_one();
+        self.abandoned.notify_waiters();
     }
 
     /// Asks the leader. `callback` is called exactly once, on any task, and must not block.

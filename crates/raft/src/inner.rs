@@ -192,7 +192,3 @@ impl Tasks {
         }
     }
 }
-
-impl Inner {
-    pub(crate) async fn history_close(&self) {}
-}

@@ -22,6 +22,8 @@ use crate::type_config::{Peer, Raft};
 const TICK_MAX: Duration = Duration::from_millis(500);
 /// Deadlines that lie closer together than this share a tick.
 const TICK_MIN: Duration = Duration::from_millis(10);
+/// How long calls to a former leader may still be answered.
+const ABANDON_AFTER: Duration = Duration::from_millis(500);
 /// How long a leader waits before it tries its term's first entry again.
 const OPEN_RETRY: Duration = Duration::from_millis(20);
 
@@ -88,6 +90,19 @@ impl Route {
             Self::Follower(forwarder) => Some(forwarder.node_id()),
         }
     }
+}
+
+/// A leader that is one no more answers what it was asked, if it is there; if it is not, whoever
+/// waits for it should not wait for long.
+fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
+    let _detached = tokio::spawn(async move {
+        tokio::time::sleep(ABANDON_AFTER).await;
+        let leads_again =
+            matches!(&*route.borrow(), Route::Follower(now) if Arc::ptr_eq(now, &former));
+        if !leads_again {
+            former.abandon();
+        }
+    });
 }
 
 /// Follows who leads, and leads when it is this node's turn.
@@ -167,7 +182,10 @@ impl Helm {
                 _ => false,
             };
             if !same {
-                *current = route;
+                let former = std::mem::replace(current, route);
+                if let Route::Follower(former) = former {
+                    abandon_soon(former, self.route.clone());
+                }
             }
             !same
         });

@@ -23,6 +23,7 @@ mod keepalive;
 mod leading;
 mod log_store;
 mod membership;
+mod metrics;
 mod network;
 mod node;
 mod proposal;
@@ -41,10 +42,14 @@ mod waiters;
 
 pub use config::{NodeConfig, Timing};
 pub use events::{Batch, Compacted, EVENTS_KEPT, EventFeed, Position};
-pub use history::HistoryLimits;
+pub use history::{
+    HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryLimits, HistoryQuery,
+    HistoryRecord,
+};
 pub use identity::{IdentityError, Incarnation};
 pub use keepalive::{KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeptAlive, SESSIONS_PER_RENEW_MAX};
 pub use membership::{Member, MembershipError};
+pub use metrics::NodeMetrics;
 pub use node::Node;
 pub use propose::{Applied, LeaderHint, PROPOSALS_QUEUED_MAX, ProposeError};
 pub use seat::SeatError;

@@ -15,11 +15,13 @@ use tokio::sync::{oneshot, watch};
 use crate::clock;
 use crate::codec::peer_to_pb;
 use crate::events::EventFeed;
+use crate::history::{HistoryAnswer, HistoryError, HistoryQuery};
 use crate::identity::Incarnation;
 use crate::inner::Inner;
 use crate::keepalive::{KeepAlive, KeptAlive};
 use crate::leading::Route;
 use crate::membership::{self, Member, MembershipError};
+use crate::metrics::NodeMetrics;
 use crate::propose::{Applied, Origin, Pending, ProposeError, Reply};
 use crate::reading;
 use crate::status::Status;
@@ -166,6 +168,20 @@ impl Node {
         self.inner.state.events.feed()
     }
 
+    /// Looks up who held what, in this node's own index.
+    ///
+    /// # Errors
+    /// [`HistoryError`] if the index cannot be read.
+    pub async fn history(&self, query: HistoryQuery) -> Result<HistoryAnswer, HistoryError> {
+        self.inner.history.query(query).await
+    }
+
+    /// Figures about this node.
+    #[must_use]
+    pub fn metrics(&self) -> NodeMetrics {
+        NodeMetrics::of(&self.inner)
+    }
+
     /// The members as this node knows them; only a leader knows how far each has come.
     #[must_use]
     pub fn members(&self) -> Vec<Member> {
@@ -227,9 +243,10 @@ impl Node {
     ) -> Result<(), MembershipError> {
         let replaces = replaces.unwrap_or(0);
         let promote = pb::change_members::Promote { node_id, replaces };
-        let _ = self
-            .change(pb::change_members::Change::Promote(promote))
-            .await?;
+        drop(
+            self.change(pb::change_members::Change::Promote(promote))
+                .await?,
+        );
         Ok(())
     }
 
@@ -238,9 +255,10 @@ impl Node {
     /// # Errors
     /// See [`MembershipError`]; the last voter cannot be removed.
     pub async fn remove_member(&self, node_id: u64) -> Result<(), MembershipError> {
-        let _ = self
-            .change(pb::change_members::Change::Remove(node_id))
-            .await?;
+        drop(
+            self.change(pb::change_members::Change::Remove(node_id))
+                .await?,
+        );
         Ok(())
     }
 
@@ -310,7 +328,7 @@ impl Node {
             let _ = tokio::task::spawn_blocking(move || log.close()).await;
             tracing::info!(node_id = id, "the node has stopped");
         }
-        self.inner.history_close().await;
+        self.inner.history.close().await;
         self.inner.unlock_dir();
     }
 }

@@ -12,6 +12,7 @@ use ringfence_core::{ClusterId, Form};
 use ringfence_proto::raft as pb;
 use ringfence_wal::{Options, Recovered, Wal};
 
+use crate::history::fill_gaps;
 use crate::identity::{Identity, IdentityError, Seat, sync_dir};
 use crate::inner::{Inner, Running};
 use crate::leading::{Helm, Route};
@@ -227,6 +228,7 @@ async fn run(
     let _ = inner.running.set(running.clone());
     tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
     inner.tasks.spawn(helm.run());
+    inner.tasks.spawn(fill_gaps(inner.clone(), running.clone()));
     inner.tasks.spawn(take_snapshots(running.clone()));
     inner
         .tasks

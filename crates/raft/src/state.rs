@@ -105,11 +105,6 @@ impl State {
         self.applied.subscribe()
     }
 
-    /// The newest applied membership.
-    pub(crate) fn membership(&self) -> StoredMembership {
-        self.position().membership.clone()
-    }
-
     /// Cluster time of the newest applied entry.
     pub(crate) fn time(&self) -> ClusterTime {
         ClusterTime(self.time.load(Ordering::Acquire))

@@ -220,7 +220,7 @@ impl Peers for PeerService {
         &self,
         request: Request<Streaming<pb::Calls>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
-        let _ = self.admit(request.metadata())?;
+        drop(self.admit(request.metadata())?);
         Ok(Response::new(receive::serve_calls(
             self.inner.clone(),
             request.into_inner(),
@@ -233,7 +233,7 @@ impl Peers for PeerService {
         &self,
         request: Request<pb::FetchHistoryRequest>,
     ) -> Result<Response<Self::FetchHistoryStream>, Status> {
-        let _ = self.admit(request.metadata())?;
+        drop(self.admit(request.metadata())?);
         let request = request.into_inner();
         Ok(Response::new(history::serve(
             &self.inner.history,
