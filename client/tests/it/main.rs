@@ -1,5 +1,9 @@
 //! The client against a fake cluster in this process, whose nodes can be told to misbehave.
 #![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::result_large_err,
+    reason = "the fake's refusals are whole replies"
+)]
 
 mod support;
 
