@@ -6,6 +6,7 @@ use ringfence_core::snapshot::{Header, Record};
 use ringfence_core::{Entry, Event, Millis, Outcome, StateMachine};
 
 use crate::arbitrary::{Act, History, Move, Pace, Resolver};
+use crate::invariants::{Checkers, Step, equal_states};
 use crate::model::Model;
 use crate::view::View;
 
@@ -18,11 +19,34 @@ const QUIET: Millis = Millis(3_000);
 /// The first difference or violation, with all entries up to it.
 pub fn play(history: &History) -> Result<(), String> {
     let mut run = Run::new();
-    let told = |run: &Run, wrong: String| {
-        let entries: Vec<String> = run.entries.iter().map(|e| format!("{e:?}\n")).collect();
+    run.play(history).map_err(|wrong| {
+        let entries = run.steps.iter().map(|step| &step.entry);
+        let entries: Vec<String> = entries.map(|entry| format!("{entry:?}\n")).collect();
         format!("{wrong}\nafter the entries\n{}", entries.concat())
+    })
+}
+
+/// What each entry of `history` did.
+///
+/// # Panics
+/// If something goes wrong on the way, see [`play`].
+#[must_use]
+pub fn steps(history: &History) -> Vec<Step> {
+    let mut run = Run::new();
+    if let Err(wrong) = run.play(history) {
+        panic!("{wrong}");
+    }
+    run.steps
+}
+
+/// A cluster is formed, and then the crowd comes.
+fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
+    let at_once = |act| Move {
+        pace: Pace::Still,
+        stray: false,
+        act,
     };
-    let opening = [
+    let form = [
         Act::TermStart {
             later: 1,
             unix_seconds: Some(3),
@@ -32,24 +56,17 @@ pub fn play(history: &History) -> Result<(), String> {
             floor: history.floor,
         },
     ];
-    for act in opening {
-        run.step(&Move {
-            pace: Pace::Still,
-            stray: false,
-            act,
-        })
-        .map_err(|wrong| told(&run, wrong))?;
-    }
-    if history.quiet {
-        run.keep_quiet().map_err(|wrong| told(&run, wrong))?;
-    }
-    for (at, next) in history.moves.iter().enumerate() {
-        if at == history.restore_after {
-            run.cut().map_err(|wrong| told(&run, wrong))?;
-        }
-        run.step(next).map_err(|wrong| told(&run, wrong))?;
-    }
-    Ok(())
+    let crowd = (0..history.crowd).map(|at| Act::Open {
+        id: 200 + at,
+        forged: false,
+        seen_ago: None,
+        ttl: 20_000,
+        acquire: None,
+    });
+    (
+        form.into_iter().map(at_once).collect(),
+        crowd.map(at_once).collect(),
+    )
 }
 
 /// The machines of a run.
@@ -62,7 +79,8 @@ struct Run {
     cut: Option<StateMachine>,
     resolver: Resolver,
     view: View,
-    entries: Vec<Entry>,
+    checkers: Checkers,
+    steps: Vec<Step>,
 }
 
 impl Run {
@@ -74,33 +92,61 @@ impl Run {
             machine,
             model: Model::new(),
             cut: None,
+            checkers: Checkers::default(),
             resolver: Resolver::default(),
-            entries: Vec::new(),
+            steps: Vec::new(),
         }
+    }
+
+    fn play(&mut self, history: &History) -> Result<(), String> {
+        let (form, crowd) = opening(history);
+        form.iter().try_for_each(|next| self.step(next))?;
+        if history.quiet {
+            self.keep_quiet()?;
+        }
+        crowd.iter().try_for_each(|next| self.step(next))?;
+        for (at, next) in history.moves.iter().enumerate() {
+            if at == history.restore_after {
+                self.cut = Some(equal_states::restored(&self.machine)?);
+            }
+            self.step(next)?;
+        }
+        Ok(())
     }
 
     fn step(&mut self, next: &Move) -> Result<(), String> {
         let entry = self.resolver.resolve(next, &self.view);
-        self.entries.push(entry.clone());
         let expected = self.model.apply(&entry);
-        let found = apply(&mut self.machine, &entry);
-        same("the outcome", &expected.0, &found.0)?;
-        same("the events", &expected.1, &found.1)?;
-        let again = apply(&mut self.restored, &entry);
-        same("what the restored machine does", &found, &again)?;
-        self.restored = restored(&self.restored)?;
-        same_state(&self.machine, &self.restored)?;
-        if let Some(cut) = &mut self.cut {
-            let again = apply(cut, &entry);
-            same("what the machine restored once does", &found, &again)?;
-            same_state(&self.machine, cut)?;
-        }
-        self.view = View::of(&self.machine);
-        Ok(())
-    }
+        let (outcome, events) = apply(&mut self.machine, &entry);
+        let after = View::of(&self.machine);
+        self.steps.push(Step {
+            before: std::mem::replace(&mut self.view, after.clone()),
+            entry,
+            outcome,
+            events,
+            after,
+        });
+        let step = &self.steps[self.steps.len() - 1];
+        same("the outcome", &expected.0, &step.outcome)?;
+        same("the events", &expected.1, &step.events)?;
+        same(
+            "the summary",
+            &self.model.summary(),
+            &self.machine.summary(),
+        )?;
+        let checked = self.checkers.check(step);
+        checked.map_err(|violation| violation.to_string())?;
 
-    fn cut(&mut self) -> Result<(), String> {
-        self.cut = Some(restored(&self.machine)?);
+        let found = (step.outcome.clone(), step.events.clone());
+        let again = apply(&mut self.restored, &step.entry);
+        same("what the restored machine does", &found, &again)?;
+        self.restored = equal_states::restored(&self.restored)?;
+        equal_states::check(&self.machine, &self.restored)?;
+        if let Some(cut) = &mut self.cut {
+            let again = apply(cut, &step.entry);
+            same("what the machine restored once does", &found, &again)?;
+            equal_states::check(&self.machine, cut)?;
+        }
         Ok(())
     }
 
@@ -123,18 +169,6 @@ impl Run {
         self.view = View::of(&self.machine);
         Ok(())
     }
-}
-
-fn restored(machine: &StateMachine) -> Result<StateMachine, String> {
-    StateMachine::restore(machine.records()).map_err(|bad| bad.to_string())
-}
-
-fn same_state(expected: &StateMachine, found: &StateMachine) -> Result<(), String> {
-    let expected_records: Vec<Record> = expected.records().collect();
-    let found_records: Vec<Record> = found.records().collect();
-    same("the restored state", &expected_records, &found_records)?;
-    let (expected, found) = (expected.next_deadline(), found.next_deadline());
-    same("the restored machine's next deadline", &expected, &found)
 }
 
 fn apply(machine: &mut StateMachine, entry: &Entry) -> (Outcome, Vec<Event>) {

@@ -20,6 +20,8 @@ pub struct History {
     pub restore_after: usize,
     /// Whether the cluster keeps quiet at first, as after a restore.
     pub quiet: bool,
+    /// How many sessions are open from the beginning.
+    pub crowd: u8,
     /// What happens.
     pub moves: Vec<Move>,
 }

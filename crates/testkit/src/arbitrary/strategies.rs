@@ -13,7 +13,7 @@ pub fn histories(length: usize) -> impl Strategy<Value = History> {
 
 /// Histories in which every number may also be an extreme one.
 pub fn extreme_histories(length: usize) -> impl Strategy<Value = History> {
-    let mixed = prop_oneof![6 => moderate_move(), 1 => extreme_move()];
+    let mixed = prop_oneof![4 => moderate_move(), 1 => extreme_move()];
     from_moves(length, mixed.boxed())
 }
 
@@ -21,19 +21,28 @@ fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value 
     let floor =
         prop_oneof![4 => Just(Some(0)), 1 => Just(None), 1 => (0..1_u64 << 52).prop_map(Some)];
     let quiet = proptest::bool::weighted(0.15);
-    (limits(), floor, 0..length, quiet, vec(moves, 1..=length)).prop_map(
-        |(limits, floor, restore_after, quiet, moves)| History {
-            limits,
-            floor,
-            restore_after,
-            quiet,
-            moves,
-        },
+    (
+        limits(),
+        floor,
+        quiet,
+        0..5_u8,
+        0..length,
+        vec(moves, 1..=length),
     )
+        .prop_map(
+            |(limits, floor, quiet, crowd, restore_after, moves)| History {
+                crowd,
+                limits,
+                floor,
+                restore_after,
+                quiet,
+                moves,
+            },
+        )
 }
 
 fn limits() -> BoxedStrategy<Limits> {
-    prop_oneof![4 => Just(Limits::Wide), 2 => Just(Limits::Tight), 1 => Just(Limits::One)].boxed()
+    prop_oneof![6 => Just(Limits::Wide), 2 => Just(Limits::Tight), 1 => Just(Limits::One)].boxed()
 }
 
 /// Numbers at which arithmetic breaks.
@@ -52,12 +61,12 @@ fn extreme() -> BoxedStrategy<u64> {
 
 fn moderate_move() -> BoxedStrategy<Move> {
     let pace = prop_oneof![
-        8 => Just(Pace::Still),
-        4 => (1..700_u64).prop_map(Pace::By),
-        3 => (0..3_u64).prop_map(Pace::ToDeadline),
-        2 => Just(Pace::BeforeDeadline),
+        30 => Just(Pace::Still),
+        10 => (1..700_u64).prop_map(Pace::By),
+        4 => (0..3_u64).prop_map(Pace::ToDeadline),
+        4 => Just(Pace::BeforeDeadline),
         1 => (0..70_000_u64).prop_map(Pace::By),
-        1 => (1..10_000_u64).prop_map(Pace::Back)
+        2 => (1..10_000_u64).prop_map(Pace::Back)
     ];
     (pace, proptest::bool::weighted(0.02), moderate_act())
         .prop_map(|(pace, stray, act)| Move { pace, stray, act })
@@ -86,8 +95,8 @@ fn token() -> BoxedStrategy<Token> {
 
 fn number() -> BoxedStrategy<Number> {
     prop_oneof![
-        8 => Just(Number::Next),
-        2 => (0..4_u8).prop_map(Number::Used),
+        20 => Just(Number::Next),
+        3 => (0..4_u8).prop_map(Number::Used),
         1 => (1..9_u64).prop_map(Number::Exactly),
         1 => (250..260_u64).prop_map(Number::FromLowest)
     ]
@@ -104,12 +113,10 @@ fn lowest() -> BoxedStrategy<Lowest> {
 }
 
 fn acquire() -> BoxedStrategy<AcquireAct> {
-    let wait = option::weighted(
-        0.7,
-        prop_oneof![1 => 0..3_u64, 4 => 1..1_500_u64, 4 => 1..90_000_u64],
-    );
-    let lock_delay = prop_oneof![5 => Just(0), 2 => 1..900_u64, 1 => 1..=60_000_u64];
-    (0..4_u8, wait, lock_delay, 0..3_u8)
+    let waits = prop_oneof![1 => 0..3_u64, 3 => 1..1_500_u64, 8 => 1_000..90_000_u64];
+    let wait = weighted(0.75, waits);
+    let lock_delay = prop_oneof![8 => Just(0), 2 => 1..900_u64, 1 => 1..=60_000_u64];
+    (lease(), wait, lock_delay, 0..3_u8)
         .prop_map(|(lease, wait, lock_delay, data)| AcquireAct {
             lease,
             wait,
@@ -119,20 +126,37 @@ fn acquire() -> BoxedStrategy<AcquireAct> {
         .boxed()
 }
 
-fn ask() -> BoxedStrategy<AskAct> {
+/// Most histories turn about one lease or two.
+fn lease() -> BoxedStrategy<u8> {
+    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..4_u8].boxed()
+}
+
+/// An ask, and who is likely to make it.
+fn ask() -> BoxedStrategy<(Who, AskAct)> {
+    let cancel = number().prop_map(|number| AskAct::Cancel { number });
+    let release = (lease(), token(), proptest::bool::weighted(0.1));
+    let release = release.prop_map(|(lease, token, close)| AskAct::Release {
+        lease,
+        token,
+        close,
+    });
+    let to = option::of(prop_oneof![3 => (0..3_u8).prop_map(Who::Waiter), 1 => who()]);
+    let transfer = (lease(), token(), to);
+    let transfer = transfer.prop_map(|(lease, token, to)| AskAct::Transfer { lease, token, to });
+    let holder = || prop_oneof![4 => Just(Who::Holder), 1 => who()];
+    let waiter = prop_oneof![1 => (0..3_u8).prop_map(Who::Waiter), 2 => who()];
+    let anybody = prop_oneof![6 => (0..6_u8).prop_map(Who::Live), 1 => who()];
     prop_oneof![
-        8 => acquire().prop_map(AskAct::Acquire),
-        3 => number().prop_map(|number| AskAct::Cancel { number }),
-        6 => (0..4_u8, token(), proptest::bool::weighted(0.1))
-            .prop_map(|(lease, token, close)| AskAct::Release { lease, token, close }),
-        3 => (0..4_u8, token(), option::of(who()))
-            .prop_map(|(lease, token, to)| AskAct::Transfer { lease, token, to })
+        10 => (anybody, acquire().prop_map(AskAct::Acquire)),
+        3 => (waiter, cancel),
+        5 => (holder(), release),
+        3 => (holder(), transfer)
     ]
     .boxed()
 }
 
 fn ttl() -> BoxedStrategy<u64> {
-    prop_oneof![4 => 100..1_500_u64, 4 => 1_000..120_000_u64, 1 => 0..130_000_u64].boxed()
+    prop_oneof![3 => 100..1_500_u64, 6 => 1_000..120_000_u64, 1 => 0..130_000_u64].boxed()
 }
 
 fn moderate_act() -> BoxedStrategy<Act> {
@@ -140,17 +164,17 @@ fn moderate_act() -> BoxedStrategy<Act> {
     let unix = option::weighted(0.6, prop_oneof![0..9_u64, Just(2_000_000_000)]);
     let retention = prop_oneof![1_000..3_000_u64, 1_000..90_000_u64];
     prop_oneof![
-        24 => (who(), forged(), number(), lowest(), ask()).prop_map(
-            |(by, forged, number, lowest, ask)| Act::Request { by, forged, number, lowest, ask }),
+        24 => (forged(), number(), lowest(), ask()).prop_map(
+            |(forged, number, lowest, (by, ask))| Act::Request { by, forged, number, lowest, ask }),
         8 => (any::<u8>(), forged(), weighted(0.4, 0..70_000_u64), ttl(), option::of(acquire()))
             .prop_map(|(id, forged, seen_ago, ttl, acquire)| Act::Open {
                 id: id % 24, forged, seen_ago, ttl, acquire }),
-        5 => (any::<u8>(), weighted(0.2, who()), weighted(0.4, (0..4_u8, token())))
+        8 => (any::<u8>(), weighted(0.2, who()), weighted(0.4, (lease(), token())))
             .prop_map(|(living, also, acknowledge)| Act::Renew { living, also, acknowledge }),
         3 => Just(Act::Tick),
-        3 => (0..4_u8, token(), proptest::bool::weighted(0.3))
+        3 => (lease(), token(), proptest::bool::weighted(0.3))
             .prop_map(|(lease, token, now)| Act::Revoke { lease, token, now }),
-        4 => (0..12_u8).prop_map(Act::Again),
+        9 => (0..16_u8).prop_map(Act::Again),
         1 => (who(), forged()).prop_map(|(by, forged)| Act::Close { by, forged }),
         1 => who().prop_map(|who| Act::Evict { who }),
         1 => (0..3_u64, unix).prop_map(|(later, unix_seconds)| Act::TermStart {
@@ -176,13 +200,13 @@ fn extreme_move() -> BoxedStrategy<Move> {
 }
 
 fn extreme_act() -> BoxedStrategy<Act> {
-    let any_who = || prop_oneof![who(), extreme().prop_map(Who::Number)];
-    let any_token = || prop_oneof![token(), extreme().prop_map(Token::Exactly)];
-    let any_number = || prop_oneof![number(), extreme().prop_map(Number::Exactly)];
-    let any_lowest = prop_oneof![lowest(), extreme().prop_map(Lowest::Exactly)];
+    let any_who = || prop_oneof![5 => who(), 1 => extreme().prop_map(Who::Number)];
+    let any_token = || prop_oneof![3 => token(), 1 => extreme().prop_map(Token::Exactly)];
+    let any_number = || prop_oneof![5 => number(), 1 => extreme().prop_map(Number::Exactly)];
+    let any_lowest = prop_oneof![5 => lowest(), 1 => extreme().prop_map(Lowest::Exactly)];
     let any_acquire = || {
         let wait = prop_oneof![Just(None), extreme().prop_map(Some), Just(Some(86_400_000))];
-        let lock_delay = prop_oneof![Just(0), extreme(), Just(60_000)];
+        let lock_delay = prop_oneof![4 => Just(0), 1 => extreme(), 1 => Just(60_000)];
         (0..4_u8, wait, lock_delay).prop_map(|(lease, wait, lock_delay)| AcquireAct {
             lease,
             wait,
@@ -206,7 +230,7 @@ fn extreme_act() -> BoxedStrategy<Act> {
         (any_who(), any::<bool>(), any_number(), any_lowest, any_ask).prop_map(
             |(by, forged, number, lowest, ask)| Act::Request {
                 by,
-                forged: forged && number == Number::Next,
+                forged,
                 number,
                 lowest,
                 ask

@@ -3,7 +3,7 @@
 use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{
     Acquire, EndCause, Event, FencingToken, Granted, Holder, LOCK_DELAY_MAX, LeaseName, Limit,
-    LostGrant, Outcome, Rejection, RequestNumber, Revoke, SessionId, WAIT_MAX, WaitEnd,
+    Rejection, RequestNumber, SessionId, WAIT_MAX, WaitEnd,
 };
 
 use super::{Lease, Model};
@@ -289,28 +289,5 @@ impl Model {
                 current,
             }),
         }
-    }
-
-    pub(super) fn revoke(&mut self, revoke: &Revoke) -> Outcome {
-        let at = match self.in_force(&revoke.name, revoke.token) {
-            Ok(at) => at,
-            Err(refused) => return Outcome::Rejected(refused),
-        };
-        let cause = EndCause::Revoked {
-            operator: revoke.operator.clone(),
-            reason: revoke.reason.clone(),
-        };
-        let session = self.leases[at].grant.as_ref().expect("in force").session;
-        self.end_grant(at, &cause);
-        if !revoke.now {
-            self.await_belief(at, session, revoke.token);
-        }
-        let lost = LostGrant {
-            name: revoke.name.clone(),
-            token: revoke.token,
-            cause,
-        };
-        self.session_mut(session).expect("alive").lost.push(lost);
-        Outcome::Done
     }
 }

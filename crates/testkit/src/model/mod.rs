@@ -14,7 +14,7 @@ use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord}
 use ringfence_core::{
     Ask, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form, Identity,
     LeaseName, LostGrant, Millis, OpenId, Outcome, Rejection, RequestNumber, Secret, SessionEnd,
-    SessionId, Settings, TOKEN_FLOOR_MAX, WallTime,
+    SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
 };
 
 /// A clock that shows this many seconds or more would raise tokens above 2^53.
@@ -127,6 +127,32 @@ impl Model {
     /// Grants nothing before `until`, as after a restore.
     pub fn keep_quiet(&mut self, until: ClusterTime) {
         self.quiet_until = until;
+    }
+
+    /// Figures about the whole, as the state machine tells them.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let waiters = self.leases.iter().map(|lease| lease.queue.len() as u64);
+        let floors = self.leases.iter().map(|lease| lease.floor);
+        let greatest = floors.max().flatten().max(self.forgotten);
+        Summary {
+            time: self.time,
+            sessions: self.sessions.len() as u64,
+            leases: self.leases.len() as u64,
+            held: self.holders().count() as u64,
+            waiters: waiters.sum(),
+            last_token: greatest.map_or(0, FencingToken::get),
+            forgotten: self.forgotten,
+            quiet: self.quiet_until.since(self.time),
+        }
+    }
+
+    /// Who holds what, in the order of the names.
+    pub fn holders(&self) -> impl Iterator<Item = (&LeaseName, SessionId)> {
+        self.leases.iter().filter_map(|lease| {
+            let grant = lease.grant.as_ref()?;
+            Some((&lease.name, grant.session))
+        })
     }
 
     /// Applies the next entry; the answer, and what changed.

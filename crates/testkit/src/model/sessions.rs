@@ -1,8 +1,9 @@
 //! Sessions: how they begin, are kept alive, and end.
 
 use ringfence_core::{
-    Ask, EndCause, Event, Evict, FencingToken, LeaseName, Limit, OPEN_AGE_MAX, Open, Opened,
-    Outcome, Rejection, Renew, Renewed, RequestNumber, Secret, SessionEnd, SessionId, WaitEnd,
+    Ask, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, OPEN_AGE_MAX, Open,
+    Opened, Outcome, Rejection, Renew, Renewed, RequestNumber, Revoke, Secret, SessionEnd,
+    SessionId, WaitEnd,
 };
 
 use super::{EndedSession, Kept, Model, Session};
@@ -224,5 +225,28 @@ impl Model {
             }
         }
         Outcome::Renewed(renewed)
+    }
+
+    pub(super) fn revoke(&mut self, revoke: &Revoke) -> Outcome {
+        let at = match self.in_force(&revoke.name, revoke.token) {
+            Ok(at) => at,
+            Err(refused) => return Outcome::Rejected(refused),
+        };
+        let cause = EndCause::Revoked {
+            operator: revoke.operator.clone(),
+            reason: revoke.reason.clone(),
+        };
+        let session = self.leases[at].grant.as_ref().expect("in force").session;
+        self.end_grant(at, &cause);
+        if !revoke.now {
+            self.await_belief(at, session, revoke.token);
+        }
+        let lost = LostGrant {
+            name: revoke.name.clone(),
+            token: revoke.token,
+            cause,
+        };
+        self.session_mut(session).expect("alive").lost.push(lost);
+        Outcome::Done
     }
 }

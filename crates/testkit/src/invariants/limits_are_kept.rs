@@ -1,0 +1,45 @@
+//! I20: no table grows beyond its limit. A limit that was lowered below what is there lets nothing
+//! more in.
+
+use ringfence_core::UNCONFIRMED_MAX;
+
+use super::{Invariant, Step};
+
+pub(super) struct LimitsAreKept;
+
+impl Invariant for LimitsAreKept {
+    fn check(&mut self, step: &Step) -> Result<(), String> {
+        let (before, after) = (&step.before, &step.after);
+        let limits = &after.header.settings;
+        let sessions = after.sessions.len() + after.ended.len();
+        let sessions_before = before.sessions.len() + before.ended.len();
+        grown("sessions", sessions_before, sessions, limits.sessions_max)?;
+        let (leases_before, leases) = (before.leases.len(), after.leases.len());
+        grown("leases", leases_before, leases, limits.leases_max)?;
+        for session in &after.sessions {
+            let id = session.id;
+            let (leases_before, leases) = (before.leases_of(id), after.leases_of(id));
+            let max = limits.session_leases_max.into();
+            grown("leases of a session", leases_before, leases, max)?;
+            for answer in &session.answers {
+                let window = answer.number.get().checked_sub(session.lowest.get());
+                if window.is_none_or(|behind| behind >= UNCONFIRMED_MAX) {
+                    return Err(format!("{id:?} remembers {answer:?}"));
+                }
+            }
+        }
+        for lease in &after.leases {
+            let old = before.lease(&lease.name).map_or(0, |old| old.queue.len());
+            let max = limits.lease_waiters_max.into();
+            grown("waiters of a lease", old, lease.queue.len(), max)?;
+        }
+        Ok(())
+    }
+}
+
+fn grown(what: &str, before: usize, after: usize, max: u64) -> Result<(), String> {
+    if after > before && after as u64 > max {
+        return Err(format!("{after} {what}, at most {max} are allowed"));
+    }
+    Ok(())
+}

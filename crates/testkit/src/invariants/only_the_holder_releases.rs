@@ -1,0 +1,78 @@
+//! I11: only the holding session, with the current token, releases or hands over; every other end
+//! of a grant has the command that its cause names, or none if time is the cause.
+
+use ringfence_core::{Ask, Command, EndCause, Event, FencingToken, LeaseName, Secret, SessionId};
+
+use super::{Invariant, Step};
+
+pub(super) struct OnlyTheHolder;
+
+impl Invariant for OnlyTheHolder {
+    fn check(&mut self, step: &Step) -> Result<(), String> {
+        for event in &step.events {
+            let Event::Ended {
+                name,
+                token,
+                session,
+                cause,
+                ..
+            } = event
+            else {
+                continue;
+            };
+            let asked = match cause {
+                EndCause::Expired => true,
+                EndCause::Released | EndCause::Transferred { .. } => {
+                    gave_up(step, *session, name, *token, cause)
+                }
+                EndCause::Closed => closed(step, *session),
+                EndCause::Revoked { .. } => matches!(&step.entry.command, Command::Revoke(revoke)
+                    if revoke.name == *name && revoke.token == *token),
+                EndCause::Evicted { .. } => matches!(&step.entry.command, Command::Evict(evict)
+                    if evict.session == *session),
+            };
+            if !asked {
+                return Err(format!("nobody entitled asked for {event:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn proven(step: &Step, session: SessionId, secret: &Secret) -> bool {
+    let known = step.before.session(session);
+    known.is_some_and(|known| known.secret == *secret)
+}
+
+fn gave_up(
+    step: &Step,
+    session: SessionId,
+    name: &LeaseName,
+    token: FencingToken,
+    cause: &EndCause,
+) -> bool {
+    let Command::Request(request) = &step.entry.command else {
+        return false;
+    };
+    let named = match (&request.ask, cause) {
+        (Ask::Release { name, token, .. }, EndCause::Released)
+        | (Ask::Transfer { name, token, .. }, EndCause::Transferred { .. }) => (name, *token),
+        _ => return false,
+    };
+    named == (name, token) && request.session == session && proven(step, session, &request.secret)
+}
+
+fn closed(step: &Step, session: SessionId) -> bool {
+    match &step.entry.command {
+        Command::Close {
+            session: named,
+            secret,
+        } => *named == session && proven(step, session, secret),
+        Command::Request(request) => {
+            matches!(request.ask, Ask::Release { close: true, .. })
+                && request.session == session
+                && proven(step, session, &request.secret)
+        }
+        _ => false,
+    }
+}
