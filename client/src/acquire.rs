@@ -143,9 +143,11 @@ impl Acquire {
         let thread = hold.liveness.hub.thread.clone();
         drop(thread.spawn(async move {
             let result = tokio::select! {
-                result = attempt(&hold, &name, &terms) => result,
+                // Looked at first, so that nothing is asked for a caller who is gone already.
+                biased;
                 // Dropping the attempt cancels what it has sent.
                 () = reply.closed() => return,
+                result = attempt(&hold, &name, &terms) => result,
             };
             // A lease that nobody takes any more is dropped here, and thereby released.
             drop(reply.send(result));
