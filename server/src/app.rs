@@ -52,8 +52,8 @@ pub(crate) enum AppError {
         source: io::Error,
     },
     /// The node did not start.
-    #[error("{0}")]
-    Start(#[from] StartError),
+    #[error("{}", in_full(.0))]
+    Start(StartError),
     /// Signals cannot be received.
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
@@ -78,7 +78,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client).await?;
     let http_listener = bind("listen-http", config.listen_http).await?;
-    let node = Node::start(node_config(&config)).await?;
+    let node = Node::start(node_config(&config)).await.map_err(start_error)?;
     info!(
         name = config.name,
         client = %config.listen_client,
@@ -149,6 +149,21 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         warn!("the node did not stop in time; its log is whole all the same");
     }
     ended
+}
+
+fn start_error(error: StartError) -> AppError {
+    match error {
+        StartError::Listen { address, source } => {
+            AppError::Listen { flag: "listen-peer", address, source }
+        }
+        other => AppError::Start(other),
+    }
+}
+
+/// An error with everything that led to it.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Lets another node lead before this one turns its clients away, so that they find a leader.
@@ -265,12 +280,9 @@ impl Signals {
 }
 
 fn node_config(config: &Config) -> NodeConfig {
-    let mut node = NodeConfig::new(
-        config.name.clone(),
-        config.data_dir.clone(),
-        config.listen_peer,
-        config.advertise_client.clone(),
-    );
+    let mut node = NodeConfig::new(&config.name, &config.data_dir);
+    node.peer_listen = config.listen_peer;
+    node.client_advertise = config.advertise_client.clone();
     node.peer_advertise = Some(config.advertise_peer.clone());
     node.initial_cluster = config.initial_cluster.clone();
     node.join = config.join.clone();

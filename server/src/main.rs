@@ -3,9 +3,16 @@
 //! This crate decides nothing about leases: it parses, wires and prints. Decisions come from
 //! `ringfence_core`; the way to them is `ringfence_raft`.
 
+mod app;
 mod cli;
 mod config;
+mod http;
+mod limits;
+mod metrics;
+mod progress;
 mod serve;
+mod services;
+mod status;
 
 use std::process::ExitCode;
 

@@ -96,6 +96,20 @@ pub(super) fn settled(
     }
 }
 
+/// How a wait that was registered late has ended before, if it has.
+pub(super) fn over_already(
+    session: SessionId,
+    number: RequestNumber,
+    node: &Node,
+) -> Option<WaitDone> {
+    node.read(|machine| match machine.standing(session, number) {
+        Some(Acquired::Waiting { .. }) => None,
+        Some(acquired) => Some(WaitDone::Settled(acquired)),
+        None if machine.session(session).is_some() => None,
+        None => Some(WaitDone::SessionGone),
+    })
+}
+
 impl Context {
     /// Acquires, and waits if the caller does.
     pub(super) async fn acquire(
@@ -116,7 +130,11 @@ impl Context {
             Some(waiter) => waiter,
             None => {
                 self.catch_up(place.index).await?;
-                self.node.waiter(place.session, place.number)
+                let waiter = self.node.waiter(place.session, place.number);
+                if let Some(done) = over_already(place.session, place.number, &self.node) {
+                    return settled(done, place, &self.node);
+                }
+                waiter
             }
         };
         tokio::select! {

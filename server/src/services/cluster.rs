@@ -1,11 +1,12 @@
 //! Service `ringfence.v1.Cluster`.
 
 use ringfence_proto::{Refusal, v1, wire};
-use ringfence_raft::{Member, MembershipError, NewMember, Role};
+use ringfence_raft::{Incarnation, Member, MembershipError, Role};
 use tonic::{Request, Response, Status};
 
 use super::{Context, deadline};
 use crate::metrics::Call;
+use crate::status::RETRY_AFTER;
 
 /// Service `ringfence.v1.Cluster`.
 pub(crate) struct ClusterService {
@@ -43,13 +44,12 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         _: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
-        let members = self
-            .context
-            .node
-            .members()
-            .into_iter()
-            .map(member_to_wire)
-            .collect();
+        // Only the leader knows how far each has come; without one, what this node knows will do.
+        let members = match self.context.node.members_of_leader().await {
+            Ok(members) => members,
+            Err(_) => self.context.node.members(),
+        };
+        let members = members.into_iter().map(member_to_wire).collect();
         Ok(Response::new(v1::ListMembersResponse { members }))
     }
 
@@ -59,13 +59,11 @@ impl v1::cluster_server::Cluster for ClusterService {
     ) -> Result<Response<v1::AddMemberResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let add = async {
-            let member = new_member(request)?;
-            let node_id = self
-                .context
-                .node
-                .add_member(member)
-                .await
-                .map_err(refusal)?;
+            let incarnation = checked(&request)?;
+            let v1::AddMemberRequest { name, peer_address, client_address, .. } = request;
+            let added =
+                self.context.node.add_member(name, peer_address, client_address, incarnation);
+            let node_id = added.await.map_err(refusal)?;
             Ok(v1::AddMemberResponse { node_id })
         };
         self.change(&metadata, add).await
@@ -182,40 +180,24 @@ fn member_to_wire(member: Member) -> v1::Member {
         client_address: member.client_address,
         voter: member.voter,
         leader: member.leader,
-        incarnation: bytes::Bytes::copy_from_slice(&member.incarnation),
+        incarnation: bytes::Bytes::copy_from_slice(member.incarnation.as_bytes()),
         matched_index: member.matched.unwrap_or_default(),
     }
 }
 
-fn new_member(request: v1::AddMemberRequest) -> Result<NewMember, Refusal> {
-    let incarnation = request.incarnation.as_ref().try_into().map_err(|_| {
-        let offered = format!("a value of {} bytes", request.incarnation.len());
-        Refusal::invalid(
-            "incarnation",
-            offered,
-            "the 16 bytes that the node has drawn",
-        )
-    })?;
-    let v1::AddMemberRequest {
-        name,
-        peer_address,
-        client_address,
-        ..
-    } = request;
-    for (field, value) in [
-        ("name", &name),
-        ("peer_address", &peer_address),
-        ("client_address", &client_address),
-    ] {
-        if value.is_empty() {
-            return Err(Refusal::missing(field, "what the node was started with"));
-        }
+/// The incarnation of a node to add, of which nothing else may be missing.
+fn checked(request: &v1::AddMemberRequest) -> Result<Incarnation, Refusal> {
+    let texts = [
+        ("name", &request.name),
+        ("peer_address", &request.peer_address),
+        ("client_address", &request.client_address),
+    ];
+    if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
+        return Err(Refusal::missing(field, "what the node was started with"));
     }
-    Ok(NewMember {
-        name,
-        peer_address,
-        client_address,
-        incarnation,
+    Incarnation::from_slice(&request.incarnation).ok_or_else(|| {
+        let offered = format!("a value of {} bytes", request.incarnation.len());
+        Refusal::invalid("incarnation", offered, "the 16 bytes that the node has drawn")
     })
 }
 
@@ -230,5 +212,9 @@ fn node_id(offered: u64) -> Result<u64, Refusal> {
 }
 
 fn refusal(error: MembershipError) -> Refusal {
-    Refusal::membership(error)
+    match error {
+        MembershipError::Refused { why } => Refusal::membership(why),
+        MembershipError::NotDone { why } => Refusal::unavailable(why, None, RETRY_AFTER),
+        MembershipError::Unknown { why } => Refusal::outcome_unknown(why),
+    }
 }

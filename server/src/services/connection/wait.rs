@@ -1,6 +1,6 @@
 //! An acquire on the stream: its reply comes from the log entry, or from the end of its wait.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringfence_core::{RequestNumber, SessionId};
 use ringfence_proto::v1::server_frame::Body;
@@ -8,7 +8,7 @@ use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::WaitDone;
 
 use super::super::Context;
-use super::super::acquire::{Place, Progress, awaited, progress, settled};
+use super::super::acquire::{Place, Progress, awaited, over_already, progress, settled};
 use super::outbox::{Outbox, Reply, Waits};
 use crate::metrics::Call;
 use crate::status::not_proposed;
@@ -85,33 +85,37 @@ impl Waiting {
             Progress::Answered(answer) => return self.finish(answer),
             Progress::Waiting(place) => place,
         };
-        let (session, request, index) = (place.session, place.number, place.index);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Answered) {
-            State::Proposed(reply) => *state = State::Queued(reply, place),
+            State::Proposed(reply) if registered => *state = State::Queued(reply, place),
+            State::Proposed(reply) => {
+                drop(state);
+                tokio::spawn(self.clone().follow(reply, place));
+            }
             State::Early(reply, done) => {
                 drop(state);
-                return self.tell(reply, settled(done, place, &self.context.node));
+                self.tell(reply, settled(done, place, &self.context.node));
             }
-            State::Queued(..) | State::Answered => return,
+            State::Queued(..) | State::Answered => {}
         }
-        drop(state);
-        if !registered {
-            // Only an inline open on a node that lags comes here often enough to be seen.
-            let waiting = self.clone();
-            tokio::spawn(async move {
-                match waiting.context.catch_up(index).await {
-                    Ok(()) if waiting.waits.closed() => {}
-                    Ok(()) => waiting.register(session, request),
-                    Err(refusal) => waiting.finish(Err(refusal)),
-                }
-            });
+    }
+
+    /// Registers late: an inline open has no session to register before it is applied.
+    async fn follow(self: Arc<Self>, reply: Reply, place: Place) {
+        if let Err(refusal) = self.context.catch_up(place.index).await {
+            return self.tell(reply, Err(refusal));
+        }
+        let (session, request) = (place.session, place.number);
+        *self.lock() = State::Queued(reply, place);
+        self.register(session, request);
+        if let Some(done) = over_already(session, request, &self.context.node) {
+            self.over(done);
         }
     }
 
     /// The wait is over.
     fn over(&self, done: WaitDone) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Answered) {
             State::Proposed(reply) | State::Early(reply, _) => *state = State::Early(reply, done),
             State::Queued(reply, place) => {
@@ -124,7 +128,7 @@ impl Waiting {
 
     /// Answers, whatever was known before.
     fn finish(&self, answer: Result<v1::AcquireResponse, Refusal>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         let before = std::mem::replace(&mut *state, State::Answered);
         drop(state);
         match before {
@@ -133,6 +137,11 @@ impl Waiting {
             }
             State::Answered => {}
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, so that the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, reply: Reply, told: Result<v1::AcquireResponse, Refusal>) {
