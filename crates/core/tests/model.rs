@@ -7,7 +7,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use ringfence_testkit::arbitrary::{extreme_histories, histories};
+use ringfence_testkit::arbitrary::{
+    AcquireAct, Act, History, Limits, Move, Pace, extreme_histories, histories,
+};
 use ringfence_testkit::run::play;
 
 fn config(cases: u32) -> ProptestConfig {
@@ -37,4 +39,42 @@ proptest! {
     fn extreme_numbers_neither_panic_nor_differ(history in extreme_histories(30)) {
         play(&history).map_err(TestCaseError::fail)?;
     }
+}
+
+/// Found at random once: the name of a lease whose only waiter had left stayed in the line of those
+/// to be served, the lease was forgotten, and no machine could read the snapshot.
+#[test]
+fn a_name_forgotten_in_a_quiet_time_leaves_a_readable_snapshot() {
+    let next = |pace, act| Move {
+        pace,
+        stray: false,
+        act,
+    };
+    let acquire = AcquireAct {
+        lease: 0,
+        wait: Some(1),
+        lock_delay: 0,
+        data: 0,
+    };
+    let open = Act::Open {
+        id: 0,
+        forged: false,
+        seen_ago: None,
+        ttl: 20_000,
+        acquire: Some(acquire),
+    };
+    let history = History {
+        limits: Limits::Wide,
+        floor: Some(0),
+        quiet: true,
+        crowd: 0,
+        restore_after: 0,
+        moves: vec![
+            next(Pace::Still, open),
+            next(Pace::By(1), Act::Tick),
+            next(Pace::By(2_000), Act::Tick),
+            next(Pace::By(2_000), Act::Tick),
+        ],
+    };
+    play(&history).unwrap();
 }
