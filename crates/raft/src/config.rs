@@ -8,6 +8,9 @@ use ringfence_core::Settings;
 
 use crate::history::HistoryLimits;
 
+/// The most entries that are kept only to be dropped together.
+const PURGE_BATCH_MAX: u64 = 10_000;
+
 /// Everything a node needs to know to start.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
@@ -115,7 +118,8 @@ impl NodeConfig {
             // Snapshots go by bytes, which this crate counts itself.
             snapshot_policy: openraft::SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: self.snapshot_log_keep,
-            purge_batch_size: 10_000,
+            // Dropping entries one by one would be work on the core's own task.
+            purge_batch_size: self.snapshot_log_keep.clamp(1, PURGE_BATCH_MAX),
             replication_lag_threshold: 1_000_000_000,
             install_snapshot_timeout: 600_000,
             backoff: "10ms 20ms ...500ms".to_owned(),

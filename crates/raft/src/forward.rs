@@ -110,10 +110,16 @@ fn failure_from_pb(failure: pb::Failure) -> ProposeError {
     let kind = failure.kind();
     let why = failure.why;
     match kind {
-        pb::failure::Kind::NotDone | pb::failure::Kind::Refused => ProposeError::NotDone {
+        pb::failure::Kind::NotDone => ProposeError::NotDone {
             why,
             leader: None,
             retry_after: Some(Duration::from_millis(failure.retry_after_ms)),
+        },
+        // Trying again would not help.
+        pb::failure::Kind::Refused => ProposeError::NotDone {
+            why,
+            leader: None,
+            retry_after: None,
         },
         // A fault of the leader is none of this node: what became of the call is not known.
         pb::failure::Kind::Unspecified | pb::failure::Kind::Unknown | pb::failure::Kind::Fault => {

@@ -10,6 +10,7 @@ use openraft::errors::{ClientWriteError, RaftError};
 use ringfence_core::{Command, Outcome};
 use ringfence_proto::raft as pb;
 
+use crate::clock;
 use crate::codec;
 use crate::forward::{CallBody, Failed};
 use crate::identity::Incarnation;
@@ -20,6 +21,8 @@ use crate::type_config::{Peer, TypeConfig};
 
 /// How far behind the leader's log a learner may be to become a voter.
 const CAUGHT_UP_ENTRIES: u64 = 1_000;
+/// How long a change that was not done waits before it is tried again.
+const RETRY_AFTER_MILLIS: u64 = 50;
 /// How long a hand-over of leadership may take.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 
@@ -108,7 +111,7 @@ pub(crate) fn failure_to_pb(error: &MembershipError) -> pb::Failure {
     pb::Failure {
         kind: kind.into(),
         why: why.clone(),
-        retry_after_ms: 0,
+        retry_after_ms: RETRY_AFTER_MILLIS,
     }
 }
 
@@ -135,8 +138,24 @@ pub(crate) fn members(running: &Running, leader: Option<u64>) -> Vec<Member> {
     membership.nodes().map(member).collect()
 }
 
-/// Makes a change here if this node leads, or hands it to the leader.
+/// Makes a change here if this node leads, or hands it to the leader. What cannot be done yet is
+/// tried again for a while.
 pub(crate) async fn change(
+    inner: &Arc<Inner>,
+    change: pb::ChangeMembers,
+) -> Result<pb::MembersChanged, MembershipError> {
+    let deadline = clock::since_boot() + inner.config.timing.leader_wait;
+    loop {
+        match change_once(inner, change.clone()).await {
+            Err(MembershipError::NotDone { .. }) if clock::since_boot() < deadline => {
+                tokio::time::sleep(Duration::from_millis(RETRY_AFTER_MILLIS)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn change_once(
     inner: &Arc<Inner>,
     change: pb::ChangeMembers,
 ) -> Result<pb::MembersChanged, MembershipError> {
@@ -150,9 +169,11 @@ pub(crate) async fn change(
                     why: "an answer of another kind".into(),
                 }),
             },
-            Err(Failed::Refused(ProposeError::NotDone { why, .. })) => {
-                Err(MembershipError::Refused { why })
-            }
+            Err(Failed::Refused(ProposeError::NotDone {
+                why,
+                retry_after: None,
+                ..
+            })) => Err(MembershipError::Refused { why }),
             Err(failed) => Err(ProposeError::from(failed).into()),
         },
         Route::Nowhere => Err(MembershipError::NotDone {

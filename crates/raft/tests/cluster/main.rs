@@ -1,6 +1,9 @@
 //! Nodes in one process, on loopback, each with a directory of its own.
 #![allow(clippy::unwrap_used)]
 
+mod forming;
 mod harness;
+mod history;
 mod single;
+mod snapshots;
 mod three;

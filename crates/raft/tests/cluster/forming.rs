@@ -1,0 +1,130 @@
+//! Forming, joining, and what is refused.
+
+use ringfence_core::Millis;
+use ringfence_raft::{Node, Role, StartError, StopReason};
+
+use crate::harness::{Cluster, acquired, eventually, holder, open, within};
+
+const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cluster_is_formed_while_a_first_member_is_missing() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.start("n1").await;
+    cluster.start("n2").await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    for node in cluster.nodes.values() {
+        assert_eq!(
+            (node.status().cluster, node.status().role),
+            (None, Role::Forming)
+        );
+    }
+    cluster.start("n3").await;
+    for name in NAMES {
+        cluster.serving(name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_first_member_joins_as_a_new_node_and_forms_nothing() {
+    let mut cluster = Cluster::formed(&NAMES).await;
+    let session = open(&cluster.nodes["n2"], 1, Millis::from_secs(60)).await;
+    let token = acquired(&cluster.nodes["n2"], session, 1, "lease").await;
+    let formed = cluster.nodes["n2"].status().cluster;
+    cluster.crash("n1").await;
+    std::fs::remove_dir_all(cluster.data_dir("n1")).unwrap();
+
+    let node = cluster.start("n1").await;
+    eventually("the lease on the new node", || {
+        holder(&node, "lease") == Some((session.id, token))
+    })
+    .await;
+    let status = node.status();
+    assert_eq!(status.cluster, formed);
+    assert!(
+        status.node_id.unwrap() > 3,
+        "an id is never used again: {status:?}"
+    );
+    assert_eq!(
+        status.role,
+        Role::Learner,
+        "it has no vote until somebody gives it one"
+    );
+
+    let id = status.node_id.unwrap();
+    within("its promotion", async {
+        while node.promote_member(id, None).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let members = cluster.nodes["n2"].members_of_leader().await.unwrap();
+    let voters: Vec<u64> = members
+        .iter()
+        .filter(|m| m.voter)
+        .map(|m| m.node_id)
+        .collect();
+    assert_eq!(
+        voters,
+        [2, 3, id],
+        "it takes the place of its former self in one change"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_member_takes_its_former_place_by_itself_if_it_may() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| config.replace_on_data_loss = true;
+    cluster.start_all().await;
+    cluster.crash("n3").await;
+    std::fs::remove_dir_all(cluster.data_dir("n3")).unwrap();
+    let node = cluster.start("n3").await;
+    eventually("its vote in the place of the former one", || {
+        let id = node.status().node_id;
+        let members = node.members();
+        members
+            .iter()
+            .any(|member| Some(member.node_id) == id && member.voter)
+            && members.iter().all(|member| member.node_id != 3)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_node_stops_and_says_why() {
+    let cluster = Cluster::formed(&NAMES).await;
+    let leader = &cluster.nodes[&cluster.leader().await];
+    let removed = &cluster.nodes[&cluster.a_follower().await];
+    leader
+        .remove_member(removed.status().node_id.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        within("its end", removed.stopped()).await,
+        StopReason::Removed
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_of_others_and_missing_logs_are_refused() {
+    let mut cluster = Cluster::formed(&["n1"]).await;
+    let start = |config| async {
+        Node::start(config)
+            .await
+            .err()
+            .map(|error| error.to_string())
+    };
+    let busy = start(cluster.config("n1")).await.unwrap();
+    assert!(busy.contains("in use by another process"), "{busy}");
+    cluster.crash("n1").await;
+
+    let mut other = cluster.config("n1");
+    other.name = "n9".to_owned();
+    match Node::start(other).await.err() {
+        Some(StartError::OtherNode { found, .. }) => assert_eq!(found, "n1"),
+        unexpected => panic!("{unexpected:?}"),
+    }
+    std::fs::remove_dir_all(cluster.data_dir("n1").join("wal")).unwrap();
+    let missing = start(cluster.config("n1")).await.unwrap();
+    assert!(missing.contains("is missing"), "{missing}");
+}
