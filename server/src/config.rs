@@ -309,8 +309,11 @@ fn election(raw: Option<&str>, heartbeat_ms: u64) -> Result<(Duration, Duration)
     Ok((Duration::from_millis(min), Duration::from_millis(max)))
 }
 
+/// openraft tells each step of an election; what matters of it is told by the nodes themselves.
+const LOG_DEFAULT: &str = "info,openraft=error";
+
 fn log_filter(raw: Option<String>) -> Result<String, ConfigError> {
-    let raw = raw.unwrap_or_else(|| "info".to_owned());
+    let raw = raw.unwrap_or_else(|| LOG_DEFAULT.to_owned());
     match tracing_subscriber::EnvFilter::try_new(&raw) {
         Ok(_) => Ok(raw),
         Err(_) => {

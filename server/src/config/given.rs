@@ -105,7 +105,8 @@ pub(super) struct Given {
     /// How much log grows between two snapshots [default: 268435456]
     #[arg(long, env = "RINGFENCE_SNAPSHOT_LOG_BYTES", value_name = "BYTES")]
     pub(super) snapshot_log_bytes: Option<u64>,
-    /// What is logged: error, warn, info, debug or trace, per target if wished [default: info]
+    /// What is logged: error, warn, info, debug or trace, per target if wished [default:
+    /// info,openraft=error]
     #[arg(long, env = "RINGFENCE_LOG", value_name = "FILTER")]
     pub(super) log: Option<String>,
     /// How it is logged, to stderr [default: text]

@@ -127,6 +127,8 @@ impl Nodes {
             format!("--listen-peer={}", node.peer),
             format!("--listen-http={}", node.http),
             "--token-floor=0".into(),
+            // A laptop need not fill gigabytes with zeros to try three nodes.
+            "--wal-segment-bytes=8388608".into(),
         ]
     }
 
