@@ -45,18 +45,18 @@ fn appends_that_queue_behind_a_sync_share_the_next() {
     let fs = SimFs::new();
     let (wal, _) = Wal::open_in(Arc::new(fs), &dir(), options(&Arc::default())).unwrap();
     let (release, released): (Sender<()>, Receiver<()>) = channel();
+    let (begin, begun) = channel();
     let (sender, results) = channel();
     // The first callback holds the writer back, as a slow sync would.
     let report = reporting(&sender);
     let first: Done = Box::new(move |result| {
+        begin.send(()).unwrap();
         released.recv().unwrap();
         report(result);
     });
 
     wal.append(vec![entry(0, 10)], first);
-    while wal.stats().entries_appended == 0 {
-        std::thread::yield_now();
-    }
+    begun.recv().unwrap();
     let before = wal.stats().syncs;
     for index in 1..100 {
         wal.append(vec![entry(index, 10)], reporting(&sender));
