@@ -46,7 +46,7 @@ async fn a_node_restarts_from_its_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_installed_snapshot_loses_no_waiter_and_no_history() {
+async fn a_learner_that_installs_a_snapshot_loses_no_waiter_and_no_history() {
     let mut cluster = eager();
     cluster.start_all().await;
     let leader = cluster.leader().await;
@@ -62,7 +62,11 @@ async fn an_installed_snapshot_loses_no_waiter_and_no_history() {
         "{answer:?}"
     );
 
+    // A voter that is away would hold the log back; a removed one does not.
+    let away = cluster.nodes[&follower].status().node_id.unwrap();
     cluster.crash(&follower).await;
+    std::fs::remove_dir_all(cluster.data_dir(&follower)).unwrap();
+    node.remove_member(away).await.unwrap();
     let token = FencingToken::new(token).unwrap();
     for n in 2..=100 {
         acquired(&node, holding, n, &format!("lease/{n}")).await;
@@ -79,7 +83,7 @@ async fn an_installed_snapshot_loses_no_waiter_and_no_history() {
     eventually("a purged log", || node.metrics().purged_index > 150).await;
 
     let back = cluster.start(&follower).await;
-    // Registered while the node still stands where it was when it went away.
+    // Registered while the node knows nothing yet.
     let waiter = back.waiter(waiting.id, number(1));
     match within("the end of the wait", waiter).await {
         WaitDone::Settled(Acquired::Granted(granted)) => assert!(granted.token > token),
