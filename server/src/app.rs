@@ -78,7 +78,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client).await?;
     let http_listener = bind("listen-http", config.listen_http).await?;
-    let node = Node::start(node_config(&config)).await.map_err(start_error)?;
+    let node = Node::start(node_config(&config))
+        .await
+        .map_err(start_error)?;
     info!(
         name = config.name,
         client = %config.listen_client,
@@ -153,9 +155,11 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
 
 fn start_error(error: StartError) -> AppError {
     match error {
-        StartError::Listen { address, source } => {
-            AppError::Listen { flag: "listen-peer", address, source }
-        }
+        StartError::Listen { address, source } => AppError::Listen {
+            flag: "listen-peer",
+            address,
+            source,
+        },
         other => AppError::Start(other),
     }
 }

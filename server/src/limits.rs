@@ -49,9 +49,11 @@ pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When the caller of a unary call has a deadline, it is answered this much earlier, so that the
-/// answer still reaches it.
-pub(crate) const DEADLINE_MARGIN: Duration = Duration::from_millis(10);
+/// When the caller of a unary call has a deadline, it is answered a tenth of its time earlier, so
+/// that the answer still reaches it; at least this much.
+pub(crate) const DEADLINE_MARGIN_MIN: Duration = Duration::from_millis(10);
+/// And at most this much.
+pub(crate) const DEADLINE_MARGIN_MAX: Duration = Duration::from_millis(100);
 /// How often the health service looks whether this node makes progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -34,7 +34,9 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
     let log_format = config.log_format;
     let ended = runtime.block_on(app::run(config));
     runtime.shutdown_timeout(RUNTIME_STOP_MAX);
-    let Err(error) = ended else { return ExitCode::SUCCESS };
+    let Err(error) = ended else {
+        return ExitCode::SUCCESS;
+    };
     match log_format {
         LogFormat::Text => eprintln!("error: {error}"),
         LogFormat::Json => error!("{error}"),
@@ -48,7 +50,10 @@ fn runtime() -> std::io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(cores).enable_all();
-    #[allow(unexpected_cfgs, reason = "set in .cargo/config.toml, which rustc does not know")]
+    #[allow(
+        unexpected_cfgs,
+        reason = "set in .cargo/config.toml, which rustc does not know"
+    )]
     {
         #[cfg(tokio_unstable)]
         builder.disable_lifo_slot();
@@ -58,7 +63,9 @@ fn runtime() -> std::io::Result<Runtime> {
 
 fn log_to_stderr(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log);
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => lines.with_ansi(false).init(),
         LogFormat::Json => lines.json().init(),

@@ -54,6 +54,15 @@ impl Figures<'_> {
 impl Collector for NodeFigures {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut figures = Figures(encoder);
+        self.state(&mut figures)?;
+        self.raft(&mut figures)?;
+        self.storage(&mut figures)
+    }
+}
+
+impl NodeFigures {
+    /// What the replicated state holds.
+    fn state(&self, figures: &mut Figures<'_>) -> fmt::Result {
         let summary = self.node.read(ringfence_core::StateMachine::summary);
         figures.gauge("sessions", "Living sessions", summary.sessions)?;
         figures.gauge("leases", "Remembered lease names", summary.leases)?;
@@ -68,37 +77,122 @@ impl Collector for NodeFigures {
             "The greatest token granted",
             summary.last_token,
         )?;
-        figures.gauge("cluster_time_ms", "Cluster time", summary.time.0)?;
+        figures.seconds(
+            "cluster_time_seconds",
+            "Cluster time since the cluster was formed",
+            summary.time.0 as f64 / 1_000.0,
+        )?;
         figures.seconds(
             "quiet_time_remaining_seconds",
             "For how long nothing is granted after a restore",
             summary.quiet.0 as f64 / 1_000.0,
-        )?;
+        )
+    }
 
+    /// Where this node stands in the cluster.
+    fn raft(&self, figures: &mut Figures<'_>) -> fmt::Result {
         let status = self.node.status();
         let leader = status.leader.as_ref().map_or(0, |leader| leader.node_id);
         let leads = leader != 0 && Some(leader) == status.node_id;
-        figures.gauge("raft_term", "The newest term", status.term)?;
         figures.gauge(
             "raft_leader_id",
             "The leader's node id, 0 if none is known",
             leader,
         )?;
         figures.gauge("raft_is_leader", "1 if this node leads", u64::from(leads))?;
-        figures.gauge(
-            "raft_last_log_index",
-            "The newest entry here",
-            status.last_log_index,
-        )?;
-        figures.gauge(
-            "raft_applied_index",
-            "The newest applied entry",
-            status.applied_index,
-        )?;
         if let Some(age) = self.node.age() {
             let help = "How long ago at most this node's state was the newest";
             figures.seconds("state_age_seconds", help, age.as_secs_f64())?;
         }
-        Ok(())
+        let raft = self.node.metrics();
+        figures.gauge("raft_term", "The newest term", raft.term)?;
+        figures.gauge(
+            "raft_last_log_index",
+            "The newest entry here",
+            raft.last_log_index,
+        )?;
+        figures.gauge(
+            "raft_committed_index",
+            "The newest committed entry",
+            raft.committed_index,
+        )?;
+        figures.gauge(
+            "raft_applied_index",
+            "The newest applied entry",
+            raft.applied_index,
+        )?;
+        figures.gauge(
+            "raft_snapshot_index",
+            "The newest snapshot's entry",
+            raft.snapshot_index,
+        )?;
+        figures.counter(
+            "raft_terms_led",
+            "How often this node began to lead",
+            raft.terms_led,
+        )?;
+        figures.counter(
+            "raft_leader_changes",
+            "Leaders seen to change",
+            raft.leader_changes,
+        )?;
+        figures.counter("applied_entries", "Entries applied", raft.applied)?;
+        figures.counter("ticks", "Ticks logged as the leader", raft.ticks)?;
+        figures.counter(
+            "keep_alive_entries",
+            "Entries of keep-alives logged as the leader",
+            raft.keep_alive_entries,
+        )?;
+        figures.counter(
+            "keep_alive_sessions",
+            "Sessions in these entries",
+            raft.keep_alive_sessions,
+        )?;
+        figures.gauge(
+            "local_waiters",
+            "Requests that wait through this node",
+            raft.waiters,
+        )
+    }
+
+    /// What the disk does.
+    fn storage(&self, figures: &mut Figures<'_>) -> fmt::Result {
+        const MICROS: f64 = 1_000_000.0;
+        let disk = self.node.metrics();
+        figures.counter("snapshots_built", "Snapshots taken", disk.snapshots_built)?;
+        figures.counter(
+            "snapshots_installed",
+            "Snapshots taken up",
+            disk.snapshots_installed,
+        )?;
+        figures.counter("wal_entries", "Entries made durable", disk.wal_entries)?;
+        figures.counter("wal_bytes", "Bytes made durable", disk.wal_bytes)?;
+        figures.counter(
+            "wal_fsyncs",
+            "Times that the log waited for the disk",
+            disk.wal_syncs,
+        )?;
+        let last = disk.wal_last_sync_micros as f64 / MICROS;
+        figures.seconds(
+            "wal_fsync_last_seconds",
+            "How long the last of these took",
+            last,
+        )?;
+        let slowest = disk.wal_max_sync_micros as f64 / MICROS;
+        figures.seconds(
+            "wal_fsync_max_seconds",
+            "How long the slowest took",
+            slowest,
+        )?;
+        figures.gauge(
+            "wal_segments",
+            "Segment files with records",
+            disk.wal_segments,
+        )?;
+        figures.gauge(
+            "wal_live_bytes",
+            "Bytes of the entries in the log",
+            disk.wal_live_bytes,
+        )
     }
 }

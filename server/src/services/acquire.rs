@@ -143,10 +143,15 @@ impl Context {
         }
     }
 
-    /// Waits until this node has applied the entry at `index`; behind another node's answer it may
-    /// lag a little.
+    /// Whether this node has applied the entry at `index`; behind another node's answer it may lag
+    /// a little.
+    pub(super) fn has_applied(&self, index: u64) -> bool {
+        self.node.read(ringfence_core::StateMachine::index) >= index
+    }
+
+    /// Waits until it has.
     pub(super) async fn catch_up(&self, index: u64) -> Result<(), Refusal> {
-        if self.node.read(ringfence_core::StateMachine::index) >= index {
+        if self.has_applied(index) {
             return Ok(());
         }
         // The request stands in the queue, so whatever happens here is no "not done".

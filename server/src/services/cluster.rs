@@ -60,9 +60,16 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let add = async {
             let incarnation = checked(&request)?;
-            let v1::AddMemberRequest { name, peer_address, client_address, .. } = request;
+            let v1::AddMemberRequest {
+                name,
+                peer_address,
+                client_address,
+                ..
+            } = request;
             let added =
-                self.context.node.add_member(name, peer_address, client_address, incarnation);
+                self.context
+                    .node
+                    .add_member(name, peer_address, client_address, incarnation);
             let node_id = added.await.map_err(refusal)?;
             Ok(v1::AddMemberResponse { node_id })
         };
@@ -197,7 +204,11 @@ fn checked(request: &v1::AddMemberRequest) -> Result<Incarnation, Refusal> {
     }
     Incarnation::from_slice(&request.incarnation).ok_or_else(|| {
         let offered = format!("a value of {} bytes", request.incarnation.len());
-        Refusal::invalid("incarnation", offered, "the 16 bytes that the node has drawn")
+        Refusal::invalid(
+            "incarnation",
+            offered,
+            "the 16 bytes that the node has drawn",
+        )
     })
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringfence_proto::Refusal;
 use tonic::metadata::MetadataMap;
 
-use crate::limits::DEADLINE_MARGIN;
+use crate::limits::{DEADLINE_MARGIN_MAX, DEADLINE_MARGIN_MIN};
 
 /// Runs `work` until shortly before the deadline in `metadata`, if there is one.
 pub(super) async fn within<T>(
@@ -19,7 +19,8 @@ pub(super) async fn within<T>(
     let Some(left) = deadline(metadata) else {
         return work.await;
     };
-    let early = left.saturating_sub(DEADLINE_MARGIN).max(left / 2);
+    let margin = (left / 10).clamp(DEADLINE_MARGIN_MIN, DEADLINE_MARGIN_MAX);
+    let early = left.saturating_sub(margin).max(left / 2);
     match tokio::time::timeout(early, work).await {
         Ok(done) => done,
         Err(_) => Err(Refusal::outcome_unknown(format!(

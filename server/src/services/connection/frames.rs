@@ -109,7 +109,7 @@ fn propose<P: Proposal>(
 
 fn submit_keep_alive(context: &Context, reply: Reply, request: v1::KeepAliveRequest) {
     keep_alive::submit(context, request, move |answer| {
-        reply.send(answer.map(Body::KeepAlive))
+        reply.send(answer.map(Body::KeepAlive));
     });
 }
 

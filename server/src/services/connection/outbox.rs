@@ -207,7 +207,6 @@ pub(super) struct Waits {
 #[derive(Default)]
 struct WaitTable {
     next: u64,
-    closed: bool,
     /// `None` between the drawing of a number and the registration.
     keys: HashMap<u64, Option<WaiterKey>>,
 }
@@ -240,18 +239,12 @@ impl Waits {
         drop(key);
     }
 
-    /// All waits end here; later ones are not kept.
+    /// All waits that were begun end here.
     pub(super) fn forget_all(&self) {
         let mut table = self.lock();
-        table.closed = true;
         let keys = std::mem::take(&mut table.keys);
         drop(table);
         drop(keys);
-    }
-
-    /// Whether the stream has ended.
-    pub(super) fn closed(&self) -> bool {
-        self.lock().closed
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitTable> {

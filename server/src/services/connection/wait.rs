@@ -90,7 +90,11 @@ impl Waiting {
             State::Proposed(reply) if registered => *state = State::Queued(reply, place),
             State::Proposed(reply) => {
                 drop(state);
-                tokio::spawn(self.clone().follow(reply, place));
+                if self.context.has_applied(place.index) {
+                    self.register_late(reply, place);
+                } else {
+                    tokio::spawn(self.clone().catch_up(reply, place));
+                }
             }
             State::Early(reply, done) => {
                 drop(state);
@@ -100,16 +104,21 @@ impl Waiting {
         }
     }
 
-    /// Registers late: an inline open has no session to register before it is applied.
-    async fn follow(self: Arc<Self>, reply: Reply, place: Place) {
-        if let Err(refusal) = self.context.catch_up(place.index).await {
-            return self.tell(reply, Err(refusal));
-        }
+    /// Registers when the session is known: an inline open has none before it is applied.
+    fn register_late(self: &Arc<Self>, reply: Reply, place: Place) {
         let (session, request) = (place.session, place.number);
         *self.lock() = State::Queued(reply, place);
         self.register(session, request);
         if let Some(done) = over_already(session, request, &self.context.node) {
             self.over(done);
+        }
+    }
+
+    /// Registers when this node has applied the entry; the leader, which answered, was faster.
+    async fn catch_up(self: Arc<Self>, reply: Reply, place: Place) {
+        match self.context.catch_up(place.index).await {
+            Ok(()) => self.register_late(reply, place),
+            Err(refusal) => self.tell(reply, Err(refusal)),
         }
     }
 

@@ -1,0 +1,12 @@
+//! `ringfence serve` as a process, driven by nothing but its protocol.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod api;
+mod calls;
+mod cluster;
+mod process;
+mod refusals;
+mod starting;
+mod stopping;
+mod stream;
+mod watching;

@@ -1,0 +1,174 @@
+//! A node as a child process on free ports, with a directory of its own.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+/// How long a node may take to do what is expected of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a condition is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Addresses of one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) client: u16,
+    pub(crate) peer: u16,
+    pub(crate) http: u16,
+}
+
+impl Ports {
+    /// Three ports that nobody uses at this moment.
+    pub(crate) fn free() -> Self {
+        let listeners = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [client, peer, http] = listeners
+            .each_ref()
+            .map(|listener| listener.local_addr().unwrap().port());
+        Self { client, peer, http }
+    }
+
+    /// The flags that make a node use them.
+    pub(crate) fn flags(self) -> Vec<String> {
+        let Self { client, peer, http } = self;
+        [("client", client), ("peer", peer), ("http", http)]
+            .map(|(what, port)| format!("--listen-{what}=127.0.0.1:{port}"))
+            .to_vec()
+    }
+}
+
+/// A running node; dropping it kills it.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) ports: Ports,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a node in `dir` with more flags.
+    pub(crate) fn start(dir: &Path, ports: Ports, flags: &[&str]) -> Self {
+        let log = dir.with_extension("log");
+        let stderr = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        let child = command()
+            .args(ports.flags())
+            .args([
+                "--data-dir",
+                dir.to_str().unwrap(),
+                "--wal-segment-bytes=1048576",
+            ])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        Self { child, ports, log }
+    }
+
+    /// Waits until the node says that it is ready.
+    pub(crate) async fn ready(mut self) -> Self {
+        let ready = async {
+            while self.http("/readyz").is_none_or(|(status, _)| status != 200) {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    panic!("the node ended with {status}:\n{}", self.logged());
+                }
+                sleep(GLANCE).await;
+            }
+        };
+        if timeout(PATIENCE, ready).await.is_err() {
+            panic!(
+                "the node is not ready; {:?}:\n{}",
+                self.http("/readyz"),
+                self.logged()
+            );
+        }
+        self
+    }
+
+    /// The client address as a URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports.client)
+    }
+
+    /// A GET over the HTTP port: status and body; `None` if nobody answers.
+    pub(crate) fn http(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports.http)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, body.to_owned()))
+    }
+
+    /// Sends a signal, `TERM` for example.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-s", name, &pid])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
+    /// How the process ended, if it does so in time.
+    pub(crate) async fn ended_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let ended = async {
+            loop {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    return status;
+                }
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(limit, ended).await.ok()
+    }
+
+    /// What it wrote to its log.
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _killed = self.child.kill().is_ok();
+        let _waited = self.child.wait().is_ok();
+    }
+}
+
+/// `ringfence serve` without the variables of whoever runs the tests.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("RINGFENCE_") {
+            command.env_remove(name);
+        }
+    }
+    command.arg("serve");
+    command
+}
+
+/// A cluster of one that is ready, and the directory that it lives in.
+pub(crate) async fn single() -> (Process, TempDir) {
+    let dir = TempDir::new().unwrap();
+    let flags = ["--token-floor=0", "--ttl-min=100ms"];
+    let node = Process::start(&dir.path().join("n1"), Ports::free(), &flags)
+        .ready()
+        .await;
+    (node, dir)
+}

@@ -1,0 +1,138 @@
+//! Bad requests: each is refused with what was offered and what is allowed, and changes nothing.
+
+use ringfence_proto::v1::{self, Reason};
+use tonic::{Code, Status};
+
+use crate::api::{Api, acquire_request, open_request, refusal};
+use crate::process::single;
+
+#[tokio::test]
+async fn a_held_lease_is_refused_with_its_holder() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let (alice, bob) = (api.open("alice").await, api.open("bob").await);
+    let grant = api.acquire(&alice, 1, "db").await.unwrap();
+
+    let refused = api.acquire(&bob, 1, "db").await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let refused = refusal(&refused);
+    assert_eq!(refused.reason, Reason::Held);
+    assert_eq!(refused.metadata["identity"], "alice");
+    assert_eq!(refused.metadata["token"], grant.token.to_string());
+    assert_eq!(refused.metadata["mine"], "false");
+}
+
+#[tokio::test]
+async fn bad_fields_are_named_with_what_was_offered_and_what_is_allowed() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let alice = api.open("alice").await;
+
+    for name in ["", "/db", "db//x", "db/..", "d b", &"x".repeat(256)] {
+        let refused = api.acquire(&alice, 1, name).await.unwrap_err();
+        assert_field(&refused, "name");
+    }
+    for token in [0, 1 << 63, u64::MAX] {
+        let request = v1::CheckRequest {
+            name: "db".to_owned(),
+            token,
+            read: None,
+        };
+        assert_field(&api.leases.check(request).await.unwrap_err(), "token");
+    }
+    let headless = v1::AcquireRequest {
+        session: None,
+        ..acquire_request(&alice, 1, "db")
+    };
+    assert_field(&api.leases.acquire(headless).await.unwrap_err(), "session");
+    let too_long = v1::AcquireRequest {
+        wait_ms: Some(25 * 3_600_000),
+        ..acquire_request(&alice, 1, "db")
+    };
+    assert_field(&api.leases.acquire(too_long).await.unwrap_err(), "wait_ms");
+    for ttl_ms in [1, 10 * 365 * 24 * 3_600_000, u64::MAX] {
+        let request = v1::OpenRequest {
+            ttl_ms,
+            ..open_request("carol")
+        };
+        assert_field(&api.sessions.open(request).await.unwrap_err(), "ttl_ms");
+    }
+    // Nothing of all this left a trace under the request number.
+    api.acquire(&alice, 1, "db").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_secret_and_a_reused_number_are_refused() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let alice = api.open("alice").await;
+    api.acquire(&alice, 1, "db").await.unwrap();
+
+    let thief = v1::SessionHandle {
+        secret: vec![0; 16].into(),
+        ..alice.clone()
+    };
+    let refused = api.acquire(&thief, 2, "other").await.unwrap_err();
+    assert_eq!(refusal(&refused).reason, Reason::WrongSecret);
+    assert!(!refused.message().contains("00000000"));
+
+    let refused = api.acquire(&alice, 1, "other").await.unwrap_err();
+    assert_eq!(refusal(&refused).reason, Reason::RequestMismatch);
+}
+
+#[tokio::test]
+async fn text_that_is_not_utf_8_names_its_field() {
+    /// A `GetRequest` whose name may be any bytes.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct RawGet {
+        #[prost(bytes = "vec", tag = "1")]
+        name: Vec<u8>,
+    }
+    let (node, _dir) = single().await;
+    let channel = tonic::transport::Channel::from_shared(node.url()).unwrap();
+    let mut grpc = tonic::client::Grpc::new(channel.connect().await.unwrap());
+    grpc.ready().await.unwrap();
+    let request = tonic::Request::new(RawGet {
+        name: vec![0xff, 0xfe],
+    });
+    let path = http::uri::PathAndQuery::from_static("/ringfence.v1.Leases/Get");
+    let codec = tonic_prost::ProstCodec::<RawGet, v1::GetResponse>::default();
+
+    let refused = grpc.unary(request, path, codec).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let refused = refusal(&refused);
+    assert!(refused.metadata["field"].contains("name"), "{refused:?}");
+    assert!(refused.metadata["offered"].contains("UTF-8"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_message_of_5_mib_is_refused_and_the_node_lives() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let alice = api.open("alice").await;
+
+    let large = v1::AcquireRequest {
+        data: vec![0; 5 << 20].into(),
+        ..acquire_request(&alice, 1, "db")
+    };
+    let refused = api.leases.acquire(large).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let refused = refusal(&refused);
+    assert_eq!(refused.reason, Reason::Limit);
+    assert_eq!(refused.metadata["max"], (1 << 20).to_string());
+    assert!(refused.message.contains("5242"), "{refused}");
+
+    api.acquire(&alice, 1, "db").await.unwrap();
+}
+
+/// It is an invalid argument, and this field is the culprit.
+fn assert_field(status: &Status, field: &str) {
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    let refusal = refusal(status);
+    assert_eq!(refusal.reason, Reason::InvalidArgument);
+    assert!(refusal.metadata["field"].starts_with(field), "{refusal:?}");
+    assert!(refusal.metadata.contains_key("offered"), "{refusal:?}");
+    assert!(!refusal.metadata["allowed"].is_empty(), "{refusal:?}");
+}

@@ -1,0 +1,163 @@
+//! Starts that cannot succeed: each says what is wrong and what to do, and ends.
+
+use std::net::TcpListener;
+use std::process::Output;
+use std::time::Duration;
+
+use ringfence_proto::v1::Reason;
+use tempfile::TempDir;
+use tonic::Code;
+
+use crate::api::{Api, open_request, refusal};
+use crate::process::{PATIENCE, Ports, Process, command, single};
+
+/// Runs `ringfence serve` with these arguments, which must end it.
+async fn run(args: &[&str]) -> Output {
+    let mut command = tokio::process::Command::from(command());
+    let run = command.args(args).kill_on_drop(true).output();
+    tokio::time::timeout(PATIENCE, run)
+        .await
+        .expect("it ends by itself")
+        .unwrap()
+}
+
+/// It failed with this code, and said all this.
+#[track_caller]
+fn assert_failed(output: &Output, code: i32, said: &[&str]) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    for words in said {
+        assert!(stderr.contains(words), "`{words}` is not in: {stderr}");
+    }
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[tokio::test]
+async fn an_unknown_key_in_the_file_is_refused_by_name() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("ringfence.toml");
+    std::fs::write(&file, "name = \"n1\"\nlisten-clent = \"127.0.0.1:1\"\n").unwrap();
+
+    let output = run(&["--config", file.to_str().unwrap()]).await;
+
+    assert_failed(
+        &output,
+        2,
+        &["ringfence.toml", "line 2", "listen-clent", "listen-client"],
+    );
+}
+
+#[tokio::test]
+async fn a_bad_value_ends_with_what_is_allowed() {
+    let output = run(&["--election-ms", "1..2"]).await;
+
+    assert_failed(
+        &output,
+        2,
+        &["--election-ms", "1..2", "at least 3 heartbeats"],
+    );
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_its_flag() {
+    for flag in ["client", "peer", "http"] {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let mut flags = Ports::free().flags();
+        flags.retain(|other| !other.starts_with(&format!("--listen-{flag}")));
+        flags.push(format!("--listen-{flag}={address}"));
+        let dir = TempDir::new().unwrap();
+        let mut args: Vec<&str> = flags.iter().map(String::as_str).collect();
+        args.extend([
+            "--data-dir",
+            dir.path().to_str().unwrap(),
+            "--wal-segment-bytes=1048576",
+        ]);
+
+        let output = run(&args).await;
+
+        assert_failed(
+            &output,
+            1,
+            &[&format!("--listen-{flag}"), &address, "in use"],
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused() {
+    let (node, dir) = single().await;
+    let data_dir = dir.path().join("n1");
+    let flags = Ports::free().flags();
+    let mut args: Vec<&str> = flags.iter().map(String::as_str).collect();
+    args.extend(["--data-dir", data_dir.to_str().unwrap()]);
+
+    let output = run(&args).await;
+
+    assert_failed(&output, 1, &[data_dir.to_str().unwrap(), "another"]);
+    assert_eq!(node.http("/livez").unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let locked = dir.path().join("locked");
+    std::fs::create_dir(&locked).unwrap();
+    let mut permissions = std::fs::metadata(&locked).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&locked, permissions).unwrap();
+    // Permissions do not stop root; nothing can be made below a device.
+    let below_a_device = "/dev/null/ringfence".to_owned();
+    let is_root = std::fs::write(locked.join("probe"), "").is_ok();
+    let readonly = locked.join("data").to_str().unwrap().to_owned();
+    let refusing = if is_root {
+        vec![below_a_device]
+    } else {
+        vec![below_a_device, readonly]
+    };
+
+    for data_dir in refusing {
+        let flags = Ports::free().flags();
+        let mut args: Vec<&str> = flags.iter().map(String::as_str).collect();
+        args.extend(["--data-dir", &data_dir]);
+
+        let output = run(&args).await;
+
+        assert_failed(&output, 1, &[&data_dir]);
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_cluster_is_not_formed_lives_and_says_why_it_is_not_ready() {
+    let dir = TempDir::new().unwrap();
+    let (ports, absent) = (Ports::free(), Ports::free());
+    let members = format!("n1=127.0.0.1:{},n2=127.0.0.1:{}", ports.peer, absent.peer);
+    let node = Process::start(
+        &dir.path().join("n1"),
+        ports,
+        &["--initial-cluster", &members],
+    );
+    let alive = async {
+        while node.http("/livez").is_none() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, alive).await.unwrap();
+
+    let (status, why) = node.http("/readyz").unwrap();
+    assert_eq!(status, 503);
+    assert!(why.contains("belongs to no cluster yet"), "{why}");
+
+    let mut api = Api::of(&node).await;
+    assert_eq!(api.status().await.role, "forming");
+    let mut request = tonic::Request::new(open_request("alice"));
+    request.set_timeout(PATIENCE);
+    let refused = api.sessions.open(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert_eq!(refusal(&refused).reason, Reason::Unavailable);
+    let greeted = crate::stream::Wire::open(&mut api).await;
+    assert_eq!(
+        greeted.err().map(|refused| refused.code()),
+        Some(Code::Unavailable)
+    );
+}
