@@ -13,7 +13,7 @@ use crate::type_config::{Entry, LogId, Membership, Payload, Peer, Vote, log_id};
 /// Bytes or a message that have no meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
-pub struct Malformed {
+pub(crate) struct Malformed {
     /// What was to be decoded.
     pub what: &'static str,
     /// What is wrong with it.

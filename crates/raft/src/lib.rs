@@ -22,6 +22,8 @@ mod inner;
 mod keepalive;
 mod leading;
 mod log_store;
+#[cfg(test)]
+mod log_suite;
 mod membership;
 mod metrics;
 mod network;

@@ -183,17 +183,24 @@ impl Log {
             (from, inner.ring.first())
         };
         // What the ring has never held or has dropped is on disk, up to where the ring begins.
-        let end = ring_first.map_or(end, |first| end.min(first));
-        if from >= end || ring_first.is_some_and(|first| from >= first) {
+        let disk_end = ring_first.map_or(end, |first| end.min(first));
+        if from >= disk_end {
             return Ok(Vec::new());
         }
         let wal = self.wal()?;
         let limit = (bytes_max as u64).min(DISK_READ_BYTES_MAX);
-        let read = tokio::task::spawn_blocking(move || wal.read(from, end, limit));
+        let read = tokio::task::spawn_blocking(move || wal.read(from, disk_end, limit));
         let entries = read
             .await
             .map_err(io::Error::other)?
             .map_err(io::Error::other)?;
+        if entries.is_empty()
+            && let Some(first) = ring_first
+            && let Some(entries) = self.read().ring.range(first, end)
+        {
+            // The log begins where the ring does.
+            return Ok(capped(entries, bytes_max));
+        }
         Ok(entries
             .into_iter()
             .map(entry_from_wal)
@@ -366,7 +373,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             flushed.index = flushed.index.min(kept);
         }
         inner.ring.truncate_after(kept);
-        inner.last = last.or(inner.purged);
+        // An end behind the log's own cuts nothing.
+        inner.last = inner.last.min(last).max(inner.purged);
         self.log.wal()?.truncate_after(last.map(to_entry_id));
         Ok(())
     }

@@ -322,10 +322,10 @@ impl Node {
         self.inner.tasks.abort_all();
         if let Some(running) = self.inner.running.get() {
             let metrics = running.raft.metrics();
-            let _ = tokio::time::timeout(STOP_MAX, running.raft.shutdown()).await;
+            drop(tokio::time::timeout(STOP_MAX, running.raft.shutdown()).await);
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
-            let _ = tokio::task::spawn_blocking(move || log.close()).await;
+            drop(tokio::task::spawn_blocking(move || log.close()).await);
             tracing::info!(node_id = id, "the node has stopped");
         }
         self.inner.history.close().await;

@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 1 + 8 + 8;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Proposal {
+pub(crate) struct Proposal {
     /// [`KIND_PROPOSAL`], both times in little endian, the command; never shorter than the header.
     encoded: Bytes,
 }

@@ -89,7 +89,9 @@ impl ProposeError {
 const RETRY_LATER: Duration = Duration::from_millis(200);
 
 /// A reply that is given exactly once: one that is dropped says that the outcome is unknown.
-pub(crate) struct Reply<T>(Option<Box<dyn FnOnce(Result<T, ProposeError>) + Send>>);
+pub(crate) struct Reply<T>(Option<ReplyTo<T>>);
+
+type ReplyTo<T> = Box<dyn FnOnce(Result<T, ProposeError>) + Send>;
 
 impl<T> Reply<T> {
     pub(crate) fn new(reply: impl FnOnce(Result<T, ProposeError>) + Send + 'static) -> Self {

@@ -62,8 +62,7 @@ async fn wait_applied(inner: &Inner, index: u64) -> Result<(), ProposeError> {
     let mut applied = inner.state.watch_applied();
     tokio::select! {
         reached = applied.wait_for(|applied| *applied >= index) => {
-            let _ = reached.map_err(|_| stopping())?;
-            Ok(())
+            reached.map(|_| ()).map_err(|_| stopping())
         }
         _ = inner.stop.stopped() => Err(stopping()),
     }

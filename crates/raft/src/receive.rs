@@ -54,10 +54,10 @@ fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: mpsc::Sender<pb::Answe
     let id = call.id;
     let answer = move |body| {
         // A caller that reads nothing any more loses the answer, and knows that it may have.
-        let _ = answers.try_send(pb::Answer {
+        drop(answers.try_send(pb::Answer {
             id,
             body: Some(body),
-        });
+        }));
     };
     match call.body {
         Some(pb::call::Body::Propose(command)) => inner.proposals.submit(Pending {

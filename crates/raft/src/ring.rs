@@ -71,7 +71,7 @@ impl Ring {
                 return;
             }
             self.bytes -= cost(newest);
-            let _ = self.entries.pop_back();
+            drop(self.entries.pop_back());
         }
     }
 

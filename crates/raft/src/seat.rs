@@ -164,7 +164,7 @@ fn on_fatal(stop: StopSignal) -> ringfence_wal::OnFatal {
     Box::new(move |error| {
         stop.stop(StopReason::Storage {
             why: error.to_string(),
-        })
+        });
     })
 }
 
@@ -225,7 +225,7 @@ async fn run(
         counts: inner.lead_counts.clone(),
     };
     inner.heard_leader();
-    let _ = inner.running.set(running.clone());
+    drop(inner.running.set(running.clone()));
     tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
     inner.tasks.spawn(helm.run());
     inner.tasks.spawn(fill_gaps(inner.clone(), running.clone()));

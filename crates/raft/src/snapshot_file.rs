@@ -32,7 +32,7 @@ const SUFFIX: &str = "snapshot";
 
 /// A snapshot on disk, as openraft hands it about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotFile {
+pub(crate) struct SnapshotFile {
     pub(crate) path: PathBuf,
 }
 
@@ -178,7 +178,7 @@ impl SnapshotDir {
                 .sync_all()
         };
         write().map_err(|source| io_error(&partial, source))?;
-        let _ = read_frames(&partial, |_| Ok(()))?;
+        drop(read_frames(&partial, |_| Ok(()))?);
         self.adopt(&partial, meta)
     }
 

@@ -159,7 +159,7 @@ impl Node {
 
 /// A node that stops by itself must not go on answering.
 async fn end_when_stopped(node: Node) {
-    let _ = node.stopped().await;
+    drop(node.stopped().await);
     node.crash().await;
 }
 

@@ -84,7 +84,7 @@ impl State {
 
     /// Takes up the newest snapshot of the node's directory; once, before anything is applied.
     pub(crate) fn open(&self, snapshots: SnapshotDir, newest: Option<(PathBuf, Loaded)>) {
-        let _ = self.snapshots.set(snapshots);
+        drop(self.snapshots.set(snapshots));
         if let Some((path, loaded)) = newest {
             self.replace(loaded, SnapshotFile { path });
         }
@@ -297,7 +297,7 @@ fn decode(
 }
 
 /// openraft's handle on the state.
-pub struct StateStore {
+pub(crate) struct StateStore {
     state: Arc<State>,
 }
 

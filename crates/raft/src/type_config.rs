@@ -12,7 +12,7 @@ use crate::propose::Applied;
 
 /// The type configuration.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
-pub struct TypeConfig;
+pub(crate) struct TypeConfig;
 
 /// One leader per term, so that a log id is a term and an index and `Leading` belongs to a term.
 pub(crate) type LeaderId = leader_id_std::LeaderId<u64, u64>;
@@ -50,7 +50,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
 
 /// Answers a proposal by a call: no task and no channel per proposal. It runs on the task that
 /// applies entries, so it must not block.
-pub struct FnResponder<T>(pub(crate) Box<dyn FnOnce(T) + Send>);
+pub(crate) struct FnResponder<T>(pub(crate) Box<dyn FnOnce(T) + Send>);
 
 impl<T: openraft::OptionalSend + 'static> Responder<TypeConfig, T> for FnResponder<T> {
     fn on_complete(self, result: T) {
@@ -60,7 +60,7 @@ impl<T: openraft::OptionalSend + 'static> Responder<TypeConfig, T> for FnRespond
 
 /// A member as the membership entries know it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// Its name, unique among living members.
     pub name: String,
     /// host:port of other nodes' calls.

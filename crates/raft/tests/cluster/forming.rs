@@ -128,3 +128,23 @@ async fn directories_of_others_and_missing_logs_are_refused() {
     let missing = start(cluster.config("n1")).await.unwrap();
     assert!(missing.contains("is missing"), "{missing}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_another_formation_is_left_alone() {
+    let ours = Cluster::formed(&["n1"]).await;
+    let mut theirs = Cluster::formed(&["n1"]).await;
+    let before = (
+        ours.nodes["n1"].status().cluster,
+        theirs.nodes["n1"].status().cluster,
+    );
+    assert_ne!(before.0, before.1);
+    // A node whose directory is of one cluster is pointed at the other one.
+    theirs.crash("n1").await;
+    let mut config = theirs.config("n1");
+    config.join = vec![ours.nodes["n1"].peer_address().to_string()];
+    let node = Node::start(config).await.unwrap();
+    eventually("its own cluster again", || node.status().serving).await;
+    assert_eq!(node.status().cluster, before.1);
+    assert_eq!(ours.nodes["n1"].members().len(), 1);
+    node.crash().await;
+}

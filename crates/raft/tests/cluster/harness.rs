@@ -96,7 +96,7 @@ impl Cluster {
     pub(crate) async fn serving(&self, name: &str) {
         let mut status = self.nodes[name].watch_status();
         let served = status.wait_for(|status| status.serving);
-        let _ = within(name, served).await.unwrap();
+        drop(within(name, served).await.unwrap());
     }
 
     /// The node that leads; waits until there is one.
