@@ -41,7 +41,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { global, command } = Cli::parse();
+    let Cli { global, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::refuse(&error),
+    };
     match command {
         Command::Serve(args) => serve::run(*args),
         Command::Client(command) => cli::run(command, &global),

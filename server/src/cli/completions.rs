@@ -17,8 +17,16 @@ pub(crate) struct Completions {
 impl Completions {
     /// Prints the script to stdout.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        // The generators offer hidden commands, too.
+        let all = Cli::command();
+        let visible = all
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
+        let mut shown = clap::Command::new("ringfence")
+            .args(all.get_arguments().cloned())
+            .subcommands(visible.cloned());
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "ringfence", &mut script);
+        clap_complete::generate(self.shell, &mut shown, "ringfence", &mut script);
         output::raw(&script)?;
         Ok(ExitCode::SUCCESS)
     }

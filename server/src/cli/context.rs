@@ -73,17 +73,20 @@ impl OwnSession {
     pub(crate) fn given(&self) -> Option<SessionHandle> {
         self.handle
     }
+}
 
-    /// The handle.
-    ///
-    /// # Errors
-    /// If none was given.
-    pub(crate) fn required(&self) -> Result<SessionHandle, Failure> {
-        self.handle.ok_or_else(|| {
-            Failure::usage("no session was given to act for")
-                .hint("pass --session HANDLE or set RINGFENCE_SESSION; `lease acquire` prints it")
-        })
-    }
+/// The session a command cannot do without.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ActingSession {
+    /// The handle of the session to act for, as `session open` and `lease acquire` print it
+    #[arg(
+        long = "session",
+        env = "RINGFENCE_SESSION",
+        hide_env_values = true,
+        value_name = "HANDLE",
+        required = true
+    )]
+    pub(crate) handle: SessionHandle,
 }
 
 /// How fresh a read has to be.

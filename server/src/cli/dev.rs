@@ -39,6 +39,7 @@ impl Dev {
             count: self.nodes,
             ports: Ports::From(self.port),
             data_dir: self.data_dir,
+            trial: true,
         };
         let mut nodes = Nodes::start(&plan)?;
         let served = tokio::select! {

@@ -126,6 +126,22 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
     }
 }
 
+/// Prints why a command line was refused, or the help that was asked for.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && json {
+        let text = error.to_string();
+        let message = text.split("\n\n").next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let error = serde_json::json!({ "reason": "INVALID_ARGUMENT", "message": message });
+        eprintln!("{}", serde_json::json!({ "error": error }));
+        return ExitCode::from(exit::USAGE);
+    }
+    // Help that cannot be printed has no reader.
+    error.print().ok();
+    ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 })
+}
+
 /// The commands wait on the main thread, where child processes are started: their tether is to
 /// the thread, and this one lasts.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -37,6 +37,7 @@ impl Target {
             count: 3,
             ports: Ports::Free,
             data_dir: None,
+            trial: false,
         };
         let mut nodes = Nodes::start(&plan)?;
         match nodes.ready().await {

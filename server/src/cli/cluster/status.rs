@@ -38,7 +38,7 @@ impl Status {
         let output = Output::new(global);
         output.list(&objects, &table(&answers), "")?;
         if let Some(newest) = led.iter().max_by_key(|said| said.applied_index) {
-            output.remark(format!(
+            output.note(format!(
                 "cluster {}: {} sessions, {} leases, last token {}",
                 view::hex(&newest.cluster_id),
                 newest.sessions,
@@ -46,7 +46,7 @@ impl Status {
                 newest.last_token,
             ));
             if newest.token_floor_set {
-                output.remark(
+                output.note(
                     "its tokens do not start at the wall clock: do not put it before a lasting store",
                 );
             }

@@ -55,7 +55,7 @@ pub(super) async fn play(
     a.does("ready").await?;
     b.does("ready").await?;
     output.note(format!(
-        "  worker A is pid {}, worker B pid {}, the store pid {}",
+        "  worker A is pid {}, worker B pid {}, the store pid {}\n",
         a.pid(),
         b.pid(),
         store.pid()
@@ -126,7 +126,7 @@ impl Act<'_> {
     async fn b_takes_over(&mut self, token_a: i64) -> Result<i64, Failure> {
         self.stage.lease_expires(token_a).await?;
         let now = self.tale.now();
-        self.tale.drawing.note(now, Lane::Leader, "A's lease ends");
+        self.tale.drawing.note(now, Lane::Leader, "A has expired");
         self.tale.tell(
             "cluster",
             format!("the lease of A expires: nobody kept token {token_a} alive"),
@@ -191,7 +191,7 @@ impl Act<'_> {
         self.tale.drawing.note(now, Lane::A, "SIGCONT");
         self.tale.tell(
             "worker A",
-            "is continued with SIGCONT, and does not look at its lease again",
+            "is continued with SIGCONT; it does not check its lease",
         )?;
 
         let wanted = FIRST_BALANCE + A_ADDS;

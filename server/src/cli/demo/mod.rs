@@ -77,8 +77,8 @@ async fn both_acts(stage: &mut Stage, output: Output) -> Result<(Ending, Ending)
         ));
     }
     output.note(format!(
-        "\n  The balance is {}. {FIRST_BALANCE} + {first} + {second} had been stored and confirmed: \
-         the store is corrupt.\n",
+        "\n  The balance is {}. {first} and {second} had been added to {FIRST_BALANCE}, stored and \
+         confirmed,\n  and are lost: the store is corrupt.\n",
         without.balance
     ));
 
@@ -106,9 +106,9 @@ async fn both_acts(stage: &mut Stage, output: Output) -> Result<(Ending, Ending)
 fn end(output: Output, without: &Ending, with: &Ending) -> Result<(), Failure> {
     let (token_a, token_b) = with.tokens;
     let verdict = format!(
-        "Verdict: worker A woke up with token {token_a} and still believed that it held the lease, \
-         but the store\nhad seen token {token_b} and refused its write; without the guard the same \
-         write destroyed {} of {}.",
+        "Verdict: worker A woke up with token {token_a} and believed that it held the lease,\n\
+         but the store had seen token {token_b} and refused its write; without the guard the\n\
+         same write destroyed {} of {}.",
         with.balance - FIRST_BALANCE,
         with.balance,
     );

@@ -39,6 +39,7 @@ impl Stage {
             count: 3,
             ports: Ports::Free,
             data_dir: None,
+            trial: true,
         };
         let mut nodes = Nodes::start(&plan)?;
         let leader = match nodes.ready().await {

@@ -8,7 +8,7 @@ use ringfence_proto::v1::{GetRequest, GetResponse, Lease};
 use serde_json::Value;
 
 use crate::cli::context::{Context, Freshness};
-use crate::cli::{Failure, duration, exit, parse, view};
+use crate::cli::{Failure, duration, parse, view};
 
 /// Show a lease: its holder and token, what is left, who waits
 #[derive(clap::Args, Debug)]
@@ -31,11 +31,7 @@ impl Get {
             async move { LeasesClient::new(channel).get(request).await }
         };
         let answer: GetResponse = context.client.unary(ask).await?;
-        let Some(lease) = answer.lease else {
-            let message = format!("no lease {} is known", self.name);
-            return Err(Failure::new(exit::NEGATIVE, "NOT_FOUND", message)
-                .hint("`lease list` shows the names that are known"));
-        };
+        let lease = answer.lease.unwrap_or_default();
         context
             .output
             .result(&Value::Object(view::lease(&lease)), text(&lease))?;

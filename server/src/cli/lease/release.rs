@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringfence_core::{FencingToken, LeaseName};
 use serde_json::json;
 
-use crate::cli::context::{Context, OwnSession};
+use crate::cli::context::{ActingSession, Context};
 use crate::cli::{Failure, parse};
 
 /// Give a lease back, for the session in --session or RINGFENCE_SESSION
@@ -19,7 +19,7 @@ pub(crate) struct Release {
     #[arg(value_parser = parse::token)]
     token: FencingToken,
     #[command(flatten)]
-    session: OwnSession,
+    session: ActingSession,
     /// Close the session, too; everything else that it holds ends with it
     #[arg(long)]
     close: bool,
@@ -29,7 +29,7 @@ impl Release {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let session = context
             .client
-            .attach(self.session.required()?, Duration::MAX)
+            .attach(self.session.handle, Duration::MAX)
             .await?;
         let released = session.release(&self.name, self.token).await;
         if self.close && released.is_ok() {

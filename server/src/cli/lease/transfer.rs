@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringfence_core::{FencingToken, LeaseName, SessionId};
 use serde_json::json;
 
-use crate::cli::context::{Context, OwnSession};
+use crate::cli::context::{ActingSession, Context};
 use crate::cli::{Failure, parse};
 
 /// Hand a lease to a session that waits for it, in one step, with a new token
@@ -22,14 +22,14 @@ pub(crate) struct Transfer {
     #[arg(long, value_name = "NUMBER", value_parser = parse::session)]
     to: Option<SessionId>,
     #[command(flatten)]
-    session: OwnSession,
+    session: ActingSession,
 }
 
 impl Transfer {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let session = context
             .client
-            .attach(self.session.required()?, Duration::MAX)
+            .attach(self.session.handle, Duration::MAX)
             .await?;
         let transferred = session.transfer(&self.name, self.token, self.to).await;
         session.leave();

@@ -21,6 +21,8 @@ use super::exit;
 
 /// How long nodes get to stop before they are killed; `serve` promises to end within this time.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// A laptop need not fill gigabytes with zeros to try three nodes.
+const TRIAL_SEGMENT_BYTES: u32 = 8 << 20;
 
 /// What to start.
 #[derive(Debug)]
@@ -31,6 +33,9 @@ pub(crate) struct Plan {
     pub(crate) ports: Ports,
     /// Where they keep their data; absent: a temporary directory, removed at the end.
     pub(crate) data_dir: Option<PathBuf>,
+    /// Whether the nodes are only to try things with: then they save disk space, at the price of
+    /// speed under load.
+    pub(crate) trial: bool,
 }
 
 /// One node: where it listens, where its data is, and its process while it runs.
@@ -51,6 +56,7 @@ pub(crate) struct Nodes {
     nodes: Vec<Node>,
     /// Keeps the temporary directory until the nodes have ended.
     scratch: Option<TempDir>,
+    trial: bool,
 }
 
 impl Nodes {
@@ -87,6 +93,7 @@ impl Nodes {
         let mut nodes = Self {
             nodes: nodes.collect(),
             scratch,
+            trial: plan.trial,
         };
         for place in 0..nodes.nodes.len() {
             nodes.run(place)?;
@@ -118,7 +125,7 @@ impl Nodes {
             .iter()
             .map(|node| format!("{}={}", node.name, node.peer));
         let members: Vec<String> = members.collect();
-        vec![
+        let mut arguments = vec![
             "serve".into(),
             format!("--name={}", node.name),
             format!("--data-dir={}", node.dir.display()),
@@ -127,9 +134,11 @@ impl Nodes {
             format!("--listen-peer={}", node.peer),
             format!("--listen-http={}", node.http),
             "--token-floor=0".into(),
-            // A laptop need not fill gigabytes with zeros to try three nodes.
-            "--wal-segment-bytes=8388608".into(),
-        ]
+        ];
+        if self.trial {
+            arguments.push(format!("--wal-segment-bytes={TRIAL_SEGMENT_BYTES}"));
+        }
+        arguments
     }
 
     /// The nodes, in the order of their names.

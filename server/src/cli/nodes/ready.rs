@@ -11,7 +11,7 @@ use super::{Node, Nodes};
 use crate::cli::{Failure, exit};
 
 /// How long a cluster may take to form.
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How long one question to a node may take.
 const ASK_LIMIT: Duration = Duration::from_millis(500);
 /// Between two rounds of questions.
@@ -22,7 +22,7 @@ impl Nodes {
     /// leader's place.
     ///
     /// # Errors
-    /// If a node ends meanwhile, or the cluster does not serve within 20 s; with what the node
+    /// If a node ends meanwhile, or the cluster does not serve within 30 s; with what the node
     /// wrote last.
     pub(crate) async fn ready(&mut self) -> Result<usize, Failure> {
         let addresses: Vec<SocketAddr> = self

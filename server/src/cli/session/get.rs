@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::CallError;
 use ringfence_core::SessionId;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{GetSessionRequest, GetSessionResponse, Session};
@@ -22,22 +23,25 @@ pub(crate) struct Get {
 
 impl Get {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let number = self.session;
         let request = GetSessionRequest {
-            session: number.get(),
+            session: self.session.get(),
             read: self.freshness.to_wire(),
         };
         let ask = move |channel| async move { SessionsClient::new(channel).get(request).await };
-        let answer: GetSessionResponse = context.client.unary(ask).await?;
-        let Some(session) = answer.session else {
-            let message = format!("session {number} has ended, or never was");
-            return Err(Failure::new(exit::NEGATIVE, "SESSION_EXPIRED", message)
-                .hint("`session list` shows those that live"));
-        };
+        let answer: GetSessionResponse = context.client.unary(ask).await.map_err(not_found)?;
+        let session = answer.session.unwrap_or_default();
         context
             .output
             .result(&Value::Object(view::session(&session)), text(&session))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn not_found(error: CallError) -> Failure {
+    let failure = Failure::from(error);
+    match failure.exit {
+        exit::NEGATIVE => failure.hint("`session list` shows those that live"),
+        _ => failure,
     }
 }
 

@@ -1,0 +1,9 @@
+//! The command line as people and scripts meet it: the real binary, and real nodes where needed.
+#![allow(clippy::unwrap_used)]
+
+mod commands;
+mod demo;
+mod dev;
+mod harness;
+mod lock;
+mod usage;

@@ -1,0 +1,145 @@
+//! What needs no cluster: parsing, help, and what is said when nobody answers.
+
+use std::net::TcpListener;
+
+use crate::harness::{ringfence, run};
+
+/// An address where nobody listens.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn a_command_line_without_meaning_ends_with_2() {
+    let refused: &[&[&str]] = &[
+        &["frobnicate"],
+        &["lock"],
+        &["lock", "jobs/a"],
+        &["lock", "jobs//a", "--", "true"],
+        &["lock", "jobs/a", "--ttl", "15", "--", "true"],
+        &["lock", "jobs/a", "--wait", "soon", "--", "true"],
+        &["lease", "acquire", ""],
+        &["lease", "acquire", "../a"],
+        &["lease", "release", "a", "0", "--session", "1.00"],
+        &["lease", "release", "a", "9223372036854775808"],
+        &["lease", "revoke", "a", "1"],
+        &["lease", "history"],
+        &["lease", "history", "a", "--token", "1"],
+        &["lease", "watch", "--from", "7"],
+        &["check", "a", "0"],
+        &["check", "a", "-1"],
+        &["session", "close", "nonsense"],
+        &["session", "get", "0"],
+        &["cluster", "promote"],
+        &["dev", "--nodes", "0"],
+        &["dev", "--port", "65535"],
+        &["bench", "everything"],
+        &["--timeout", "5", "lease", "list"],
+        &["--endpoints", "nowhere", "lease", "list"],
+        &["completions", "tcl"],
+    ];
+    for arguments in refused {
+        let said = run(arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {said:?}");
+        assert_eq!(said.out, "", "{arguments:?}");
+        assert!(
+            said.err.starts_with("error: "),
+            "{arguments:?}: {}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn without_a_cluster_commands_end_with_69_and_say_so_twice() {
+    let nobody = nobody();
+    let commands: &[&[&str]] = &[
+        &["lock", "jobs/a", "--", "true"],
+        &["lease", "acquire", "a"],
+        &["lease", "list"],
+        &["lease", "watch"],
+        &["check", "a", "1"],
+        &["session", "open"],
+        &[
+            "session",
+            "keep-alive",
+            "1.000102030405060708090a0b0c0d0e0f",
+        ],
+        &["cluster", "status"],
+        &["cluster", "members"],
+        &["bench", "check", "--seconds", "1"],
+    ];
+    for command in commands {
+        let asked = ["--endpoints", &nobody, "--timeout", "200ms"];
+
+        let said = run(&[&asked[..], command].concat());
+        assert_eq!(said.code, Some(69), "{command:?}: {said:?}");
+        assert!(said.err.starts_with("error: "), "{command:?}: {}", said.err);
+        assert!(
+            said.err.contains("\n  try: "),
+            "no next step: {command:?}: {}",
+            said.err
+        );
+
+        let said = run(&[&asked[..], &["--json"], command].concat());
+        assert_eq!(said.code, Some(69), "{command:?}: {said:?}");
+        assert_eq!(said.reason(), "UNAVAILABLE", "{command:?}");
+    }
+}
+
+#[test]
+fn a_refused_command_line_is_an_object_with_json() {
+    let said = run(&["--json", "lease", "release", "a", "1"]);
+    assert_eq!(
+        (said.code, said.reason().as_str()),
+        (Some(2), "INVALID_ARGUMENT"),
+        "{said:?}"
+    );
+    assert!(said.err.contains("--session <HANDLE>"), "{}", said.err);
+}
+
+#[test]
+fn help_tells_the_exit_codes() {
+    for arguments in [&["--help"][..], &["lock", "--help"]] {
+        let said = run(arguments);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        for code in [
+            " 1  a negative answer",
+            "69  cluster",
+            "75  not obtained",
+            "76  lease lost",
+        ] {
+            assert!(said.out.contains(code), "{code} is missing in {}", said.out);
+        }
+    }
+}
+
+#[test]
+fn help_does_not_show_a_session_of_the_environment() {
+    let mut command = ringfence();
+    let secret = "000102030405060708090a0b0c0d0e0f";
+    command
+        .env("RINGFENCE_SESSION", format!("1.{secret}"))
+        .args(["lease", "release", "--help"]);
+    let help = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(
+        help.contains("RINGFENCE_SESSION") && !help.contains(secret),
+        "{help}"
+    );
+}
+
+#[test]
+fn every_shell_gets_a_completion_script() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = run(&["completions", shell]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        for word in ["lock", "transfer-leader", "serve"] {
+            assert!(said.out.contains(word), "{shell} does not complete {word}");
+        }
+        assert!(
+            !said.out.contains("demo-worker"),
+            "{shell} offers what is hidden"
+        );
+    }
+}
