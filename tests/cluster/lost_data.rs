@@ -80,7 +80,7 @@ fn segments(cluster: &Cluster, at: usize) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "log") {
+            } else if path.extension().is_some_and(|extension| extension == "wal") {
                 files.push(path);
             }
         }

@@ -50,10 +50,13 @@ impl Requests {
         fingerprint: u64,
     ) -> Admission<'_> {
         if number < self.lowest {
-            return Admission::Refused(Rejection::StaleRequest {
-                number,
-                lowest: self.lowest,
-            });
+            return match self.find(number) {
+                Ok(at) => self.repeat(at, fingerprint),
+                Err(_) => Admission::Refused(Rejection::StaleRequest {
+                    number,
+                    lowest: self.lowest,
+                }),
+            };
         }
         self.confirm_below(lowest.min(number));
         if number.get() - self.lowest.get() >= UNCONFIRMED_MAX {
@@ -62,33 +65,41 @@ impl Requests {
         }
         match self.find(number) {
             Err(_) => Admission::New,
-            Ok(at) => {
-                let known = &self.answers[at];
-                let voided = matches!(known.answer, Answer::Cancelled { name: None });
-                if voided || known.fingerprint == fingerprint {
-                    Admission::Repeat(&known.answer)
-                } else {
-                    Admission::Refused(Rejection::RequestMismatch { number })
-                }
-            }
+            Ok(at) => self.repeat(at, fingerprint),
         }
     }
 
-    /// Forgets the answers below `lowest`. A request that still stands in a queue is never
-    /// forgotten: its grant would find nobody.
+    fn repeat(&self, at: usize, fingerprint: u64) -> Admission<'_> {
+        let known = &self.answers[at];
+        let voided = matches!(known.answer, Answer::Cancelled { name: None });
+        if voided || known.fingerprint == fingerprint {
+            Admission::Repeat(&known.answer)
+        } else {
+            let number = known.number;
+            Admission::Refused(Rejection::RequestMismatch { number })
+        }
+    }
+
+    /// Forgets the answers below `lowest`, but for those that still bear on something: whatever a
+    /// client says of its numbers, a request that stands in a queue or whose grant is in force
+    /// finds its place again. So a long wait does not hold up the numbers after it.
     fn confirm_below(&mut self, lowest: RequestNumber) {
         if lowest <= self.lowest {
             return;
         }
-        let keep = self.answers.iter().position(|known| {
-            known.number >= lowest || matches!(known.answer, Answer::Waiting { .. })
-        });
-        let forgotten = keep.unwrap_or(self.answers.len());
-        self.answers.drain(..forgotten);
-        self.lowest = match self.answers.first() {
-            Some(first) => first.number.min(lowest),
-            None => lowest,
-        };
+        let from = self
+            .answers
+            .partition_point(|known| known.number < self.lowest);
+        let to = self.answers.partition_point(|known| known.number < lowest);
+        let mut kept = from;
+        for at in from..to {
+            if in_force(&self.answers[at].answer) {
+                self.answers.swap(kept, at);
+                kept += 1;
+            }
+        }
+        self.answers.drain(kept..to);
+        self.lowest = lowest;
     }
 
     /// Remembers the answer of a new request.
@@ -104,10 +115,15 @@ impl Requests {
         }
     }
 
-    /// Replaces the answer of a request, if it is still remembered.
+    /// Replaces the answer of a request, if it is still remembered, and forgets it if that was
+    /// confirmed and nothing more can come of it.
     pub(crate) fn settle(&mut self, number: RequestNumber, answer: Answer) {
         if let Ok(at) = self.find(number) {
-            self.answers[at].answer = answer;
+            if number < self.lowest && !in_force(&answer) {
+                self.answers.remove(at);
+            } else {
+                self.answers[at].answer = answer;
+            }
         }
     }
 
@@ -119,14 +135,8 @@ impl Requests {
         token: FencingToken,
         cause: &EndCause,
     ) {
-        if let Ok(at) = self.find(number) {
-            let cause = cause.clone();
-            self.answers[at].answer = Answer::Ended {
-                name: name.clone(),
-                token,
-                cause,
-            };
-        }
+        let (name, cause) = (name.clone(), cause.clone());
+        self.settle(number, Answer::Ended { name, token, cause });
     }
 
     pub(crate) fn get(&self, number: RequestNumber) -> Option<&Answer> {
@@ -157,13 +167,20 @@ impl Requests {
             .windows(2)
             .all(|pair| pair[0].number < pair[1].number);
         let in_window = answers.iter().all(|known| {
-            known.number >= lowest && known.number.get() - lowest.get() < UNCONFIRMED_MAX
+            let confirmed = known.number < lowest;
+            (confirmed && in_force(&known.answer))
+                || (!confirmed && known.number.get() - lowest.get() < UNCONFIRMED_MAX)
         });
         (rising && in_window).then(|| Self {
             lowest,
             answers: answers.into_iter().map(Box::new).collect(),
         })
     }
+}
+
+/// Whether something can still come of the request: it waits, or holds.
+fn in_force(answer: &Answer) -> bool {
+    matches!(answer, Answer::Waiting { .. } | Answer::Granted { .. })
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll and Vo). It only has to notice a client's mistake, a number used

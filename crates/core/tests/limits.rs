@@ -116,20 +116,18 @@ fn the_4_097th_lease_of_a_session_is_refused() {
 }
 
 #[test]
-fn a_session_waits_for_at_most_as_many_leases_as_it_may_leave_unconfirmed() {
+fn the_4_097th_wait_of_a_session_is_refused_and_numbers_go_on_meanwhile() {
     let mut world = World::new();
     let (holder, session) = (world.open(0), world.open(1));
     world.acquire(holder, 1, "held", false);
-    for number in 1..=UNCONFIRMED_MAX {
+    for number in 1..=4_096 {
         let outcome = world.acquire(session, number, "held", true);
         assert!(
             matches!(outcome, Outcome::Acquired(Acquired::Waiting { .. })),
             "{outcome:?}"
         );
     }
-    let outcome = world.acquire(session, UNCONFIRMED_MAX + 1, "held", true);
-    assert!(matches!(
-        outcome,
-        Outcome::Rejected(Rejection::TooManyUnconfirmed { .. })
-    ));
+    let outcome = world.acquire(session, 4_097, "held", true);
+    let limit = Rejection::Limit(Limit::SessionLeases(4_096));
+    assert_eq!(outcome, Outcome::Rejected(limit));
 }

@@ -2,6 +2,7 @@
 //! more in.
 
 use ringfence_core::UNCONFIRMED_MAX;
+use ringfence_core::snapshot::Answer;
 
 use super::{Invariant, Step};
 
@@ -23,7 +24,11 @@ impl Invariant for LimitsAreKept {
             grown("leases of a session", leases_before, leases, max)?;
             for answer in &session.answers {
                 let window = answer.number.get().checked_sub(session.lowest.get());
-                if window.is_none_or(|behind| behind >= UNCONFIRMED_MAX) {
+                let alive = matches!(
+                    answer.answer,
+                    Answer::Waiting { .. } | Answer::Granted { .. }
+                );
+                if window.map_or(!alive, |ahead| ahead >= UNCONFIRMED_MAX) {
                     return Err(format!("{id:?} remembers {answer:?}"));
                 }
             }

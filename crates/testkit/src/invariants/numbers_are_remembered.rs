@@ -1,5 +1,5 @@
-//! I21: a request number is remembered until its client has confirmed the answer, so a request
-//! takes effect once; the id of an `Open` is remembered until a minute after its session's end.
+//! I21: a request number is remembered until its client has confirmed the answer and it neither
+//! waits nor holds any more, so a request takes effect once; the id of an `Open` is remembered until a minute after its session's end.
 
 use ringfence_core::snapshot::SessionRecord;
 use ringfence_core::{Command, Event, OPEN_AGE_MAX, RequestNumber, SessionId};

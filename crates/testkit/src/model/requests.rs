@@ -27,7 +27,8 @@ impl Model {
         let now = self.time;
         let session = self.session_mut(*id).expect("alive");
         session.seen = now;
-        if *number < session.lowest {
+        let remembered = session.answers.iter().any(|kept| kept.number == *number);
+        if *number < session.lowest && !remembered {
             let (number, lowest) = (*number, session.lowest);
             return Err(Rejection::StaleRequest { number, lowest });
         }
@@ -132,13 +133,13 @@ impl Model {
     fn cancel(&mut self, id: SessionId, number: RequestNumber) -> Result<Cancelled, Rejection> {
         let session = self.session_mut(id).expect("alive");
         let lowest = session.lowest;
-        if number < lowest {
+        let kept = session.answers.iter().find(|kept| kept.number == number);
+        if kept.is_none() && number < lowest {
             return Ok(Cancelled::Settled);
         }
-        if number.get() - lowest.get() >= UNCONFIRMED_MAX {
+        if number >= lowest && number.get() - lowest.get() >= UNCONFIRMED_MAX {
             return Err(Rejection::TooManyUnconfirmed { number, lowest });
         }
-        let kept = session.answers.iter().find(|kept| kept.number == number);
         let Some(kept) = kept else {
             session.answers.push(Kept {
                 number,
@@ -174,11 +175,17 @@ impl Model {
 
     /// Changes a remembered answer to what has become of it.
     pub(super) fn reanswer(&mut self, id: SessionId, number: RequestNumber, answer: Answer) {
-        let session = self.session_mut(id);
-        let mut answers = session.into_iter().flat_map(|found| &mut found.answers);
-        if let Some(kept) = answers.find(|kept| kept.number == number) {
+        let Some(session) = self.session_mut(id) else {
+            return;
+        };
+        if let Some(kept) = session
+            .answers
+            .iter_mut()
+            .find(|kept| kept.number == number)
+        {
             kept.answer = answer;
         }
+        session.forget_confirmed();
     }
 
     /// The grant in force with this token.
@@ -235,18 +242,21 @@ impl Model {
 }
 
 impl Session {
-    /// Forgets the answers below `lowest`, but never a request that still waits; the lowest number
-    /// that is remembered now.
+    /// Forgets the answers below `lowest`, but never a request that waits or whose grant is in
+    /// force; the lowest number of the session now.
     fn confirm_below(&mut self, lowest: RequestNumber) -> RequestNumber {
-        let waiting = self
-            .answers
-            .iter()
-            .filter(|kept| matches!(kept.answer, Answer::Waiting { .. }))
-            .map(|kept| kept.number)
-            .min();
-        let lowest = waiting.map_or(lowest, |first| first.min(lowest));
         self.lowest = self.lowest.max(lowest);
-        self.answers.retain(|kept| kept.number >= self.lowest);
+        self.forget_confirmed();
         self.lowest
+    }
+
+    /// To be called whenever an answer changes: what was confirmed is kept only while something
+    /// can still come of it.
+    pub(super) fn forget_confirmed(&mut self) {
+        let lowest = self.lowest;
+        self.answers.retain(|kept| {
+            let alive = matches!(kept.answer, Answer::Waiting { .. } | Answer::Granted { .. });
+            kept.number >= lowest || alive
+        });
     }
 }
