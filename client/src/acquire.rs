@@ -176,8 +176,12 @@ async fn attempt(
         if let Some(loss) = session.loss() {
             return Err(AcquireError::SessionLost(loss));
         }
+        let what = match terms.wait {
+            Some(_) => Use::Wait,
+            None => Use::Acquire,
+        };
         let number = session
-            .number(Use::Acquire, deadline)
+            .number(what, deadline)
             .await
             .map_err(AcquireError::Call)?;
         let asked = Asked {
@@ -212,7 +216,8 @@ async fn attempt(
         };
         asked.answered();
         session.heed(&refusal);
-        // Somebody else has used the session and spent this number: nothing was done under it.
+        // Somebody else has used the session and spent this number, or the wait was confirmed
+        // before it arrived, or its end before its answer came back: it holds nothing.
         if refusal.reason != Reason::StaleRequest || hub.now() >= deadline {
             return Err(refused(session, refusal));
         }

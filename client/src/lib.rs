@@ -77,11 +77,9 @@
 //!
 //! # One session or several
 //!
-//! The cluster remembers the answers of the last 256 request numbers of a session. An acquire that
-//! waits keeps its number, so a session that waits for one lease for long and does hundreds of
-//! other requests meanwhile runs out of numbers; its further requests then fail as
-//! [unavailable](CallError::Unavailable). Give long waits a session of their own: one more costs
-//! nothing, since one keep-alive serves all sessions of a client.
+//! One session is enough for any mix of leases: an acquire that waits, for hours if need be, holds
+//! up no later request. At most 192 other requests of a session are under way at once; one more
+//! waits for an answer, and fails as [unavailable](CallError::Unavailable) if none comes in time.
 
 mod acquire;
 mod builder;

@@ -10,8 +10,11 @@ const RESERVED: u64 = 64;
 /// What a number is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// A request that may wait long, or that can wait itself.
+    /// An acquire that is answered at once.
     Acquire,
+    /// An acquire that waits for its lease, perhaps for hours. The cluster remembers it as long as
+    /// it waits or holds whatever is confirmed meanwhile, so it holds up no later number.
+    Wait,
     /// A cancel, release or transfer.
     Ending,
 }
@@ -44,14 +47,16 @@ impl Numbers {
         let number = self.next;
         let lowest = self.unconfirmed.first().copied().unwrap_or(number);
         let room = match what {
-            Use::Acquire => SPAN_MAX - RESERVED,
+            Use::Acquire | Use::Wait => SPAN_MAX - RESERVED,
             Use::Ending => SPAN_MAX,
         };
         if number - lowest >= room {
             return None;
         }
         self.next += 1;
-        self.unconfirmed.insert(number);
+        if what != Use::Wait {
+            self.unconfirmed.insert(number);
+        }
         Some(Number { number, lowest })
     }
 
@@ -120,6 +125,17 @@ mod tests {
         numbers.confirm(1);
         assert_eq!(numbers.take(Use::Acquire), None);
         assert_eq!(numbers.take(Use::Ending).unwrap().lowest, 2);
+    }
+
+    #[test]
+    fn a_wait_holds_up_no_later_number() {
+        let mut numbers = Numbers::from(1);
+        assert_eq!(numbers.take(Use::Wait).unwrap().lowest, 1);
+        for number in 2..=10 * SPAN_MAX {
+            let taken = numbers.take(Use::Acquire).unwrap();
+            assert_eq!((taken.number, taken.lowest), (number, number));
+            numbers.confirm(number);
+        }
     }
 
     #[test]
