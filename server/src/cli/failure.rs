@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use ringfence_client::{
-    AcquireError, AttachError, CallError, CloseError, ConnectError, Loss, OpenError, ReleaseError,
-    TransferError,
+    AcquireError, AttachError, CallError, CloseError, ConnectError, Holder, Loss, OpenError,
+    ReleaseError, TransferError,
 };
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::Reason;
@@ -224,9 +224,28 @@ impl From<AttachError> for Failure {
     }
 }
 
+/// Who holds a lease that was refused.
+fn held(holder: &Holder) -> String {
+    let mut text = match (holder.mine, holder.identity.as_str()) {
+        (true, _) => "the lease is held already, by this very session".to_owned(),
+        (false, "") => "the lease is held".to_owned(),
+        (false, identity) => format!("the lease is held by {identity}"),
+    };
+    if let (false, Some(session)) = (holder.mine, holder.session) {
+        text.push_str(&format!(" (session {session})"));
+    }
+    if let Some(token) = holder.token {
+        text.push_str(&format!(" with token {token}"));
+    }
+    text
+}
+
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let message = error.to_string();
+        let message = match &error {
+            AcquireError::Held(holder) => held(holder),
+            other => other.to_string(),
+        };
         let negative = |reason: Reason| {
             Self::new(exit_of(reason), reason_word(reason), message.clone()).hint(hint_of(reason))
         };

@@ -2,11 +2,10 @@
 
 use ringfence_proto::v1::CheckRequest;
 use ringfence_proto::v1::leases_client::LeasesClient;
-use serde_json::Map;
 
 use super::load::{Client, Load};
 use super::raw::{RawSession, TTL_MS};
-use super::report;
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::Failure;
 
@@ -37,14 +36,5 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
             }
         })
         .await?;
-    let more = (Map::new(), String::new());
-    report::print(
-        "check",
-        "checks",
-        &["check"],
-        &measured,
-        target,
-        &load,
-        more,
-    )
+    Sheet::new("check", "checks", &["check"]).print(&measured, target, &load)
 }

@@ -3,11 +3,11 @@
 use ringfence_core::LeaseName;
 use serde_json::{Map, json};
 
+use super::etcd;
 use super::load::{Client, Load};
 use super::raw::{RawSession, TTL_MS};
-use super::report::{Measured, count};
+use super::report::{Measured, Sheet, count};
 use super::target::Target;
-use super::{etcd, report};
 use crate::cli::Failure;
 
 /// Measures, and compares with etcd if it is there.
@@ -29,8 +29,16 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
         }
     };
     more.entry("etcd_ratio").or_insert(serde_json::Value::Null);
-    let more = (more, format!("\n{compared}"));
-    report::print("cycle", "cycles", &series, &measured, target, &load, more)
+    let text = format!(
+        "
+{compared}"
+    );
+    let sheet = Sheet {
+        object: more,
+        text,
+        ..Sheet::new("cycle", "cycles", &series)
+    };
+    sheet.print(&measured, target, &load)
 }
 
 /// A comparison is one only if both run on this machine.

@@ -5,10 +5,9 @@ use std::time::Duration;
 use ringfence_client::{
     AcquireError, BootClock, CallError, Client, Clock, Session, SessionOptions,
 };
-use serde_json::{Map, json};
 
 use super::load::{Load, progress, record, samples};
-use super::report::{Measured, show_us};
+use super::report::{Measured, Sheet, show_us};
 use super::target::Target;
 use crate::cli::{Failure, exit};
 
@@ -55,18 +54,8 @@ pub(super) async fn run(target: &mut Target, load: Load) -> Result<(), Failure> 
         elapsed,
         samples: vec![outages],
     };
-    let mut more = Map::new();
-    more.insert("rounds".into(), json!(rounds));
     let series = ["first grant"];
-    super::report::print(
-        "failover",
-        "rounds",
-        &series,
-        &measured,
-        target,
-        &load,
-        (more, String::new()),
-    )
+    Sheet::new("failover", "leaders killed", &series).print(&measured, target, &load)
 }
 
 /// Acquires and releases, as often as it takes.

@@ -2,12 +2,11 @@
 
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{AcquireRequest, ReleaseRequest, SessionHandle};
-use serde_json::Map;
 use tonic::transport::Channel;
 
 use super::load::{Client, Load};
 use super::raw::{TTL_MS, open_request, token};
-use super::report;
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::{Failure, exit};
 
@@ -33,15 +32,7 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
         })
         .await?;
     let series = ["open+acquire", "the whole"];
-    report::print(
-        "full",
-        "cycles",
-        &series,
-        &measured,
-        target,
-        &load,
-        (Map::new(), String::new()),
-    )
+    Sheet::new("full", "cycles", &series).print(&measured, target, &load)
 }
 
 /// Opens a session and acquires `name` in one call.

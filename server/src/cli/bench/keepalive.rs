@@ -3,12 +3,11 @@
 use futures_util::stream;
 use ringfence_proto::v1::KeepAliveRequest;
 use ringfence_proto::v1::sessions_client::SessionsClient;
-use serde_json::Map;
 use tokio::sync::mpsc;
 
 use super::load::{Client, Load};
 use super::raw::RawSession;
-use super::report;
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::{Failure, exit};
 
@@ -55,16 +54,7 @@ pub(super) async fn run(target: &Target, load: Load, sessions: u32) -> Result<()
             }
         })
         .await?;
-    let more = (Map::new(), String::new());
-    report::print(
-        "keepalive",
-        "keep-alives",
-        &["message"],
-        &measured,
-        target,
-        &load,
-        more,
-    )
+    Sheet::new("keepalive", "keep-alives", &["message"]).print(&measured, target, &load)
 }
 
 fn ended() -> Failure {

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use ringfence_client::{Client as Connection, SessionOptions};
-use serde_json::Map;
 
 use super::load::{Client, Load};
-use super::report;
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::{Failure, exit};
 
@@ -42,13 +41,5 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
         })
         .await?;
     let series = ["acquire", "acquire+release"];
-    report::print(
-        "lock",
-        "cycles",
-        &series,
-        &measured,
-        target,
-        &load,
-        (Map::new(), String::new()),
-    )
+    Sheet::new("lock", "cycles", &series).print(&measured, target, &load)
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::full::acquire;
 use super::load::{Client, Load};
-use super::report::{self, count};
+use super::report::{Sheet, count};
 use super::target::Target;
 use crate::cli::nodes::Node;
 use crate::cli::output::Table;
@@ -67,15 +67,12 @@ pub(super) async fn run(target: &Target, load: Load, sessions: u32) -> Result<()
         count(sessions.into())
     );
     let series = ["open+acquire"];
-    report::print(
-        "memory",
-        "sessions",
-        &series,
-        &measured,
-        target,
-        &load,
-        (more, text),
-    )
+    let sheet = Sheet {
+        object: more,
+        text,
+        ..Sheet::new("memory", "sessions", &series)
+    };
+    sheet.print(&measured, target, &load)
 }
 
 /// The resident memory of each node's process, in bytes.

@@ -26,49 +26,83 @@ impl Measured {
     }
 }
 
-/// Prints the throughput of `work`, counted in `unit`, and the durations of each series.
-///
-/// # Errors
-/// If stdout cannot be written.
-pub(super) fn print(
-    work: &str,
-    unit: &str,
-    series: &[&str],
-    measured: &Measured,
-    target: &Target,
-    load: &Load,
-    more: (Map<String, Value>, String),
-) -> Result<(), Failure> {
-    let per_second = measured.per_second();
-    let mut object = more.0;
-    object.insert("bench".into(), work.into());
-    object.insert("clients".into(), load.clients.into());
-    object.insert("seconds".into(), json!(measured.elapsed.as_secs_f64()));
-    object.insert("unit".into(), unit.into());
-    object.insert("per_second".into(), json!(per_second.round()));
-    let mut table = Table::new(&["", "p50", "p99", "max"]);
-    for (name, samples) in series.iter().zip(&measured.samples) {
-        object.insert((*name).to_owned(), latencies(samples));
-        let at = |quantile| show_us(samples.value_at_quantile(quantile));
-        table.row(vec![
-            (*name).to_owned(),
-            at(0.5),
-            at(0.99),
-            show_us(samples.max()),
-        ]);
+/// What is said about a measurement besides its figures.
+pub(super) struct Sheet<'a> {
+    /// What was measured.
+    pub(super) work: &'a str,
+    /// What was counted.
+    pub(super) unit: &'a str,
+    /// The kinds of samples.
+    pub(super) series: &'a [&'a str],
+    /// More for programs.
+    pub(super) object: Map<String, Value>,
+    /// More for people.
+    pub(super) text: String,
+}
+
+impl<'a> Sheet<'a> {
+    /// A sheet with nothing more on it.
+    pub(super) fn new(work: &'a str, unit: &'a str, series: &'a [&'a str]) -> Self {
+        Self {
+            work,
+            unit,
+            series,
+            object: Map::new(),
+            text: String::new(),
+        }
     }
-    let clients = match load.clients {
-        1 => "1 client".to_owned(),
-        clients => format!("{clients} clients"),
-    };
-    let text = format!(
-        "{work}: {clients}, {:.0} s, {}\n{} {unit}/s\n\n{table}{}",
-        measured.elapsed.as_secs_f64(),
-        target.describe(),
-        count(per_second as u64),
-        more.1,
-    );
-    load.output.result(&Value::Object(object), text.trim_end())
+
+    /// Prints the throughput and the durations of each series.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub(super) fn print(
+        self,
+        measured: &Measured,
+        target: &Target,
+        load: &Load,
+    ) -> Result<(), Failure> {
+        let Self {
+            work,
+            unit,
+            series,
+            mut object,
+            text,
+        } = self;
+        let seconds = measured.elapsed.as_secs_f64();
+        let per_second = measured.per_second();
+        object.insert("bench".into(), work.into());
+        object.insert("clients".into(), load.clients.into());
+        object.insert("seconds".into(), json!(seconds));
+        object.insert("unit".into(), unit.into());
+        object.insert("done".into(), measured.done.into());
+        object.insert("per_second".into(), json!(per_second.round()));
+        let mut table = Table::new(&["", "p50", "p99", "max"]);
+        for (name, samples) in series.iter().zip(&measured.samples) {
+            object.insert((*name).to_owned(), latencies(samples));
+            let at = |quantile| show_us(samples.value_at_quantile(quantile));
+            table.row(vec![
+                (*name).to_owned(),
+                at(0.5),
+                at(0.99),
+                show_us(samples.max()),
+            ]);
+        }
+        let clients = match load.clients {
+            1 => "1 client".to_owned(),
+            clients => format!("{clients} clients"),
+        };
+        // Of what takes seconds each there is no rate worth a line.
+        let done = match per_second >= 1.0 {
+            true => format!("{} {unit}/s", count(per_second as u64)),
+            false => format!("{} {unit}", measured.done),
+        };
+        let text = format!(
+            "{work}: {clients}, {seconds:.0} s, {}\n{done}\n\n{table}{text}",
+            target.describe(),
+        );
+        load.output.result(&Value::Object(object), text.trim_end())
+    }
 }
 
 /// The durations of one series, in microseconds.
