@@ -39,7 +39,7 @@ pub(crate) struct NewSession {
     /// How long the session outlives its last keep-alive
     #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = super::duration::parse)]
     ttl: Duration,
-    /// Who the holder is, for people [default: user@host]
+    /// Who the holder is, for people, user@host unless said
     #[arg(long, value_name = "TEXT")]
     identity: Option<String>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Revoke {
     /// Do not wait until the old holder knows: two may believe they hold the lease for a while
     #[arg(long)]
     now: bool,
-    /// Who does it, for the history [default: user@host]
+    /// Who does it, for the history, user@host unless said
     #[arg(long, value_name = "TEXT")]
     operator: Option<String>,
 }

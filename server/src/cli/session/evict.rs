@@ -19,7 +19,7 @@ pub(crate) struct Evict {
     /// Why, for the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Who does it, for the history [default: user@host]
+    /// Who does it, for the history, user@host unless said
     #[arg(long, value_name = "TEXT")]
     operator: Option<String>,
 }
