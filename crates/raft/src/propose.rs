@@ -11,6 +11,7 @@ use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use ringfence_core::{ClusterTime, Outcome, Rejection};
 use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::forward::{CallBody, Failed};
@@ -197,9 +198,14 @@ impl Pump {
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut waiting: VecDeque<Pending> = VecDeque::new();
+        // One clock for all: a pause that began anew with every proposal would never be over.
+        let mut again = tokio::time::interval(RETRY_AFTER);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let room = waiting.len() < PROPOSALS_QUEUED_MAX;
             tokio::select! {
-                taken = self.pending.recv_many(&mut batch, BATCH) => {
+                // Without room the queue fills up, and says so to whoever comes next.
+                taken = self.pending.recv_many(&mut batch, BATCH), if room => {
                     if taken == 0 {
                         return;
                     }
@@ -214,7 +220,7 @@ impl Pump {
                         return;
                     }
                 }
-                () = tokio::time::sleep(RETRY_AFTER), if !waiting.is_empty() => {
+                _ = again.tick(), if !waiting.is_empty() => {
                     waiting.iter_mut().for_each(|pending| pending.refused = false);
                 }
             }
@@ -350,5 +356,103 @@ pub(crate) async fn write_in_term(
         Written::Applied(applied) => Ok(applied),
         Written::NotAppended(why) => Err(ProposeError::not_done(why)),
         Written::Unknown(why) => Err(ProposeError::unknown(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::forward::Forwarder;
+    use crate::identity::{Incarnation, Seat};
+    use crate::network::{Caller, Transport};
+    use crate::type_config::Peer;
+
+    fn pump() -> (Proposals, Pump, watch::Sender<Route>) {
+        let (proposals, pending) = Proposals::new();
+        let route = watch::Sender::new(Route::Nowhere);
+        let pump = Pump {
+            proposals: proposals.clone(),
+            pending,
+            route: route.subscribe(),
+        };
+        (proposals, pump, route)
+    }
+
+    fn pending(
+        origin: Origin,
+        reply: impl FnOnce(Result<Applied, ProposeError>) + Send + 'static,
+    ) -> Pending {
+        Pending {
+            command: Bytes::new(),
+            reply: Reply::new(reply),
+            origin,
+            deadline: clock::since_boot() + Duration::from_secs(60),
+            refused: false,
+        }
+    }
+
+    fn forwarder(address: String) -> Arc<Forwarder> {
+        let caller = Caller {
+            seat: Seat {
+                cluster: ringfence_core::ClusterId::new([1; 16]),
+                node_id: 1,
+            },
+            incarnation: Incarnation::default(),
+        };
+        let peer = Peer {
+            peer_address: address,
+            ..Peer::default()
+        };
+        Transport::new(caller).forwarder(2, &peer)
+    }
+
+    #[tokio::test]
+    async fn proposals_that_wait_for_a_leader_are_limited_too() {
+        let (proposals, pump, _route) = pump();
+        let pump = tokio::spawn(pump.run());
+        let refused = Arc::new(AtomicUsize::new(0));
+        // What waits in the pump, what waits before it, and what it has just taken.
+        let held_max = 2 * PROPOSALS_QUEUED_MAX + 2 * BATCH;
+        for n in 0..held_max + 1_000 {
+            let count = refused.clone();
+            proposals.submit(pending(Origin::Here, move |result| {
+                if matches!(result, Err(ProposeError::NotDone { .. })) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            }));
+            if n % BATCH == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(refused.load(Ordering::Relaxed) >= 1_000);
+        pump.abort();
+    }
+
+    #[tokio::test]
+    async fn a_refused_proposal_is_tried_again_while_others_keep_coming() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let forwarder = forwarder(listener.local_addr().unwrap().to_string());
+        let (proposals, pump, route) = pump();
+        route.send_replace(Route::Follower(forwarder));
+        let pump = tokio::spawn(pump.run());
+        proposals.submit(pending(Origin::Here, drop));
+        let busy = tokio::spawn(async move {
+            loop {
+                proposals.submit(pending(Origin::Peer, drop));
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        });
+        // Whoever connects is turned away, so each connection is one more attempt.
+        let attempts = async {
+            for _ in 0..50 {
+                drop(listener.accept().await.unwrap());
+            }
+        };
+        let tried = tokio::time::timeout(Duration::from_secs(10), attempts).await;
+        busy.abort();
+        pump.abort();
+        assert!(tried.is_ok(), "it was not tried again");
     }
 }
