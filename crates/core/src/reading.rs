@@ -153,6 +153,13 @@ impl StateMachine {
         })
     }
 
+    /// Whether a session with this number was ever opened, alive or not. A node that lags may be
+    /// asked about sessions of entries that it has yet to apply.
+    #[must_use]
+    pub fn has_opened(&self, id: SessionId) -> bool {
+        id.get() < self.next_session
+    }
+
     /// Sessions behind `after` in the order of their numbers, without their leases.
     pub fn sessions(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionView> + '_ {
         self.sessions

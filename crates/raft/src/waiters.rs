@@ -125,7 +125,7 @@ fn settle_one(
         Some(Acquired::Waiting { .. }) => return,
         Some(acquired) => WaitDone::Settled(acquired),
         // Not remembered: either it has not been applied here yet, or its session is over.
-        None if machine.session(key.0).is_some() => return,
+        None if machine.session(key.0).is_some() || !machine.has_opened(key.0) => return,
         None => WaitDone::SessionGone,
     };
     if let Some(settle) = table.remove(&key) {
@@ -188,5 +188,21 @@ impl Future for Waiter {
         Pin::new(&mut self.done)
             .poll(context)
             .map(|done| done.unwrap_or(WaitDone::SessionGone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_that_is_yet_to_be_opened_here_is_not_gone() {
+        let waiters = Arc::new(Waiters::default());
+        let session = SessionId::new(7).unwrap();
+        let waiter = Waiter::register(&waiters, session, RequestNumber::FIRST);
+        // A node that lags installs a snapshot from before the session was opened.
+        waiters.settle_all(&StateMachine::new()).tell();
+        assert_eq!(waiters.len(), 1);
+        drop(waiter);
     }
 }
