@@ -17,7 +17,7 @@ use ringfence_proto::record::{decode_record, encode_record};
 
 use crate::codec;
 use crate::identity::sync_dir;
-use crate::type_config::{SnapshotMeta, StoredMembership};
+use crate::type_config::{LogId, SnapshotMeta, StoredMembership};
 
 const MAGIC: &[u8; 8] = b"RFSNAP01";
 const KIND_HEADER: u8 = 1;
@@ -203,6 +203,18 @@ impl SnapshotDir {
             }
         }
         Ok(target)
+    }
+
+    /// Checks a file that came from a peer: openraft takes a failed installation for a failure of
+    /// this node's own disk.
+    pub(crate) fn verify(&self, path: &Path, last: Option<LogId>) -> Result<(), SnapshotError> {
+        let header = read_frames(path, |_| Ok(()))?;
+        let meta = self.meta(path, header)?;
+        if meta.last_log_id != last {
+            let why = "it is another one than was offered";
+            return Err(damaged(path, MAGIC.len() as u64, why));
+        }
+        Ok(())
     }
 
     /// Reads a snapshot and rebuilds its state.
@@ -416,6 +428,18 @@ mod tests {
         }
         fs::write(&path, &bytes).unwrap();
         assert!(dir.load(&path).is_ok());
+    }
+
+    #[test]
+    fn what_a_peer_sent_is_checked_before_it_is_installed() {
+        let (_temp, dir) = dir();
+        let encoded = Encoded::of(&StateMachine::new());
+        let path = dir.write(&meta(9), &encoded).unwrap();
+        assert!(dir.verify(&path, meta(9).last_log_id).is_ok());
+        assert!(dir.verify(&path, meta(10).last_log_id).is_err());
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        assert!(dir.verify(&path, meta(9).last_log_id).is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::header;
 use crate::codec::{self, Malformed};
 use crate::inner::{Inner, Running};
-use crate::snapshot_file::SnapshotFile;
+use crate::snapshot_file::{SnapshotDir, SnapshotFile};
 use crate::type_config::{SnapshotMeta, StoredMembership, TypeConfig};
 use crate::{forming, history, membership, receive};
 
@@ -173,13 +173,12 @@ impl Peers for PeerService {
             last_log_id: offer.last.map(codec::log_id_from_pb),
             last_membership: StoredMembership::new(at, membership),
         };
-        let path = self
-            .inner
-            .state
-            .snapshots()
-            .map_err(unavailable)?
-            .incoming();
-        let received = receive_file(&mut parts, &path).await;
+        let dir = self.inner.state.snapshots().map_err(unavailable)?;
+        let path = dir.incoming();
+        let received = match receive_file(&mut parts, &path).await {
+            Ok(()) => verify(dir.clone(), &path, &meta).await,
+            Err(status) => Err(status),
+        };
         let installed = match received {
             Ok(()) => {
                 let snapshot = SnapshotFile { path: path.clone() };
@@ -255,6 +254,23 @@ async fn receive_file(
         file.write_all(&part.data).await.map_err(failed)?;
     }
     file.sync_all().await.map_err(failed)
+}
+
+/// A damaged snapshot is the sender's trouble; installing it would be taken for this node's own.
+async fn verify(
+    dir: SnapshotDir,
+    path: &std::path::Path,
+    meta: &SnapshotMeta,
+) -> Result<(), Status> {
+    let (path, last) = (path.to_owned(), meta.last_log_id);
+    let verified = tokio::task::spawn_blocking(move || dir.verify(&path, last)).await;
+    match verified.map_err(unavailable)? {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            tracing::warn!(%error, "a snapshot from a peer cannot be used");
+            Err(Status::data_loss(error.to_string()))
+        }
+    }
 }
 
 /// Installing takes the file away; what is refused or broken is left to be removed.
