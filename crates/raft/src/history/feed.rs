@@ -1,7 +1,7 @@
 //! The thread that writes the index, and the way to it, on which nobody ever waits.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,6 +17,8 @@ use crate::events::Position;
 
 /// Batches that may wait for the thread; what does not fit becomes a gap.
 const QUEUED_MAX: usize = 16_384;
+/// Records that may wait for the thread; one entry may bring ten thousand.
+const RECORDS_QUEUED_MAX: usize = 131_072;
 /// The most records of one write.
 const RECORDS_PER_WRITE: usize = 4_096;
 /// How often what was written is flushed to disk.
@@ -43,6 +45,8 @@ pub(crate) struct HistoryFeed {
     queue: Option<SyncSender<Message>>,
     /// The newest index that was handed over.
     newest: Arc<AtomicU64>,
+    /// Records that wait for the thread.
+    waiting: Arc<AtomicUsize>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -52,6 +56,7 @@ impl HistoryFeed {
         Self {
             queue: None,
             newest: Arc::default(),
+            waiting: Arc::default(),
             thread: Arc::default(),
         }
     }
@@ -60,17 +65,25 @@ impl HistoryFeed {
     pub(crate) fn applied(&self, upto: u64, events: &[(Position, Event)]) {
         let after = self.newest.swap(upto, Ordering::Relaxed);
         let Some(queue) = &self.queue else { return };
+        if self.waiting.load(Ordering::Relaxed) >= RECORDS_QUEUED_MAX {
+            return;
+        }
         let records = events.iter();
-        let records = records
+        let records: Vec<_> = records
             .filter_map(|(at, event)| record::of_event(at.index, event))
             .collect();
+        let count = records.len();
+        self.waiting.fetch_add(count, Ordering::Relaxed);
         // A full queue loses the message: its indices are a gap, which is named and filled.
         match queue.try_send(Message::Applied {
             after,
             upto,
             records,
         }) {
-            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.waiting.fetch_sub(count, Ordering::Relaxed);
+            }
         }
     }
 
@@ -90,10 +103,20 @@ impl HistoryFeed {
         records: Vec<pb::HistoryRecord>,
         covered: Vec<(u64, u64)>,
     ) -> bool {
+        if self.waiting.load(Ordering::Relaxed) >= RECORDS_QUEUED_MAX {
+            return false;
+        }
+        let count = records.len();
+        self.waiting.fetch_add(count, Ordering::Relaxed);
         let message = Message::Fetched { records, covered };
-        self.queue
+        let sent = self
+            .queue
             .as_ref()
-            .is_some_and(|queue| queue.try_send(message).is_ok())
+            .is_some_and(|queue| queue.try_send(message).is_ok());
+        if !sent {
+            self.waiting.fetch_sub(count, Ordering::Relaxed);
+        }
+        sent
     }
 
     /// Writes what is queued and ends the thread. Blocks until that is done.
@@ -116,9 +139,12 @@ impl HistoryFeed {
 /// Starts the thread.
 pub(super) fn start(store: Store, limits: HistoryLimits) -> HistoryFeed {
     let (queue, messages) = sync_channel(QUEUED_MAX);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let taken = waiting.clone();
     let run = move || {
         let mut writer = Writer {
             store,
+            waiting: taken,
             limits,
             count: 0,
             flushed: Duration::ZERO,
@@ -135,6 +161,7 @@ pub(super) fn start(store: Store, limits: HistoryLimits) -> HistoryFeed {
         Ok(thread) => HistoryFeed {
             queue: Some(queue),
             newest: Arc::default(),
+            waiting,
             thread: Arc::new(Mutex::new(Some(thread))),
         },
         Err(error) => {
@@ -146,6 +173,8 @@ pub(super) fn start(store: Store, limits: HistoryLimits) -> HistoryFeed {
 
 struct Writer {
     store: Store,
+    /// See [`HistoryFeed::waiting`].
+    waiting: Arc<AtomicUsize>,
     limits: HistoryLimits,
     count: u64,
     flushed: Duration,
@@ -165,6 +194,11 @@ impl Writer {
             let mut ends = false;
             let mut next = first;
             while let Some(message) = next {
+                if let Message::Applied { records, .. } | Message::Fetched { records, .. } =
+                    &message
+                {
+                    self.waiting.fetch_sub(records.len(), Ordering::Relaxed);
+                }
                 match message {
                     Message::Applied {
                         after,
@@ -223,5 +257,25 @@ impl Writer {
         };
         self.count -= self.store.prune(PRUNED_AT_ONCE, is_old)?.min(self.count);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_wait_are_limited_however_few_batches_bring_them() {
+        let (queue, _messages) = sync_channel(QUEUED_MAX);
+        let feed = HistoryFeed {
+            queue: Some(queue),
+            newest: Arc::default(),
+            waiting: Arc::default(),
+            thread: Arc::default(),
+        };
+        let records = vec![pb::HistoryRecord::default(); 100_000];
+        assert!(feed.fetched(records.clone(), Vec::new()));
+        assert!(feed.fetched(records.clone(), Vec::new()));
+        assert!(!feed.fetched(records, Vec::new()));
     }
 }
