@@ -131,7 +131,7 @@ impl Helm {
     pub(crate) async fn run(self) {
         let helm = Arc::new(self);
         let mut metrics = helm.raft.server_metrics();
-        let mut leading: Option<(u64, tokio::task::AbortHandle)> = None;
+        let mut leading: Option<(u64, tokio::task::JoinHandle<()>)> = None;
         let mut known = None;
         loop {
             let (state, term, leader, peer) = {
@@ -145,11 +145,10 @@ impl Helm {
             }
             known = leader.or(known);
             let leads = state == ServerState::Leader && leader == Some(helm.node_id);
-            if let Some((led, task)) = &leading
-                && (!leads || *led != term)
-            {
+            if let Some((_, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
                 task.abort();
-                leading = None;
+                // It may be in the middle of a step, and must not set the route after this.
+                drop(task.await);
             }
             if !leads {
                 helm.follow(leader.zip(peer));
@@ -157,7 +156,7 @@ impl Helm {
                 helm.route.send_replace(Route::Nowhere);
                 helm.counts.terms_led.fetch_add(1, Ordering::Relaxed);
                 let task = tokio::spawn(helm.clone().lead(term));
-                leading = Some((term, task.abort_handle()));
+                leading = Some((term, task));
             }
             if metrics.changed().await.is_err() {
                 break;
