@@ -76,6 +76,14 @@ pub enum SeatError {
         #[source]
         source: std::io::Error,
     },
+    /// The node has a seat.
+    #[error("this node is node {node_id} of cluster {cluster} already; start it again to go on")]
+    Taken {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Its id there.
+        node_id: u64,
+    },
     /// Raft did not start.
     #[error("start Raft: {why}")]
     Raft {
@@ -92,8 +100,17 @@ pub(crate) async fn take_seat(
     first_members: Vec<(u64, Peer)>,
 ) -> Result<(), SeatError> {
     let _once = inner.seating.lock().await;
-    if inner.running.get().is_some() {
-        return Ok(());
+    if let Some(taken) = inner.identity().seat {
+        // A seat is taken once. One that did not get as far as running has made promises all the
+        // same: its log is not to be cleared away, and the next start goes on with it.
+        return if taken == seat && inner.running.get().is_some() {
+            Ok(())
+        } else {
+            Err(SeatError::Taken {
+                cluster: taken.cluster,
+                node_id: taken.node_id,
+            })
+        };
     }
     let identity = Identity {
         seat: Some(seat),
