@@ -417,7 +417,15 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
                 .write(&meta, &encoded)
                 .map_err(io::Error::other)?;
             let file = SnapshotFile { path };
-            *state.current() = Some((meta.clone(), file.clone()));
+            let mut current = state.current();
+            // A newer one may have been installed while this one was written.
+            if current
+                .as_ref()
+                .is_none_or(|(newest, _)| newest.last_log_id <= meta.last_log_id)
+            {
+                *current = Some((meta.clone(), file.clone()));
+            }
+            drop(current);
             state.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
             Ok(Snapshot {
                 meta,
