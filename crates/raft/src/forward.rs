@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ringfence_core::ClusterTime;
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_outcome, encode_outcome};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
@@ -139,7 +139,7 @@ struct Call {
 pub(crate) struct Forwarder {
     hint: LeaderHint,
     queue: mpsc::Sender<Call>,
-    abandoned: Arc<Notify>,
+    abandoned: watch::Sender<()>,
     task: tokio::task::AbortHandle,
 }
 
@@ -152,8 +152,8 @@ impl Drop for Forwarder {
 impl Forwarder {
     pub(crate) fn new(hint: LeaderHint, link: Arc<Link>) -> Self {
         let (queue, calls) = mpsc::channel(CALLS_QUEUED_MAX);
-        let abandoned = Arc::new(Notify::new());
-        let task = tokio::spawn(run(link, calls, abandoned.clone()));
+        let abandoned = watch::Sender::new(());
+        let task = tokio::spawn(run(link, calls, abandoned.subscribe()));
         Self {
             hint,
             queue,
@@ -172,7 +172,7 @@ impl Forwarder {
 
     /// Breaks the stream: this node leads no more, and may never answer.
     pub(crate) fn abandon(&self) {
-        self.abandoned.notify_waiters();
+        let _ = self.abandoned.send_replace(());
     }
 
     /// Asks the leader. `callback` is called exactly once, on any task, and must not block.
@@ -202,8 +202,10 @@ impl Forwarder {
     }
 }
 
-async fn run(link: Arc<Link>, mut calls: mpsc::Receiver<Call>, abandoned: Arc<Notify>) {
+async fn run(link: Arc<Link>, mut calls: mpsc::Receiver<Call>, mut abandoned: watch::Receiver<()>) {
     while let Some(first) = calls.recv().await {
+        // From here on it is remembered, also while the stream is opened or written to.
+        abandoned.mark_unchanged();
         let mut batch = vec![first];
         let (frames, outgoing) = mpsc::channel(16);
         let opened = tokio::time::timeout(OPEN_MAX, link.forward(ReceiverStream::new(outgoing)));
@@ -215,7 +217,7 @@ async fn run(link: Arc<Link>, mut calls: mpsc::Receiver<Call>, abandoned: Arc<No
                     under_way: HashMap::new(),
                     next: 0,
                 };
-                stream.run(&mut batch, &mut calls, &abandoned).await;
+                stream.run(&mut batch, &mut calls, &mut abandoned).await;
                 continue;
             }
             Ok(Err(status)) => format!("the leader cannot be reached: {}", status.message()),
@@ -242,7 +244,7 @@ impl Stream {
         mut self,
         batch: &mut Vec<Call>,
         calls: &mut mpsc::Receiver<Call>,
-        abandoned: &Notify,
+        abandoned: &mut watch::Receiver<()>,
     ) {
         let why = loop {
             if !batch.is_empty() && !self.send(batch).await {
@@ -259,7 +261,7 @@ impl Stream {
                     Ok(None) => break "the leader closed the stream".to_owned(),
                     Err(status) => break format!("the stream broke: {}", status.message()),
                 },
-                () = abandoned.notified() => break "another node leads now".to_owned(),
+                _ = abandoned.changed() => break "another node leads now".to_owned(),
             }
         };
         for callback in self.under_way.into_values() {
