@@ -172,7 +172,7 @@ impl Forwarder {
 
     /// Breaks the stream: this node leads no more, and may never answer.
     pub(crate) fn abandon(&self) {
-        let _ = self.abandoned.send_replace(());
+        self.abandoned.send_replace(());
     }
 
     /// Asks the leader. `callback` is called exactly once, on any task, and must not block.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
 use ringfence_proto::raft as pb;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tonic::{Status, Streaming};
 
 use crate::clock;
@@ -16,7 +16,7 @@ use crate::{keepalive, membership, reading};
 
 /// The most answers in one frame.
 const ANSWERS_PER_FRAME: usize = 512;
-/// Answers that a slow caller may leave unread before its calls are taken no more.
+/// Answers that a slow caller may leave unread before its stream is ended.
 const ANSWERS_QUEUED: usize = 65_536;
 
 type Answers = Pin<Box<dyn Stream<Item = Result<pb::Answers, Status>> + Send>>;
@@ -24,6 +24,11 @@ type Answers = Pin<Box<dyn Stream<Item = Result<pb::Answers, Status>> + Send>>;
 /// Carries out the calls of a stream and answers each when it is done, in any order.
 pub(crate) fn serve_calls(inner: Arc<Inner>, mut calls: Streaming<pb::Calls>) -> Answers {
     let (answers, done) = mpsc::channel(ANSWERS_QUEUED);
+    let answers = Answering {
+        answers,
+        lost: Arc::default(),
+    };
+    let lost = answers.lost.clone();
     let task = tokio::spawn(async move {
         while let Ok(Some(frame)) = calls.message().await {
             for call in frame.calls {
@@ -31,15 +36,50 @@ pub(crate) fn serve_calls(inner: Arc<Inner>, mut calls: Streaming<pb::Calls>) ->
             }
         }
     });
-    let guard = AbortOnDrop(task.abort_handle());
-    let frames = futures_util::stream::unfold((done, guard), |(mut done, guard)| async move {
+    frames(done, lost, AbortOnDrop(task.abort_handle()))
+}
+
+/// The answers in frames, until there are no more or one was lost.
+fn frames(
+    done: mpsc::Receiver<pb::Answer>,
+    lost: Arc<Notify>,
+    guard: impl Send + 'static,
+) -> Answers {
+    let state = (done, lost, guard);
+    let frames = futures_util::stream::unfold(state, |(mut done, lost, guard)| async move {
         let mut answers = Vec::new();
-        if done.recv_many(&mut answers, ANSWERS_PER_FRAME).await == 0 {
-            return None;
+        tokio::select! {
+            biased;
+            () = lost.notified() => return None,
+            taken = done.recv_many(&mut answers, ANSWERS_PER_FRAME) => {
+                if taken == 0 {
+                    return None;
+                }
+            }
         }
-        Some((Ok(pb::Answers { answers }), (done, guard)))
+        Some((Ok(pb::Answers { answers }), (done, lost, guard)))
     });
     frames.boxed()
+}
+
+/// Where answers go.
+#[derive(Clone)]
+struct Answering {
+    answers: mpsc::Sender<pb::Answer>,
+    lost: Arc<Notify>,
+}
+
+impl Answering {
+    /// An answer for which there is no room ends the stream: the caller would wait for it for ever,
+    /// and learns so that whatever is under way may have happened.
+    fn send(&self, id: u64, body: pb::answer::Body) {
+        let body = Some(body);
+        if let Err(mpsc::error::TrySendError::Full(_)) =
+            self.answers.try_send(pb::Answer { id, body })
+        {
+            self.lost.notify_one();
+        }
+    }
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);
@@ -50,15 +90,9 @@ impl Drop for AbortOnDrop {
     }
 }
 
-fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: mpsc::Sender<pb::Answer>) {
+fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: Answering) {
     let id = call.id;
-    let answer = move |body| {
-        // A caller that reads nothing any more loses the answer, and knows that it may have.
-        drop(answers.try_send(pb::Answer {
-            id,
-            body: Some(body),
-        }));
-    };
+    let answer = move |body| answers.send(id, body);
     match call.body {
         Some(pb::call::Body::Propose(command)) => inner.proposals.submit(Pending {
             command,
@@ -112,4 +146,25 @@ fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: mpsc::Sender<pb::Answe
 
 fn failure(error: &ProposeError) -> pb::answer::Body {
     pb::answer::Body::Failure(failure_to_pb(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lost_answer_ends_the_stream() {
+        let (answers, done) = mpsc::channel(1);
+        let answering = Answering {
+            answers,
+            lost: Arc::default(),
+        };
+        let mut frames = frames(done, answering.lost.clone(), ());
+        for id in 1..=2 {
+            answering.send(id, pb::answer::Body::ReadIndex(id));
+        }
+        let ended = async { while frames.next().await.is_some() {} };
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(5), ended).await;
+        assert!(ended.is_ok(), "its caller would wait for ever");
+    }
 }
