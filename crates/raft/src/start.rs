@@ -137,7 +137,8 @@ impl Node {
         let tasks = &inner.tasks;
         tasks.spawn(pump.run());
         tasks.spawn(batcher.run());
-        tasks.spawn(server.run(PeerService::new(inner.clone())));
+        let service = PeerService::new(inner.clone());
+        tasks.spawn(server.run(service, inner.stop.clone()));
         let node = Self {
             inner: inner.clone(),
         };

@@ -22,6 +22,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
 use super::header::{Caller, Header};
+use super::ledger::Ledger;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
 };
@@ -204,10 +205,11 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         }
         // The option's limit is that of one round trip: the stream lives as long as it is alive.
         Box::pin(async move {
+            let (ledger, input) = Ledger::keep(input);
             let requests = self.link.header.stamp(input.map(append_to_pb));
             let opened = self.link.log.clone().append(requests).await;
             let answers = opened.map_err(|status| rpc_error(&status))?.into_inner();
-            let results = answers.map(|answer| {
+            let results = ledger.settle(answers).map(|answer| {
                 let answer = answer.map_err(|status| rpc_error(&status))?;
                 stream_result(answer).map_err(|error| malformed(&error))
             });

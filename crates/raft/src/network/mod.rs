@@ -2,6 +2,7 @@
 
 mod client;
 mod header;
+mod ledger;
 mod server;
 mod serving;
 

@@ -1,17 +1,23 @@
 //! The peer port.
 
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use ringfence_proto::raft::peers_server::PeersServer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
+use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::server::PeerService;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
 };
+use crate::stop::StopSignal;
 
 /// A bound peer port that is not served yet.
 pub(crate) struct PeerServer {
@@ -26,9 +32,11 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<(PeerServer, So
 }
 
 impl PeerServer {
-    /// Serves until the task is aborted; streams between nodes have no end to wait for.
-    pub(crate) async fn run(self, service: PeerService) {
-        let incoming = TcpListenerStream::new(self.listener).map(without_delay);
+    /// Serves until the task is aborted; streams between nodes have no end to wait for, so they
+    /// break when the node stops.
+    pub(crate) async fn run(self, service: PeerService, stop: StopSignal) {
+        let incoming = TcpListenerStream::new(self.listener)
+            .map(move |accepted| Connection::new(accepted?, stop.clone()));
         let service = PeersServer::new(service)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -46,9 +54,77 @@ impl PeerServer {
     }
 }
 
-/// tonic sets this only on connections that it accepts itself.
-fn without_delay(accepted: std::io::Result<TcpStream>) -> std::io::Result<TcpStream> {
-    let stream = accepted?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
+/// An accepted connection that breaks when the node stops. tonic runs each on a task that nobody
+/// else can end, and a peer that still had one would go on talking to a node that is gone, even
+/// when the next one listens on the same port.
+struct Connection {
+    stream: TcpStream,
+    /// `None` once the node has stopped.
+    stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, stop: StopSignal) -> io::Result<Self> {
+        // tonic sets this only on connections that it accepts itself.
+        stream.set_nodelay(true)?;
+        let stopped = Box::pin(async move { drop(stop.stopped().await) });
+        Ok(Self {
+            stream,
+            stopped: Some(stopped),
+        })
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.stream.connect_info()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // A connection is always waiting to be read, so this is enough to notice.
+        let stopped = self.stopped.as_mut();
+        if stopped.is_none_or(|stopped| stopped.as_mut().poll(cx).is_ready()) {
+            self.stopped = None;
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
 }
