@@ -62,7 +62,7 @@ async fn a_learner_that_installs_a_snapshot_loses_no_waiter_and_no_history() {
         "{answer:?}"
     );
 
-    // A voter that is away would hold the log back; a removed one does not.
+    // Its successor is another member, with an id of its own.
     let away = cluster.nodes[&follower].status().node_id.unwrap();
     cluster.crash(&follower).await;
     std::fs::remove_dir_all(cluster.data_dir(&follower)).unwrap();
