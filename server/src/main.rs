@@ -6,6 +6,7 @@
 mod app;
 mod cli;
 mod config;
+mod duration;
 mod http;
 mod limits;
 mod metrics;

@@ -11,7 +11,6 @@ mod completions;
 mod context;
 mod demo;
 mod dev;
-mod duration;
 mod exit;
 mod failure;
 mod lease;
@@ -24,6 +23,7 @@ mod signals;
 mod tether;
 mod view;
 
+use crate::duration;
 use std::process::ExitCode;
 use std::time::Duration;
 
