@@ -329,6 +329,13 @@ async fn remove(running: &Running, node_id: u64) -> Result<u64, MembershipError>
     } else {
         ChangeMembers::RemoveNodes(BTreeSet::from([node_id]))
     };
+    // One that led on without a vote would never hear that it was removed.
+    if node_id == running.caller.seat.node_id {
+        let leader = hand_over(running, 0).await?;
+        return Err(MembershipError::NotDone {
+            why: format!("it led; now node {leader} leads and is to remove it"),
+        });
+    }
     tracing::info!(node_id, "a member is removed");
     drop(running.raft.change_membership(change, false).await?);
     Ok(node_id)

@@ -11,7 +11,7 @@ use crate::api::{Api, acquire_request};
 use crate::process::{PATIENCE, Ports, Process};
 
 /// Three nodes that are ready.
-async fn three() -> (Vec<Process>, TempDir) {
+pub(crate) async fn three() -> (Vec<Process>, TempDir) {
     let dir = TempDir::new().unwrap();
     let ports = [0; 3].map(|_| Ports::free());
     let members: Vec<_> = (1..)
@@ -85,7 +85,7 @@ async fn every_node_answers_every_call_and_a_stopped_leader_leaves_no_gap() {
 }
 
 /// The client port of the node with this id: ids of first members follow their names.
-fn port_of(id: u64, nodes: &[Process]) -> u16 {
+pub(crate) fn port_of(id: u64, nodes: &[Process]) -> u16 {
     nodes[usize::try_from(id).unwrap() - 1].ports.client
 }
 
