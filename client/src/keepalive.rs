@@ -140,6 +140,10 @@ fn apply(mut reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
             session.lose(&why);
             continue;
         }
+        // It may have lost anything: nothing is extended, and it asks again soon.
+        if reply.untold.contains(&number) {
+            continue;
+        }
         // What was lost first, then what the reply extends: nothing for the lost.
         if let Some(lost) = reply.lost.iter_mut().find(|lost| lost.session == number) {
             session.grants_lost(std::mem::take(&mut lost.grants));

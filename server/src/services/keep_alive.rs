@@ -41,10 +41,12 @@ pub(super) fn submit(
     let watch = metrics.stopwatch();
     context.node.submit_keep_alive(keep_alive, move |kept| {
         let answer = kept
-            .map(|kept| wire::kept_alive_to_wire(id, kept.time, &kept.ended, &kept.lost))
+            .map(|kept| {
+                wire::kept_alive_to_wire(id, kept.time, &kept.ended, &kept.lost, &kept.untold)
+            })
             .map_err(not_proposed);
         if let Ok(answer) = &answer {
-            metrics.renewed(sessions - answer.ended.len(), watch);
+            metrics.renewed(sessions - answer.ended.len() - answer.untold.len(), watch);
         }
         metrics.answered(Call::KeepAlive, &answer);
         done(answer);

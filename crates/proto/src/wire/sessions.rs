@@ -125,6 +125,7 @@ pub fn kept_alive_to_wire(
     time: ClusterTime,
     ended: &[(SessionId, Rejection)],
     lost: &[(SessionId, Vec<LostGrant>)],
+    untold: &[SessionId],
 ) -> v1::KeepAliveResponse {
     let ended = ended
         .iter()
@@ -139,6 +140,7 @@ pub fn kept_alive_to_wire(
         lost: lost.collect(),
         cluster_time_ms: time.0,
         refusal: None,
+        untold: untold.iter().map(|session| session.get()).collect(),
     }
 }
 

@@ -249,7 +249,7 @@ fn the_answer_to_keep_alives_tells_ends_and_losses() {
     };
     let lost = [(session(3), vec![grant.clone()])];
 
-    let wire = kept_alive_to_wire(9, ClusterTime(77), &ended, &lost);
+    let wire = kept_alive_to_wire(9, ClusterTime(77), &ended, &lost, &[]);
 
     assert_eq!((wire.id, wire.cluster_time_ms, wire.refusal), (9, 77, None));
     assert_eq!(wire.ended[0].reason(), v1::Reason::SessionExpired);
