@@ -7,9 +7,14 @@ use std::time::Duration;
 use ringfence_core::Settings;
 
 use crate::history::HistoryLimits;
+use crate::hooks::Hooks;
 
 /// The most entries that are kept only to be dropped together.
 const PURGE_BATCH_MAX: u64 = 10_000;
+
+/// The standard limit of log that the disk does not have yet, in bytes; see
+/// [`NodeConfig::log_unflushed_max`].
+pub const LOG_UNFLUSHED_BYTES_MAX: u64 = 256 << 20;
 
 /// Everything a node needs to know to start.
 #[derive(Debug, Clone)]
@@ -46,8 +51,16 @@ pub struct NodeConfig {
     /// Entries kept in the log behind a snapshot, so that a peer that was away for a moment needs
     /// no snapshot.
     pub snapshot_log_keep: u64,
+    /// The most bytes of log that may wait for this node's own disk, and so lie in memory. Followers
+    /// may be faster than a leader's disk, and commit without it: behind this limit a leader
+    /// refuses proposals as not done, and a follower takes no more entries, until the disk has
+    /// caught up. What is under way when the limit is reached is still taken.
+    pub log_unflushed_max: u64,
     /// How much history is kept.
     pub history: HistoryLimits,
+    /// For tests.
+    #[doc(hidden)]
+    pub hooks: Hooks,
 }
 
 /// How long things may take.
@@ -95,7 +108,9 @@ impl NodeConfig {
             wal_segment_bytes: 64 << 20,
             snapshot_log_bytes: 256 << 20,
             snapshot_log_keep: 50_000,
+            log_unflushed_max: LOG_UNFLUSHED_BYTES_MAX,
             history: HistoryLimits::default(),
+            hooks: Hooks::default(),
         }
     }
 

@@ -14,10 +14,11 @@ use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
 
 use crate::identity::{Incarnation, Seat, random_bytes};
-use crate::inner::Inner;
+use crate::inner::{Inner, Running};
 use crate::membership::leader_peer_address;
 use crate::network::connect;
 use crate::seat::take_seat;
+use crate::stop::StopReason;
 use crate::type_config::Peer;
 
 /// How long a node is given to say who it is.
@@ -26,24 +27,102 @@ const HELLO_MAX: Duration = Duration::from_millis(500);
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
 /// How long an empty node waits before it asks around again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// How often it says what it is waiting for.
+/// How often it says what it is waiting for, if that stays the same.
 const SAY_EVERY: u32 = 50;
+/// How long a node that has its seat waits before it asks again whether the log will begin.
+const BEGIN_LOOK: Duration = Duration::from_secs(1);
+/// How often in a row it must hear that it will not.
+const NEVER_ROUNDS: u32 = 3;
+/// How long it still answers then, so that the others hear the same of it.
+const NEVER_LINGER: Duration = Duration::from_secs(3);
 
 /// Asks around until this node has its seat.
 pub(crate) async fn find_seat(inner: Arc<Inner>) {
+    let mut said = String::new();
     for round in 0_u32.. {
         if inner.running.get().is_some() || inner.stop.is_stopped() {
             return;
         }
         match one_round(&inner).await {
             Ok(()) => return,
-            Err(waiting_for) if round % SAY_EVERY == 0 => {
+            Err(waiting_for) if said != waiting_for || round % SAY_EVERY == 0 => {
                 tracing::info!(%waiting_for, "this node has no cluster yet");
+                said = waiting_for;
             }
             Err(_) => {}
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
+}
+
+/// Waits until the log of this node's new cluster begins. If the former has lost its directory
+/// before it began the log, that never happens: then this node says so, and stops.
+pub(crate) async fn await_beginning(inner: Arc<Inner>, running: Arc<Running>) {
+    let first = first_members(&inner);
+    let Some((former, _)) = first
+        .first()
+        .filter(|(former, _)| *former != inner.config.name)
+    else {
+        return;
+    };
+    let cluster = running.caller.seat.cluster;
+    let (mut never, mut said) = (0, String::new());
+    while !running.log.has_begun() && !inner.stop.is_stopped() {
+        tokio::time::sleep(BEGIN_LOOK).await;
+        match will_begin(&inner, &first, cluster).await {
+            Err(NeverBegins) if running.log.has_begun() => return,
+            Err(NeverBegins) => never += 1,
+            Ok(waiting_for) => {
+                never = 0;
+                if said != waiting_for {
+                    tracing::info!(%cluster, %waiting_for, "the log of the cluster has not begun");
+                    said = waiting_for;
+                }
+            }
+        }
+        if never == NEVER_ROUNDS {
+            tokio::time::sleep(NEVER_LINGER).await;
+            break;
+        }
+    }
+    if !running.log.has_begun() {
+        let former = former.clone();
+        inner.stop.stop(StopReason::NeverBegun { cluster, former });
+    }
+}
+
+/// Nobody has a log of the cluster, and its former does not know of it any more.
+struct NeverBegins;
+
+/// Says for whom the beginning of the log waits. That it never comes is sure only once every first
+/// member has answered: one that is away may hold what a majority has acknowledged.
+async fn will_begin(
+    inner: &Arc<Inner>,
+    first: &[(String, String)],
+    cluster: ClusterId,
+) -> Result<String, NeverBegins> {
+    let others = first.iter().filter(|(name, _)| *name != inner.config.name);
+    let asked = others.clone().map(|(_, address)| hello(inner, address));
+    let answers = join_all(asked).await;
+    let mut former_forgot = false;
+    for (at, ((name, address), answer)) in others.zip(answers).enumerate() {
+        let Some(answer) = answer.filter(|answer| answer.name == *name) else {
+            return Ok(format!("{name} at {address} to answer"));
+        };
+        let belongs = ClusterId::from_slice(&answer.cluster);
+        if belongs.is_some_and(|belongs| belongs != cluster) || answer.formed || answer.begun {
+            return Ok(format!("{name} at {address}, which has a log, to send it"));
+        }
+        // The former is the first of all.
+        if at == 0 {
+            let offers = ClusterId::from_slice(&answer.offers) == Some(cluster);
+            former_forgot = belongs.is_none() && !offers;
+        }
+    }
+    if former_forgot {
+        return Err(NeverBegins);
+    }
+    Ok("the first member with the lowest name to begin it".to_owned())
 }
 
 /// The names and addresses of the first members, sorted by name.
@@ -107,6 +186,7 @@ async fn form(
 ) -> Result<(), String> {
     let offered = inner.identity().forming;
     let mut members = Vec::new();
+    let mut seated = Vec::new();
     for (id, (name, address)) in (1..).zip(first) {
         if *name == inner.config.name {
             let peer = Peer {
@@ -121,7 +201,11 @@ async fn form(
         let answer = answers
             .get(address)
             .ok_or_else(|| format!("{name} at {address}"))?;
-        members.push((id, empty_member(name, address, answer, offered)?));
+        members.push((id, first_member(name, address, answer)?));
+        let belongs = ClusterId::from_slice(&answer.cluster);
+        if let Some(cluster) = belongs.filter(|cluster| Some(*cluster) != offered) {
+            seated.push((name, cluster, answer.begun));
+        }
         let names: Vec<&String> = first.iter().map(|(name, _)| name).collect();
         if answer.first_members.iter().ne(names) {
             let theirs = answer.first_members.join(", ");
@@ -129,6 +213,9 @@ async fn form(
                 "{name} to be told the same first members: it names {theirs}"
             ));
         }
+    }
+    if !seated.is_empty() {
+        return Err(never_begun(&seated));
     }
     let cluster = match offered {
         Some(cluster) => cluster,
@@ -157,23 +244,29 @@ fn id_of(members: &[(u64, Peer)], name: &str) -> u64 {
         .map_or(1, |(id, _)| *id)
 }
 
-/// A first member that is empty, or has taken its seat in the cluster that was offered to it.
-fn empty_member(
-    name: &str,
-    address: &str,
-    answer: &pb::HelloResponse,
-    offered: Option<ClusterId>,
-) -> Result<Peer, String> {
+/// What a former waits for if others took seats in a cluster that it does not know, all of them
+/// having answered. It never forms a second one: that somebody has to decide.
+fn never_begun(seated: &[(&String, ClusterId, bool)]) -> String {
+    if let Some((name, cluster, _)) = seated.iter().find(|(_, _, begun)| *begun) {
+        return format!(
+            "a leader of cluster {cluster}, to which {name} belongs: start all its members"
+        );
+    }
+    let names: Vec<&str> = seated.iter().map(|(name, _, _)| name.as_str()).collect();
+    let (names, (_, cluster, _)) = (names.join(" and "), seated[0]);
+    format!(
+        "somebody to empty the data directory of {names} and to start it again: it took a seat in \
+         cluster {cluster}, which a former directory of this node was to begin; no first member \
+         has a log, so nothing was ever written there and nothing is lost"
+    )
+}
+
+/// A first member as it describes itself.
+fn first_member(name: &str, address: &str, answer: &pb::HelloResponse) -> Result<Peer, String> {
     if answer.name != name {
         return Err(format!(
             "{name} at {address}, where {} answers",
             answer.name
-        ));
-    }
-    let offered = offered.as_ref().map(|cluster| &cluster.as_bytes()[..]);
-    if !answer.cluster.is_empty() && Some(&answer.cluster[..]) != offered {
-        return Err(format!(
-            "{name}, which belongs to a cluster that never began to work"
         ));
     }
     let incarnation = Incarnation::from_slice(&answer.incarnation);
@@ -250,8 +343,19 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         first_members: first.into_iter().map(|(name, _)| name).collect(),
         ..pb::HelloResponse::default()
     };
-    let seat = inner.identity().seat;
+    let (seat, forming) = {
+        let identity = inner.identity();
+        (identity.seat, identity.forming)
+    };
+    answer.offers = forming.map_or_else(Bytes::new, |cluster| {
+        Bytes::copy_from_slice(cluster.as_bytes())
+    });
     let Some(seat) = seat else { return answer };
+    // Whoever is still opening its log may have one.
+    answer.begun = inner
+        .running
+        .get()
+        .is_none_or(|running| running.log.has_begun());
     answer.cluster = Bytes::copy_from_slice(seat.cluster.as_bytes());
     answer.node_id = seat.node_id;
     answer.leader_peer_address = leader_peer_address(inner).unwrap_or_default();

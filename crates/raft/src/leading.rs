@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
-use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection};
+use openraft::errors::RaftError;
+use openraft::{ReadPolicy, ServerState};
+use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, WallTime};
 use ringfence_proto::record::encode_command;
 use tokio::sync::watch;
 
 use crate::clock::{self, Reading};
 use crate::forward::Forwarder;
+use crate::log_store::LogStore;
 use crate::network::Transport;
 use crate::proposal::Proposal;
 use crate::propose::{Applied, LeaderHint, ProposeError, write_in_term};
@@ -26,6 +28,10 @@ const TICK_MIN: Duration = Duration::from_millis(10);
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
 /// How long a leader waits before it tries its term's first entry again.
 const OPEN_RETRY: Duration = Duration::from_millis(20);
+/// How long it waits before it looks at a wall clock again that was not believable.
+const CLOCK_RETRY: Duration = Duration::from_millis(200);
+/// How often it says that it does, in looks.
+const CLOCK_SAY_EVERY: u32 = 25;
 
 /// One term of one process in which this node leads and its first entry has been applied. A node
 /// that leads in term 5 and again in term 7 has two of these, and nothing passes between them.
@@ -35,9 +41,24 @@ pub(crate) struct Leading {
     reading: Mutex<Reading>,
     raft: Raft,
     state: Arc<State>,
+    log: LogStore,
+    log_unflushed_max: u64,
 }
 
 impl Leading {
+    /// Lets a command pass that may be proposed now; else says why it may not.
+    pub(crate) fn admit(&self) -> Result<(), String> {
+        let waiting = self.log.unflushed();
+        let limit = self.log_unflushed_max;
+        if waiting <= limit {
+            return Ok(());
+        }
+        Err(format!(
+            "the leader's disk is behind: {waiting} bytes of its log wait to be written, at most \
+             {limit} may; look at its disk, or hand leadership to another node"
+        ))
+    }
+
     pub(crate) fn term(&self) -> u64 {
         self.term
     }
@@ -60,6 +81,7 @@ impl Leading {
 
     /// Writes a command in this term and waits until it is applied.
     pub(crate) async fn write(&self, command: &Command) -> Result<Applied, ProposeError> {
+        self.admit().map_err(ProposeError::not_done)?;
         let proposal = self.stamp(&encode_command(command));
         write_in_term(&self.raft, self.term, proposal).await
     }
@@ -110,6 +132,10 @@ pub(crate) struct Helm {
     pub(crate) node_id: u64,
     pub(crate) raft: Raft,
     pub(crate) state: Arc<State>,
+    pub(crate) log: LogStore,
+    /// See [`crate::NodeConfig::log_unflushed_max`].
+    pub(crate) log_unflushed_max: u64,
+    pub(crate) wall_millis: fn() -> u64,
     pub(crate) transport: Arc<Transport>,
     pub(crate) route: watch::Sender<Route>,
     /// What the cluster is formed with, should this node lead it first.
@@ -203,6 +229,8 @@ impl Helm {
             reading: Mutex::new(reading),
             raft: self.raft.clone(),
             state: self.state.clone(),
+            log: self.log.clone(),
+            log_unflushed_max: self.log_unflushed_max,
         });
         if self.state.machine().cluster().is_none() && !self.form_cluster(&leading).await {
             return;
@@ -214,9 +242,25 @@ impl Helm {
 
     /// Nothing of a term counts before its `TermStart`, which also raises the token counter.
     async fn open_term(&self, term: u64) -> Option<Applied> {
+        let mut looks = 0;
         loop {
-            let wall = clock::wall();
+            let wall = WallTime((self.wall_millis)());
             let unix_seconds = clock::believable_seconds(wall);
+            if unix_seconds.is_none() && self.form.token_floor.is_none() && !self.is_formed().await
+            {
+                if looks % CLOCK_SAY_EVERY == 0 {
+                    tracing::error!(
+                        unix_seconds = wall.0 / 1_000,
+                        "the cluster waits to be formed: tokens begin at the wall clock, and what \
+                         this node's clock shows cannot be true; set it, and forming goes on by \
+                         itself (a cluster without a lasting store may be formed with \
+                         --token-floor instead)"
+                    );
+                }
+                looks += 1;
+                tokio::time::sleep(CLOCK_RETRY).await;
+                continue;
+            }
             let command = encode_command(&Command::TermStart { unix_seconds });
             // It does not move time: the reading begins where this entry finds it.
             let proposal = Proposal::new(self.state.time(), wall, &command);
@@ -230,6 +274,30 @@ impl Helm {
                 Err(error) => tracing::debug!(term, %error, "the term is not open yet"),
             }
             tokio::time::sleep(OPEN_RETRY).await;
+        }
+    }
+
+    /// Whether the log holds the forming of the cluster: only a majority can say so, and the state
+    /// once it has applied everything up to there. Only a term's first entry raises the tokens, so
+    /// this has to be known before.
+    async fn is_formed(&self) -> bool {
+        loop {
+            let read = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await;
+            match read {
+                Ok(linearizer) => {
+                    let index = linearizer.read_log_id().index();
+                    let mut applied = self.state.watch_applied();
+                    // It lives as long as the state does.
+                    let reached = applied.wait_for(|applied| *applied >= index).await;
+                    return reached.is_err() || self.state.machine().cluster().is_some();
+                }
+                // Opening the term will say the same.
+                Err(RaftError::Fatal(_)) => return true,
+                Err(RaftError::APIError(error)) => {
+                    tracing::debug!(%error, "the term is not confirmed yet");
+                    tokio::time::sleep(OPEN_RETRY).await;
+                }
+            }
         }
     }
 

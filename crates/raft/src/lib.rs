@@ -17,6 +17,7 @@ mod events;
 mod forming;
 mod forward;
 mod history;
+mod hooks;
 mod identity;
 mod inner;
 mod keepalive;
@@ -42,12 +43,14 @@ mod stop;
 mod type_config;
 mod waiters;
 
-pub use config::{NodeConfig, Timing};
+pub use config::{LOG_UNFLUSHED_BYTES_MAX, NodeConfig, Timing};
 pub use events::{Batch, Compacted, EVENTS_KEPT, EventFeed, Position};
 pub use history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryLimits, HistoryQuery,
     HistoryRecord,
 };
+#[doc(hidden)]
+pub use hooks::Hooks;
 pub use identity::{IdentityError, Incarnation};
 pub use keepalive::{KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeptAlive, SESSIONS_PER_RENEW_MAX};
 pub use membership::{Member, MembershipError};

@@ -17,7 +17,7 @@ use ringfence_wal::{EntryId, LogEntry, Recovered, Wal};
 use tokio::sync::{Notify, oneshot};
 
 use crate::codec::{self, Malformed};
-use crate::ring::{RING_BYTES, Ring};
+use crate::ring::{ENTRY_BYTES, RING_BYTES, Ring};
 use crate::type_config::{Entry, LogId, TypeConfig, Vote, log_id};
 
 /// The most bytes of entries that one read for replication returns; a single greater entry is
@@ -39,6 +39,10 @@ struct Log {
     /// What the disk has, and how often the end of the log was cut: a write that was under way
     /// when the log was cut says nothing about the entries that came in its place.
     flushed: Mutex<Flushed>,
+    /// Bytes that were appended and that the disk does not have yet: they lie in memory.
+    unflushed: AtomicU64,
+    /// Told when there are fewer of them.
+    flushed_some: Notify,
     /// Bytes appended since the last snapshot was asked for.
     grown: AtomicU64,
     grown_enough: u64,
@@ -95,6 +99,8 @@ impl LogStore {
                 index: last_index,
                 cuts: 0,
             }),
+            unflushed: AtomicU64::new(0),
+            flushed_some: Notify::new(),
             grown: AtomicU64::new(grown),
             grown_enough: snapshot_bytes,
             snapshot_due: Notify::new(),
@@ -130,6 +136,27 @@ impl LogStore {
         if let Some(wal) = wal.and_then(Arc::into_inner) {
             wal.close();
         }
+    }
+
+    /// Bytes that were appended and that the disk does not have yet.
+    pub(crate) fn unflushed(&self) -> u64 {
+        self.log.unflushed.load(Ordering::Relaxed)
+    }
+
+    /// Returns once at most `most` bytes wait for the disk.
+    pub(crate) async fn flushed_to(&self, most: u64) {
+        loop {
+            let some = self.log.flushed_some.notified();
+            if self.unflushed() <= most {
+                return;
+            }
+            some.await;
+        }
+    }
+
+    /// Whether any entry was ever in the log.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.log.read().last.is_some()
     }
 
     /// Whether nothing was ever written: no vote, no entry.
@@ -327,10 +354,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let wal = self.log.wal()?;
         let mut batch = Vec::new();
         let mut bytes = 0;
+        let mut in_memory = 0;
         let mut inner = self.log.write();
         for entry in entries {
             let payload = codec::payload_to_bytes(&entry.payload);
             bytes += payload.len() as u64;
+            in_memory += payload.len() as u64 + ENTRY_BYTES;
             inner.last = Some(entry.log_id);
             batch.push(LogEntry {
                 id: to_entry_id(entry.log_id),
@@ -343,6 +372,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             callback.io_completed(Ok(()));
             return Ok(());
         };
+        self.log.unflushed.fetch_add(in_memory, Ordering::Relaxed);
         let log = Arc::downgrade(&self.log);
         wal.append(
             batch,
@@ -352,6 +382,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                     if flushed.cuts == cuts {
                         flushed.index = flushed.index.max(Some(last));
                     }
+                    drop(flushed);
+                    log.unflushed.fetch_sub(in_memory, Ordering::Relaxed);
+                    log.flushed_some.notify_waiters();
                 }
                 callback.io_completed(result.map_err(io::Error::other));
             }),

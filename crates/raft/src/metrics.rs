@@ -53,6 +53,9 @@ pub struct NodeMetrics {
     pub wal_segments: u64,
     /// Bytes of the entries in the log.
     pub wal_live_bytes: u64,
+    /// Bytes that were appended to the log and wait to be made durable; see
+    /// [`crate::NodeConfig::log_unflushed_max`].
+    pub wal_unflushed_bytes: u64,
 }
 
 impl NodeMetrics {
@@ -91,6 +94,7 @@ impl NodeMetrics {
         figures.wal_max_sync_micros = wal.max_sync_micros;
         figures.wal_segments = wal.live_segments;
         figures.wal_live_bytes = wal.live_bytes;
+        figures.wal_unflushed_bytes = running.log.unflushed();
         figures
     }
 }

@@ -277,6 +277,9 @@ impl Pump {
     }
 
     async fn write(&self, leading: &Arc<Leading>, pending: Pending) {
+        if let Err(why) = leading.admit() {
+            return self.proposals.refused(pending, why, None);
+        }
         let proposal = leading.stamp(&pending.command);
         let proposals = self.proposals.clone();
         let responder =

@@ -8,7 +8,7 @@ use crate::type_config::{Entry, LogId};
 /// How many bytes of entries stay in memory.
 pub(crate) const RING_BYTES: usize = 64 << 20;
 /// What an entry costs besides its payload, roughly.
-const ENTRY_BYTES: usize = 64;
+pub(crate) const ENTRY_BYTES: u64 = 64;
 
 /// A window on the end of the log, without gaps.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Ring {
 }
 
 fn cost(entry: &Entry) -> usize {
-    payload_to_bytes(&entry.payload).len() + ENTRY_BYTES
+    payload_to_bytes(&entry.payload).len() + ENTRY_BYTES as usize
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn only_flushed_entries_make_room() {
-        let mut ring = Ring::new(3 * (ENTRY_BYTES + 1));
+        let mut ring = Ring::new(3 * (ENTRY_BYTES as usize + 1));
         for index in 1..=5 {
             ring.push(entry(index), Some(1));
         }

@@ -12,6 +12,7 @@ use ringfence_core::{ClusterId, Form};
 use ringfence_proto::raft as pb;
 use ringfence_wal::{Options, Recovered, Wal};
 
+use crate::forming::await_beginning;
 use crate::history::fill_gaps;
 use crate::identity::{Identity, IdentityError, Seat, sync_dir};
 use crate::inner::{Inner, Running};
@@ -164,8 +165,9 @@ async fn open_log(
         ..Options::new(identity.file_header())
     };
     let path = wal_dir.to_owned();
+    let files = inner.config.hooks.log_files.clone();
     let open = move || {
-        Wal::open(&path, options).map_err(|source| SeatError::Log {
+        Wal::open_in(files, &path, options).map_err(|source| SeatError::Log {
             path: path.clone(),
             source,
         })
@@ -236,6 +238,9 @@ async fn run(
         node_id: seat.node_id,
         raft: running.raft.clone(),
         state: inner.state.clone(),
+        log: running.log.clone(),
+        log_unflushed_max: config.log_unflushed_max,
+        wall_millis: config.hooks.wall_millis,
         transport: running.transport.clone(),
         route: inner.route.clone(),
         form: form(inner, seat.cluster),
@@ -253,6 +258,11 @@ async fn run(
     inner
         .tasks
         .spawn(notice_removal(inner.clone(), running.clone()));
+    if !running.log.has_begun() {
+        inner
+            .tasks
+            .spawn(await_beginning(inner.clone(), running.clone()));
+    }
     if config.replace_on_data_loss {
         inner
             .tasks

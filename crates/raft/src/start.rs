@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringfence_core::TOKEN_FLOOR_MAX;
 use tokio::sync::watch;
 
 use crate::config::NodeConfig;
@@ -190,6 +191,10 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
             "(empty)",
             "name the first members, or members to join",
         );
+    }
+    if let Some(floor) = config.token_floor.filter(|floor| *floor > TOKEN_FLOOR_MAX) {
+        let why = format!("0 to {TOKEN_FLOOR_MAX} are allowed");
+        return wrong("token-floor", &floor.to_string(), &why);
     }
     if let Err(error) = config.settings.check() {
         return wrong("settings", &error.to_string(), "see the documented ranges");

@@ -1,5 +1,6 @@
 //! Why a node ends by itself.
 
+use ringfence_core::ClusterId;
 use tokio::sync::watch;
 
 /// Why a node ended by itself.
@@ -7,8 +8,8 @@ use tokio::sync::watch;
 pub enum StopReason {
     /// The log holds an entry that this program does not know. The entry was not applied.
     #[error(
-        "the log entry at index {index} means nothing to this program ({why}); start a newer one, \
-         nothing is lost"
+        "the log entry at index {index} means nothing to this release ({why}); everything before \
+         it is applied and nothing is lost: start a newer release on the same data directory"
     )]
     UnknownEntry {
         /// Its log index.
@@ -27,6 +28,19 @@ pub enum StopReason {
         "this node was removed from its cluster; empty its directory to let it join as a new node"
     )]
     Removed,
+    /// The node took its seat in a cluster whose log was never begun, and never will be.
+    #[error(
+        "this node took its seat in cluster {cluster}, which {former} was forming, but {former} \
+         has lost its data directory and no first member has a log: nothing was ever written, so \
+         nothing is lost; empty this node's data directory and start it again, and do the same on \
+         each first member that says this"
+    )]
+    NeverBegun {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The name of the first member that was to begin the log.
+        former: String,
+    },
     /// The node was told to shut down.
     #[error("the node was shut down")]
     ShutDown,

@@ -92,8 +92,18 @@ impl Peers for PeerService {
     ) -> Result<Response<Self::AppendStream>, Status> {
         let running = self.admit(request.metadata())?;
         let inner = self.inner.clone();
-        let requests = request.into_inner().scan((), move |(), message| {
+        let (log, unflushed_max) = (running.log.clone(), inner.config.log_unflushed_max);
+        let requests = request.into_inner().then(move |message| {
             inner.heard_leader();
+            let log = log.clone();
+            async move {
+                // Entries that the disk cannot take lie in memory; what is not read here waits with
+                // the leader, which keeps it on its disk.
+                log.flushed_to(unflushed_max).await;
+                message
+            }
+        });
+        let requests = Box::pin(requests).scan((), move |(), message| {
             // A request that cannot be read ends the stream; the leader opens another one.
             let decoded = message
                 .ok()

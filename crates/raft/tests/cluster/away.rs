@@ -1,16 +1,15 @@
 //! A voter that is away for long: the others' logs stay short, and it comes back by a snapshot.
 
-use ringfence_core::{Acquired, Ask, Command, HolderData, Millis, Outcome};
+use ringfence_core::{Acquired, Millis, Outcome};
 use ringfence_raft::Node;
 
-use crate::harness::{Cluster, Session, acquire, eventually, holder, open, propose};
+use crate::harness::{Cluster, Session, eventually, holder, open, propose, weighty};
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 /// Small enough for a few hundred entries to pass it many times.
 const SNAPSHOT_LOG_BYTES: u64 = 32 << 10;
 const SNAPSHOT_LOG_KEEP: u64 = 16;
-const DATA_BYTES: usize = 1_000;
-/// More than an entry with that much data takes.
+/// More than a weighty entry takes.
 const ENTRY_BYTES_MAX: u64 = 1_500;
 /// What may be left of a log: what came since the newest snapshot and while it was taken, and
 /// what is kept behind it. Entries are dropped by batches of as many as are kept.
@@ -22,14 +21,7 @@ const ROUND: u64 = 250;
 /// Acquires leases with data, one after another.
 async fn write(node: &Node, session: Session, numbers: std::ops::Range<u64>) {
     for n in numbers {
-        let mut command = acquire(session, n, &format!("lease/{n}"), None);
-        if let Command::Request(request) = &mut command {
-            request.lowest = request.number;
-            if let Ask::Acquire(acquire) = &mut request.ask {
-                acquire.data = HolderData::new(&[7; DATA_BYTES]).unwrap();
-            }
-        }
-        match propose(node, command).await {
+        match propose(node, weighty(session, n)).await {
             Outcome::Acquired(Acquired::Granted(_)) => {}
             other => panic!("{other:?}"),
         }

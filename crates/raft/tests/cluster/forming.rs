@@ -90,6 +90,96 @@ async fn an_emptied_member_takes_its_former_place_by_itself_if_it_may() {
     .await;
 }
 
+/// Brings a cluster to where its former has told the others to take their seats and was lost
+/// before it began the log: then its seat is worth nothing, and theirs neither.
+async fn seated_without_a_former() -> Cluster {
+    let mut cluster = Cluster::new(&NAMES);
+    // The former cannot open its own log, so it gets no further than to hand out the seats.
+    cluster.with_disks();
+    cluster.disks["n1"].hang();
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    eventually("both seats taken", || {
+        let seated = |name: &&str| cluster.nodes[*name].status().cluster.is_some();
+        NAMES[1..].iter().all(seated)
+    })
+    .await;
+    assert_eq!(cluster.nodes["n1"].status().cluster, None);
+    cluster
+}
+
+/// Ends the former and takes its directory away.
+async fn lose_the_former(cluster: &mut Cluster) {
+    cluster.crash("n1").await;
+    // Its log is still being opened there, and finds nothing when the disk goes on.
+    let elsewhere = cluster.data_dir("n1").with_extension("lost");
+    std::fs::rename(cluster.data_dir("n1"), elsewhere).unwrap();
+    cluster.disks["n1"].go_on();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_former_that_restarts_goes_on_forming() {
+    let mut cluster = seated_without_a_former().await;
+    let offered = cluster.nodes["n2"].status().cluster;
+    cluster.crash("n1").await;
+    cluster.disks["n1"].go_on();
+    cluster.start("n1").await;
+    for name in NAMES {
+        cluster.serving(name).await;
+    }
+    assert_eq!(cluster.nodes["n1"].status().cluster, offered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_members_whose_former_was_emptied_stop_and_say_what_to_do() {
+    let mut cluster = seated_without_a_former().await;
+    lose_the_former(&mut cluster).await;
+    let former = cluster.start("n1").await;
+    for name in &NAMES[1..] {
+        let reason = within("its end", cluster.nodes[*name].stopped()).await;
+        assert!(
+            matches!(&reason, StopReason::NeverBegun { former, .. } if former == "n1"),
+            "{reason:?}"
+        );
+        assert!(
+            reason
+                .to_string()
+                .contains("empty this node's data directory")
+        );
+    }
+    let status = former.status();
+    assert_eq!(
+        (status.cluster, status.role),
+        (None, Role::Forming),
+        "it forms no second cluster"
+    );
+
+    // What the message says is enough.
+    for name in &NAMES[1..] {
+        cluster.crash(name).await;
+        std::fs::remove_dir_all(cluster.data_dir(name)).unwrap();
+        cluster.start(name).await;
+    }
+    for name in NAMES {
+        cluster.serving(name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_member_without_a_log_waits_while_another_one_is_away() {
+    let mut cluster = seated_without_a_former().await;
+    lose_the_former(&mut cluster).await;
+    cluster.crash("n3").await;
+    cluster.start("n1").await;
+    // Longer than it takes to be sure when everybody answers: n3 may have a log that counts.
+    let stopped = tokio::time::timeout(
+        std::time::Duration::from_secs(8),
+        cluster.nodes["n2"].stopped(),
+    );
+    assert!(stopped.await.is_err());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removed_node_stops_and_says_why() {
     let cluster = Cluster::formed(&NAMES).await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_core::{
@@ -10,6 +11,8 @@ use ringfence_core::{
     Outcome, Request, RequestNumber, Secret, SessionId, Settings,
 };
 use ringfence_raft::{Node, NodeConfig, ProposeError, Role};
+
+use crate::disk::Disk;
 
 /// No single step of a test takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -22,6 +25,8 @@ pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<String, Node>,
     /// Applied to every node's configuration before it is started.
     pub(crate) adjust: fn(&mut NodeConfig),
+    /// The disks of nodes whose disk is not just any disk.
+    pub(crate) disks: BTreeMap<String, Disk>,
 }
 
 impl Cluster {
@@ -38,6 +43,7 @@ impl Cluster {
             first: first.iter().map(|name| (*name).to_owned()).collect(),
             nodes: BTreeMap::new(),
             adjust: |_| {},
+            disks: BTreeMap::new(),
         }
     }
 
@@ -75,11 +81,20 @@ impl Cluster {
             ..NodeConfig::new(name, self.data_dir(name))
         };
         (self.adjust)(&mut config);
+        if let Some(disk) = self.disks.get(name) {
+            config.hooks.log_files = Arc::new(disk.clone());
+        }
         config
     }
 
     pub(crate) fn data_dir(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Gives every node a disk that can be made to hang.
+    pub(crate) fn with_disks(&mut self) {
+        let disks = self.first.iter();
+        self.disks = disks.map(|name| (name.clone(), Disk::default())).collect();
     }
 
     pub(crate) async fn start(&mut self, name: &str) -> Node {
@@ -231,6 +246,18 @@ pub(crate) fn request(session: Session, n: u64, ask: Ask) -> Command {
         lowest: number(1),
         ask,
     })
+}
+
+/// An acquire with a kilobyte of data, by a client that waits for no earlier answer.
+pub(crate) fn weighty(session: Session, n: u64) -> Command {
+    let mut command = acquire(session, n, &format!("lease/{n}"), None);
+    if let Command::Request(request) = &mut command {
+        request.lowest = request.number;
+        if let Ask::Acquire(acquire) = &mut request.ask {
+            acquire.data = HolderData::new(&[7; 1_000]).unwrap();
+        }
+    }
+    command
 }
 
 /// Acquires a free lease and says with which token.

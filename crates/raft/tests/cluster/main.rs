@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod away;
+mod clocks;
+mod disk;
 mod forming;
 mod harness;
 mod history;
 mod single;
 mod snapshots;
+mod stalls;
 mod three;

@@ -1,0 +1,91 @@
+//! Disks that hang: what waits for them is bounded (I20), and nobody waits for ever.
+
+use std::time::Duration;
+
+use ringfence_core::Millis;
+use ringfence_raft::ProposeError;
+
+use crate::harness::{Cluster, eventually, holder, open, propose, weighty, within};
+
+const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+const LIMIT: u64 = 64 << 10;
+/// What may be under way when the limit is reached: an entry, and what openraft adds by itself.
+const UNDER_WAY: u64 = 8 << 10;
+/// Entries that together are several times the limit.
+const ENTRIES: u64 = 300;
+
+async fn on_disks_that_may_hang(names: &[&str]) -> Cluster {
+    let mut cluster = Cluster::new(names);
+    cluster.adjust = |config| {
+        config.log_unflushed_max = LIMIT;
+        config.timing.leader_wait = Duration::from_millis(500);
+    };
+    cluster.with_disks();
+    cluster.start_all().await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_disk_hangs_refuses_what_it_would_have_to_keep_in_memory() {
+    let cluster = on_disks_that_may_hang(&NAMES).await;
+    let leader = cluster.leader().await;
+    let node = &cluster.nodes[&leader];
+    let session = open(node, 1, Millis::from_secs(60)).await;
+    cluster.disks[&leader].hang();
+
+    // The others' disks are a majority: the cluster goes on, as far as the leader's memory may go.
+    let mut committed = 0;
+    let why = within("a refusal", async {
+        for n in 1..=ENTRIES {
+            match node.propose(weighty(session, n)).await {
+                Ok(_) => committed = n,
+                Err(ProposeError::NotDone { why, .. }) => return why,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        panic!("{ENTRIES} entries were taken and none is on the leader's disk");
+    })
+    .await;
+    assert!(why.contains("disk is behind"), "{why}");
+    assert!(committed > LIMIT / 2_000, "only {committed} were committed");
+    let waiting = node.metrics().wal_unflushed_bytes;
+    assert!(waiting <= LIMIT + UNDER_WAY, "{waiting} bytes wait");
+    let follower = &cluster.nodes[&cluster.a_follower().await];
+    match follower.propose(weighty(session, committed + 1)).await {
+        Err(ProposeError::NotDone { why, .. }) => assert!(why.contains("disk is behind"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+
+    cluster.disks[&leader].go_on();
+    propose(node, weighty(session, committed + 1)).await;
+    let newest = format!("lease/{}", committed + 1);
+    eventually("the lease on every node", || {
+        cluster
+            .nodes
+            .values()
+            .all(|node| holder(node, &newest).is_some())
+    })
+    .await;
+    eventually("an empty queue", || node.metrics().wal_unflushed_bytes == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_whose_disk_hangs_takes_no_more_than_it_may_keep_in_memory() {
+    let cluster = on_disks_that_may_hang(&NAMES).await;
+    let leader = &cluster.nodes[&cluster.leader().await];
+    let slow = cluster.a_follower().await;
+    let session = open(leader, 1, Millis::from_secs(60)).await;
+    cluster.disks[&slow].hang();
+    for n in 1..=ENTRIES {
+        propose(leader, weighty(session, n)).await;
+    }
+    let waiting = cluster.nodes[&slow].metrics().wal_unflushed_bytes;
+    assert!(waiting <= LIMIT + UNDER_WAY, "{waiting} bytes wait");
+
+    cluster.disks[&slow].go_on();
+    let newest = format!("lease/{ENTRIES}");
+    eventually("the newest lease", || {
+        holder(&cluster.nodes[&slow], &newest).is_some()
+    })
+    .await;
+}
