@@ -9,7 +9,7 @@ use crate::id::{FencingToken, RequestNumber, Secret, SessionId};
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Cancelled, Limit, Opened, Outcome, Rejection};
-use crate::requests::{Admission, Requests, fingerprint};
+use crate::requests::{Admission, fingerprint};
 use crate::session::Session;
 use crate::settings::OPEN_AGE_MAX;
 use crate::snapshot::Answer;
@@ -27,18 +27,8 @@ impl StateMachine {
             return Outcome::Rejected(Rejection::NotReady);
         };
         self.next_session += 1;
-        let mut session = Session {
-            open: open.id,
-            secret: open.secret,
-            identity: open.identity.clone(),
-            ttl: open.ttl,
-            seen: self.time,
-            armed: self.time,
-            requests: Requests::new(),
-            holds: Vec::new(),
-            waits: Vec::new(),
-            lost: Vec::new(),
-        };
+        let (open_id, identity) = ((open.id, open.secret), open.identity.clone());
+        let mut session = Session::new(open_id, identity, open.ttl, self.time);
         session.armed = session.deadline(self.term_start);
         self.deadlines.insert(session.armed, Due::Session(id));
         self.sessions.insert(id, session);
@@ -99,7 +89,7 @@ impl StateMachine {
         };
         let first = session.requests.get(RequestNumber::FIRST);
         let acquired = match (&open.acquire, first) {
-            (Some(_), Some(answer)) => self.standing_of(answer),
+            (Some(_), Some(answer)) => self.standing_of(&answer),
             _ => None,
         };
         Outcome::Opened(Opened {
@@ -153,22 +143,21 @@ impl StateMachine {
             lowest,
             ask,
         } = request;
-        self.end_if_due(*id, events);
-        if let Err(rejection) = self.authenticate(*id, secret) {
-            return Outcome::Rejected(rejection);
-        }
-        let now = self.time;
-        let Some(session) = self.sessions.get_mut(*id) else {
-            return Outcome::Rejected(Rejection::SessionExpired { cause: None });
+        let (now, term_start) = (self.time, self.term_start);
+        let admitted = |session: &&mut Session| {
+            session.deadline(term_start) > now && session.secret.proves(secret)
+        };
+        let Some(session) = self.sessions.get_mut(*id).filter(admitted) else {
+            self.end_if_due(*id, events);
+            let refused = self.authenticate(*id, secret).err();
+            let cause = None;
+            return Outcome::Rejected(refused.unwrap_or(Rejection::SessionExpired { cause }));
         };
         session.seen = now;
         match session.requests.admit(*number, *lowest, fingerprint(ask)) {
             Admission::New => self.carry_out_ask(*id, *number, ask, events),
             Admission::Refused(rejection) => Outcome::Rejected(rejection),
-            Admission::Repeat(answer) => {
-                let answer = answer.clone();
-                self.answer(&answer)
-            }
+            Admission::Repeat(answer) => self.answer(&answer),
         }
     }
 
@@ -250,17 +239,14 @@ impl StateMachine {
         };
         Ok(match session.requests.get(target) {
             Some(Answer::Waiting { name }) => {
-                let name = Some(name.clone());
+                let name = Some(name);
                 session.requests.settle(target, Answer::Cancelled { name });
                 if let Some(wait) = session.remove_wait(target) {
                     self.remove_waiter(&wait, events, WaitEnd::Cancelled, id);
                 }
                 Cancelled::Removed
             }
-            Some(Answer::Granted { name, token }) => Cancelled::Granted {
-                name: name.clone(),
-                token: *token,
-            },
+            Some(Answer::Granted { name, token }) => Cancelled::Granted { name, token },
             Some(_) => Cancelled::Settled,
             None if session.requests.can_void(target) => {
                 session
@@ -333,12 +319,12 @@ impl StateMachine {
         let not_waiting = || Rejection::NotWaiting { name: name.clone() };
         let (now, term_start) = (self.time, self.term_start);
         let lease = self.leases.get(name).ok_or_else(not_waiting)?;
-        let (&place, waiter) = lease
+        let (place, waiter) = lease
             .queue
             .iter()
             .find(|(_, waiter)| to.is_none_or(|to| waiter.session == to))
             .ok_or_else(not_waiting)?;
-        let to = waiter.session;
+        let (place, to) = (*place, waiter.session);
         let alive = |session: &Session| session.deadline(term_start) > now;
         if waiter.until <= now || !self.sessions.get(to).is_some_and(alive) {
             return Err(not_waiting());

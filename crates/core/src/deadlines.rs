@@ -29,26 +29,55 @@ pub(crate) enum Due {
 /// than their deadline: a keep-alive moves the deadline only, and the set is told when the old
 /// time comes. That makes a renewal free of any search here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Deadlines(BTreeSet<(ClusterTime, Due)>);
+pub(crate) struct Deadlines {
+    // Apart, since most are of sessions and need no room for a name.
+    sessions: BTreeSet<(ClusterTime, SessionId)>,
+    waits: BTreeSet<(ClusterTime, u64, LeaseName)>,
+    leases: BTreeSet<(ClusterTime, LeaseName)>,
+}
 
 impl Deadlines {
     pub(crate) fn insert(&mut self, at: ClusterTime, due: Due) {
-        self.0.insert((at, due));
+        match due {
+            Due::Session(id) => self.sessions.insert((at, id)),
+            Due::Wait { place, name } => self.waits.insert((at, place, name)),
+            Due::Lease(name) => self.leases.insert((at, name)),
+        };
     }
 
     pub(crate) fn remove(&mut self, at: ClusterTime, due: Due) {
-        self.0.remove(&(at, due));
+        match due {
+            Due::Session(id) => self.sessions.remove(&(at, id)),
+            Due::Wait { place, name } => self.waits.remove(&(at, place, name)),
+            Due::Lease(name) => self.leases.remove(&(at, name)),
+        };
+    }
+
+    /// The first time of each kind.
+    fn firsts(&self) -> [Option<ClusterTime>; 3] {
+        [
+            self.sessions.first().map(|due| due.0),
+            self.waits.first().map(|due| due.0),
+            self.leases.first().map(|due| due.0),
+        ]
     }
 
     /// Takes the first one that is not later than `now`.
     pub(crate) fn pop(&mut self, now: ClusterTime) -> Option<Due> {
-        if self.0.first()?.0 > now {
-            return None;
+        let next = self.next().filter(|next| *next <= now);
+        let [session, wait, _] = self.firsts();
+        // Among equal times the kinds come in their order.
+        if session == Some(next?) {
+            self.sessions.pop_first().map(|(_, id)| Due::Session(id))
+        } else if wait == next {
+            let first = self.waits.pop_first();
+            first.map(|(_, place, name)| Due::Wait { place, name })
+        } else {
+            self.leases.pop_first().map(|(_, name)| Due::Lease(name))
         }
-        self.0.pop_first().map(|(_, due)| due)
     }
 
     pub(crate) fn next(&self) -> Option<ClusterTime> {
-        self.0.first().map(|(at, _)| *at)
+        self.firsts().into_iter().flatten().min()
     }
 }

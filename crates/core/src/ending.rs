@@ -4,16 +4,18 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::budget::Budget;
-use crate::deadlines::Due;
+use crate::deadlines::{Deadlines, Due};
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
 use crate::id::SessionId;
+use crate::lease::Lease;
+use crate::line::Line;
 use crate::machine::StateMachine;
 use crate::name::{Identity, LeaseName};
 use crate::outcome::LostGrant;
 use crate::session::{EndedSession, Session, Wait};
 use crate::settings::OPEN_AGE_MAX;
 use crate::snapshot::{Answer, Block, RevokedHolder};
-use crate::time::ClusterTime;
+use crate::time::{ClusterTime, Millis};
 
 /// How the end of a grant bears on the next one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,9 +103,10 @@ impl StateMachine {
         let Some(lease) = self.leases.get_mut(name) else {
             return;
         };
-        let Some(armed) = lease.armed.take() else {
+        let Some(armed) = lease.armed() else {
             return;
         };
+        lease.arm(None);
         if lease.due(retention).is_none_or(|due| due > armed) {
             // It changed since. Back to its true place; if that has come too, it is looked at again
             // in its turn.
@@ -115,7 +118,7 @@ impl StateMachine {
             if lease.unserved {
                 // Its waiters left before its turn came, in a quiet time or a storm. What is named
                 // in that list has to be there.
-                self.unserved.retain(|unserved| unserved != name);
+                drop(self.unserved.take(|unserved| unserved == name));
             }
             self.leases.remove(name);
             self.forgotten = self.forgotten.max(floor);
@@ -161,21 +164,14 @@ impl StateMachine {
         let Some(lease) = self.leases.get_mut(name) else {
             return;
         };
-        if lease.wants_serving() && !lease.unserved {
-            lease.unserved = true;
-            self.unserved.push_back(name.clone());
-        }
-        let Some(wanted) = lease.due(self.settings.idle_retention) else {
-            return;
-        };
-        if let Some(armed) = lease.armed {
-            if armed <= wanted {
-                return;
-            }
-            self.deadlines.remove(armed, Due::Lease(name.clone()));
-        }
-        lease.armed = Some(wanted);
-        self.deadlines.insert(wanted, Due::Lease(name.clone()));
+        let (unserved, deadlines) = (&mut self.unserved, &mut self.deadlines);
+        place(
+            name,
+            lease,
+            unserved,
+            deadlines,
+            self.settings.idle_retention,
+        );
     }
 
     /// Ends a session with all it holds and waits for; says how many that were.
@@ -189,19 +185,19 @@ impl StateMachine {
             return 0;
         };
         self.deadlines.remove(session.armed, Due::Session(id));
-        let endings = session.holds.len() + session.waits.len();
+        let endings = session.holds().len() + session.waits().len();
 
-        for wait in &session.waits {
+        for wait in session.waits() {
             self.remove_waiter(wait, events, WaitEnd::SessionEnded, id);
         }
         let (grant_cause, manner) = self.manner_of(cause, &session);
-        for (name, _) in &session.holds {
+        for (name, _) in session.holds() {
             self.detach_grant(name, &session, &grant_cause, manner, events);
         }
         // Who was evicted has heard of nothing, and may believe in a grant that was revoked before
         // for as long as was said then.
         if !matches!(cause, SessionEnd::Evicted { .. }) {
-            for lost in &session.lost {
+            for lost in session.lost() {
                 self.loss_known(lost);
             }
         }
@@ -299,7 +295,7 @@ impl StateMachine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.lost.push(LostGrant {
+        session.add_lost(LostGrant {
             name: name.clone(),
             token,
             cause: cause.clone(),
@@ -391,7 +387,14 @@ impl StateMachine {
             cause: cause.clone(),
             at: self.wall,
         });
-        self.after_change(name);
+        let (unserved, deadlines) = (&mut self.unserved, &mut self.deadlines);
+        place(
+            name,
+            lease,
+            unserved,
+            deadlines,
+            self.settings.idle_retention,
+        );
     }
 
     /// The holder of a lost grant cannot believe any more: the next one need not wait for it.
@@ -412,4 +415,29 @@ impl StateMachine {
             self.after_change(&lost.name);
         }
     }
+}
+
+/// Puts a lease where its state wants it.
+fn place(
+    name: &LeaseName,
+    lease: &mut Lease,
+    unserved: &mut Line<LeaseName>,
+    deadlines: &mut Deadlines,
+    idle_retention: Millis,
+) {
+    if lease.wants_serving() && !lease.unserved {
+        lease.unserved = true;
+        unserved.push(name.clone());
+    }
+    let Some(wanted) = lease.due(idle_retention) else {
+        return;
+    };
+    if let Some(armed) = lease.armed() {
+        if armed <= wanted {
+            return;
+        }
+        deadlines.remove(armed, Due::Lease(name.clone()));
+    }
+    lease.arm(Some(wanted));
+    deadlines.insert(wanted, Due::Lease(name.clone()));
 }

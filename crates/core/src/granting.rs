@@ -8,7 +8,7 @@ use crate::command::Acquire;
 use crate::deadlines::Due;
 use crate::event::{Event, Granted};
 use crate::id::{FencingToken, RequestNumber, SessionId};
-use crate::lease::Waiter;
+use crate::lease::{Lease, Waiter};
 use crate::machine::StateMachine;
 use crate::name::{HolderData, LeaseName};
 use crate::outcome::{Acquired, Holder, Limit, Rejection};
@@ -35,9 +35,13 @@ impl StateMachine {
         events: &mut Vec<Event>,
     ) -> Result<Answer, Rejection> {
         check_lengths(ask)?;
-        self.lift_block(&ask.name);
-        self.after_change(&ask.name);
-        let obstacle = self.obstacle(session, &ask.name);
+        let mut obstacle = self.obstacle(session, &ask.name);
+        if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
+            // Its time may be over, and nobody has looked since.
+            self.lift_block(&ask.name);
+            self.after_change(&ask.name);
+            obstacle = self.obstacle(session, &ask.name);
+        }
         let wait = match &obstacle {
             // Who has it, or cannot have it, passes no limit.
             Some(Rejection::Held { mine: true, .. }) => None,
@@ -80,7 +84,7 @@ impl StateMachine {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
         let max = self.settings.leases_max;
-        if self.leases.len() as u64 >= max && !self.leases.contains_key(name) {
+        if self.leases.len() as u64 >= max && self.leases.get(name).is_none() {
             return Err(Rejection::Limit(Limit::Leases(max)));
         }
         Ok(())
@@ -145,11 +149,13 @@ impl StateMachine {
             data,
             lock_delay,
         };
-        self.leases
-            .entry(ask.name.clone())
-            .or_default()
-            .queue
-            .insert(place, waiter);
+        if let Some(lease) = self.leases.get_mut(&ask.name) {
+            lease.queue.insert(place, waiter);
+        } else {
+            let mut lease = Lease::default();
+            lease.queue.insert(place, waiter);
+            self.leases.insert(ask.name.clone(), lease);
+        }
         self.waiters += 1;
         self.deadlines.insert(
             until,
@@ -186,7 +192,19 @@ impl StateMachine {
             lock_delay,
         } = award;
         let (index, since) = (self.index, self.wall);
-        let grant = GrantRecord {
+        let holder = self.sessions.get_mut(session)?;
+        holder.add_hold(name.clone(), token);
+        events.push(Event::Granted(Granted {
+            name: name.clone(),
+            token,
+            session,
+            identity: holder.identity.clone(),
+            data: data.clone(),
+            request,
+            index,
+            since,
+        }));
+        let grant = Box::new(GrantRecord {
             token,
             session,
             request,
@@ -194,18 +212,15 @@ impl StateMachine {
             lock_delay,
             index,
             since,
-        };
-        let lease = match self.leases.get_mut(name) {
-            Some(lease) => lease,
-            None => self.leases.entry(name.clone()).or_default(),
-        };
-        lease.floor = Some(token);
-        lease.grant = Some(Box::new(grant));
+        });
         self.held += 1;
-        self.sessions
-            .get_mut(session)?
-            .add_hold(name.clone(), token);
-        events.push(Event::Granted(self.granted(name)?));
+        if let Some(lease) = self.leases.get_mut(name) {
+            (lease.floor, lease.grant) = (Some(token), Some(grant));
+        } else {
+            let mut lease = Lease::default();
+            (lease.floor, lease.grant) = (Some(token), Some(grant));
+            self.leases.insert(name.clone(), lease);
+        }
         Some(token)
     }
 
@@ -255,7 +270,7 @@ impl StateMachine {
             if !budget.serve() {
                 return;
             }
-            let Some(name) = self.unserved.pop_front() else {
+            let Some(name) = self.unserved.pop() else {
                 return;
             };
             self.serve(name, events);
@@ -271,7 +286,7 @@ impl StateMachine {
         if !lease.wants_serving() {
             return;
         }
-        let Some((&place, head)) = lease.queue.first_key_value() else {
+        let Some((&place, head)) = lease.queue.first() else {
             return;
         };
         let (session, until) = (head.session, head.until);
@@ -283,7 +298,7 @@ impl StateMachine {
         if over {
             // The budget ended before its turn to end came; it must not be granted any more.
             lease.unserved = true;
-            self.unserved.push_back(name);
+            self.unserved.push(name);
             return;
         }
         self.grant_to_waiter(&name, place, events);

@@ -1,12 +1,12 @@
 //! Leases: at most one grant each, a queue, and what keeps a free one from being granted.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 
 use crate::id::{FencingToken, RequestNumber, SessionId};
 use crate::name::HolderData;
 use crate::snapshot::{Block, GrantRecord};
 use crate::time::{ClusterTime, Millis};
+use crate::tree::Tree;
 
 /// A lease name's state.
 #[derive(Clone, Debug, Default)]
@@ -19,13 +19,18 @@ pub(crate) struct Lease {
     pub(crate) blocked: Option<Box<Block>>,
     /// Since when nobody has held it or waited for it; means nothing while somebody does.
     pub(crate) idle_since: ClusterTime,
-    /// Where it stands among the deadlines; never later than the first of its own.
-    pub(crate) armed: Option<ClusterTime>,
+    /// See [`Lease::armed`].
+    pub(crate) armed_at: ClusterTime,
+    pub(crate) is_armed: bool,
     /// By place, so the first one is the head.
-    pub(crate) queue: BTreeMap<u64, Waiter>,
+    pub(crate) queue: Tree<u64, Waiter>,
     /// Whether it stands in the list of leases whose queue wants to be served.
     pub(crate) unserved: bool,
 }
+
+// See the same of a session.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Lease>() <= 64);
 
 /// A place in the queue.
 #[derive(Clone, Debug)]
@@ -38,6 +43,16 @@ pub(crate) struct Waiter {
 }
 
 impl Lease {
+    /// Where it stands among the deadlines; never later than the first of its own.
+    pub(crate) fn armed(&self) -> Option<ClusterTime> {
+        self.is_armed.then_some(self.armed_at)
+    }
+
+    pub(crate) fn arm(&mut self, at: Option<ClusterTime>) {
+        self.armed_at = at.unwrap_or_default();
+        self.is_armed = at.is_some();
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.grant.is_none() && self.queue.is_empty() && self.blocked.is_none()
     }

@@ -14,9 +14,13 @@ mod command;
 mod deadlines;
 mod ending;
 mod event;
+mod few;
+mod frozen;
 mod granting;
 mod id;
+mod kept;
 mod lease;
+mod line;
 mod machine;
 mod name;
 mod operator;
@@ -29,11 +33,13 @@ mod session;
 mod settings;
 pub mod snapshot;
 mod time;
+mod tree;
 
 pub use command::{
     Acquire, Ask, Command, Configure, Entry, Evict, Form, Open, Renew, Request, Revoke,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
+pub use frozen::Frozen;
 pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 pub use machine::StateMachine;
 pub use name::{

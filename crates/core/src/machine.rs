@@ -4,7 +4,7 @@
 //! own command is carried out; last, free leases are granted to those who wait. Since all that an
 //! entry ends is over before it grants anything, no grant goes to a session that ends with it.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::budget::Budget;
@@ -13,11 +13,13 @@ use crate::deadlines::Deadlines;
 use crate::event::Event;
 use crate::id::{ClusterId, FencingToken, OpenId, SessionId};
 use crate::lease::Lease;
+use crate::line::Line;
 use crate::name::LeaseName;
 use crate::outcome::{Outcome, Rejection};
 use crate::session::{EndedSessions, Sessions};
 use crate::settings::{Settings, TOKEN_FLOOR_MAX};
 use crate::time::{ClusterTime, WallTime};
+use crate::tree::Tree;
 
 /// Tokens stay below 2^53, exact as JSON numbers everywhere, as long as the wall clock that raises
 /// them shows less than this many seconds; it gets there in the year 2242.
@@ -50,11 +52,11 @@ pub struct StateMachine {
     pub(crate) ended: EndedSessions,
     /// Exactly one entry per living session and per remembered ended one.
     pub(crate) opens: BTreeMap<OpenId, SessionId>,
-    pub(crate) leases: BTreeMap<LeaseName, Lease>,
+    pub(crate) leases: Tree<LeaseName, Lease>,
     pub(crate) deadlines: Deadlines,
     /// Free leases whose queue wants to be served, in the order in which they came free. Each has
     /// its `unserved` mark set.
-    pub(crate) unserved: VecDeque<LeaseName>,
+    pub(crate) unserved: Line<LeaseName>,
     pub(crate) held: u64,
     pub(crate) waiters: u64,
 }
@@ -88,9 +90,9 @@ impl StateMachine {
             sessions: Sessions::default(),
             ended: EndedSessions::default(),
             opens: BTreeMap::new(),
-            leases: BTreeMap::new(),
+            leases: Tree::default(),
             deadlines: Deadlines::default(),
-            unserved: VecDeque::new(),
+            unserved: Line::default(),
             held: 0,
             waiters: 0,
         }

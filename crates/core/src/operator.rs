@@ -15,27 +15,25 @@ impl StateMachine {
             let Some(session) = self.sessions.get_mut(*id) else {
                 continue;
             };
-            let Some(at) = session.lost.iter().position(|lost| lost.token == *token) else {
-                continue;
-            };
-            let known = session.lost.remove(at);
-            self.loss_known(&known);
+            if let Some(known) = session.remove_lost(*token) {
+                self.loss_known(&known);
+            }
         }
         let mut renewed = Renewed {
             time: now,
             ..Renewed::default()
         };
-        for id in &renew.sessions {
-            match self.sessions.get_mut(*id) {
+        let Renewed { ended, lost, .. } = &mut renewed;
+        self.sessions
+            .visit(&renew.sessions, |id, session| match session {
                 Some(session) if session.deadline(term_start) > now => {
                     session.seen = now;
-                    if !session.lost.is_empty() {
-                        renewed.lost.push((*id, session.lost.clone()));
+                    if !session.lost().is_empty() {
+                        lost.push((id, session.lost().to_vec()));
                     }
                 }
-                _ => renewed.ended.push(*id),
-            }
-        }
+                _ => ended.push(id),
+            });
         Outcome::Renewed(renewed)
     }
 

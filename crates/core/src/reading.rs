@@ -122,7 +122,7 @@ impl StateMachine {
             _ => Bound::Included(prefix),
         };
         self.leases
-            .range::<str, _>((from, Bound::Unbounded))
+            .iter_from::<str>(from)
             .take_while(move |(name, _)| name.as_str().starts_with(prefix))
     }
 
@@ -148,7 +148,7 @@ impl StateMachine {
     pub fn session(&self, id: SessionId) -> Option<SessionView> {
         let session = self.sessions.get(id)?;
         Some(SessionView {
-            leases: session.holds.clone(),
+            leases: session.holds().to_vec(),
             ..self.session_view(id, session)
         })
     }
@@ -175,7 +175,7 @@ impl StateMachine {
             remaining: self.remaining(session),
             leases: Vec::new(),
             // At most 4,096.
-            waits: u32::try_from(session.waits.len()).unwrap_or(u32::MAX),
+            waits: u32::try_from(session.waits().len()).unwrap_or(u32::MAX),
         }
     }
 
@@ -198,7 +198,7 @@ impl StateMachine {
     /// remembered, or it was no acquire.
     #[must_use]
     pub fn standing(&self, id: SessionId, number: RequestNumber) -> Option<Acquired> {
-        self.standing_of(self.sessions.get(id)?.requests.get(number)?)
+        self.standing_of(&self.sessions.get(id)?.requests.get(number)?)
     }
 
     /// The greatest token granted for each remembered name that begins with `prefix`.

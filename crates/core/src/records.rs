@@ -1,11 +1,8 @@
-//! The state as records, and a state from records.
+//! A state from records.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::iter;
 
 use crate::deadlines::Due;
-use crate::id::SessionId;
 use crate::lease::{Lease, Waiter};
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
@@ -16,38 +13,6 @@ use crate::snapshot::{
 };
 
 impl StateMachine {
-    /// The whole state: a header, then sessions, leases and ended sessions. Equal states have
-    /// equal records.
-    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        let sessions = self.sessions.iter(None);
-        let leases = self.leases.iter();
-        iter::once(Record::Header(self.header()))
-            .chain(sessions.map(|(id, session)| Record::Session(session_record(id, session))))
-            .chain(leases.map(|(name, lease)| Record::Lease(lease_record(name, lease))))
-            .chain(self.ended.records().map(Record::Ended))
-    }
-
-    fn header(&self) -> Header {
-        Header {
-            cluster: self.cluster,
-            token_floor: self.token_floor,
-            settings: self.settings,
-            settings_set_at: self.settings_set_at,
-            index: self.index,
-            term: self.term,
-            term_start: self.term_start,
-            time: self.time,
-            wall: self.wall,
-            counter: self.counter,
-            last_token: self.last_token,
-            next_session: self.next_session,
-            next_place: self.next_place,
-            forgotten: self.forgotten,
-            quiet_until: self.quiet_until,
-            unserved: self.unserved.iter().cloned().collect(),
-        }
-    }
-
     /// The state that these records describe.
     ///
     /// # Errors
@@ -75,7 +40,7 @@ impl StateMachine {
             let lease = lease.filter(|lease| !lease.unserved);
             let why = "names an unserved lease twice or one that is not there";
             lease.ok_or(BadSnapshot { record: 0, why })?.unserved = true;
-            machine.unserved.push_back(name);
+            machine.unserved.push(name);
         }
         Ok(machine)
     }
@@ -110,18 +75,13 @@ impl StateMachine {
             return Err("repeats the id of an Open");
         }
         let requests = Requests::restore(record.lowest, record.answers);
-        let session = Session {
-            open: record.open,
-            secret: record.secret,
-            identity: record.identity,
-            ttl: record.ttl,
-            seen: record.seen,
-            armed: record.armed,
-            requests: requests.ok_or("remembers answers out of order or out of its window")?,
-            holds: Vec::new(),
-            waits: Vec::new(),
-            lost: record.lost,
-        };
+        let open = (record.open, record.secret);
+        let mut session = Session::new(open, record.identity, record.ttl, record.seen);
+        session.armed = record.armed;
+        session.requests = requests.ok_or("remembers answers out of order or out of its window")?;
+        for lost in record.lost {
+            session.add_lost(lost);
+        }
         if session.armed > session.deadline(self.term_start) {
             return Err("would be looked at after its deadline");
         }
@@ -140,7 +100,7 @@ impl StateMachine {
             armed,
             queue,
         } = record;
-        if self.leases.contains_key(&name) {
+        if self.leases.get(&name).is_some() {
             return Err("repeats a lease");
         }
         if let Some(grant) = &grant {
@@ -151,6 +111,7 @@ impl StateMachine {
                 .sessions
                 .get_mut(grant.session)
                 .ok_or("is held by nobody alive")?;
+            holder.requests.share_name(grant.request, &name);
             holder.add_hold(name.clone(), grant.token);
             self.held += 1;
         }
@@ -159,9 +120,12 @@ impl StateMachine {
             grant: grant.map(Box::new),
             blocked: blocked.map(Box::new),
             idle_since,
-            armed,
             ..Lease::default()
         };
+        lease.arm(armed);
+        if !queue.is_sorted_by(|one, next| one.place < next.place) {
+            return Err("has a queue out of order");
+        }
         for waiter in queue {
             self.restore_waiter(&name, &mut lease, waiter)?;
         }
@@ -186,18 +150,14 @@ impl StateMachine {
             data,
             lock_delay,
         } = record;
-        if lease
-            .queue
-            .last_key_value()
-            .is_some_and(|(&last, _)| last >= place)
-            || place >= self.next_place
-        {
+        if place >= self.next_place {
             return Err("has a queue out of order");
         }
         let waiting = self
             .sessions
             .get_mut(session)
             .ok_or("is waited for by nobody alive")?;
+        waiting.requests.share_name(request, name);
         waiting.add_wait(Wait {
             number: request,
             name: name.clone(),
@@ -248,40 +208,5 @@ impl StateMachine {
             },
         );
         Ok(())
-    }
-}
-
-fn session_record(id: SessionId, session: &Session) -> SessionRecord {
-    SessionRecord {
-        id,
-        open: session.open,
-        secret: session.secret,
-        identity: session.identity.clone(),
-        ttl: session.ttl,
-        seen: session.seen,
-        armed: session.armed,
-        lowest: session.requests.lowest(),
-        answers: session.requests.answers().cloned().collect(),
-        lost: session.lost.clone(),
-    }
-}
-
-fn lease_record(name: &LeaseName, lease: &Lease) -> LeaseRecord {
-    let queue = lease.queue.iter().map(|(&place, waiter)| WaiterRecord {
-        place,
-        session: waiter.session,
-        request: waiter.request,
-        until: waiter.until,
-        data: waiter.data.clone(),
-        lock_delay: waiter.lock_delay,
-    });
-    LeaseRecord {
-        name: name.clone(),
-        floor: lease.floor,
-        grant: lease.grant.as_deref().cloned(),
-        blocked: lease.blocked.as_deref().cloned(),
-        idle_since: lease.idle_since,
-        armed: lease.armed,
-        queue: queue.collect(),
     }
 }

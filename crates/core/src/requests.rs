@@ -1,12 +1,13 @@
 //! What a session remembers of its requests, so that a retry on any connection, node or term has
 //! one effect and a late duplicate has none.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::command::{Acquire, Ask};
 use crate::event::EndCause;
+use crate::few::Few;
 use crate::id::{FencingToken, RequestNumber};
+use crate::kept::{Kept, KeptAnswer};
 use crate::name::LeaseName;
 use crate::outcome::Rejection;
 use crate::settings::UNCONFIRMED_MAX;
@@ -17,19 +18,15 @@ use crate::snapshot::{Answer, Remembered};
 pub(crate) struct Requests {
     lowest: RequestNumber,
     /// In rising order of their numbers.
-    #[expect(
-        clippy::vec_box,
-        reason = "most sessions remember one; a vector reserves four"
-    )]
-    answers: Vec<Box<Remembered>>,
+    answers: Few<Kept>,
 }
 
 /// What to do with a request.
-pub(crate) enum Admission<'a> {
+pub(crate) enum Admission {
     /// It is new: carry it out and remember the answer.
     New,
     /// It was answered before.
-    Repeat(&'a Answer),
+    Repeat(Answer),
     /// It is refused, and that is not remembered.
     Refused(Rejection),
 }
@@ -38,7 +35,7 @@ impl Requests {
     pub(crate) fn new() -> Self {
         Self {
             lowest: RequestNumber::FIRST,
-            answers: Vec::new(),
+            answers: Few::default(),
         }
     }
 
@@ -48,7 +45,7 @@ impl Requests {
         number: RequestNumber,
         lowest: RequestNumber,
         fingerprint: u64,
-    ) -> Admission<'_> {
+    ) -> Admission {
         if number < self.lowest {
             return match self.find(number) {
                 Ok(at) => self.repeat(at, fingerprint),
@@ -69,11 +66,10 @@ impl Requests {
         }
     }
 
-    fn repeat(&self, at: usize, fingerprint: u64) -> Admission<'_> {
-        let known = &self.answers[at];
-        let voided = matches!(known.answer, Answer::Cancelled { name: None });
-        if voided || known.fingerprint == fingerprint {
-            Admission::Repeat(&known.answer)
+    fn repeat(&self, at: usize, fingerprint: u64) -> Admission {
+        let known = &self.answers.as_slice()[at];
+        if known.answer.is_voided() || known.fingerprint == fingerprint {
+            Admission::Repeat(known.answer.get())
         } else {
             let number = known.number;
             Admission::Refused(Rejection::RequestMismatch { number })
@@ -87,42 +83,40 @@ impl Requests {
         if lowest <= self.lowest {
             return;
         }
-        let from = self
-            .answers
-            .partition_point(|known| known.number < self.lowest);
-        let to = self.answers.partition_point(|known| known.number < lowest);
-        let mut kept = from;
-        for at in from..to {
-            if in_force(&self.answers[at].answer) {
-                self.answers.swap(kept, at);
-                kept += 1;
-            }
-        }
-        self.answers.drain(kept..to);
+        let answers = self.answers.as_slice();
+        let from = answers.partition_point(|known| known.number < self.lowest);
+        let to = answers.partition_point(|known| known.number < lowest);
+        self.answers
+            .retain_in(from..to, |known| known.answer.in_force());
         self.lowest = lowest;
     }
 
     /// Remembers the answer of a new request.
     pub(crate) fn remember(&mut self, number: RequestNumber, fingerprint: u64, answer: Answer) {
-        let remembered = Box::new(Remembered {
+        let kept = Kept {
             number,
             fingerprint,
-            answer,
-        });
+            answer: answer.into(),
+        };
         match self.find(number) {
-            Ok(at) => self.answers[at] = remembered,
-            Err(at) => self.answers.insert(at, remembered),
+            Ok(at) => {
+                if let Some(known) = self.answers.get_mut(at) {
+                    *known = kept;
+                }
+            }
+            Err(at) => self.answers.insert(at, kept),
         }
     }
 
     /// Replaces the answer of a request, if it is still remembered, and forgets it if that was
     /// confirmed and nothing more can come of it.
     pub(crate) fn settle(&mut self, number: RequestNumber, answer: Answer) {
+        let answer = KeptAnswer::from(answer);
         if let Ok(at) = self.find(number) {
-            if number < self.lowest && !in_force(&answer) {
-                self.answers.remove(at);
-            } else {
-                self.answers[at].answer = answer;
+            if number < self.lowest && !answer.in_force() {
+                drop(self.answers.remove(at));
+            } else if let Some(known) = self.answers.get_mut(at) {
+                known.answer = answer;
             }
         }
     }
@@ -139,8 +133,18 @@ impl Requests {
         self.settle(number, Answer::Ended { name, token, cause });
     }
 
-    pub(crate) fn get(&self, number: RequestNumber) -> Option<&Answer> {
-        self.find(number).ok().map(|at| &self.answers[at].answer)
+    pub(crate) fn get(&self, number: RequestNumber) -> Option<Answer> {
+        let at = self.find(number).ok()?;
+        Some(self.answers.as_slice()[at].answer.get())
+    }
+
+    /// Takes this very name for the answer of a request that waits for it or holds it.
+    pub(crate) fn share_name(&mut self, number: RequestNumber, name: &LeaseName) {
+        if let Ok(at) = self.find(number)
+            && let Some(known) = self.answers.get_mut(at)
+        {
+            known.answer.share(name);
+        }
     }
 
     /// Whether a cancel of this number can still void it.
@@ -150,6 +154,7 @@ impl Requests {
 
     fn find(&self, number: RequestNumber) -> Result<usize, usize> {
         self.answers
+            .as_slice()
             .binary_search_by_key(&number, |known| known.number)
     }
 
@@ -157,30 +162,22 @@ impl Requests {
         self.lowest
     }
 
-    pub(crate) fn answers(&self) -> impl Iterator<Item = &Remembered> {
-        self.answers.iter().map(|known| &**known)
+    pub(crate) fn records(&self) -> Vec<Remembered> {
+        self.answers.as_slice().iter().map(Kept::record).collect()
     }
 
     /// The memory with these contents, unless they contradict each other.
     pub(crate) fn restore(lowest: RequestNumber, answers: Vec<Remembered>) -> Option<Self> {
-        let rising = answers
-            .windows(2)
-            .all(|pair| pair[0].number < pair[1].number);
-        let in_window = answers.iter().all(|known| {
+        let answers: Few<Kept> = answers.into_iter().map(Kept::from).collect();
+        let kept = answers.as_slice();
+        let rising = kept.windows(2).all(|pair| pair[0].number < pair[1].number);
+        let in_window = kept.iter().all(|known| {
             let confirmed = known.number < lowest;
-            (confirmed && in_force(&known.answer))
+            (confirmed && known.answer.in_force())
                 || (!confirmed && known.number.get() - lowest.get() < UNCONFIRMED_MAX)
         });
-        (rising && in_window).then(|| Self {
-            lowest,
-            answers: answers.into_iter().map(Box::new).collect(),
-        })
+        (rising && in_window).then_some(Self { lowest, answers })
     }
-}
-
-/// Whether something can still come of the request: it waits, or holds.
-fn in_force(answer: &Answer) -> bool {
-    matches!(answer, Answer::Waiting { .. } | Answer::Granted { .. })
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll and Vo). It only has to notice a client's mistake, a number used

@@ -1,16 +1,20 @@
 //! Sessions: one client's liveness contract each, and the table that finds them by number.
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use crate::event::SessionEnd;
+use crate::few::Few;
 use crate::id::{FencingToken, OpenId, RequestNumber, Secret, SessionId};
+use crate::line::Line;
 use crate::name::{Identity, LeaseName};
 use crate::outcome::LostGrant;
 use crate::requests::Requests;
 use crate::snapshot::EndedRecord;
 use crate::time::{ClusterTime, Millis};
+use crate::tree::Tree;
 
 /// A living session.
 #[derive(Clone, Debug)]
@@ -25,11 +29,18 @@ pub(crate) struct Session {
     pub(crate) armed: ClusterTime,
     pub(crate) requests: Requests,
     /// In the order of the names.
-    pub(crate) holds: Vec<(LeaseName, FencingToken)>,
+    holds: Few<(LeaseName, FencingToken)>,
+    /// What most sessions have none of.
+    rare: Option<Arc<Rare>>,
+}
+
+/// What most sessions have none of.
+#[derive(Clone, Debug, Default)]
+struct Rare {
     /// In rising order of the numbers.
-    pub(crate) waits: Vec<Wait>,
+    waits: Vec<Wait>,
     /// Grants that ended against its will and that it has not acknowledged.
-    pub(crate) lost: Vec<LostGrant>,
+    lost: Vec<LostGrant>,
 }
 
 /// A place in a queue, as its session knows it.
@@ -41,6 +52,26 @@ pub(crate) struct Wait {
 }
 
 impl Session {
+    /// A new session, alive at `seen`; the caller arms it.
+    pub(crate) fn new(
+        (open, secret): (OpenId, Secret),
+        identity: Identity,
+        ttl: Millis,
+        seen: ClusterTime,
+    ) -> Self {
+        Self {
+            open,
+            secret,
+            identity,
+            ttl,
+            seen,
+            armed: seen,
+            requests: Requests::new(),
+            holds: Few::default(),
+            rare: None,
+        }
+    }
+
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however
     /// many terms follow: the second one begins after `seen + ttl` and so counts for nothing more.
     pub(crate) fn deadline(&self, term_start: ClusterTime) -> ClusterTime {
@@ -51,110 +82,130 @@ impl Session {
     /// What counts against the limit of one session. Losses count until they are acknowledged, or
     /// their list could grow without bound.
     pub(crate) fn load(&self) -> usize {
-        self.holds.len() + self.waits.len() + self.lost.len()
+        self.holds.len() + self.waits().len() + self.lost().len()
+    }
+
+    pub(crate) fn holds(&self) -> &[(LeaseName, FencingToken)] {
+        self.holds.as_slice()
+    }
+
+    fn held(&self, name: &LeaseName) -> Result<usize, usize> {
+        self.holds().binary_search_by(|(held, _)| held.cmp(name))
     }
 
     pub(crate) fn add_hold(&mut self, name: LeaseName, token: FencingToken) {
-        if let Err(at) = self.holds.binary_search_by(|(held, _)| held.cmp(&name)) {
-            if self.holds.is_empty() {
-                self.holds.reserve_exact(1);
-            }
+        if let Err(at) = self.held(&name) {
             self.holds.insert(at, (name, token));
         }
     }
 
     pub(crate) fn remove_hold(&mut self, name: &LeaseName) {
-        if let Ok(at) = self.holds.binary_search_by(|(held, _)| held.cmp(name)) {
-            self.holds.remove(at);
+        if let Ok(at) = self.held(name) {
+            drop(self.holds.remove(at));
         }
     }
 
+    pub(crate) fn waits(&self) -> &[Wait] {
+        self.rare.as_deref().map_or(&[], |rare| &rare.waits)
+    }
+
+    fn waiting(&self, number: RequestNumber) -> Result<usize, usize> {
+        self.waits()
+            .binary_search_by_key(&number, |known| known.number)
+    }
+
     pub(crate) fn add_wait(&mut self, wait: Wait) {
-        if let Err(at) = self
-            .waits
-            .binary_search_by_key(&wait.number, |known| known.number)
-        {
-            self.waits.insert(at, wait);
+        if let Err(at) = self.waiting(wait.number) {
+            self.rare_mut().waits.insert(at, wait);
         }
     }
 
     pub(crate) fn remove_wait(&mut self, number: RequestNumber) -> Option<Wait> {
-        let at = self
-            .waits
-            .binary_search_by_key(&number, |known| known.number)
-            .ok()?;
-        Some(self.waits.remove(at))
+        let at = self.waiting(number).ok()?;
+        let wait = self.rare_mut().waits.remove(at);
+        self.settle_rare();
+        Some(wait)
+    }
+
+    pub(crate) fn lost(&self) -> &[LostGrant] {
+        self.rare.as_deref().map_or(&[], |rare| &rare.lost)
+    }
+
+    pub(crate) fn add_lost(&mut self, lost: LostGrant) {
+        self.rare_mut().lost.push(lost);
+    }
+
+    /// Takes out the loss of the grant with this token.
+    pub(crate) fn remove_lost(&mut self, token: FencingToken) -> Option<LostGrant> {
+        let at = self.lost().iter().position(|lost| lost.token == token)?;
+        let known = self.rare_mut().lost.remove(at);
+        self.settle_rare();
+        Some(known)
+    }
+
+    fn rare_mut(&mut self) -> &mut Rare {
+        Arc::make_mut(self.rare.get_or_insert_default())
+    }
+
+    fn settle_rare(&mut self) {
+        if self.waits().is_empty() && self.lost().is_empty() {
+            self.rare = None;
+        }
     }
 }
 
-/// How many neighbouring numbers share a chunk.
-const CHUNK: u64 = 256;
+// What a session costs in memory is a promise of its own: a million of them fit a small machine.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Session>() <= 160);
 
 /// The living sessions by number.
-///
-/// Numbers are given out in order, so neighbours are opened, and mostly renewed, together: a
-/// chunk of boxes costs one search per 256 of them where a plain map would cost one each.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sessions {
-    chunks: BTreeMap<u64, Chunk>,
-    len: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Chunk {
-    slots: Vec<Option<Box<Session>>>,
-    used: u32,
-}
-
-fn place(id: SessionId) -> (u64, usize) {
-    // The remainder is below 256.
-    (id.get() / CHUNK, (id.get() % CHUNK) as usize)
-}
+pub(crate) struct Sessions(Tree<SessionId, Session>);
 
 impl Sessions {
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.0.len() as u64
     }
 
     pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
-        let (chunk, slot) = place(id);
-        self.chunks.get(&chunk)?.slots.get(slot)?.as_deref()
+        self.0.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        let (chunk, slot) = place(id);
-        self.chunks
-            .get_mut(&chunk)?
-            .slots
-            .get_mut(slot)?
-            .as_deref_mut()
+        self.0.get_mut(&id)
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
-        let (chunk, slot) = place(id);
-        let chunk = self.chunks.entry(chunk).or_insert_with(|| Chunk {
-            slots: Vec::new(),
-            used: 0,
-        });
-        if chunk.slots.len() <= slot {
-            chunk.slots.resize_with(slot + 1, || None);
-        }
-        if chunk.slots[slot].replace(Box::new(session)).is_none() {
-            chunk.used += 1;
-            self.len += 1;
-        }
+        drop(self.0.insert(id, session));
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
-        let (number, slot) = place(id);
-        let chunk = self.chunks.get_mut(&number)?;
-        let session = chunk.slots.get_mut(slot)?.take()?;
-        chunk.used -= 1;
-        self.len -= 1;
-        if chunk.used == 0 {
-            self.chunks.remove(&number);
+        self.0.remove(&id)
+    }
+
+    /// Shows each of `ids` to `look`, in their order. Those that stand in rising order, as those
+    /// of a keep-alive do, cost one search for many.
+    pub(crate) fn visit(
+        &mut self,
+        ids: &[SessionId],
+        mut look: impl FnMut(SessionId, Option<&mut Session>),
+    ) {
+        let mut left = ids.iter().copied().peekable();
+        while let Some(first) = left.next() {
+            let leaf = self.0.leaf_mut(&first).unwrap_or_default();
+            let Ok(mut at) = leaf.binary_search_by_key(&first, |(known, _)| *known) else {
+                look(first, None);
+                continue;
+            };
+            look(first, Some(&mut leaf[at].1));
+            // Neighbours mostly come together; whoever is not the next one is searched for.
+            while let Some((known, session)) = leaf.get_mut(at + 1)
+                && let Some(id) = left.next_if_eq(known)
+            {
+                at += 1;
+                look(id, Some(session));
+            }
         }
-        Some(*session)
     }
 
     /// Those behind `after`, in rising order.
@@ -162,20 +213,8 @@ impl Sessions {
         &self,
         after: Option<SessionId>,
     ) -> impl Iterator<Item = (SessionId, &Session)> {
-        let first = after.map_or(0, |after| after.get().saturating_add(1));
-        self.chunks
-            .range(first / CHUNK..)
-            .flat_map(move |(number, chunk)| {
-                let base = number * CHUNK;
-                chunk
-                    .slots
-                    .iter()
-                    .enumerate()
-                    .filter_map(move |(slot, session)| {
-                        let id = SessionId::new(base + slot as u64)?;
-                        (id.get() >= first).then_some((id, session.as_deref()?))
-                    })
-            })
+        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.0.iter_from(from).map(|(id, session)| (*id, session))
     }
 }
 
@@ -183,9 +222,9 @@ impl Sessions {
 /// `Close` is still told the cause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndedSessions {
-    by_id: BTreeMap<SessionId, EndedSession>,
     /// In the order of their ends, which is the order in which they are forgotten.
-    order: VecDeque<SessionId>,
+    order: Line<(SessionId, EndedSession)>,
+    places: BTreeMap<SessionId, u64>,
 }
 
 /// What is remembered of an ended session.
@@ -203,40 +242,42 @@ impl EndedSessions {
     }
 
     pub(crate) fn get(&self, id: SessionId) -> Option<&EndedSession> {
-        self.by_id.get(&id)
+        let (_, ended) = self.order.get(*self.places.get(&id)?)?;
+        Some(ended)
     }
 
+    /// Remembers a session that is not among them yet, as no number is given out twice.
     pub(crate) fn push(&mut self, id: SessionId, ended: EndedSession) {
-        if self.by_id.insert(id, ended).is_none() {
-            self.order.push_back(id);
-        }
+        let place = self.order.push((id, ended));
+        self.places.insert(id, place);
     }
 
     /// When the oldest one ended.
     pub(crate) fn oldest(&self) -> Option<ClusterTime> {
-        Some(self.by_id.get(self.order.front()?)?.at)
+        Some(self.order.first()?.1.at)
     }
 
     /// Forgets the oldest one.
     pub(crate) fn pop(&mut self) -> Option<EndedSession> {
-        self.by_id.remove(&self.order.pop_front()?)
+        let (id, ended) = self.order.pop()?;
+        self.places.remove(&id);
+        Some(ended)
     }
 
-    pub(crate) fn records(&self) -> impl Iterator<Item = EndedRecord> {
-        self.order.iter().filter_map(|&session| {
-            let EndedSession {
-                open,
-                secret,
-                cause,
-                at,
-            } = self.by_id.get(&session)?.clone();
-            Some(EndedRecord {
-                session,
-                open,
-                secret,
-                cause,
-                at,
-            })
-        })
+    /// In the order of their ends; cloning it costs next to nothing.
+    pub(crate) fn order(&self) -> &Line<(SessionId, EndedSession)> {
+        &self.order
+    }
+}
+
+impl EndedSession {
+    pub(crate) fn record(&self, session: SessionId) -> EndedRecord {
+        EndedRecord {
+            session,
+            open: self.open,
+            secret: self.secret,
+            cause: self.cause.clone(),
+            at: self.at,
+        }
     }
 }
