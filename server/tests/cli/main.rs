@@ -6,4 +6,5 @@ mod demo;
 mod dev;
 mod harness;
 mod lock;
+mod terminal;
 mod usage;

@@ -1,6 +1,7 @@
 //! `ringfence lock NAME -- CMD`: a program that runs only while its lease is held.
 
 mod supervise;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -17,7 +18,8 @@ use supervise::{Finished, Running};
 /// CMD finds its fencing token in RINGFENCE_TOKEN, the lease's name in RINGFENCE_LEASE and the
 /// session's handle in RINGFENCE_SESSION. It shows token and name to the stores it writes to:
 /// only their guards can stop a program that was itself paused. CMD has a process group of its
-/// own; SIGINT, SIGTERM and SIGHUP are forwarded to that group.
+/// own, which has the terminal; SIGINT, SIGTERM and SIGHUP are forwarded to that group. Ctrl-Z
+/// stops the whole job, and nobody keeps its session alive: continued after its TTL, it is ended.
 ///
 /// If the lease is lost, the group gets SIGTERM and then SIGKILL, before the window ends in which
 /// the lease is certainly held. If `lock` is killed, CMD is killed too.
@@ -58,7 +60,7 @@ impl Lock {
             ("RINGFENCE_ENDPOINTS", global.endpoints().join(",")),
         ];
         let finished = match Running::start(&self.command, environment) {
-            Ok(running) => running.watch(&context.client, &lease, session.ttl()).await,
+            Ok(running) => Ok(running.watch(&context.client, &lease, session.ttl()).await),
             Err(failure) => Err(failure),
         };
         // CMD has ended: belief ends, and the next in the queue need not wait for the TTL.

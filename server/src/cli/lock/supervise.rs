@@ -1,7 +1,6 @@
 //! Running CMD under a lease: signals pass to it, and it is dead before the lease may be another's.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use ringfence_client::{Client, HeldLease, Loss, Moment};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::terminal::{Job, Terminal};
 use crate::cli::{Failure, exit, tether};
 
 /// How long before the window's end CMD gets SIGTERM, at most; a fifth of the TTL if that is less.
@@ -22,6 +22,8 @@ const KILL_LEAD_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Running {
     process: tokio::process::Child,
     group: Pid,
+    terminal: Option<Terminal>,
+    forwarded: Forwarded,
 }
 
 /// How it went.
@@ -36,7 +38,8 @@ impl Running {
     /// Starts CMD. It becomes the terminal's foreground group, if there is a terminal.
     ///
     /// # Errors
-    /// If no process can be started. A CMD that is not found ends with 127, as in a shell.
+    /// If no process can be started, or no signals received. A CMD that is not found ends with
+    /// 127, as in a shell.
     pub(super) fn start<const N: usize>(
         command: &[OsString],
         environment: [(&str, String); N],
@@ -45,6 +48,8 @@ impl Running {
             let message = format!("cannot start {}: {cause}", command[0].display());
             Failure::new(exit::NOT_EXECUTABLE, "NOT_EXECUTABLE", message)
         };
+        // From here on none is missed.
+        let forwarded = Forwarded::new()?;
         let mut tethered = tether::command(&command[0], &command[1..]).map_err(failed)?;
         tethered.envs(environment).process_group(0);
         let mut started = tokio::process::Command::from(tethered);
@@ -54,28 +59,23 @@ impl Running {
             .and_then(|pid| i32::try_from(pid).ok())
             .and_then(Pid::from_raw);
         let group = pid.expect("a process that was not waited for has an id");
-        let running = Self { process, group };
-        let terminal = std::io::stdin();
-        if terminal.is_terminal() && rustix::termios::tcsetpgrp(&terminal, group).is_ok() {
-            // It may have been stopped for reading before it was in the foreground.
-            running.signal(Signal::CONT);
-        }
-        Ok(running)
+        Ok(Self {
+            process,
+            group,
+            terminal: Terminal::share(group),
+            forwarded,
+        })
     }
 
     /// Waits until CMD ends, or ends it in time if the lease is lost.
-    ///
-    /// # Errors
-    /// If signals cannot be received.
     pub(super) async fn watch(
         mut self,
         client: &Client,
         lease: &HeldLease,
         ttl: Duration,
-    ) -> Result<Finished, Failure> {
+    ) -> Finished {
         let term_lead = TERM_LEAD_MAX.min(ttl / 5);
         let kill_lead = KILL_LEAD_MAX.min(ttl / 20);
-        let mut forwarded = Forwarded::new()?;
         let lost = lease.lost();
         tokio::pin!(lost);
         loop {
@@ -88,18 +88,33 @@ impl Running {
                     // than it would have had.
                     let kill_at = before(valid_until, kill_lead)
                         .min(client.now() + (term_lead - kill_lead));
-                    return Ok(self.end(client, lease, &why, kill_at).await);
+                    return self.end(client, lease, &why, kill_at).await;
                 }
-                ended = self.process.wait() => return Ok(Finished::Code(code(ended.ok()))),
-                signal = forwarded.next() => self.signal(signal),
+                ended = self.process.wait() => return Finished::Code(code(ended.ok())),
+                signal = self.forwarded.next() => self.signal(signal),
+                job = next(&mut self.terminal) => self.follow(&job, lease).await,
                 () = client.sleep_until(term_at) => {
                     // A keep-alive may have been acknowledged meanwhile: then the window has moved.
                     if lease.valid_until() == valid_until {
                         let kill_at = before(valid_until, kill_lead);
-                        return Ok(self.end(client, lease, &Loss::WindowPassed, kill_at).await);
+                        return self.end(client, lease, &Loss::WindowPassed, kill_at).await;
                     }
                 }
             }
+        }
+    }
+
+    /// Does with the job what the terminal or the shell wants.
+    async fn follow(&mut self, job: &Job, lease: &HeldLease) {
+        let Some(terminal) = &mut self.terminal else {
+            return;
+        };
+        if let Job::Stopped = job {
+            terminal.stop().await;
+        }
+        // Nobody kept the session alive meanwhile. What is stopped and too late is never continued.
+        if lease.is_valid() {
+            terminal.resume();
         }
     }
 
@@ -112,12 +127,15 @@ impl Running {
         why: &Loss,
         kill_at: Moment,
     ) -> Finished {
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
-        let mut how = "SIGTERM";
-        tokio::select! {
-            _ = self.process.wait() => {}
-            () = client.sleep_until(kill_at) => how = "SIGTERM and SIGKILL",
+        let mut how = "SIGKILL";
+        if client.now() < kill_at {
+            self.signal(Signal::TERM);
+            self.signal(Signal::CONT);
+            how = "SIGTERM";
+            tokio::select! {
+                _ = self.process.wait() => {}
+                () = client.sleep_until(kill_at) => how = "SIGTERM and SIGKILL",
+            }
         }
         // Also what CMD has started and left behind in its group.
         self.signal(Signal::KILL);
@@ -136,6 +154,14 @@ impl Running {
     fn signal(&self, signal: Signal) {
         // A group that has ended does not mind.
         kill_process_group(self.group, signal).ok();
+    }
+}
+
+/// What happens next to the job at the terminal; nothing if there is none.
+async fn next(terminal: &mut Option<Terminal>) -> Job {
+    match terminal {
+        Some(terminal) => terminal.next().await,
+        None => std::future::pending().await,
     }
 }
 
