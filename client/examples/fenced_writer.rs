@@ -3,10 +3,13 @@
 //!
 //! Start a cluster (`ringfence dev`), then this in two terminals:
 //! `cargo run -p ringfence-client --example fenced_writer`. Stop the one that writes with Ctrl-Z:
-//! the other takes over. Continue it with `fg`: it notices.
+//! the other takes over. Continue it with `fg`: it notices. It ends after 20 s, or the seconds given
+//! as its argument, or at Ctrl-C.
 //!
 //! The store here is a file whose first number is the mark, the greatest token it has admitted. A
 //! real store keeps the mark in the same transaction as the data; see the crate `ringfence-guard`.
+
+mod common;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,16 +18,23 @@ use std::{env, fs, process};
 
 use ringfence_client::{Client, FencingToken, SessionOptions};
 
-const ENDPOINTS: &str = "127.0.0.1:7420";
 const WAIT: Duration = Duration::from_secs(600);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let endpoints = env::var("RINGFENCE_ENDPOINTS").unwrap_or_else(|_| ENDPOINTS.into());
-    let client = Client::connect(endpoints.split(',')).await?;
+    let client = common::connect().await?;
+    let path = env::var_os("RINGFENCE_EXAMPLE_FILE").map(PathBuf::from);
     let store = Store {
-        path: env::temp_dir().join("ringfence-fenced-writer"),
+        path: path.unwrap_or_else(|| env::temp_dir().join("ringfence-fenced-writer")),
     };
+    tokio::select! {
+        result = write_for_ever(&client, &store) => result,
+        // What it holds is released in the background, or else ends with its session.
+        () = common::the_end() => Ok(()),
+    }
+}
+
+async fn write_for_ever(client: &Client, store: &Store) -> Result<(), Box<dyn Error>> {
     let identity = format!("writer {}", process::id());
     loop {
         // A session that was lost stays lost: work goes on in a new one, with a new token.
@@ -42,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         say(&format!("{identity} holds {}", lease.fence()));
         // Before the first read: from here on the store refuses the holder before.
         store.advance(lease.token())?;
-        match lease.run(count(&store, lease.token())).await {
+        match lease.run(count(store, lease.token())).await {
             Ok(refused) => say(&format!("the store refused: {}", refused?)),
             Err(loss) => say(&format!("lost: {loss}")),
         }

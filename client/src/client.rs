@@ -27,8 +27,8 @@ use crate::{keepalive, open, unary, upkeep};
 /// A connection to a cluster. Cheap to clone; all clones share one stream and one thread.
 #[derive(Clone)]
 pub struct Client {
-    hub: Arc<Hub>,
-    tether: Arc<Tether>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) tether: Arc<Tether>,
 }
 
 impl Client {
@@ -80,7 +80,7 @@ impl Client {
     /// # Errors
     /// [`OpenError`] if the options are refused or the cluster does not answer in time.
     pub async fn open_session(&self, options: SessionOptions) -> Result<Session, OpenError> {
-        open::open(&self.hub, &self.tether, options).await
+        open::open(&self.hub, &self.tether, options, Duration::MAX).await
     }
 
     /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened
@@ -257,7 +257,7 @@ pub(crate) async fn on_thread<T: Send + 'static>(
 }
 
 /// A task that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(JoinHandle<T>);
+pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {

@@ -27,8 +27,8 @@ use crate::unsettled::What;
 /// show its [`fence`](Self::fence) to a guard inside the store.
 #[must_use = "a lease is released when it is dropped"]
 pub struct HeldLease {
-    hold: Arc<Hold>,
-    grant: Arc<Grant>,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) grant: Arc<Grant>,
 }
 
 /// What a hand-over brought.
@@ -282,7 +282,7 @@ impl fmt::Debug for HeldLease {
     }
 }
 
-async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
+pub(crate) async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
     let mut belief = grant.watch();
     let mut over = pin!(async move {
         // The sender lives in the grant, which this future holds.

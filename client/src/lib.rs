@@ -88,13 +88,17 @@ mod client;
 mod clock;
 mod connection;
 mod driver;
+mod elector;
 mod endpoint;
 mod error;
+mod floors;
 mod follow;
 mod give_up;
 mod grant;
 mod handle;
+mod heartbeat;
 mod hub;
+mod identity;
 mod keepalive;
 mod lease;
 mod link;
@@ -104,23 +108,39 @@ mod numbers;
 mod open;
 mod outbound;
 mod race;
+mod range;
+mod raw_lock;
 mod retry;
 mod session;
 mod settle;
+mod streams;
 mod unary;
 mod unsettled;
 mod upkeep;
+mod view;
+mod watch;
 mod window;
 
 pub use acquire::{Acquire, AcquireError, Blocked, Holder};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use clock::{BootClock, Clock, Moment, Sleep};
+pub use elector::{
+    AlreadyRegistered, Campaign, CampaignError, CampaignHandle, CampaignState, Candidates, Elector,
+    ElectorBuilder, Gauges, InvalidTimings, Leader, Leading, Outcome, Reading, StopCause, Stopped,
+    Successor, Timings,
+};
 pub use error::{AttachError, CallError, CloseError, ConnectError, OpenError, ReleaseError};
+pub use floors::{Floors, FloorsItem};
 pub use handle::{InvalidHandle, SessionHandle};
+pub use heartbeat::Heartbeat;
+pub use identity::{DuplicateIdentity, unique_identity};
 pub use lease::{HeldLease, TransferError, Transferred};
 pub use loss::Loss;
+pub use range::Range;
+pub use raw_lock::{Lock, LockError, Owner, RawLock};
 pub use ringfence_core::{FencingToken, LeaseName, Secret, SessionId};
 pub use ringfence_proto::refusal::Refusal;
 pub use ringfence_proto::v1 as proto;
 pub use session::{Session, SessionOptions, SessionState};
+pub use watch::{Anew, Watch, WatchItem};

@@ -2,7 +2,7 @@
 //! which request numbers are spent.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use rand::Rng;
@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::error::CallError;
 use crate::grant::{Belief, Grant};
 use crate::handle::SessionHandle;
+use crate::heartbeat::Beat;
 use crate::hub::{Hub, lock};
 use crate::loss::Loss;
 use crate::numbers::{Number, Numbers, Use};
@@ -31,6 +32,8 @@ pub(crate) struct Liveness {
     key: u64,
     handle: SessionHandle,
     ttl: Duration,
+    /// What the times of its keep-alives are parts of: its TTL, or less if belief ends sooner.
+    pace: Duration,
     state: watch::Sender<SessionState>,
     /// A request number was confirmed: those who wait for room look again.
     pub(crate) room: Notify,
@@ -49,6 +52,8 @@ struct Inner {
     /// Losses that the cluster has not heard back about.
     acknowledge: BTreeSet<u64>,
     renewal: Renewal,
+    /// Signs of life that the application has promised.
+    beats: Vec<Weak<Beat>>,
 }
 
 /// When the next keep-alive is due.
@@ -74,7 +79,7 @@ impl Liveness {
         numbers: Numbers,
     ) -> Self {
         let inner = Inner {
-            window: Window::new(ttl, sent),
+            window: Window::new(ttl, Duration::MAX, sent),
             lost: None,
             numbers,
             grants: HashMap::new(),
@@ -84,6 +89,7 @@ impl Liveness {
                 due: sent + interval(ttl),
                 unanswered: 0,
             },
+            beats: Vec::new(),
         };
         let state = watch::Sender::new(SessionState::Live);
         let key = hub.next_key();
@@ -92,10 +98,22 @@ impl Liveness {
             key,
             handle,
             ttl,
+            pace: ttl,
             state,
             room: Notify::new(),
             inner: Mutex::new(inner),
         }
+    }
+
+    /// The same, believed in for at most `patience` after a request that was acknowledged, and
+    /// kept alive the more often. Nothing else has happened to it since `sent`.
+    pub(crate) fn with_patience(mut self, patience: Duration, sent: Moment) -> Self {
+        self.pace = self.ttl.min(patience);
+        let mut inner = lock(&self.inner);
+        inner.window = Window::new(self.ttl, patience, sent);
+        inner.renewal.due = sent + interval(self.pace);
+        drop(inner);
+        self
     }
 
     pub(crate) fn key(&self) -> u64 {
@@ -126,7 +144,7 @@ impl Liveness {
     /// now, whoever looks first.
     pub(crate) fn loss(self: &Arc<Self>) -> Option<Loss> {
         let now = self.hub.now();
-        {
+        let why = {
             let inner = lock(&self.inner);
             if inner.lost.is_some() {
                 return inner.lost.clone();
@@ -134,8 +152,9 @@ impl Liveness {
             if !inner.window.has_passed(now) {
                 return None;
             }
-        }
-        self.lose(&Loss::WindowPassed);
+            inner.why_passed(now)
+        };
+        self.lose(&why);
         lock(&self.inner).lost.clone()
     }
 
@@ -179,18 +198,20 @@ impl Liveness {
     pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
         let now = self.hub.now();
         let mut inner = lock(&self.inner);
-        if inner.lost.is_some() {
+        // Other requests of a session whose work is stuck do not stretch belief either.
+        if inner.lost.is_some() || inner.is_stuck(sent) {
             return;
         }
         match inner.window.extend(sent, now) {
             Extended::TooLate => {
+                let why = inner.why_passed(now);
                 drop(inner);
-                self.lose(&Loss::WindowPassed);
+                self.lose(&why);
             }
             Extended::NoChange => {}
             Extended::Later => {
                 inner.renewal = Renewal {
-                    due: sent + interval(self.ttl),
+                    due: sent + interval(self.pace),
                     unanswered: 0,
                 };
                 if !inner.acknowledge.is_empty() {
@@ -209,8 +230,9 @@ impl Liveness {
             return None;
         }
         if inner.window.has_passed(now) {
+            let why = inner.why_passed(now);
             drop(inner);
-            self.lose(&Loss::WindowPassed);
+            self.lose(&why);
             return None;
         }
         self.tell(&inner, now);
@@ -227,17 +249,22 @@ impl Liveness {
     /// are due soon join in, so that one message serves all.
     pub(crate) fn join_keep_alive(&self, now: Moment) -> Option<Part> {
         let mut inner = lock(&self.inner);
+        let stuck = inner.is_stuck(now);
         let renewal = &mut inner.renewal;
         let soon = if renewal.unanswered == 0 {
-            self.ttl / 10
+            self.pace / 10
         } else {
             Duration::ZERO
         };
         if renewal.due > now + soon {
             return None;
         }
+        if stuck {
+            renewal.due = now + (self.pace / 20).max(Duration::from_millis(1));
+            return None;
+        }
         // Again after a twentieth of the TTL, then after twice as long each time.
-        let pause = (self.ttl / 20).saturating_mul(1 << renewal.unanswered.min(2));
+        let pause = (self.pace / 20).saturating_mul(1 << renewal.unanswered.min(2));
         renewal.due = now + pause.max(Duration::from_millis(1));
         renewal.unanswered = renewal.unanswered.saturating_add(1);
         let acknowledged = inner.acknowledge.iter().copied().collect();
@@ -287,6 +314,22 @@ impl Liveness {
             }
         }
         self.hub.sooner.notify_one();
+    }
+
+    /// A watch tells that one of its grants has ended, before a keep-alive does.
+    pub(crate) fn told_ended(&self, lost: v1::LostGrant) {
+        let grant = lock(&self.inner).grants.get(&lost.token).cloned();
+        // One that is being handed over ends by our own will.
+        if grant.is_some_and(|grant| grant.belief() == Belief::Held) {
+            self.grants_lost(vec![lost]);
+        }
+    }
+
+    /// Renews only while this sign of life comes in time.
+    pub(crate) fn promise(&self, beat: &Arc<Beat>) {
+        let mut inner = lock(&self.inner);
+        inner.beats.retain(|beat| beat.strong_count() > 0);
+        inner.beats.push(Arc::downgrade(beat));
     }
 
     /// Begins to believe in a grant, unless it or the session was lost meanwhile; then the cluster
@@ -372,6 +415,23 @@ impl Liveness {
     }
 }
 
+impl Inner {
+    /// Whether a promised sign of life was overdue at that moment.
+    fn is_stuck(&self, at: Moment) -> bool {
+        let mut beats = self.beats.iter().filter_map(Weak::upgrade);
+        beats.any(|beat| beat.is_overdue(at))
+    }
+
+    /// Why its window could pass.
+    fn why_passed(&self, now: Moment) -> Loss {
+        if self.is_stuck(now) {
+            Loss::Stuck
+        } else {
+            Loss::WindowPassed
+        }
+    }
+}
+
 /// The time between keep-alives: a third of the TTL less up to a twentieth of it, so that clients
 /// that started together do not stay together.
 fn interval(ttl: Duration) -> Duration {
@@ -381,7 +441,7 @@ fn interval(ttl: Duration) -> Duration {
 /// Whether the cluster may still grant what was lost for this reason.
 fn may_still_be_granted(why: &Loss) -> bool {
     match why {
-        Loss::WindowPassed | Loss::Reported | Loss::Closed => true,
+        Loss::WindowPassed | Loss::Stuck | Loss::Reported | Loss::Closed => true,
         Loss::SessionEnded { .. }
         | Loss::GrantEnded { .. }
         | Loss::WrongSecret

@@ -12,6 +12,9 @@ pub enum Loss {
     /// The window passed without an acknowledged keep-alive: the cluster may have given the lease
     /// to somebody else.
     WindowPassed,
+    /// The application gave no sign of life within its [heartbeat](crate::Heartbeat)'s limit, so
+    /// the session was not renewed and its window passed.
+    Stuck,
     /// The session has ended at the cluster.
     SessionEnded {
         /// Why, if that is remembered.
@@ -41,6 +44,9 @@ impl fmt::Display for Loss {
         match self {
             Self::WindowPassed => {
                 f.write_str("no keep-alive was acknowledged within the session's window")
+            }
+            Self::Stuck => {
+                f.write_str("the work gave no heartbeat, so its session was not renewed")
             }
             Self::SessionEnded { cause } => match cause {
                 Some(cause) => write!(f, "the session {}", session_end(cause)),

@@ -21,11 +21,13 @@ use crate::numbers::Numbers;
 use crate::session::{Hold, Session, SessionOptions};
 use crate::{client, clock, unary};
 
-/// Opens a session. If nobody waits for it any more when the answer comes, it is closed.
+/// Opens a session that is not believed in for longer than `patience` after a request that was
+/// acknowledged. If nobody waits for it any more when the answer comes, it is closed.
 pub(crate) async fn open(
     hub: &Arc<Hub>,
     tether: &Arc<Tether>,
     options: SessionOptions,
+    patience: Duration,
 ) -> Result<Session, OpenError> {
     let identity = Identity::parse(&options.identity).map_err(OpenError::InvalidIdentity)?;
     let secret = Secret::new(rand::random());
@@ -54,7 +56,8 @@ pub(crate) async fn open(
         let session = SessionId::new(reply.session).ok_or(OpenError::Call(misfit()))?;
         let handle = SessionHandle { session, secret };
         let ttl = Duration::from_millis(reply.ttl_ms);
-        let liveness = Arc::new(Liveness::new(hub, handle, ttl, sent, Numbers::from(1)));
+        let liveness = Liveness::new(hub, handle, ttl, sent, Numbers::from(1));
+        let liveness = Arc::new(liveness.with_patience(patience, sent));
         keep(liveness, tether, true).map_err(|_| OpenError::TooLate)
     });
     // Dropping this future drops the session that the task returns, and so closes it.

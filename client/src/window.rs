@@ -40,10 +40,11 @@ pub(crate) enum Extended {
 }
 
 impl Window {
-    /// The window of a session whose first acknowledged request was sent at `sent`.
-    pub(crate) fn new(ttl: Duration, sent: Moment) -> Self {
+    /// The window of a session whose first acknowledged request was sent at `sent`; never wider
+    /// than `patience`.
+    pub(crate) fn new(ttl: Duration, patience: Duration, sent: Moment) -> Self {
         Self {
-            validity: validity(ttl),
+            validity: validity(ttl).min(patience),
             sent,
         }
     }
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_greatest_acknowledged_send_counts() {
-        let mut window = Window::new(Duration::from_secs(10), at(1_000));
+        let mut window = Window::new(Duration::from_secs(10), Duration::MAX, at(1_000));
         let first = window.valid_until();
 
         assert_eq!(window.extend(at(3_000), at(3_010)), Extended::Later);
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_late_acknowledgement_revives_nothing() {
-        let mut window = Window::new(Duration::from_secs(10), at(0));
+        let mut window = Window::new(Duration::from_secs(10), Duration::MAX, at(0));
         let end = window.valid_until();
 
         assert_eq!(window.extend(at(9_000), end), Extended::TooLate);
@@ -128,8 +129,18 @@ mod tests {
     }
 
     #[test]
+    fn patience_narrows_a_window_and_never_widens_it() {
+        let ttl = Duration::from_secs(15);
+        let narrow = Window::new(ttl, Duration::from_secs(10), at(1_000));
+        assert_eq!(narrow.valid_until(), at(11_000));
+
+        let wide = Window::new(ttl, Duration::from_secs(60), at(1_000));
+        assert_eq!(wide, Window::new(ttl, Duration::MAX, at(1_000)));
+    }
+
+    #[test]
     fn jeopardy_comes_before_the_end() {
-        let window = Window::new(Duration::from_secs(15), at(0));
+        let window = Window::new(Duration::from_secs(15), Duration::MAX, at(0));
 
         assert!(
             window.jeopardy_at() > at(5_000),
@@ -161,7 +172,7 @@ mod tests {
             acks in proptest::collection::vec((0_u64..50_000, 0_u64..5_000), 0..40),
         ) {
             let ttl = Duration::from_millis(ttl_ms);
-            let mut window = Window::new(ttl, at(0));
+            let mut window = Window::new(ttl, Duration::MAX, at(0));
             let mut acknowledged = at(0);
             let mut now = at(0);
             for (sent, delay) in acks {

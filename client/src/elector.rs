@@ -1,0 +1,224 @@
+//! Electors: campaigns for leadership that go on for ever.
+//!
+//! An [`Elector`] is one candidate. Each of its [campaigns](Elector::campaign) waits for a lease,
+//! runs the leader's work while it is held, drops the work when it is lost, and campaigns again.
+//!
+//! ```no_run
+//! use ringfence_client::{Client, Elector};
+//!
+//! # async fn serve() -> Result<(), std::io::Error> { std::future::pending().await }
+//! # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect(["10.0.0.1:7420", "10.0.0.2:7420"]).await?;
+//! let elector = Elector::new(&client);
+//! elector
+//!     .campaign("billing/leader")
+//!     .on_new_leader(|leader| println!("{} leads", leader.identity))
+//!     .run(|leading| async move {
+//!         println!("leading as {}", leading.fence());
+//!         serve().await // dropped when the lease is lost
+//!     })
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which mode
+//!
+//! | you want | use |
+//! |---|---|
+//! | a leader's work, again and again, in a process that does other things too | [`Campaign::run`] |
+//! | callbacks as client-go has them | [`Campaign::run_callbacks`] |
+//! | to block until this process leads, and to end with the leadership | [`Campaign::lead`] and [`HeldLease::lost`] |
+//! | one process at a time to run something to its end, a migration for example | [`Campaign::once`] |
+//! | work that is split | [`Elector::candidates`] |
+//! | a lock of the shape that Kubernetes tools expect, renewed by hand | [`RawLock`] |
+//!
+//! All of them are leases: a leader that is dead, or cut off, blocks nobody for longer than its
+//! lease duration. A leader for life, whose lock goes when its Pod is deleted and not sooner, needs
+//! somebody who knows of Pods.
+//!
+//! [`HeldLease::lost`]: crate::HeldLease::lost
+//! [`RawLock`]: crate::RawLock
+
+mod back_off;
+mod campaign;
+mod gauges;
+mod handle;
+mod leading;
+mod observer;
+mod outcome;
+mod shards;
+mod shared;
+mod term;
+mod timings;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+pub use campaign::{Campaign, CampaignError};
+pub use gauges::{AlreadyRegistered, Gauges, Reading};
+pub use handle::{CampaignHandle, CampaignState, Successor};
+pub use leading::Leading;
+pub(crate) use observer::Observer;
+pub use outcome::Outcome;
+pub use shards::Candidates;
+pub use shared::Leader;
+pub use term::{StopCause, Stopped};
+pub use timings::{InvalidTimings, Timings};
+
+use crate::client::Client;
+use crate::error::OpenError;
+use crate::hub::lock;
+use crate::identity::unique_identity;
+use crate::open;
+use crate::session::{Session, SessionOptions};
+use shared::Own;
+
+/// One candidate for any number of leases, with one session for all of them. Cheap to clone.
+///
+/// When its session is lost all its terms end, and it opens another one. The last clone and
+/// campaign close it.
+#[derive(Clone, Debug)]
+pub struct Elector {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    identity: String,
+    timings: Timings,
+    session: tokio::sync::Mutex<Option<Session>>,
+    own: Arc<Own>,
+    /// The leases that it campaigns for.
+    names: Mutex<BTreeSet<String>>,
+}
+
+/// Sets up an [`Elector`]; [`Elector::builder`] begins one.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until build()"]
+pub struct ElectorBuilder {
+    client: Client,
+    identity: Option<String>,
+    timings: Timings,
+}
+
+impl ElectorBuilder {
+    /// Who the candidate is, for people: at most 255 bytes without control characters. A
+    /// [unique](unique_identity) one unless set; one that is set has to be unique too, which is
+    /// [watched](Campaign::on_duplicate).
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// The times of its elections; 15 s, 10 s and 2 s unless set.
+    pub fn timings(mut self, timings: Timings) -> Self {
+        self.timings = timings;
+        self
+    }
+
+    /// The elector. It opens its session when it first campaigns.
+    #[must_use]
+    pub fn build(self) -> Elector {
+        let inner = Inner {
+            client: self.client,
+            identity: self.identity.unwrap_or_else(unique_identity),
+            timings: self.timings,
+            session: tokio::sync::Mutex::default(),
+            own: Arc::default(),
+            names: Mutex::default(),
+        };
+        Elector {
+            inner: Arc::new(inner),
+        }
+    }
+}
+
+impl Elector {
+    /// A candidate with a unique identity and the standard times.
+    #[must_use]
+    pub fn new(client: &Client) -> Self {
+        Self::builder(client).build()
+    }
+
+    /// Begins to set up an elector.
+    pub fn builder(client: &Client) -> ElectorBuilder {
+        ElectorBuilder {
+            client: client.clone(),
+            identity: None,
+            timings: Timings::default(),
+        }
+    }
+
+    /// Who this candidate is.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.inner.identity
+    }
+
+    /// The times of its elections.
+    #[must_use]
+    pub fn timings(&self) -> Timings {
+        self.inner.timings
+    }
+
+    /// Begins a campaign for a lease. One elector campaigns for a name once at a time.
+    pub fn campaign(&self, name: impl Into<String>) -> Campaign {
+        Campaign::new(Arc::clone(&self.inner), name.into(), None)
+    }
+
+    /// Begins a campaign for each of the shards `name/0` to `name/(shards - 1)`.
+    pub fn candidates(&self, name: impl AsRef<str>, shards: u32) -> Candidates {
+        let name = name.as_ref();
+        let campaign = |shard| {
+            let inner = Arc::clone(&self.inner);
+            Campaign::new(inner, format!("{name}/{shard}"), Some(shard))
+        };
+        Candidates {
+            campaigns: (0..shards).map(campaign).collect(),
+        }
+    }
+}
+
+impl Inner {
+    /// The elector's session: the present one while it is live, else a new one.
+    async fn session(&self) -> Result<Session, OpenError> {
+        let mut present = self.session.lock().await;
+        if let Some(session) = present.as_ref().filter(|session| session.is_live()) {
+            return Ok(session.clone());
+        }
+        // What it leaves at the cluster is settled before the next grant of each name.
+        *present = None;
+        let options = SessionOptions {
+            ttl: self.timings.lease_duration(),
+            identity: self.identity.clone(),
+        };
+        let (hub, tether) = (&self.client.hub, &self.client.tether);
+        let session = open::open(hub, tether, options, self.timings.renew_deadline()).await?;
+        self.own.add(session.id());
+        *present = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Notes that there is a campaign for `name`; `None` if there was one.
+    fn enter(self: &Arc<Self>, name: &str) -> Option<Entry> {
+        lock(&self.names).insert(name.to_owned()).then(|| Entry {
+            elector: Arc::clone(self),
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// A campaign that runs.
+#[derive(Debug)]
+struct Entry {
+    elector: Arc<Inner>,
+    name: String,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        lock(&self.elector.names).remove(&self.name);
+    }
+}

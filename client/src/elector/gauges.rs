@@ -1,0 +1,142 @@
+//! The two gauges of a campaign, for a program's own metrics page.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, Weak};
+
+use super::shared::Shared;
+use crate::hub::lock;
+
+/// The gauges `ringfence_lease_is_held{key}` and `ringfence_lease_failing_open{key}` of a program's
+/// campaigns: one set per program, each campaign registered with
+/// [`Campaign::gauges`](super::Campaign::gauges). Both are 0 at first, and asked for anew whenever
+/// they are read, so neither can lag behind the clock. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Gauges {
+    keys: Arc<Mutex<BTreeMap<String, Weak<Shared>>>>,
+}
+
+/// What the gauges of one campaign say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The lease's name.
+    pub key: String,
+    /// Whether it is held.
+    pub is_held: bool,
+    /// Whether it is lost and [assumed](super::Campaign::fail_open) to be held all the same.
+    pub failing_open: bool,
+}
+
+/// A campaign for this name is registered already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("gauges with key {key:?} are registered already; register one campaign per lease")]
+pub struct AlreadyRegistered {
+    /// The lease's name.
+    pub key: String,
+}
+
+/// Takes a campaign off the gauges when it is dropped.
+#[derive(Debug)]
+pub(super) struct Registration {
+    gauges: Gauges,
+    key: String,
+}
+
+impl Gauges {
+    /// No campaigns yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn register(
+        &self,
+        key: &str,
+        campaign: &Arc<Shared>,
+    ) -> Result<Registration, AlreadyRegistered> {
+        let mut keys = lock(&self.keys);
+        if keys.contains_key(key) {
+            return Err(AlreadyRegistered { key: key.into() });
+        }
+        keys.insert(key.into(), Arc::downgrade(campaign));
+        Ok(Registration {
+            gauges: self.clone(),
+            key: key.into(),
+        })
+    }
+
+    /// What they say now, by key.
+    #[must_use]
+    pub fn read(&self) -> Vec<Reading> {
+        let keys = lock(&self.keys);
+        let read = |(key, campaign): (&String, &Weak<Shared>)| {
+            let campaign = campaign.upgrade();
+            let range = campaign.as_ref().and_then(|campaign| campaign.range());
+            Reading {
+                key: key.clone(),
+                is_held: campaign.is_some_and(|campaign| campaign.is_held()),
+                failing_open: range.is_some_and(|range| range.failing_open),
+            }
+        };
+        keys.iter().map(read).collect()
+    }
+
+    /// The same as Prometheus and OpenMetrics read it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let readings = self.read();
+        let mut text = String::new();
+        let mut gauge = |name: &str, help: &str, value: fn(&Reading) -> bool| {
+            // Writing to a string cannot fail.
+            let _written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge").is_ok();
+            for reading in &readings {
+                let (key, value) = (&reading.key, u8::from(value(reading)));
+                // A lease name needs no escapes.
+                let _written = writeln!(text, "{name}{{key=\"{key}\"}} {value}").is_ok();
+            }
+        };
+        gauge(
+            "ringfence_lease_is_held",
+            "Whether this process holds the lease.",
+            |reading| reading.is_held,
+        );
+        gauge(
+            "ringfence_lease_failing_open",
+            "Whether the lease is lost and assumed to be held.",
+            |reading| reading.failing_open,
+        );
+        text
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        lock(&self.gauges.keys).remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn s2_6_both_gauges_are_zero_at_the_start_and_a_second_registration_is_an_error() {
+        let gauges = Gauges::new();
+        let campaign = Arc::new(Shared::new(Duration::from_secs(15)));
+        let registration = gauges.register("db/a", &campaign).unwrap();
+
+        let again = gauges.register("db/a", &campaign).unwrap_err();
+        assert!(again.to_string().contains("db/a"), "{again}");
+        let text = gauges.text();
+        assert!(text.contains("ringfence_lease_is_held{key=\"db/a\"} 0\n"));
+        assert!(text.contains("ringfence_lease_failing_open{key=\"db/a\"} 0\n"));
+
+        drop(registration);
+        assert_eq!(gauges.read(), []);
+        drop(gauges.register("db/a", &campaign).unwrap());
+    }
+}

@@ -1,0 +1,111 @@
+//! Several leases of one kind, and how many of them one process takes.
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+use super::campaign::{Campaign, CampaignError};
+use super::leading::Leading;
+use super::outcome::Outcome;
+
+/// A campaign for each of a number of shards; [`Elector::candidates`](super::Elector::candidates)
+/// makes them. Change what they have in common here, or take them apart with
+/// [`into_iter`](IntoIterator::into_iter).
+#[derive(Debug)]
+#[must_use = "candidates do nothing until they are run"]
+pub struct Candidates {
+    pub(super) campaigns: Vec<Campaign>,
+}
+
+impl Candidates {
+    /// Holds at most so many shards at a time, so that others find some left. While it holds them
+    /// it does not wait for more: the limits of those that survive a failure should add up to all
+    /// shards.
+    pub fn at_most(self, most: usize) -> Self {
+        let room = Arc::new(Room {
+            most,
+            taken: watch::Sender::new(0),
+        });
+        self.each(|campaign| campaign.within(Arc::clone(&room)))
+    }
+
+    /// Changes every campaign in the same way.
+    pub fn each(self, change: impl FnMut(Campaign) -> Campaign) -> Self {
+        Self {
+            campaigns: self.campaigns.into_iter().map(change).collect(),
+        }
+    }
+
+    /// Runs all campaigns, each with work of its own; which shard it is for tells
+    /// [`Leading::shard`]. See [`Campaign::run`].
+    ///
+    /// # Errors
+    /// The first [`CampaignError`]; the other campaigns end with it.
+    pub async fn run<W, F>(self, work: W) -> Result<(), CampaignError>
+    where
+        W: FnMut(Leading) -> F + Clone,
+        F: Future,
+        F::Output: Outcome,
+    {
+        let campaigns = self.campaigns.into_iter();
+        let mut running: FuturesUnordered<_> = campaigns
+            .map(|campaign| campaign.run(work.clone()))
+            .collect();
+        while let Some(over) = running.next().await {
+            over?;
+        }
+        Ok(())
+    }
+}
+
+impl IntoIterator for Candidates {
+    type Item = Campaign;
+    type IntoIter = std::vec::IntoIter<Campaign>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.campaigns.into_iter()
+    }
+}
+
+/// How many leases may be held together.
+#[derive(Debug)]
+pub(super) struct Room {
+    most: usize,
+    taken: watch::Sender<usize>,
+}
+
+/// A held lease's place in it.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Room>);
+
+impl Room {
+    /// Waits until there is room.
+    pub(super) async fn free(&self) {
+        let mut taken = self.taken.subscribe();
+        // The sender lives as long as this does.
+        taken.wait_for(|taken| *taken < self.most).await.ok();
+    }
+
+    /// Waits until there is none.
+    pub(super) async fn full(&self) {
+        let mut taken = self.taken.subscribe();
+        taken.wait_for(|taken| *taken >= self.most).await.ok();
+    }
+
+    /// Takes a place, if one is left.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
+        let taken = self.taken.send_if_modified(|taken| {
+            let room = *taken < self.most;
+            *taken += usize::from(room);
+            room
+        });
+        taken.then(|| Place(Arc::clone(self)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.send_modify(|taken| *taken -= 1);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a campaign, its handles, its observer and its gauges share.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringfence_core::{FencingToken, SessionId};
+use ringfence_proto::v1;
+use tokio::sync::watch;
+
+use super::handle::{Ask, CampaignState};
+use crate::clock;
+use crate::hub::lock;
+use crate::loss::Loss;
+use crate::range::{Range, millis};
+use crate::view::View;
+
+/// The most sessions that an elector remembers as its own; each of them lives for two TTLs at most
+/// after it was lost.
+const OWN_MAX: usize = 64;
+
+/// Who leads, as the cluster tells its watchers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// Who it says it is.
+    pub identity: String,
+    /// Its session.
+    pub session: SessionId,
+    /// The token of its term.
+    pub token: FencingToken,
+    /// What it published, an address for example.
+    pub data: Bytes,
+    /// When the cluster granted it the lease, for people: milliseconds since the Unix epoch.
+    pub since_unix_ms: u64,
+    /// Whether it is this very elector.
+    pub mine: bool,
+}
+
+/// The sessions that an elector has opened.
+#[derive(Debug, Default)]
+pub(super) struct Own(Mutex<VecDeque<SessionId>>);
+
+impl Own {
+    pub(super) fn add(&self, session: SessionId) {
+        let mut own = lock(&self.0);
+        own.push_back(session);
+        if own.len() > OWN_MAX {
+            own.pop_front();
+        }
+    }
+
+    pub(super) fn contains(&self, session: SessionId) -> bool {
+        lock(&self.0).contains(&session)
+    }
+
+    /// Whether the session was opened after one of these: sessions are numbered in order.
+    pub(super) fn is_older_than(&self, session: SessionId) -> bool {
+        lock(&self.0).front().is_some_and(|own| *own < session)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) ask: watch::Sender<Ask>,
+    pub(super) state: watch::Sender<CampaignState>,
+    pub(super) leader: watch::Sender<Option<Leader>>,
+    ranges: Mutex<Ranges>,
+    lease_duration: Duration,
+}
+
+#[derive(Default)]
+struct Ranges {
+    fail_open: bool,
+    /// The newest term, unless it was given up or somebody else was seen to lead.
+    term: Option<View>,
+}
+
+impl std::fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ranges").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(lease_duration: Duration) -> Self {
+        Self {
+            ask: watch::Sender::new(Ask::default()),
+            state: watch::Sender::new(CampaignState::Waiting),
+            leader: watch::Sender::new(None),
+            ranges: Mutex::default(),
+            lease_duration,
+        }
+    }
+
+    pub(super) fn set_fail_open(&self, fail_open: bool) {
+        lock(&self.ranges).fail_open = fail_open;
+    }
+
+    pub(super) fn fails_open(&self) -> bool {
+        lock(&self.ranges).fail_open
+    }
+
+    pub(super) fn begin_term(&self, view: &View) {
+        lock(&self.ranges).term = Some(view.clone());
+    }
+
+    /// The term was given up: no range goes on from it.
+    pub(super) fn give_up_term(&self) {
+        lock(&self.ranges).term = None;
+    }
+
+    /// Takes what the cluster tells its watchers.
+    pub(super) fn saw(&self, leader: Option<Leader>) {
+        if leader.as_ref().is_some_and(|leader| !leader.mine) {
+            let mut ranges = lock(&self.ranges);
+            // What a watch tells can be older than the term that has just begun.
+            let newer = |view: &View| leader.as_ref().is_some_and(|l| l.token > view.token());
+            if ranges.term.as_ref().is_some_and(newer) {
+                ranges.term = None;
+            }
+        }
+        self.leader.send_if_modified(|known| {
+            let changed = *known != leader;
+            if changed {
+                *known = leader;
+            }
+            changed
+        });
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        let ranges = lock(&self.ranges);
+        ranges.term.as_ref().is_some_and(|t| t.loss().is_none())
+    }
+
+    /// The range to work with now; see [`Campaign::fail_open`](super::Campaign::fail_open).
+    pub(super) fn range(&self) -> Option<Range> {
+        let ranges = lock(&self.ranges);
+        let term = ranges.term.as_ref()?;
+        if let Some(range) = term.range() {
+            return Some(range);
+        }
+        // Only silence is failed open on; whoever was told that the term is over, knows.
+        let silence = term.loss() == Some(Loss::WindowPassed);
+        let now_unix_ms = clock::wall_micros() / 1_000;
+        (ranges.fail_open && silence).then(|| Range {
+            start_unix_ms: term.grant.since_unix_ms,
+            end_unix_ms: now_unix_ms + millis(self.lease_duration),
+            failing_open: true,
+        })
+    }
+}
+
+impl Leader {
+    pub(super) fn from_wire(grant: v1::Grant, own: &Own) -> Option<Self> {
+        let session = SessionId::new(grant.session)?;
+        Some(Self {
+            identity: grant.identity,
+            session,
+            token: FencingToken::new(grant.token)?,
+            data: grant.data,
+            since_unix_ms: grant.since_unix_ms,
+            mine: own.contains(session),
+        })
+    }
+}
