@@ -16,13 +16,20 @@ pub(crate) const KEEP_ALIVES_PER_STREAM_MAX: usize = 64;
 
 /// The most watches, of leases and of floors, that a node serves at a time.
 pub(crate) const WATCHERS_MAX: usize = 10_000;
-/// The most events that are told in one message of a watch.
-pub(crate) const EVENTS_PER_MESSAGE_MAX: usize = 1_000;
+/// The most events that are told in one message of a watch. With names, identities and data at
+/// their limits such a message has about 100 KiB, and each watch has a few of them in memory.
+pub(crate) const EVENTS_PER_MESSAGE_MAX: usize = 64;
 /// A watch's position moves on at least this often.
 pub(crate) const WATCH_QUIET_MAX: Duration = Duration::from_millis(700);
 /// How many messages of a watch may wait for a slow reader; behind them it falls back in the ring
 /// of events, and in the end hears `compacted`.
-pub(crate) const WATCH_MESSAGES_MAX: usize = 4;
+pub(crate) const WATCH_MESSAGES_MAX: usize = 1;
+/// The most leases that all watches of a node together hold in memory while they tell the present
+/// state. A watch whose prefix has more is the only one to tell at its time.
+pub(crate) const WATCH_PRESENT_MAX: u32 = 1_000_000;
+/// How long a reader of the present state may let a message wait; then its watch ends, since
+/// others may have to wait for the memory.
+pub(crate) const WATCH_PRESENT_STALL_MAX: Duration = Duration::from_secs(30);
 
 /// A page of a list ends before it passes this size, in bytes; with the rest of its message it
 /// stays below the 4 MiB that gRPC clients take unless told otherwise.

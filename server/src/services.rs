@@ -23,7 +23,7 @@ use ringfence_raft::Node;
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
-use crate::limits::WATCHERS_MAX;
+use crate::limits::{WATCH_PRESENT_MAX, WATCHERS_MAX};
 use crate::metrics::Metrics;
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
@@ -44,6 +44,8 @@ pub(crate) struct Context {
     stopping: tokio_watch::Receiver<bool>,
     /// A place for each watcher that this node may still serve.
     watchers: Arc<Semaphore>,
+    /// A place for each lease of a present state that a watch is telling.
+    presents: Arc<Semaphore>,
 }
 
 impl Context {
@@ -58,6 +60,7 @@ impl Context {
             metrics,
             stopping,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            presents: Arc::new(Semaphore::new(WATCH_PRESENT_MAX as usize)),
         }
     }
 

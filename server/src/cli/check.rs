@@ -15,6 +15,8 @@ use super::{Failure, exit, parse, view};
 ///
 /// This is advice at that instant. Only a guard inside the store decides whether a write may pass.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence check reports/daily 42 && echo current")]
 pub(crate) struct Check {
     /// The lease's name
     #[arg(value_parser = parse::name)]

@@ -9,6 +9,8 @@ use crate::Cli;
 
 /// Print a completion script for a shell.
 #[derive(Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence completions bash > ~/.local/share/bash-completion/completions/ringfence")]
 pub(crate) struct Completions {
     /// Whose script: put it where that shell looks for completions
     shell: clap_complete::Shell,

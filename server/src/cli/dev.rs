@@ -19,6 +19,9 @@ pub(crate) const PORT: u16 = 7420;
 /// tokens are small numbers that begin anew with each new cluster: never put it before a store
 /// that lasts.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence dev
+  ringfence dev --nodes 5 --port 7500 --data-dir /tmp/ringfence   # kept at the end")]
 pub(crate) struct Dev {
     /// How many nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]

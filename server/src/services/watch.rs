@@ -17,14 +17,17 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::Context;
-use crate::limits::{EVENTS_PER_MESSAGE_MAX, WATCH_MESSAGES_MAX, WATCH_QUIET_MAX, WATCHERS_MAX};
+use crate::limits::{
+    EVENTS_PER_MESSAGE_MAX, WATCH_MESSAGES_MAX, WATCH_PRESENT_MAX, WATCH_PRESENT_STALL_MAX,
+    WATCH_QUIET_MAX, WATCHERS_MAX,
+};
 use crate::status::{RETRY_AFTER, limit};
 
 pub(super) use floors::floors;
 pub(super) use leases::leases;
 
 /// What a kind of watch tells.
-trait View: Send + 'static {
+trait View: Send + Sync + 'static {
     /// One thing told.
     type Item: Send;
     /// Some of them, as one message.
@@ -174,23 +177,52 @@ impl<V: View> Watch<V> {
 
     /// Tells the state at one index, in as many messages as it takes.
     async fn tell_present(&mut self, compacted: bool) -> Result<Position, Over> {
+        let mut places = self.places().await;
         let view = &mut self.view;
         let (items, index) = self
             .context
             .node
             .read(|machine| (view.present(machine), machine.index()));
+        // What the prefix leaves out needs no place.
+        let surplus = places.num_permits().saturating_sub(items.len());
+        drop(places.split(surplus));
         let at = Position::end_of(index);
         let mut items = items.into_iter();
         let mut compacted = compacted;
         loop {
             let some: Vec<_> = items.by_ref().take(EVENTS_PER_MESSAGE_MAX).collect();
             let last = items.len() == 0;
-            self.send(some, last.then_some(at), compacted).await?;
+            let told = self.send(some, last.then_some(at), compacted);
+            let Ok(told) = tokio::time::timeout(WATCH_PRESENT_STALL_MAX, told).await else {
+                drop((items, places));
+                return Err(self.give_up().await);
+            };
+            told?;
             compacted = false;
             if last {
                 return Ok(at);
             }
         }
+    }
+
+    /// Places for the present state, as many as it can need at most; waits for them in turn.
+    async fn places(&self) -> OwnedSemaphorePermit {
+        let leases = self.context.node.read(|machine| machine.summary().leases);
+        let wanted = u32::try_from(leases).unwrap_or(u32::MAX);
+        let wanted = wanted.min(WATCH_PRESENT_MAX);
+        let places = self.context.presents.clone().acquire_many_owned(wanted);
+        places.await.expect("nobody closes this semaphore")
+    }
+
+    /// Tells a reader that has stopped reading, if it should ever go on, that it has to begin anew.
+    async fn give_up(&self) -> Over {
+        let why = format!(
+            "the present state was not read for {} s; begin the watch anew, and read it at once",
+            WATCH_PRESENT_STALL_MAX.as_secs()
+        );
+        let refusal = Refusal::unavailable(why, None, RETRY_AFTER);
+        drop(self.out.send(Err(refusal.into())).await);
+        Over
     }
 
     async fn send(

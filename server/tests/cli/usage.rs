@@ -115,6 +115,38 @@ fn help_tells_the_exit_codes() {
     }
 }
 
+/// The names of the commands below `path`, as its help lists them.
+fn commands_below(path: &[&str]) -> Vec<String> {
+    let help = run(&[path, &["--help"]].concat()).out;
+    let listed = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let lines = listed.lines().take_while(|line| line.starts_with("  "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_command_shows_an_example_of_itself() {
+    let mut seen = 0;
+    for command in commands_below(&[]) {
+        let below = commands_below(&[&command]);
+        let paths: Vec<Vec<&str>> = match &below[..] {
+            [] => vec![vec![&command]],
+            below => below.iter().map(|last| vec![&*command, last]).collect(),
+        };
+        for path in paths {
+            let help = run(&[&path[..], &["--help"]].concat()).out;
+            let examples = help.split_once("\nExample").unwrap_or_default().1;
+            let own = format!("  ringfence {}", path.join(" "));
+            assert!(examples.contains(&own), "{path:?} has no example:\n{help}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 25, "{seen} commands");
+}
+
 #[test]
 fn help_does_not_show_a_session_of_the_environment() {
     let mut command = ringfence();

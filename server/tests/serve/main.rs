@@ -4,6 +4,7 @@
 mod api;
 mod calls;
 mod cluster;
+mod limits;
 mod members;
 mod process;
 mod refusals;

@@ -49,6 +49,9 @@ enum Work {
 /// Without --endpoints three nodes are started on this machine, in a temporary directory and with
 /// fsync on. `failover` and `memory` look at the nodes' processes, so they always start their own.
 #[derive(Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence bench cycle --clients 1
+  ringfence bench failover --seconds 60")]
 pub(crate) struct Bench {
     /// What is measured
     #[arg(value_enum)]

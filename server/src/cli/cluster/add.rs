@@ -13,6 +13,9 @@ use crate::cli::{Failure, view};
 ///
 /// A node started with `serve --join` asks for this itself; there is seldom a need to.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Examples:
+  ringfence cluster add n4 --peer 10.0.0.4:7421 --client 10.0.0.4:7420 --incarnation "$HEX"
+  ringfence serve --name n4 --join 10.0.0.1:7421   # on the new node: it asks by itself"#)]
 pub(crate) struct Add {
     /// The node's name
     name: String,

@@ -15,6 +15,9 @@ use crate::cli::{Failure, duration, exit};
 
 /// Show the replicated settings, or change some of them
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence cluster configure   # shows the settings
+  ringfence cluster configure --ttl-max 10m")]
 pub(crate) struct Configure {
     /// The shortest TTL a session may ask for
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]

@@ -12,6 +12,8 @@ use crate::cli::{Failure, exit, view};
 
 /// List the members
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence cluster members")]
 pub(crate) struct Members {}
 
 impl Members {

@@ -12,6 +12,9 @@ use crate::cli::context::Context;
 
 /// Make a learner a voter
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence cluster promote n4
+  ringfence cluster promote n4 --replaces n1")]
 pub(crate) struct Promote {
     /// The learner's number or name
     node: String,

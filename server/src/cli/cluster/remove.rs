@@ -12,6 +12,8 @@ use crate::cli::context::Context;
 
 /// Remove a member; its number is never used again
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence cluster remove n1")]
 pub(crate) struct Remove {
     /// The member's number or name
     node: String,

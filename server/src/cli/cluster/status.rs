@@ -14,6 +14,8 @@ use crate::cli::{Failure, Global, exit, view};
 ///
 /// Every endpoint is asked by itself. The exit code is 69 unless one that knows a leader answers.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence cluster status --endpoints 10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420")]
 pub(crate) struct Status {}
 
 /// One endpoint and what it said, or why it did not.

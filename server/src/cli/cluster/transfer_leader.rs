@@ -12,6 +12,8 @@ use crate::cli::context::Context;
 
 /// Hand leadership to another voter
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence cluster transfer-leader n2")]
 pub(crate) struct TransferLeader {
     /// The voter's number or name [default: the one that is furthest ahead]
     node: Option<String>,

@@ -35,6 +35,8 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// Three nodes, a store and two workers run as processes of this machine, on free ports and in a
 /// temporary directory; nothing is left behind. The exit code is 1 if any step is not as told.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence demo")]
 pub(crate) struct Demo {}
 
 impl Demo {

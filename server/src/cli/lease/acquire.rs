@@ -14,6 +14,9 @@ use crate::cli::{Failure, duration, parse, signals};
 /// The lease lives until its TTL has passed, unless somebody keeps its session alive (`session
 /// keep-alive`) or releases it. To hold a lease while a program runs, use `ringfence lock`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence lease acquire reports/daily --ttl 1m
+  ringfence lease acquire reports/daily --wait 30s --json   # token and session for a script")]
 pub(crate) struct Acquire {
     /// The lease's name: segments of letters, digits and ._~:@- joined by slashes
     #[arg(value_parser = parse::name)]

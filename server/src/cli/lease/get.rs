@@ -12,6 +12,8 @@ use crate::cli::{Failure, duration, parse, view};
 
 /// Show a lease: its holder and token, what is left, who waits
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence lease get reports/daily")]
 pub(crate) struct Get {
     /// The lease's name
     #[arg(value_parser = parse::name)]

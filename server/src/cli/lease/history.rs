@@ -12,6 +12,9 @@ use crate::cli::{Failure, exit, view};
 
 /// Show who held a lease or a token, from when to when, and why it ended
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence lease history reports/daily
+  ringfence lease history --token 42   # who held it, and why it ended")]
 #[group(required = true, multiple = false, args = ["name", "token"])]
 pub(crate) struct History {
     /// The lease's name

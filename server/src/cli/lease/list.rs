@@ -12,6 +12,8 @@ use crate::cli::{Failure, duration, view};
 
 /// List leases in the order of their names, all at one instant
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence lease list reports/")]
 pub(crate) struct List {
     /// Only names that begin with it
     #[arg(default_value = "")]

@@ -11,6 +11,8 @@ use crate::cli::{Failure, parse};
 
 /// Give a lease back, for the session in --session or RINGFENCE_SESSION
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Example:
+  ringfence lease release reports/daily 42 --session "$HANDLE""#)]
 pub(crate) struct Release {
     /// The lease's name
     #[arg(value_parser = parse::name)]

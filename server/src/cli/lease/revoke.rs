@@ -14,6 +14,8 @@ use crate::cli::{Failure, parse};
 ///
 /// The next grant waits until the old holder knows, or one TTL of it has passed.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Example:
+  ringfence lease revoke reports/daily 42 --reason "its host is gone""#)]
 pub(crate) struct Revoke {
     /// The lease's name
     #[arg(value_parser = parse::name)]

@@ -11,6 +11,9 @@ use crate::cli::{Failure, parse};
 
 /// Hand a lease to a session that waits for it, in one step, with a new token
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Examples:
+  ringfence lease transfer reports/daily 42 --session "$HANDLE"
+  ringfence lease transfer reports/daily 42 --to 17 --session "$HANDLE""#)]
 pub(crate) struct Transfer {
     /// The lease's name
     #[arg(value_parser = parse::name)]

@@ -19,6 +19,9 @@ const RETRIES_MAX: u32 = 50;
 ///
 /// The stream goes on at another node if one fails, without gaps or duplicates.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence lease watch reports/
+  ringfence lease watch --json | grep EXPIRED")]
 pub(crate) struct Watch {
     /// Only names that begin with it
     #[arg(default_value = "")]

@@ -13,6 +13,9 @@ use super::context::{Context, NewSession};
 use super::{Failure, Global, duration, parse, signals};
 use supervise::{Finished, Running};
 
+const EXAMPLE: &str = r#"Example:
+  ringfence lock reports/daily --wait 30s -- sh -c 'echo "token $RINGFENCE_TOKEN"; sleep 5'"#;
+
 /// Run CMD while holding a lease
 ///
 /// CMD finds its fencing token in RINGFENCE_TOKEN, the lease's name in RINGFENCE_LEASE and the
@@ -24,7 +27,7 @@ use supervise::{Finished, Running};
 /// If the lease is lost, the group gets SIGTERM and then SIGKILL, before the window ends in which
 /// the lease is certainly held. If `lock` is killed, CMD is killed too.
 #[derive(clap::Args, Debug)]
-#[command(after_help = super::EXIT_CODES_HELP)]
+#[command(after_help = format!("{EXAMPLE}\n\n{}", super::EXIT_CODES_HELP))]
 pub(crate) struct Lock {
     /// The lease's name: segments of letters, digits and ._~:@- joined by slashes
     #[arg(value_parser = parse::name)]

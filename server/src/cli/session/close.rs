@@ -12,6 +12,8 @@ use crate::cli::context::Context;
 
 /// Close a session; its leases end with it
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Example:
+  ringfence session close "$HANDLE""#)]
 pub(crate) struct Close {
     /// The session's handle
     #[arg(env = "RINGFENCE_SESSION", hide_env_values = true)]

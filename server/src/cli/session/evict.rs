@@ -12,6 +12,8 @@ use crate::cli::{Failure, parse};
 
 /// End a session as an operator; its leases end with it, and the reason is recorded
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Example:
+  ringfence session evict 17 --reason "its host is gone""#)]
 pub(crate) struct Evict {
     /// The session's number
     #[arg(value_parser = parse::session)]

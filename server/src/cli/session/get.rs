@@ -13,6 +13,8 @@ use crate::cli::{Failure, duration, exit, parse, view};
 
 /// Show a session and the leases it holds
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence session get 17")]
 pub(crate) struct Get {
     /// The session's number, or its handle
     #[arg(value_parser = parse::session)]

@@ -13,6 +13,9 @@ use crate::cli::{Failure, duration, signals};
 ///
 /// After Ctrl-C the session lives for its TTL. If it ends by itself the exit code is 1.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r#"Examples:
+  ringfence session keep-alive "$HANDLE" &
+  ringfence session keep-alive "$HANDLE" --once"#)]
 pub(crate) struct KeepAlive {
     /// The session's handle
     #[arg(env = "RINGFENCE_SESSION", hide_env_values = true)]

@@ -12,6 +12,8 @@ use crate::cli::{Failure, duration, view};
 
 /// List sessions in the order of their numbers
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence session list")]
 pub(crate) struct List {
     #[command(flatten)]
     freshness: Freshness,

@@ -11,6 +11,8 @@ use crate::cli::{Failure, duration};
 ///
 /// It lives until its TTL has passed, unless somebody keeps it alive.
 #[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence session open --ttl 1m --identity worker-1")]
 pub(crate) struct Open {
     #[command(flatten)]
     new: NewSession,
