@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p ringfence-raft --bench keepalive -- 1000000` opens that many sessions on a
 //! single node with a real log and renews each of them every five seconds, for twenty seconds. The
-//! figures are the whole process's, so the making of the requests is part of them. Run as a test
-//! it only says how to measure.
+//! figures are the whole process's, so the making of the requests is part of them. Then the node
+//! is started again so that it takes one snapshot after the other, and the same is measured beside
+//! that. Run as a test it only says how to measure.
 #![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU64;
@@ -25,6 +26,9 @@ const IDLE: Duration = Duration::from_secs(3);
 /// Long enough for the first sessions to outlive the opening of the last.
 const TTL: Millis = Millis::from_secs(5 * 60);
 const SEGMENT_BYTES: u64 = 64 << 20;
+/// Bytes of log after which a snapshot is taken.
+const NEVER: u64 = u64::MAX;
+const ALWAYS: u64 = 1;
 /// What `/proc/self/stat` counts in, the same on every Linux.
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 
@@ -47,7 +51,7 @@ fn main() {
 
 async fn measure(count: u64) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let node = start(dir.path()).await;
+    let node = start(dir.path(), NEVER).await;
     let empty = resident_bytes();
     let begun = now();
     let sessions = open(&node, count).await;
@@ -67,20 +71,36 @@ async fn measure(count: u64) {
     tokio::time::sleep(IDLE).await;
     Reading::take(&node).since(&before).print("idle");
 
-    // One round unmeasured: opening has left work behind.
-    drop(renew(&node, &sessions, 1).await);
-    let before = Reading::take(&node);
-    let mut micros = renew(&node, &sessions, MEASURED_ROUNDS).await;
-    Reading::take(&node).since(&before).print("renewing");
+    measure_rounds(&node, &sessions, "renewing").await;
+    node.shutdown().await;
+
+    let begun = now();
+    let node = start(dir.path(), ALWAYS).await;
+    println!(
+        "-- started again in    {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+    measure_rounds(&node, &sessions, "renewing beside snapshots").await;
+    let built = node.metrics().snapshots_built;
+    assert!(built > 0, "a snapshot was taken");
+    println!("snapshots             {built:>12}");
+    node.shutdown().await;
+}
+
+async fn measure_rounds(node: &Node, sessions: &Sessions, what: &str) {
+    // One round unmeasured: what came before has left work behind.
+    drop(renew(node, sessions, 1).await);
+    let before = Reading::take(node);
+    let mut micros = renew(node, sessions, MEASURED_ROUNDS).await;
+    Reading::take(node).since(&before).print(what);
     micros.sort_unstable();
     let at = |part: usize| micros[(micros.len() - 1) * part / 100] as f64 / 1e3;
     println!("keep-alive p50        {:>12.1} ms", at(50));
     println!("keep-alive p99        {:>12.1} ms", at(99));
     println!("keep-alive max        {:>12.1} ms", at(100));
-    node.shutdown().await;
 }
 
-async fn start(dir: &std::path::Path) -> Node {
+async fn start(dir: &std::path::Path, snapshot_log_bytes: u64) -> Node {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();
     drop(port);
@@ -89,6 +109,7 @@ async fn start(dir: &std::path::Path) -> Node {
         initial_cluster: vec![("n1".to_owned(), address.to_string())],
         wal_segment_bytes: SEGMENT_BYTES,
         token_floor: Some(0),
+        snapshot_log_bytes,
         ..NodeConfig::new("n1", dir)
     };
     let node = Node::start(config).await.unwrap();

@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringfence_core::Event;
+use ringfence_core::{EndCause, Event, SessionEnd};
 use tokio::sync::watch;
 
-/// How many events a node keeps for watchers that lag.
+/// The most events that a node keeps for watchers that lag.
 pub const EVENTS_KEPT: usize = 65_536;
+/// The most memory for them, in bytes: about so many events that bring no holder data, and a
+/// quarter of them if each brings half of what it may.
+pub const EVENTS_BYTES_KEPT: usize = 10 << 20;
 
 /// A place in the stream of events: behind the `n`th event of the entry at `index`, or, with
 /// `n` = 0, behind an entry that brought none.
@@ -49,28 +52,45 @@ pub struct Compacted {
 pub(crate) struct EventLog {
     kept: Mutex<Kept>,
     head: watch::Sender<Position>,
-    capacity: usize,
+    limits: Limits,
+}
+
+/// How much the ring keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) events: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Limits {
+    pub(crate) const STANDARD: Self = Self {
+        events: EVENTS_KEPT,
+        bytes: EVENTS_BYTES_KEPT,
+    };
 }
 
 #[derive(Debug)]
 struct Kept {
     events: VecDeque<(Position, Event)>,
+    /// What they take.
+    bytes: usize,
     /// Everything up to here is gone.
     floor: Position,
 }
 
 impl EventLog {
     /// An empty ring of a node whose state stands at `index`.
-    pub(crate) fn new(index: u64, capacity: usize) -> Self {
+    pub(crate) fn new(index: u64, limits: Limits) -> Self {
         let at = Position::end_of(index);
         let kept = Kept {
             events: VecDeque::new(),
+            bytes: 0,
             floor: at,
         };
         Self {
             kept: Mutex::new(kept),
             head: watch::Sender::new(at),
-            capacity,
+            limits,
         }
     }
 
@@ -78,11 +98,11 @@ impl EventLog {
     pub(crate) fn publish(&self, events: Vec<(Position, Event)>, head: Position) {
         if !events.is_empty() {
             let mut kept = self.lock();
-            kept.events.extend(events);
-            while kept.events.len() > self.capacity {
-                if let Some((position, _)) = kept.events.pop_front() {
-                    kept.floor = position;
-                }
+            for (position, event) in events {
+                // Before it comes in, or the ring would reserve twice what it may hold.
+                kept.make_room(self.limits, cost(&event));
+                kept.bytes += cost(&event);
+                kept.events.push_back((position, event));
             }
         }
         let _ = self.head.send_replace(head);
@@ -94,6 +114,7 @@ impl EventLog {
         let at = Position::end_of(index);
         let mut kept = self.lock();
         kept.events.clear();
+        kept.bytes = 0;
         kept.floor = at;
         drop(kept);
         let _ = self.head.send_replace(at);
@@ -109,6 +130,54 @@ impl EventLog {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Kept {
+    /// Drops the oldest until there is room for one more of so many bytes.
+    fn make_room(&mut self, limits: Limits, bytes: usize) {
+        while self.events.len() >= limits.events || self.bytes + bytes > limits.bytes {
+            let Some((position, event)) = self.events.pop_front() else {
+                return;
+            };
+            self.bytes -= cost(&event);
+            self.floor = position;
+        }
+    }
+}
+
+/// What an event takes in memory, as if nobody else held its texts.
+fn cost(event: &Event) -> usize {
+    let texts = match event {
+        Event::Granted(granted) => {
+            granted.name.as_str().len()
+                + granted.identity.as_str().len()
+                + granted.data.as_bytes().len()
+        }
+        Event::Ended {
+            name,
+            identity,
+            cause,
+            ..
+        } => {
+            let cause = match cause {
+                EndCause::Revoked { operator, reason } | EndCause::Evicted { operator, reason } => {
+                    operator.len() + reason.len()
+                }
+                EndCause::Released
+                | EndCause::Expired
+                | EndCause::Closed
+                | EndCause::Transferred { .. } => 0,
+            };
+            name.as_str().len() + identity.as_str().len() + cause
+        }
+        Event::WaitEnded { name, .. } | Event::Forgotten { name, .. } => name.as_str().len(),
+        Event::SessionEnded {
+            cause: SessionEnd::Evicted { operator, reason },
+            ..
+        } => operator.len() + reason.len(),
+        Event::SessionEnded { .. } | Event::SessionOpened { .. } => 0,
+    };
+    size_of::<(Position, Event)>() + texts
 }
 
 /// Reads a node's newest events. Clones wait on their own.
@@ -158,7 +227,7 @@ impl EventFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringfence_core::SessionId;
+    use ringfence_core::{FencingToken, Identity, LeaseName, SessionId, WallTime};
 
     fn event(n: u64) -> Event {
         Event::SessionOpened {
@@ -172,7 +241,7 @@ mod tests {
 
     #[test]
     fn events_come_in_order_and_once() {
-        let log = Arc::new(EventLog::new(0, 100));
+        let log = Arc::new(EventLog::new(0, Limits::STANDARD));
         let feed = log.feed();
         log.publish(vec![(at(3, 1), event(1)), (at(3, 2), event(2))], at(3, 2));
         log.publish(Vec::new(), at(4, 0));
@@ -197,7 +266,11 @@ mod tests {
 
     #[test]
     fn a_reader_that_lags_too_far_is_told() {
-        let log = Arc::new(EventLog::new(0, 2));
+        let limits = Limits {
+            events: 2,
+            ..Limits::STANDARD
+        };
+        let log = Arc::new(EventLog::new(0, limits));
         let feed = log.feed();
         for index in 1..=3 {
             log.publish(vec![(at(index, 1), event(index))], at(index, 1));
@@ -210,8 +283,36 @@ mod tests {
     }
 
     #[test]
+    fn large_events_leave_room_for_fewer() {
+        let identity = |n: usize| Event::Ended {
+            name: LeaseName::parse("a").unwrap(),
+            token: FencingToken::new(1).unwrap(),
+            session: SessionId::new(1).unwrap(),
+            identity: Identity::parse(&"i".repeat(n)).unwrap(),
+            cause: EndCause::Expired,
+            at: WallTime(0),
+        };
+        let limits = Limits {
+            bytes: 4 * cost(&identity(0)),
+            ..Limits::STANDARD
+        };
+        let log = Arc::new(EventLog::new(0, limits));
+        let publish = |index, event| log.publish(vec![(at(index, 1), event)], at(index, 1));
+        (1..=5).for_each(|index| publish(index, identity(0)));
+        assert_eq!(log.feed().since(at(1, 1), 9).unwrap().events.len(), 4);
+        publish(6, identity(cost(&identity(0)) / 2));
+        assert_eq!(log.feed().since(at(3, 1), 9).unwrap().events.len(), 3);
+        assert_eq!(
+            log.feed().since(at(2, 1), 9),
+            Err(Compacted { oldest: at(3, 1) })
+        );
+        log.compact(7);
+        assert_eq!(log.lock().bytes, 0);
+    }
+
+    #[test]
     fn a_replaced_state_compacts_everything() {
-        let log = Arc::new(EventLog::new(0, 100));
+        let log = Arc::new(EventLog::new(0, Limits::STANDARD));
         let feed = log.feed();
         log.publish(vec![(at(1, 1), event(1))], at(1, 1));
         log.compact(50);
@@ -227,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_position_in_the_future_has_no_events_yet() {
-        let log = Arc::new(EventLog::new(5, 100));
+        let log = Arc::new(EventLog::new(5, Limits::STANDARD));
         let batch = log.feed().since(at(9, 1), 9).unwrap();
         assert_eq!(
             batch,
@@ -240,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_moved_head_wakes_a_reader_also_without_events() {
-        let log = Arc::new(EventLog::new(0, 100));
+        let log = Arc::new(EventLog::new(0, Limits::STANDARD));
         let mut feed = log.feed();
         log.publish(Vec::new(), at(1, 0));
         feed.changed().await;

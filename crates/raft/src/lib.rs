@@ -36,6 +36,9 @@ mod receive;
 mod ring;
 mod seat;
 mod snapshot_file;
+mod snapshot_frames;
+#[cfg(test)]
+mod snapshot_suite;
 mod start;
 mod state;
 mod status;
@@ -44,7 +47,7 @@ mod type_config;
 mod waiters;
 
 pub use config::{LOG_UNFLUSHED_BYTES_MAX, NodeConfig, Timing};
-pub use events::{Batch, Compacted, EVENTS_KEPT, EventFeed, Position};
+pub use events::{Batch, Compacted, EVENTS_BYTES_KEPT, EVENTS_KEPT, EventFeed, Position};
 pub use history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryLimits, HistoryQuery,
     HistoryRecord,

@@ -1,33 +1,18 @@
 //! Snapshots as files: written beside, verified, renamed, and only then is the previous one gone.
-//!
-//! ```text
-//! magic · frame(header) · frame(records)… · frame(end)        frame = kind, length, crc, bytes
-//! ```
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use prost::Message;
-use ringfence_core::snapshot::Record;
-use ringfence_core::{ClusterId, StateMachine};
+use ringfence_core::{ClusterId, Frozen, StateMachine};
 use ringfence_proto::raft as pb;
-use ringfence_proto::record::{decode_record, encode_record};
 
 use crate::codec;
 use crate::identity::sync_dir;
+use crate::snapshot_frames::{Frames, write_frames};
 use crate::type_config::{LogId, SnapshotMeta, StoredMembership};
 
-const MAGIC: &[u8; 8] = b"RFSNAP01";
-const KIND_HEADER: u8 = 1;
-const KIND_RECORDS: u8 = 2;
-const KIND_END: u8 = 3;
-/// A frame is closed when it is at least this long.
-const FRAME_BYTES: usize = 1 << 20;
-/// No frame is longer: a length above it is damage. One record may be as long as a session with
-/// all its leases and answers.
-const FRAME_BYTES_MAX: usize = 1 << 30;
 const SUFFIX: &str = "snapshot";
 
 /// A snapshot on disk, as openraft hands it about.
@@ -73,31 +58,12 @@ pub enum SnapshotError {
     },
 }
 
-/// The whole state as frames, encoded while the state is locked and written when it no longer is.
-pub(crate) struct Encoded {
-    frames: Vec<Vec<u8>>,
-    records: u64,
-}
-
-impl Encoded {
-    pub(crate) fn of(machine: &StateMachine) -> Self {
-        let mut frames = Vec::new();
-        let mut frame = Vec::with_capacity(FRAME_BYTES + 4096);
-        let mut records = 0;
-        let mut record_bytes = Vec::new();
-        for record in machine.records() {
-            record_bytes.clear();
-            encode_record(&record, &mut record_bytes);
-            prost::encoding::encode_varint(record_bytes.len() as u64, &mut frame);
-            frame.extend_from_slice(&record_bytes);
-            records += 1;
-            if frame.len() >= FRAME_BYTES {
-                let full = std::mem::replace(&mut frame, Vec::with_capacity(FRAME_BYTES + 4096));
-                frames.push(full);
-            }
+impl SnapshotError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            source,
         }
-        frames.push(frame);
-        Self { frames, records }
     }
 }
 
@@ -131,7 +97,7 @@ impl SnapshotDir {
             }
             Ok(())
         };
-        prepare().map_err(|source| io_error(&dir.path, source))?;
+        prepare().map_err(|source| SnapshotError::io(&dir.path, source))?;
         Ok(dir)
     }
 
@@ -159,26 +125,13 @@ impl SnapshotDir {
     pub(crate) fn write(
         &self,
         meta: &SnapshotMeta,
-        encoded: &Encoded,
+        state: &Frozen,
     ) -> Result<PathBuf, SnapshotError> {
         let partial = self.path.join("building.partial");
-        let write = || -> io::Result<()> {
-            let mut file = BufWriter::new(File::create(&partial)?);
-            file.write_all(MAGIC)?;
-            write_frame(&mut file, KIND_HEADER, &self.header(meta).encode_to_vec())?;
-            for frame in &encoded.frames {
-                write_frame(&mut file, KIND_RECORDS, frame)?;
-            }
-            let end = pb::SnapshotEnd {
-                records: encoded.records,
-            };
-            write_frame(&mut file, KIND_END, &end.encode_to_vec())?;
-            file.into_inner()
-                .map_err(io::IntoInnerError::into_error)?
-                .sync_all()
-        };
-        write().map_err(|source| io_error(&partial, source))?;
-        drop(read_frames(&partial, |_| Ok(()))?);
+        write_frames(&partial, &self.header(meta), state.records())
+            .map_err(|source| SnapshotError::io(&partial, source))?;
+        let (frames, _) = Frames::open(&partial)?;
+        frames.check()?;
         self.adopt(&partial, meta)
     }
 
@@ -196,10 +149,10 @@ impl SnapshotDir {
             }
             Ok(())
         };
-        adopt().map_err(|source| io_error(&target, source))?;
+        adopt().map_err(|source| SnapshotError::io(&target, source))?;
         for older in self.finished()? {
             if older < target {
-                fs::remove_file(&older).map_err(|source| io_error(&older, source))?;
+                fs::remove_file(&older).map_err(|source| SnapshotError::io(&older, source))?;
             }
         }
         Ok(target)
@@ -208,34 +161,27 @@ impl SnapshotDir {
     /// Checks a file that came from a peer: openraft takes a failed installation for a failure of
     /// this node's own disk.
     pub(crate) fn verify(&self, path: &Path, last: Option<LogId>) -> Result<(), SnapshotError> {
-        let header = read_frames(path, |_| Ok(()))?;
-        let meta = self.meta(path, header)?;
+        let (frames, header) = Frames::open(path)?;
+        let meta = self.meta(&frames, path, header)?;
         if meta.last_log_id != last {
-            let why = "it is another one than was offered";
-            return Err(damaged(path, MAGIC.len() as u64, why));
+            return Err(frames.damaged("it is another one than was offered"));
         }
-        Ok(())
+        frames.check()
     }
 
-    /// Reads a snapshot and rebuilds its state.
+    /// Reads a snapshot and rebuilds its state, record by record.
     pub(crate) fn load(&self, path: &Path) -> Result<Loaded, SnapshotError> {
-        let mut records: Vec<Record> = Vec::new();
-        let header = read_frames(path, |mut frame| {
-            while !frame.is_empty() {
-                let length =
-                    prost::encoding::decode_varint(&mut frame).map_err(|e| e.to_string())?;
-                let length = usize::try_from(length)
-                    .ok()
-                    .filter(|length| *length <= frame.len());
-                let length = length.ok_or("a record is longer than its frame")?;
-                let record = frame.split_to(length);
-                records.push(decode_record(&record).map_err(|error| error.to_string())?);
-            }
-            Ok(())
-        })?;
-        let meta = self.meta(path, header)?;
-        let machine = StateMachine::restore(records).map_err(|error| damaged(path, 0, error))?;
-        Ok(Loaded { meta, machine })
+        let (frames, header) = Frames::open(path)?;
+        let meta = self.meta(&frames, path, header)?;
+        let mut records = frames.records();
+        let restored = StateMachine::restore(records.by_ref());
+        let restored = restored.map_err(|bad| records.damaged(bad));
+        // A file that could not be read to its end explains records that make no state.
+        records.finish()?;
+        Ok(Loaded {
+            meta,
+            machine: restored?,
+        })
     }
 
     fn finished(&self) -> Result<Vec<PathBuf>, SnapshotError> {
@@ -252,7 +198,7 @@ impl SnapshotDir {
             }
             Ok(found)
         };
-        list().map_err(|source| io_error(&self.path, source))
+        list().map_err(|source| SnapshotError::io(&self.path, source))
     }
 
     fn header(&self, meta: &SnapshotMeta) -> pb::SnapshotHeader {
@@ -264,7 +210,12 @@ impl SnapshotDir {
         }
     }
 
-    fn meta(&self, path: &Path, header: pb::SnapshotHeader) -> Result<SnapshotMeta, SnapshotError> {
+    fn meta(
+        &self,
+        frames: &Frames<'_>,
+        path: &Path,
+        header: pb::SnapshotHeader,
+    ) -> Result<SnapshotMeta, SnapshotError> {
         if header.cluster[..] != self.cluster.as_bytes()[..] {
             return Err(SnapshotError::OtherCluster {
                 path: path.to_owned(),
@@ -274,111 +225,12 @@ impl SnapshotDir {
             });
         }
         let membership = codec::membership_from_pb(header.membership.unwrap_or_default())
-            .map_err(|error| damaged(path, MAGIC.len() as u64, error))?;
+            .map_err(|error| frames.damaged(error))?;
         let at = header.membership_at.map(codec::log_id_from_pb);
         Ok(SnapshotMeta {
             last_log_id: header.last.map(codec::log_id_from_pb),
             last_membership: StoredMembership::new(at, membership),
         })
-    }
-}
-
-fn write_frame(out: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    out.write_all(&[kind])?;
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(&checksum(kind, body).to_le_bytes())?;
-    out.write_all(body)
-}
-
-fn checksum(kind: u8, body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&[kind]);
-    hasher.update(body);
-    hasher.finalize()
-}
-
-/// Reads a file from its first frame to its last, checks every one, and hands out those with
-/// records.
-fn read_frames(
-    path: &Path,
-    mut records: impl FnMut(Bytes) -> Result<(), String>,
-) -> Result<pb::SnapshotHeader, SnapshotError> {
-    let file = File::open(path).map_err(|source| io_error(path, source))?;
-    let mut input = BufReader::with_capacity(FRAME_BYTES, file);
-    let mut magic = [0; MAGIC.len()];
-    input
-        .read_exact(&mut magic)
-        .map_err(|error| damaged(path, 0, error))?;
-    if &magic != MAGIC {
-        return Err(damaged(path, 0, "it does not begin as a snapshot"));
-    }
-    let mut offset = MAGIC.len() as u64;
-    let mut header = None;
-    loop {
-        let (kind, body) = read_frame(&mut input).map_err(|why| damaged(path, offset, why))?;
-        let next = offset + 9 + body.len() as u64;
-        match (kind, &header) {
-            (KIND_HEADER, None) => {
-                let message = pb::SnapshotHeader::decode(body);
-                header = Some(message.map_err(|error| damaged(path, offset, error))?);
-            }
-            (KIND_RECORDS, Some(_)) => {
-                records(body).map_err(|why| damaged(path, offset, why))?;
-            }
-            (KIND_END, Some(_)) => break,
-            _ => {
-                return Err(damaged(
-                    path,
-                    offset,
-                    format!("a frame of kind {kind} here"),
-                ));
-            }
-        }
-        offset = next;
-    }
-    let mut rest = [0];
-    match input.read(&mut rest) {
-        Ok(0) => {}
-        Ok(_) => return Err(damaged(path, offset, "bytes behind the end")),
-        Err(source) => return Err(io_error(path, source)),
-    }
-    header.ok_or_else(|| damaged(path, 0, "it has no header"))
-}
-
-fn read_frame(input: &mut impl Read) -> Result<(u8, Bytes), String> {
-    let mut head = [0; 9];
-    input
-        .read_exact(&mut head)
-        .map_err(|error| error.to_string())?;
-    let [kind, l0, l1, l2, l3, c0, c1, c2, c3] = head;
-    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(format!("a frame of {length} bytes"));
-    }
-    let mut body = Vec::new();
-    let read = input.take(length as u64).read_to_end(&mut body);
-    if read.map_err(|error| error.to_string())? < length {
-        return Err("the file is cut short".to_owned());
-    }
-    if checksum(kind, &body) != u32::from_le_bytes([c0, c1, c2, c3]) {
-        return Err("a checksum is wrong".to_owned());
-    }
-    Ok((kind, body.into()))
-}
-
-fn io_error(path: &Path, source: io::Error) -> SnapshotError {
-    SnapshotError::Io {
-        path: path.to_owned(),
-        source,
-    }
-}
-
-fn damaged(path: &Path, offset: u64, why: impl ToString) -> SnapshotError {
-    SnapshotError::Damaged {
-        path: path.to_owned(),
-        offset,
-        why: why.to_string(),
     }
 }
 
@@ -403,9 +255,9 @@ mod tests {
     #[test]
     fn a_snapshot_is_read_as_it_was_written_and_replaces_the_older_one() {
         let (_temp, dir) = dir();
-        let encoded = Encoded::of(&StateMachine::new());
-        let older = dir.write(&meta(9), &encoded).unwrap();
-        let newer = dir.write(&meta(10), &encoded).unwrap();
+        let empty = StateMachine::new().freeze();
+        let older = dir.write(&meta(9), &empty).unwrap();
+        let newer = dir.write(&meta(10), &empty).unwrap();
         assert!(!older.exists());
         let (path, loaded) = dir.newest().unwrap().unwrap();
         assert_eq!((path, loaded.meta), (newer, meta(10)));
@@ -414,9 +266,7 @@ mod tests {
     #[test]
     fn a_flipped_or_missing_byte_anywhere_is_noticed() {
         let (_temp, dir) = dir();
-        let path = dir
-            .write(&meta(9), &Encoded::of(&StateMachine::new()))
-            .unwrap();
+        let path = dir.write(&meta(9), &StateMachine::new().freeze()).unwrap();
         let bytes = fs::read(&path).unwrap();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -433,8 +283,8 @@ mod tests {
     #[test]
     fn what_a_peer_sent_is_checked_before_it_is_installed() {
         let (_temp, dir) = dir();
-        let encoded = Encoded::of(&StateMachine::new());
-        let path = dir.write(&meta(9), &encoded).unwrap();
+        let empty = StateMachine::new().freeze();
+        let path = dir.write(&meta(9), &empty).unwrap();
         assert!(dir.verify(&path, meta(9).last_log_id).is_ok());
         assert!(dir.verify(&path, meta(10).last_log_id).is_err());
         let bytes = fs::read(&path).unwrap();
@@ -445,9 +295,7 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_cluster_is_refused() {
         let (_temp, dir) = dir();
-        let path = dir
-            .write(&meta(9), &Encoded::of(&StateMachine::new()))
-            .unwrap();
+        let path = dir.write(&meta(9), &StateMachine::new().freeze()).unwrap();
         let other = SnapshotDir {
             cluster: ClusterId::new([2; 16]),
             ..dir
@@ -461,9 +309,7 @@ mod tests {
     #[test]
     fn taking_over_the_present_file_keeps_it() {
         let (_temp, dir) = dir();
-        let path = dir
-            .write(&meta(9), &Encoded::of(&StateMachine::new()))
-            .unwrap();
+        let path = dir.write(&meta(9), &StateMachine::new().freeze()).unwrap();
         assert_eq!(dir.adopt(&path, &meta(9)).unwrap(), path);
         assert!(path.exists());
     }

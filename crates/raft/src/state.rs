@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{RaftSnapshotBuilder, Snapshot};
-use ringfence_core::{ClusterTime, Command, Entry as CoreEntry, Event, Outcome, StateMachine};
+use ringfence_core::{
+    ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
+};
 use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, watch};
 
-use crate::events::{EVENTS_KEPT, EventLog, Position};
+use crate::events::{EventLog, Limits, Position};
 use crate::history::HistoryFeed;
 use crate::propose::Applied;
-use crate::snapshot_file::{Encoded, Loaded, SnapshotDir, SnapshotFile};
+use crate::snapshot_file::{Loaded, SnapshotDir, SnapshotFile};
 use crate::stop::{StopReason, StopSignal};
 use crate::type_config::{Entry, LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
 use crate::waiters::{Settled, Waiters};
@@ -74,7 +76,7 @@ impl State {
             time: AtomicU64::new(0),
             armed: AtomicU64::new(0),
             deadline_moved: Notify::new(),
-            events: Arc::new(EventLog::new(0, EVENTS_KEPT)),
+            events: Arc::new(EventLog::new(0, Limits::STANDARD)),
             waiters: Arc::default(),
             history,
             stop,
@@ -86,7 +88,7 @@ impl State {
     pub(crate) fn open(&self, snapshots: SnapshotDir, newest: Option<(PathBuf, Loaded)>) {
         drop(self.snapshots.set(snapshots));
         if let Some((path, loaded)) = newest {
-            self.replace(loaded, SnapshotFile { path });
+            drop(self.replace(loaded, SnapshotFile { path }));
         }
     }
 
@@ -213,8 +215,20 @@ impl State {
         ));
     }
 
-    /// Replaces the state by an installed one.
-    fn replace(&self, loaded: Loaded, file: SnapshotFile) {
+    /// The state as it is now and its position; entries are applied while it is written out.
+    pub(crate) fn freeze(&self) -> (SnapshotMeta, Frozen) {
+        // Both under one lock: the position must be that of the frozen state.
+        let machine = self.machine();
+        let position = self.position().clone();
+        let meta = SnapshotMeta {
+            last_log_id: position.log_id,
+            last_membership: position.membership,
+        };
+        (meta, machine.freeze())
+    }
+
+    /// Replaces the state by an installed one and returns it.
+    fn replace(&self, loaded: Loaded, file: SnapshotFile) -> StateMachine {
         let Loaded {
             meta,
             machine: newer,
@@ -239,7 +253,7 @@ impl State {
         let _ = self.applied.send_replace(index);
         self.deadline_moved.notify_one();
         settled.tell();
-        drop(older);
+        older
     }
 }
 
@@ -382,7 +396,9 @@ impl RaftStateMachine<TypeConfig> for StateStore {
         let (loaded, file) = tokio::task::spawn_blocking(install)
             .await
             .map_err(io::Error::other)??;
-        self.state.replace(loaded, file);
+        let older = self.state.replace(loaded, file);
+        // It may be large, and to take it apart then takes long.
+        drop(tokio::task::spawn_blocking(move || drop(older)));
         Ok(())
     }
 
@@ -402,19 +418,10 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
     ) -> Result<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>, io::Error> {
         let state = self.state.clone();
         let build = move || {
-            let (meta, encoded) = {
-                // Both under one lock: the position must be that of the encoded state.
-                let machine = state.machine();
-                let position = state.position().clone();
-                let meta = SnapshotMeta {
-                    last_log_id: position.log_id,
-                    last_membership: position.membership,
-                };
-                (meta, Encoded::of(&machine))
-            };
+            let (meta, frozen) = state.freeze();
             let path = state
                 .snapshots()?
-                .write(&meta, &encoded)
+                .write(&meta, &frozen)
                 .map_err(io::Error::other)?;
             let file = SnapshotFile { path };
             let mut current = state.current();
