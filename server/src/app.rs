@@ -83,6 +83,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         .map_err(start_error)?;
     info!(
         name = config.name,
+        incarnation = %node.incarnation(),
         client = %config.listen_client,
         peer = %config.listen_peer,
         http = %config.listen_http,

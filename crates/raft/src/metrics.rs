@@ -37,6 +37,10 @@ pub struct NodeMetrics {
     pub snapshots_built: u64,
     /// Snapshots taken up, the one found at the start included.
     pub snapshots_installed: u64,
+    /// How late the newest end by time came after its deadline, in milliseconds of cluster time.
+    pub last_lag_millis: u64,
+    /// How late the latest of these came, in milliseconds of cluster time.
+    pub max_lag_millis: u64,
     /// Requests that wait on this node for their turn in a queue.
     pub waiters: u64,
     /// Entries that the log has made durable.
@@ -73,6 +77,8 @@ impl NodeMetrics {
             keep_alive_sessions: keep_alives.sessions.load(Ordering::Relaxed),
             snapshots_built: state.snapshots_built.load(Ordering::Relaxed),
             snapshots_installed: state.snapshots_installed.load(Ordering::Relaxed),
+            last_lag_millis: state.last_lag.load(Ordering::Relaxed),
+            max_lag_millis: state.max_lag.load(Ordering::Relaxed),
             waiters: inner.state.waiters.len() as u64,
             ..Self::default()
         };

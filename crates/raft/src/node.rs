@@ -207,6 +207,12 @@ impl Node {
             .collect())
     }
 
+    /// What this node's data directory was marked with when it was made.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.inner.incarnation
+    }
+
     /// Takes a node in as a learner and says under which id. Nodes ask for this themselves when
     /// they join; one that is a member already keeps its id.
     ///

@@ -56,6 +56,18 @@ pub(crate) struct Counts {
     pub(crate) applied: AtomicU64,
     pub(crate) snapshots_built: AtomicU64,
     pub(crate) snapshots_installed: AtomicU64,
+    /// Of the newest end, and the greatest, in milliseconds of cluster time.
+    pub(crate) last_lag: AtomicU64,
+    pub(crate) max_lag: AtomicU64,
+}
+
+impl Counts {
+    /// What was due at `due` was ended when cluster time was `now`.
+    fn ended(&self, due: ClusterTime, now: ClusterTime) {
+        let lag = now.0.saturating_sub(due.0);
+        self.last_lag.store(lag, Ordering::Relaxed);
+        self.max_lag.fetch_max(lag, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default, Clone)]
@@ -147,12 +159,16 @@ impl State {
         let mut done = Done::default();
         let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
         let mut events = Vec::new();
+        let due_before = machine.next_deadline();
         for decoded in batch {
             self.apply_one(&mut machine, decoded, &mut events, &mut done);
         }
         let happened = done.events.iter().map(|(_, event)| event);
         self.waiters.settle(&machine, happened, &mut done.settled);
         let due = machine.next_deadline();
+        if let Some(before) = due_before.filter(|before| *before <= machine.time()) {
+            self.counts.ended(before, machine.time());
+        }
         self.time.store(machine.time().0, Ordering::Release);
         self.position().log_id = Some(newest);
         drop(machine);

@@ -148,6 +148,17 @@ impl NodeFigures {
             "Sessions in these entries",
             raft.keep_alive_sessions,
         )?;
+        const MILLIS: f64 = 1_000.0;
+        figures.seconds(
+            "expiry_lag_seconds",
+            "How late after its deadline the newest end by time came, in cluster time",
+            raft.last_lag_millis as f64 / MILLIS,
+        )?;
+        figures.seconds(
+            "expiry_lag_max_seconds",
+            "How late the latest of these came",
+            raft.max_lag_millis as f64 / MILLIS,
+        )?;
         figures.gauge(
             "local_waiters",
             "Requests that wait through this node",

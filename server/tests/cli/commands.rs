@@ -281,3 +281,31 @@ fn an_operator_looks_at_the_cluster_and_sets_it() {
         "INVALID_ARGUMENT",
     );
 }
+
+#[test]
+fn a_revoked_holder_is_refused_and_the_next_is_served_when_it_may() {
+    let dev = Dev::start(1);
+    let held = dev
+        .run(&["lease", "acquire", "a/b", "--ttl", "1m"])
+        .object();
+    let (old, session) = (token(&held), handle(&held));
+    let revoke = ["lease", "revoke", "a/b", &old, "--reason", "drill"];
+
+    let revoked = dev.run(&revoke).object();
+    assert_eq!(revoked["cause"], "REVOKED");
+    // Its holder may still believe: nobody is granted it for its TTL, unless it says that it knows.
+    refused(&dev.run(&["lease", "acquire", "a/b"]), 1, "REVOKING");
+    refused(&dev.run(&revoke), 1, "STALE_TOKEN");
+    let release = ["lease", "release", "a/b", &old, "--session", &session];
+    refused(&dev.run(&release), 1, "STALE_TOKEN");
+    let ended = dev.run(&["check", "a/b", &old]);
+    assert_eq!(ended.objects()[0]["verdict"], "ENDED");
+
+    let next = dev
+        .run(&["lease", "acquire", "c/d", "--ttl", "1m"])
+        .object();
+    let revoke = ["lease", "revoke", "c/d", &token(&next), "--reason", "x"];
+    dev.run(&[&revoke[..], &["--now"]].concat()).object();
+    let taken = dev.run(&["lease", "acquire", "c/d"]).object();
+    assert!(taken["token"].as_u64() > next["token"].as_u64());
+}

@@ -6,5 +6,6 @@ mod demo;
 mod dev;
 mod harness;
 mod lock;
+mod members;
 mod terminal;
 mod usage;

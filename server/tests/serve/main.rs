@@ -4,8 +4,10 @@
 mod api;
 mod calls;
 mod cluster;
+mod handover;
 mod limits;
 mod members;
+mod metrics;
 mod process;
 mod refusals;
 mod starting;

@@ -1,0 +1,133 @@
+//! `cluster`: a node joins, gets a vote, leads, and others leave.
+
+use std::io::BufRead;
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Dev, Said, await_that, ringfence};
+
+/// A node that was started by hand.
+struct Fourth {
+    process: Child,
+    client: String,
+    dir: TempDir,
+}
+
+impl Fourth {
+    /// Starts n4, which asks this peer address to let it in.
+    fn join(peer: &str) -> Self {
+        let listeners = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let free = listeners
+            .each_ref()
+            .map(|listener| listener.local_addr().unwrap().to_string());
+        drop(listeners);
+        let dir = tempfile::tempdir().unwrap();
+        let log = std::fs::File::create(dir.path().join("log")).unwrap();
+        let process = ringfence()
+            .args(["serve", "--name", "n4", "--join", peer])
+            .args(["--listen-client", &free[0], "--listen-peer", &free[1]])
+            .args(["--listen-http", &free[2], "--wal-segment-bytes=1048576"])
+            .arg("--data-dir")
+            .arg(dir.path().join("data"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self {
+            process,
+            client: free[0].clone(),
+            dir,
+        }
+    }
+
+    fn logged(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Fourth {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+fn member(dev: &Dev, name: &str) -> Option<Value> {
+    let members = dev.run(&["cluster", "members"]).objects();
+    members.into_iter().find(|member| member["name"] == name)
+}
+
+#[track_caller]
+fn refused(said: &Said, code: i32, reason: &str) {
+    let seen = (said.code, said.reason());
+    assert_eq!(seen, (Some(code), reason.to_owned()), "{said:?}");
+}
+
+#[test]
+fn an_operator_lets_a_node_in_gives_it_a_vote_lets_it_lead_and_removes_others() {
+    let mut dev = Dev::start(3);
+    let peer = dev.ready["nodes"][0]["peer"].as_str().unwrap().to_owned();
+    let mut fourth = Fourth::join(&peer);
+    await_that("n4 is a learner", || {
+        member(&dev, "n4").is_some_and(|n4| n4["role"] == "learner")
+    });
+    let n4 = member(&dev, "n4").unwrap();
+    let (id, incarnation) = (n4["node"].to_string(), n4["incarnation"].as_str().unwrap());
+    assert!(fourth.logged().contains(incarnation), "it logs what it is");
+
+    // It has asked by itself; to add it by hand as well changes nothing.
+    let peer = n4["peer_address"].as_str().unwrap();
+    let by_hand = |incarnation| {
+        let place = ["--peer", peer, "--client", &fourth.client, "--incarnation"];
+        let add = [&["cluster", "add", "n4"], &place[..], &[incarnation]];
+        dev.run(&add.concat())
+    };
+    assert_eq!(by_hand(incarnation).object()["node"].to_string(), id);
+    refused(&by_hand("nonsense"), 2, "INVALID_ARGUMENT");
+    refused(
+        &dev.run(&["cluster", "transfer-leader", "n4"]),
+        1,
+        "MEMBERSHIP",
+    );
+
+    dev.run(&["cluster", "promote", "n4"]).object();
+    assert_ne!(member(&dev, "n4").unwrap()["role"], "learner");
+    let led = dev.run(&["cluster", "transfer-leader", "n4"]).object();
+    assert_eq!(led["leader"].to_string(), id);
+    let asked = ["--endpoints", &fourth.client, "cluster", "status"];
+    await_that("n4 leads", || {
+        let said = dev.run(&asked);
+        said.code == Some(0) && said.object()["role"] == "leader"
+    });
+    let members = dev.run(&["cluster", "members"]).objects();
+    let leads = |member: &&Value| member["role"] == "leader";
+    let leader: Vec<_> = members.iter().filter(leads).collect();
+    assert_eq!((members.len(), &leader[0]["name"]), (4, &"n4".into()));
+
+    dev.run(&["cluster", "remove", "n1"]).object();
+    let mut line = String::new();
+    dev.lines.read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&told["name"], &told["how"]),
+        (&"n1".into(), &"ended with code 1".into())
+    );
+    assert_eq!(member(&dev, "n1"), None);
+    refused(&dev.run(&["cluster", "remove", "n1"]), 1, "NOT_FOUND");
+    refused(&dev.run(&["cluster", "promote", "n1"]), 1, "NOT_FOUND");
+
+    // The one that leads: another leads before it goes.
+    dev.run(&["--timeout", "20s", "cluster", "remove", &id])
+        .object();
+    await_that("n4 ends", || fourth.process.try_wait().unwrap().is_some());
+    assert!(
+        fourth.logged().contains("was removed"),
+        "{}",
+        fourth.logged()
+    );
+    let granted = dev.run(&["--timeout", "20s", "lease", "acquire", "a"]);
+    assert_eq!(granted.object()["name"], "a");
+}
