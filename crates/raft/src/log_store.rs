@@ -9,6 +9,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, RaftLogReader};
 use prost::Message;
@@ -20,9 +21,9 @@ use crate::codec::{self, Malformed};
 use crate::ring::{ENTRY_BYTES, RING_BYTES, Ring};
 use crate::type_config::{Entry, LogId, TypeConfig, Vote, log_id};
 
-/// The most bytes of entries that one read for replication returns; a single greater entry is
-/// returned alone.
-const READ_BYTES_MAX: usize = 2 << 20;
+/// The most bytes of entries that one read for replication returns, or one part of what is applied
+/// holds; a single greater entry is returned alone.
+pub(crate) const READ_BYTES_MAX: usize = 2 << 20;
 /// The most bytes that one read of the disk returns.
 const DISK_READ_BYTES_MAX: u64 = 8 << 20;
 
@@ -277,6 +278,26 @@ impl RaftLogReader<TypeConfig> for LogStore {
             all.extend(part);
         }
         Ok(all)
+    }
+
+    /// What is applied is read through this. A node that was away has much to apply at once, so it
+    /// is read in parts.
+    async fn entries_stream<RB: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: RB,
+    ) -> impl Stream<Item = Result<Entry, io::Error>> + Send {
+        let (from, end) = bounds(&range);
+        let end = end.min(self.last_index() + 1);
+        let parts = stream::try_unfold((self.log.clone(), from), move |(log, from)| async move {
+            if from >= end {
+                return Ok::<_, io::Error>(None);
+            }
+            let part = log.entries(from, end, READ_BYTES_MAX).await?;
+            let next = part.last().map(|last| last.log_id.index + 1);
+            let part = stream::iter(part.into_iter().map(Ok));
+            Ok(next.map(|next| (part, (log, next))))
+        });
+        parts.try_flatten().boxed()
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
