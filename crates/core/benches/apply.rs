@@ -192,11 +192,48 @@ fn renewals(sessions: u64) {
     );
 }
 
+/// How long a state is held up by being read out, and how long the longest batch of keep-alives
+/// takes meanwhile.
+fn read_out(sessions: u64) {
+    let mut world = World::new();
+    let ids: Vec<SessionId> = (0..sessions).map(|n| world.open(n)).collect();
+    for (n, id) in ids.iter().enumerate() {
+        let name = LeaseName::parse(&format!("bench/lease-{n}")).unwrap();
+        world.apply(ask(*id, 1, acquire(&name, None)));
+    }
+    let start = Instant::now();
+    let frozen = world.machine.freeze();
+    let freezing = start.elapsed();
+    let reader = std::thread::spawn(move || (frozen.records().count(), start.elapsed()).1);
+    let mut longest = Duration::ZERO;
+    for part in ids.chunks(10_000).cycle() {
+        world.time += 1;
+        let renew = Renew {
+            sessions: part.to_vec(),
+            acknowledged: Vec::new(),
+        };
+        let one = Instant::now();
+        world.apply(Command::Renew(renew));
+        longest = longest.max(one.elapsed());
+        if reader.is_finished() {
+            break;
+        }
+    }
+    println!(
+        "freeze {sessions} sessions with a lease each: {:.0} us, read out in {:.0} ms, \
+         longest batch of 10,000 keep-alives meanwhile {:.2} ms",
+        freezing.as_secs_f64() * 1e6,
+        reader.join().unwrap().as_secs_f64() * 1e3,
+        longest.as_secs_f64() * 1e3,
+    );
+}
+
 fn main() {
     cycles(1, 1_000_000);
     cycles(1_000, 1_000);
     cycles(100_000, 10);
     renewals(1_000_000);
+    read_out(1_000_000);
     storm(100_000, 1, "100,000 sessions with a lease each end at once");
     storm(1, 4_096, "one session with 4,096 leases ends");
 }
