@@ -64,9 +64,16 @@ impl Failure {
         let hint = match (exit, global.endpoints.is_empty()) {
             (exit::USAGE, _) => "--endpoints host1:7420,host2:7420",
             (_, true) => "start a cluster with `ringfence dev`, or name yours with --endpoints",
-            (_, false) => "check the addresses in --endpoints or RINGFENCE_ENDPOINTS",
+            (_, false) => {
+                "check the addresses in --endpoints or RINGFENCE_ENDPOINTS; `cluster status` shows \
+                 what is wrong with each"
+            }
         };
-        Self::new(exit, reason, cause.to_string()).hint(hint)
+        let message = match exit {
+            exit::USAGE => cause.to_string(),
+            _ => format!("{cause}; asked: {}", global.endpoints().join(", ")),
+        };
+        Self::new(exit, reason, message).hint(hint)
     }
 
     /// A session or a grant that is over.

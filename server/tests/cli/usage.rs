@@ -1,5 +1,6 @@
 //! What needs no cluster: parsing, help, and what is said when nobody answers.
 
+use std::io::Write;
 use std::net::TcpListener;
 
 use crate::harness::{ringfence, run};
@@ -85,6 +86,36 @@ fn without_a_cluster_commands_end_with_69_and_say_so_twice() {
         let said = run(&[&asked[..], &["--json"], command].concat());
         assert_eq!(said.code, Some(69), "{command:?}: {said:?}");
         assert_eq!(said.reason(), "UNAVAILABLE", "{command:?}");
+    }
+}
+
+#[test]
+fn endpoints_that_are_no_cluster_are_named_with_what_is_wrong() {
+    // Nobody listens; somebody listens and says nothing; somebody speaks another language.
+    let down = nobody();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().map(|at| (at.to_string(), silent));
+    let (half_open, _listening) = silent.unwrap();
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = web.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in web.incoming() {
+            let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+            // Whoever asked may have gone away.
+            stream.and_then(|mut stream| stream.write_all(answer)).ok();
+        }
+    });
+    for endpoint in [&down, &half_open, &other] {
+        for command in [&["lease", "list"][..], &["cluster", "status"]] {
+            let asked = ["--endpoints", endpoint, "--timeout", "500ms"];
+            let said = run(&[&asked[..], command].concat());
+
+            assert_eq!(said.code, Some(69), "{endpoint}: {said:?}");
+            let told = format!("{}{}", said.out, said.err);
+            assert!(told.contains(endpoint.as_str()), "{endpoint}: {said:?}");
+            assert!(said.err.contains("\n  try: "), "{endpoint}: {said:?}");
+            assert!(!told.contains("panicked"), "{said:?}");
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Changing {
 }
 
 impl Api {
-    async fn members(&mut self) -> Vec<v1::Member> {
+    pub(crate) async fn members(&mut self) -> Vec<v1::Member> {
         let request = v1::ListMembersRequest {};
         let answer = self.cluster.list_members(request).await.unwrap();
         answer.into_inner().members

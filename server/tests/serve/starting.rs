@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tonic::Code;
 
 use crate::api::{Api, open_request, refusal};
+use crate::cluster::three;
 use crate::process::{PATIENCE, Ports, Process, command, single};
 
 /// Runs `ringfence serve` with these arguments, which must end it.
@@ -96,6 +97,71 @@ async fn a_directory_in_use_is_refused() {
 
     assert_failed(&output, 1, &[data_dir.to_str().unwrap(), "another"]);
     assert_eq!(node.http("/livez").unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn a_directory_of_another_node_is_refused() {
+    let (mut node, dir) = single().await;
+    node.signal("TERM");
+    node.ended_within(PATIENCE).await.expect("it ends");
+    let data_dir = dir.path().join("n1");
+    let flags = Ports::free().flags();
+    let mut args: Vec<&str> = flags.iter().map(String::as_str).collect();
+    args.extend(["--name=n2", "--data-dir", data_dir.to_str().unwrap()]);
+
+    let output = run(&args).await;
+
+    let path = data_dir.to_str().unwrap();
+    assert_failed(&output, 1, &[path, "\"n1\"", "\"n2\""]);
+}
+
+#[tokio::test]
+async fn a_directory_of_another_cluster_never_mixes_the_two() {
+    let (mut ours, our_dir) = three().await;
+    let (theirs, their_dir) = three().await;
+    for mut node in theirs {
+        node.signal("KILL");
+        node.ended_within(PATIENCE).await.expect("it ends");
+    }
+    let mut api = Api::of(&ours[0]).await;
+    let before = api.members().await;
+    let mut third = ours.pop().unwrap();
+    third.signal("TERM");
+    third.ended_within(PATIENCE).await.expect("it ends");
+
+    // n3 with the wrong disk, at the right address.
+    let member = |port: u16, n: usize| format!("n{n}=127.0.0.1:{port}");
+    let peers = [ours[0].ports.peer, ours[1].ports.peer, third.ports.peer];
+    let members: Vec<_> = (1..).zip(peers).map(|(n, port)| member(port, n)).collect();
+    let members = format!("--initial-cluster={}", members.join(","));
+    let flags = ["--name=n3", &members, "--token-floor=0"];
+    let stray = Process::start(&their_dir.path().join("n3"), third.ports, &flags);
+
+    // Ours goes on, and the stranger is no part of it: it serves nobody and says why.
+    let said = async {
+        while !stray.logged().contains("the right data directory?") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let said = tokio::time::timeout(PATIENCE, said).await;
+    assert!(said.is_ok(), "{}", stray.logged());
+    assert!(stray.logged().contains("the call comes from cluster"));
+    assert_eq!(stray.http("/readyz").unwrap().0, 503);
+    let alice = api.open("alice").await;
+    api.acquire(&alice, 1, "db").await.unwrap();
+    assert_eq!(api.members().await.len(), before.len());
+    let mut strays = Api::of(&stray).await;
+    assert_ne!(
+        strays.status().await.cluster_id,
+        api.status().await.cluster_id
+    );
+
+    // With its own disk the node is a member again, and has what it missed.
+    drop(stray);
+    let own = our_dir.path().join("n3");
+    let back = Process::start(&own, third.ports, &flags).ready().await;
+    let mut back = Api::of(&back).await;
+    assert_eq!(back.get("db").await.unwrap().holder.unwrap().token, 1);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The receiving side of calls between nodes.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, StreamExt};
 use openraft::Snapshot;
@@ -27,11 +27,16 @@ type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 /// Answers the calls of other nodes.
 pub(crate) struct PeerService {
     inner: Arc<Inner>,
+    /// Why a call was turned away last, so that each reason is logged once and not every time.
+    turned_away: Mutex<String>,
 }
 
 impl PeerService {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner }
+        Self {
+            inner,
+            turned_away: Mutex::default(),
+        }
     }
 
     /// Lets a call pass that comes from a member of this cluster and is meant for this node.
@@ -39,7 +44,9 @@ impl PeerService {
         let running = self.inner.running.get().ok_or_else(|| {
             Status::unavailable("this node belongs to no cluster yet, or is still starting")
         })?;
-        let sender = header::check(metadata, &running.caller)?;
+        let sender = header::check(metadata, &running.caller).inspect_err(|refused| {
+            self.tell_operator(refused.message());
+        })?;
         let known = running.membership();
         if let Some(peer) = known.get_node(&sender.node_id)
             && peer.incarnation != sender.incarnation
@@ -51,6 +58,21 @@ impl PeerService {
             )));
         }
         Ok(running.clone())
+    }
+
+    /// Only a person can help nodes that take each other for somebody else.
+    fn tell_operator(&self, why: &str) {
+        let mut last = self
+            .turned_away
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *last != why {
+            why.clone_into(&mut last);
+            tracing::warn!(
+                why,
+                "a node that calls here is refused; does this one have the right data directory?"
+            );
+        }
     }
 }
 
