@@ -1,8 +1,9 @@
 //! The test that every guarded store must pass, whatever it is made of.
 //!
-//! A store shows itself as a [`Store`] with [`Connection`]s of single small steps. [`run`] then
-//! plays an overtaken holder against its successor through **every** order in which their steps
-//! can follow each other, and holds what came of it against these rules:
+//! A store shows itself as a [`Store`] with [`Connection`]s of single small steps, or as an
+//! [`AsyncStore`] with [`AsyncConnection`]s. [`run`] and [`run_async`] then play an overtaken holder
+//! against its successor through **every** order in which their steps can follow each other, and
+//! hold what came of it against these rules:
 //!
 //! * in commit order, admitted tokens never decrease;
 //! * no acknowledged write is lost, and nothing else is ever found;
@@ -10,16 +11,122 @@
 //! * nobody is refused unless a greater token was shown, so never the newest grant;
 //! * a fence of another lease, none, or a malformed one is refused and changes nothing;
 //! * the same token is admitted again; advancing twice changes nothing;
-//! * marks survive a reopening, and a restore with a floor keeps out whom the copy would let in.
+//! * tokens are exact up to 2^63 - 1, also beyond what a double can tell apart;
+//! * a holder that is cut off between its check and its commit leaves nothing, and stops nobody;
+//! * marks survive a reopening; a restore brings back mark and data together, and with a floor keeps
+//!   out whom the copy alone would let in.
+//!
+//! [`crowd`] and [`crowd_async`] let [`WRITERS`] writers loose on one store at the same time and
+//! hold the first two rules against all that they committed.
 //!
 //! A guard can be wrong in ways that no single run shows: reading the mark without locking it
 //! works until somebody commits in between. That is why the orders are enumerated, not drawn.
 //!
 //! # How a step waits
-//! The whole suite runs on one thread, so a step must never wait. Where a store would block, the
-//! step answers [`Stop::Blocked`]; it is tried again after another connection got on, and is
-//! no fault. A transaction that its store has given up (a deadlock, a snapshot too old) answers
+//! A step of a [`Connection`] must never wait, since all run on one thread. Where a store would
+//! block, the step answers [`Stop::Blocked`]; it is tried again after another connection got on, and
+//! is no fault.
+//!
+//! A step of an [`AsyncConnection`] may wait inside its store. That one does is for
+//! [`AsyncStore::until_blocked`] to notice; others then get on, and the step ends when the store lets
+//! it. A store in which nobody waits for anybody needs nothing of this.
+//!
+//! A transaction that its store has given up (a deadlock, a snapshot too old) answers
 //! [`Stop::Restart`] and is repeated from its beginning.
+//!
+//! # An adapter of one's own
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::{Arc, Mutex};
+//!
+//! use ringfence_guard::conformance::{Connection, Step, Store, crowd, run};
+//! use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
+//!
+//! /// Mark and datum under one lock, which a write holds from the check to the end.
+//! #[derive(Clone, Copy, Default)]
+//! struct Row {
+//!     mark: Option<FencingToken>,
+//!     datum: Option<u64>,
+//! }
+//!
+//! struct Shelf(LeaseName, Arc<Mutex<Row>>);
+//!
+//! impl Store for Shelf {
+//!     type Connection = Hand;
+//!     type Backup = Row;
+//!     fn connect(&self) -> Hand {
+//!         Hand { name: self.0.clone(), row: Arc::clone(&self.1), open: None }
+//!     }
+//!     fn reopen(&mut self) {}
+//!     fn backup(&self) -> Row {
+//!         *self.1.lock().unwrap()
+//!     }
+//!     fn restore(&mut self, backup: Row) {
+//!         *self.1.lock().unwrap() = backup;
+//!     }
+//!     fn advance_to(&mut self, floor: FencingToken) {
+//!         let mut row = self.1.lock().unwrap();
+//!         row.mark = row.mark.max(Some(floor));
+//!     }
+//! }
+//!
+//! struct Hand {
+//!     name: LeaseName,
+//!     row: Arc<Mutex<Row>>,
+//!     /// The fence, and what is to be written.
+//!     open: Option<(Fence, Option<Option<u64>>)>,
+//! }
+//!
+//! fn check(row: &Row, fence: &Fence) -> Step {
+//!     match row.mark.filter(|&mark| mark > fence.token) {
+//!         None => Ok(()),
+//!         Some(mark) => {
+//!             let (name, offered) = (fence.name.clone(), fence.token);
+//!             Err(Refused::StaleToken { name, offered, mark }.into())
+//!         }
+//!     }
+//! }
+//!
+//! impl Connection for Hand {
+//!     fn admit(&mut self, fence: Option<&str>) -> Step {
+//!         let fence = Fence::receive(&self.name, fence)?;
+//!         check(&self.row.lock().unwrap(), &fence)?;
+//!         self.open = Some((fence, None));
+//!         Ok(())
+//!     }
+//!     fn advance(&mut self, fence: &str) -> Step {
+//!         self.admit(Some(fence))?;
+//!         self.commit()
+//!     }
+//!     fn read(&mut self) -> Step<Option<u64>> {
+//!         let noted = self.open.as_ref().and_then(|(_, noted)| *noted);
+//!         Ok(noted.unwrap_or(self.row.lock().unwrap().datum))
+//!     }
+//!     fn write(&mut self, datum: Option<u64>) -> Step {
+//!         self.open.as_mut().unwrap().1 = Some(datum);
+//!         Ok(())
+//!     }
+//!     fn commit(&mut self) -> Step {
+//!         let Some((fence, noted)) = self.open.take() else {
+//!             return Ok(());
+//!         };
+//!         let mut row = self.row.lock().unwrap();
+//!         check(&row, &fence)?; // once more, now that nobody can come between
+//!         row.mark = Some(fence.token);
+//!         row.datum = noted.unwrap_or(row.datum);
+//!         Ok(())
+//!     }
+//!     fn abort(&mut self) {
+//!         self.open = None;
+//!     }
+//! }
+//!
+//! let fresh = |name: &LeaseName| Shelf(name.clone(), Arc::default());
+//! let report = run(fresh)?;
+//! assert!(report.refused > 0, "an empty run shows nothing");
+//! crowd(fresh)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 
@@ -28,73 +135,20 @@ use ringfence_core::{FencingToken, LeaseName};
 use crate::{Fence, Refused};
 
 mod actor;
+mod crowd;
+mod direct;
 mod overtaking;
 mod schedule;
 mod single;
+mod store;
+
+pub use crowd::{CrowdReport, ROUNDS, WRITERS, crowd, crowd_async};
+pub use store::{AsyncConnection, AsyncStore, Connection, Store};
+
+use direct::{Direct, block_on};
 
 /// What the names of all the suite's leases begin with; a number of their own follows.
 const LEASES: &str = "conformance/store-";
-
-/// A fresh guarded store with one datum, absent at first, and no mark.
-pub trait Store {
-    /// One of its connections.
-    type Connection: Connection;
-    /// A copy of everything that a backup of this store holds: the datum and the mark.
-    type Backup;
-
-    /// Opens another connection.
-    fn connect(&self) -> Self::Connection;
-
-    /// Closes the store and opens it again, as after a crash of its process. Called without
-    /// connections. A store that lives and dies with its data, mark included, does nothing.
-    fn reopen(&mut self);
-
-    /// Copies the store. Called without open transactions.
-    fn backup(&self) -> Self::Backup;
-
-    /// Replaces the store's content with the copy, then raises the mark to `floor`, as an operator
-    /// must before writes are served. Called without connections.
-    fn restore(&mut self, backup: Self::Backup, floor: FencingToken);
-}
-
-/// One connection, with at most one transaction open. Dropping it rolls back.
-pub trait Connection {
-    /// Begins a transaction and admits the fence in it, given as a request would carry it: `None`
-    /// if it carried none.
-    ///
-    /// # Errors
-    /// [`Stop`]; no transaction is open then, or [`Connection::abort`] closes it.
-    fn admit(&mut self, fence: Option<&str>) -> Step;
-
-    /// Begins a transaction and raises the mark in it, for a holder that has just been granted the
-    /// lease. [`Connection::commit`] follows; if the store commits at once, that does nothing.
-    ///
-    /// # Errors
-    /// As [`Connection::admit`].
-    fn advance(&mut self, fence: &str) -> Step;
-
-    /// Reads the datum: within the open transaction if there is one, else on its own.
-    ///
-    /// # Errors
-    /// [`Stop`]; the transaction stays open unless it is [`Stop::Restart`].
-    fn read(&mut self) -> Step<Option<u64>>;
-
-    /// Sets the datum within the open transaction; `None` deletes it. A store whose check is part
-    /// of its commit may only note it here.
-    ///
-    /// # Errors
-    /// As [`Connection::read`].
-    fn write(&mut self, datum: Option<u64>) -> Step;
-
-    /// Commits the open transaction.
-    ///
-    /// # Errors
-    /// As [`Connection::read`]; nothing was committed then.
-    fn commit(&mut self) -> Step;
-
-    /// Gives up the open transaction, if there is one.
-    fn abort(&mut self);
-}
 
 /// What became of one step.
 pub type Step<T = ()> = Result<T, Stop>;
@@ -210,16 +264,30 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Runs the whole suite. `fresh` makes a new empty store, guarded by the lease it is given. It is
-/// called once for every order that is played, up to a thousand times, each with another lease:
-/// where opening a store is slow, they may all be parts of one.
+/// Runs the stepped part of the suite. `fresh` makes a new empty store, guarded by the lease it is
+/// given. It is called once for every order that is played, up to a thousand times, each with
+/// another lease: where opening a store is slow, they may all be parts of one.
 ///
 /// # Errors
 /// The first [`Violation`] that was found.
-pub fn run<S: Store>(fresh: impl FnMut(&LeaseName) -> S) -> Result<Report, Box<Violation>> {
+pub fn run<S: Store>(mut fresh: impl FnMut(&LeaseName) -> S) -> Result<Report, Box<Violation>> {
+    block_on(run_async(async |lease: &LeaseName| {
+        Direct(Box::new(fresh(lease)))
+    }))
+}
+
+/// As [`run`], for a store that is reached by futures. All of it is one future, to be awaited under
+/// whatever runtime the store's own futures need. It has no limit of its own: a store that loses
+/// a wake-up hangs it.
+///
+/// # Errors
+/// The first [`Violation`] that was found.
+pub async fn run_async<S: AsyncStore>(
+    fresh: impl AsyncFnMut(&LeaseName) -> S,
+) -> Result<Report, Box<Violation>> {
     let mut subjects = Subjects { fresh, made: 0 };
-    single::run(&mut subjects)?;
-    overtaking::run(&mut subjects)
+    single::run(&mut subjects).await?;
+    overtaking::run(&mut subjects).await
 }
 
 /// Makes one subject after the other.
@@ -229,18 +297,22 @@ struct Subjects<F> {
 }
 
 impl<F> Subjects<F> {
-    fn next<S>(&mut self) -> Subject<S>
+    async fn next<S>(&mut self) -> Subject<S>
     where
-        F: FnMut(&LeaseName) -> S,
+        F: AsyncFnMut(&LeaseName) -> S,
     {
         self.made += 1;
-        let lease = LeaseName::parse(&format!("{LEASES}{}", self.made))
-            .expect("the suite's own lease names are well formed");
+        let lease = suite_lease(self.made);
         Subject {
-            store: (self.fresh)(&lease),
+            store: (self.fresh)(&lease).await,
             lease,
         }
     }
+}
+
+fn suite_lease(number: u64) -> LeaseName {
+    LeaseName::parse(&format!("{LEASES}{number}"))
+        .expect("the suite's own lease names are well formed")
 }
 
 /// A store under test, and the lease that guards it.

@@ -73,6 +73,10 @@
 pub mod conformance;
 mod fence;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod refused;
 #[cfg(feature = "sled")]
 pub mod sled;

@@ -5,7 +5,7 @@ use ringfence_core::{FencingToken, LeaseName};
 use super::actor::{Actor, End, Op};
 use super::schedule::Schedule;
 use super::single::Setup;
-use super::{Connection, Report, Rule, Stop, Store, Subject, Subjects, Violation, token};
+use super::{AsyncStore, Report, Rule, Stop, Subject, Subjects, Violation, token};
 use crate::{Fence, Refused};
 
 const OLD: u64 = 8;
@@ -19,6 +19,10 @@ const NEW_BIT: u64 = 4;
 /// connections of which one only has a handful of steps, each repetition is paid with progress of
 /// the other.
 const RESTARTS_MAX: u32 = 8;
+
+/// How often the only holder that is left may be found waiting inside the store before the store
+/// counts as stuck.
+const LOOKS_MAX: u32 = 1_000;
 
 /// The overtaken holder: a blind write, and one that builds on what it reads.
 const OLD_PROGRAMS: [&[Op]; 2] = [
@@ -72,29 +76,31 @@ impl Case {
     }
 }
 
-pub(super) fn run<S: Store>(
-    subjects: &mut Subjects<impl FnMut(&LeaseName) -> S>,
+pub(super) async fn run<S: AsyncStore>(
+    subjects: &mut Subjects<impl AsyncFnMut(&LeaseName) -> S>,
 ) -> Result<Report, Box<Violation>> {
     let mut report = Report::default();
     for seed in SEEDS {
         for new in NEW_PROGRAMS {
             for old in OLD_PROGRAMS {
-                run_case(Case { seed, old, new }, subjects, &mut report)?;
+                run_case(Case { seed, old, new }, subjects, &mut report).await?;
             }
         }
     }
     Ok(report)
 }
 
-fn run_case<S: Store>(
+async fn run_case<S: AsyncStore>(
     case: Case,
-    subjects: &mut Subjects<impl FnMut(&LeaseName) -> S>,
+    subjects: &mut Subjects<impl AsyncFnMut(&LeaseName) -> S>,
     report: &mut Report,
 ) -> Result<(), Box<Violation>> {
     let mut schedule = Schedule::default();
     loop {
         let mut story = Vec::new();
-        play(case, &subjects.next(), &mut schedule, &mut story, report).map_err(|rule| {
+        let subject = subjects.next().await;
+        let played = play(case, &subject, &mut schedule, &mut story, report);
+        Box::pin(played).await.map_err(|rule| {
             Box::new(Violation {
                 case: case.describe(),
                 rule,
@@ -109,7 +115,7 @@ fn run_case<S: Store>(
 }
 
 /// Plays one order.
-fn play<S: Store>(
+async fn play<S: AsyncStore>(
     case: Case,
     subject: &Subject<S>,
     schedule: &mut Schedule,
@@ -118,14 +124,17 @@ fn play<S: Store>(
 ) -> Result<(), Rule> {
     let initial = if case.seed.is_some() { INITIAL_BIT } else { 0 };
     if let Some(seed) = case.seed {
-        Setup(subject.store.connect()).write(&subject.fence(token(seed)), Some(initial))?;
+        let mut setup = Setup(subject.store.connect().await);
+        setup
+            .write(&subject.fence(token(seed)), Some(initial))
+            .await?;
     }
     let old = Actor::new(
         "old",
         subject.fence(token(OLD)),
         OLD_BIT,
         case.old,
-        subject.store.connect(),
+        subject.store.connect().await,
         initial,
     );
     let new = Actor::new(
@@ -133,103 +142,141 @@ fn play<S: Store>(
         subject.fence(token(NEW)),
         NEW_BIT,
         case.new,
-        subject.store.connect(),
+        subject.store.connect().await,
         initial,
     );
     let mut scene = Scene {
+        store: &subject.store,
         actors: [old, new],
         newest: case.seed.map(token),
         datum: case.seed.map(|_| initial),
+        story,
+        report,
     };
     while scene.actors.iter().any(|actor| actor.end.is_none()) {
-        scene.step(schedule, story, report)?;
+        scene.step(schedule).await?;
     }
     match scene.actors[0].end {
-        Some(End::Finished) => report.admitted += 1,
-        Some(End::Refused) | None => report.refused += 1,
+        Some(End::Finished) => scene.report.admitted += 1,
+        Some(End::Refused) | None => scene.report.refused += 1,
     }
     let expected = scene.datum;
     drop(scene);
-    Setup(subject.store.connect()).expect_datum(expected)
+    Setup(subject.store.connect().await)
+        .expect_datum(expected)
+        .await
 }
 
 /// Both holders, and what the store has acknowledged so far.
-struct Scene<C> {
-    actors: [Actor<C>; 2],
+struct Scene<'a, S: AsyncStore> {
+    store: &'a S,
+    actors: [Actor<S::Connection>; 2],
     /// The greatest token of an acknowledged commit.
     newest: Option<FencingToken>,
     /// What the acknowledged writes make of the datum.
     datum: Option<u64>,
+    story: &'a mut Vec<String>,
+    report: &'a mut Report,
 }
 
-impl<C: Connection> Scene<C> {
+impl<S: AsyncStore> Scene<'_, S> {
     /// Lets one of those who can try their next step.
-    fn step(
-        &mut self,
-        schedule: &mut Schedule,
-        story: &mut Vec<String>,
-        report: &mut Report,
-    ) -> Result<(), Rule> {
+    async fn step(&mut self, schedule: &mut Schedule) -> Result<(), Rule> {
         let able = self.those(|actor| actor.end.is_none() && !actor.blocked);
         if able.is_empty() {
-            return self.break_deadlock(schedule, story, report);
+            return self.break_deadlock(schedule).await;
         }
         let at = able[schedule.choose(able.len())];
-        let actor = &mut self.actors[at];
-        let (who, op) = (actor.who, actor.next());
-        let outcome = actor.step();
-        story.push(format!("{who} {op:?}: {}", tell(&outcome)));
-        match outcome {
-            Ok(()) if op == Op::Commit => self.committed(at)?,
-            Ok(()) => {}
-            Err(Stop::Blocked) => {
-                actor.blocked = true;
-                report.blocked += 1;
+        if self.attempt(at).await? {
+            self.land().await?;
+        }
+        Ok(())
+    }
+
+    /// Whoever waits inside the store goes on as soon as the store lets it: no order in which it
+    /// does not can happen there.
+    async fn land(&mut self) -> Result<(), Rule> {
+        loop {
+            let mut landed = false;
+            for at in self.those(Actor::is_busy) {
+                landed |= self.attempt(at).await?;
+            }
+            if !landed {
                 return Ok(());
             }
-            Err(Stop::Restart) => self.restart(at, report)?,
-            Err(Stop::Refused(refused)) => self.refused(at, refused)?,
+        }
+    }
+
+    /// Tries the next step of one of them; false if it waits.
+    async fn attempt(&mut self, at: usize) -> Result<bool, Rule> {
+        let actor = &mut self.actors[at];
+        let (who, op, waited) = (actor.who, actor.next(), actor.is_busy());
+        let outcome = actor.step(self.store).await;
+        if matches!(outcome, Err(Stop::Blocked)) {
+            actor.blocked = true;
+            if !waited {
+                self.report.blocked += 1;
+                self.story.push(format!("{who} {op:?}: {}", tell(&outcome)));
+            }
+            return Ok(false);
+        }
+        self.story.push(format!("{who} {op:?}: {}", tell(&outcome)));
+        match outcome {
+            Ok(()) if op == Op::Commit => self.committed(at)?,
+            Ok(()) | Err(Stop::Blocked) => {}
+            Err(Stop::Restart) => self.restart(at).await?,
+            Err(Stop::Refused(refused)) => self.refused(at, refused).await?,
             Err(Stop::Broken(why)) => return Err(Rule::Broken(why)),
         }
         self.actors
             .iter_mut()
             .for_each(|actor| actor.blocked = false);
-        Ok(())
+        Ok(true)
     }
 
-    fn those(&self, which: impl Fn(&Actor<C>) -> bool) -> Vec<usize> {
+    fn those(&self, which: impl Fn(&Actor<S::Connection>) -> bool) -> Vec<usize> {
         (0..self.actors.len())
             .filter(|&at| which(&self.actors[at]))
             .collect()
     }
 
     /// Everybody who has not ended is blocked. As a database would, one of them is rolled back;
-    /// it goes on only after the other did.
-    fn break_deadlock(
-        &mut self,
-        schedule: &mut Schedule,
-        story: &mut Vec<String>,
-        report: &mut Report,
-    ) -> Result<(), Rule> {
+    /// it goes on only after the other did. Those that wait inside the store are left to it.
+    async fn break_deadlock(&mut self, schedule: &mut Schedule) -> Result<(), Rule> {
+        let busy = self.those(Actor::is_busy);
+        if !busy.is_empty() {
+            return self.await_store(&busy).await;
+        }
         let waiting = self.those(|actor| actor.end.is_none());
         if waiting.len() < 2 {
             return Err(Rule::Stuck);
         }
         let victim = waiting[schedule.choose(waiting.len())];
-        story.push(format!(
+        self.story.push(format!(
             "{} is rolled back: both wait",
             self.actors[victim].who
         ));
-        self.restart(victim, report)?;
+        self.restart(victim).await?;
         for (at, actor) in self.actors.iter_mut().enumerate() {
             actor.blocked = at == victim;
         }
         Ok(())
     }
 
-    fn restart(&mut self, at: usize, report: &mut Report) -> Result<(), Rule> {
-        self.actors[at].restart();
-        report.restarted += 1;
+    async fn await_store(&mut self, busy: &[usize]) -> Result<(), Rule> {
+        for _ in 0..LOOKS_MAX {
+            for &at in busy {
+                if self.attempt(at).await? {
+                    return self.land().await;
+                }
+            }
+        }
+        Err(Rule::Stuck)
+    }
+
+    async fn restart(&mut self, at: usize) -> Result<(), Rule> {
+        self.actors[at].restart().await;
+        self.report.restarted += 1;
         if self.actors[at].restarts > RESTARTS_MAX {
             Err(Rule::Stuck)
         } else {
@@ -257,7 +304,7 @@ impl<C: Connection> Scene<C> {
     }
 
     /// A refusal is right only if a greater token was shown, and must name it.
-    fn refused(&mut self, at: usize, refused: Refused) -> Result<(), Rule> {
+    async fn refused(&mut self, at: usize, refused: Refused) -> Result<(), Rule> {
         let Fence {
             name,
             token: offered,
@@ -287,7 +334,7 @@ impl<C: Connection> Scene<C> {
                 refused,
             });
         }
-        self.actors[at].refuse();
+        self.actors[at].refuse().await;
         Ok(())
     }
 }

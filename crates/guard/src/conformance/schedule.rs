@@ -11,18 +11,24 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Chooses one of `options`, which is not 0.
+    /// Chooses one of `options`, which is not 0. A store with a mind of its own may leave other
+    /// options than it did in the run before; the choice is then the nearest that there is.
     pub(super) fn choose(&mut self, options: usize) -> usize {
         if self.at == self.forks.len() {
             self.forks.push((0, options));
         }
-        let (chosen, _) = self.forks[self.at];
+        let (chosen, among) = &mut self.forks[self.at];
+        *among = options;
+        *chosen = (*chosen).min(options - 1);
+        let chosen = *chosen;
         self.at += 1;
         chosen
     }
 
     /// Moves to the next sequence; false after the last one.
     pub(super) fn advance(&mut self) -> bool {
+        // Forks that this run did not come to are not there to be taken otherwise.
+        self.forks.truncate(self.at);
         self.at = 0;
         while let Some((chosen, options)) = self.forks.pop() {
             if chosen + 1 < options {

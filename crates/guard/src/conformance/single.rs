@@ -2,70 +2,83 @@
 
 use ringfence_core::{FencingToken, LeaseName};
 
-use super::{Connection, Rule, Stop, Store, Subject, Subjects, Violation, token};
+use super::{AsyncConnection, AsyncStore, Rule, Stop, Subject, Subjects, Violation, token};
 use crate::{Fence, Refused};
 
 /// How often a step may find the store busy while nobody else is there.
 const BLOCKED_MAX: u32 = 100;
 
+/// The first number that a double cannot tell from the one before it.
+const INEXACT: u64 = (1 << 53) + 1;
+
 /// A connection that is alone, so that blocked steps are simply tried again.
 pub(super) struct Setup<C>(pub(super) C);
 
-impl<C: Connection> Setup<C> {
+impl<C: AsyncConnection> Setup<C> {
     /// Retries `step` while it is blocked, and begins the transaction anew when the store gave
     /// it up.
-    fn settle<T>(&mut self, mut step: impl FnMut(&mut C) -> Result<T, Stop>) -> Result<T, Stop> {
+    async fn settle<T>(
+        &mut self,
+        mut step: impl AsyncFnMut(&mut C) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
         let mut stopped = 0;
         loop {
-            match step(&mut self.0) {
+            match step(&mut self.0).await {
                 Err(Stop::Blocked | Stop::Restart) if stopped < BLOCKED_MAX => stopped += 1,
                 done => return done,
             }
-            self.0.abort();
+            self.0.abort().await;
         }
     }
 
     /// Admits the fence, writes, commits: in one transaction.
-    fn try_write(&mut self, fence: Option<&str>, datum: Option<u64>) -> Result<(), Stop> {
-        let outcome = self.settle(|connection| {
-            connection.admit(fence)?;
-            connection.write(datum)?;
-            connection.commit()
-        });
+    async fn try_write(&mut self, fence: Option<&str>, datum: Option<u64>) -> Result<(), Stop> {
+        let outcome = self
+            .settle(async |connection: &mut C| {
+                connection.admit(fence).await?;
+                connection.write(datum).await?;
+                connection.commit().await
+            })
+            .await;
         if outcome.is_err() {
-            self.0.abort();
+            self.0.abort().await;
         }
         outcome
     }
 
     /// Writes with a fence that must be admitted.
-    pub(super) fn write(&mut self, fence: &Fence, datum: Option<u64>) -> Result<(), Rule> {
+    pub(super) async fn write(&mut self, fence: &Fence, datum: Option<u64>) -> Result<(), Rule> {
         let fence = fence.to_string();
         self.try_write(Some(&fence), datum)
+            .await
             .map_err(|stop| unexpected(&fence, stop))
     }
 
     /// Advances with a fence that must be admitted.
-    fn advance(&mut self, fence: &Fence) -> Result<(), Rule> {
+    async fn advance(&mut self, fence: &Fence) -> Result<(), Rule> {
         let fence = fence.to_string();
         self.try_advance(&fence)
+            .await
             .map_err(|stop| unexpected(&fence, stop))
     }
 
-    fn try_advance(&mut self, fence: &str) -> Result<(), Stop> {
-        let outcome = self.settle(|connection| {
-            connection.advance(fence)?;
-            connection.commit()
-        });
+    async fn try_advance(&mut self, fence: &str) -> Result<(), Stop> {
+        let outcome = self
+            .settle(async |connection: &mut C| {
+                connection.advance(fence).await?;
+                connection.commit().await
+            })
+            .await;
         if outcome.is_err() {
-            self.0.abort();
+            self.0.abort().await;
         }
         outcome
     }
 
-    pub(super) fn expect_datum(&mut self, expected: Option<u64>) -> Result<(), Rule> {
+    pub(super) async fn expect_datum(&mut self, expected: Option<u64>) -> Result<(), Rule> {
         let found = self
-            .settle(Connection::read)
+            .settle(async |connection: &mut C| connection.read().await)
+            .await
             .map_err(|stop| unexpected("(a read)", stop))?;
         if found == expected {
             Ok(())
@@ -75,13 +88,33 @@ impl<C: Connection> Setup<C> {
     }
 
     /// Shows a fence that must be refused as `due`, in a write and where possible in an advance.
-    fn expect_refusal(&mut self, offered: Option<&str>, due: &Refused) -> Result<(), Rule> {
-        judge(offered, due, self.try_write(offered, Some(666)))?;
+    async fn expect_refusal(&mut self, offered: Option<&str>, due: &Refused) -> Result<(), Rule> {
+        judge(offered, due, self.try_write(offered, Some(666)).await)?;
         match offered {
-            Some(fence) => judge(offered, due, self.try_advance(fence)),
+            Some(fence) => judge(offered, due, self.try_advance(fence).await),
             None => Ok(()),
         }
     }
+
+    /// Goes as far as `last` in a transaction that is never committed.
+    async fn half_write(&mut self, fence: &str, last: Last) -> Result<(), Rule> {
+        self.settle(async |connection: &mut C| {
+            connection.admit(Some(fence)).await?;
+            match last {
+                Last::Check => Ok(()),
+                Last::Write => connection.write(Some(666)).await,
+            }
+        })
+        .await
+        .map_err(|stop| unexpected(fence, stop))
+    }
+}
+
+/// The last step before a holder goes away.
+#[derive(Clone, Copy)]
+enum Last {
+    Check,
+    Write,
 }
 
 fn judge(offered: Option<&str>, due: &Refused, outcome: Result<(), Stop>) -> Result<(), Rule> {
@@ -99,7 +132,7 @@ fn judge(offered: Option<&str>, due: &Refused, outcome: Result<(), Stop>) -> Res
     }
 }
 
-fn unexpected(offered: &str, stop: Stop) -> Rule {
+pub(super) fn unexpected(offered: &str, stop: Stop) -> Rule {
     match stop {
         Stop::Refused(refused) => Rule::RefusedWithoutCause {
             offered: offered.to_owned(),
@@ -110,48 +143,36 @@ fn unexpected(offered: &str, stop: Stop) -> Rule {
     }
 }
 
-pub(super) fn run<S: Store>(
-    subjects: &mut Subjects<impl FnMut(&LeaseName) -> S>,
+pub(super) async fn run<S: AsyncStore>(
+    subjects: &mut Subjects<impl AsyncFnMut(&LeaseName) -> S>,
 ) -> Result<(), Box<Violation>> {
-    type Case<S> = (&'static str, fn(&mut Subject<S>) -> Result<(), Rule>);
-    let cases: [Case<S>; 9] = [
-        (
-            "a fence of another lease is refused and leaves no mark",
-            wrong_lease,
-        ),
-        (
-            "a missing or malformed fence is refused and leaves no mark",
-            not_a_fence,
-        ),
-        ("the same token is admitted again and again", equal_token),
-        (
-            "advancing twice changes nothing, advancing back is refused",
-            advance_twice,
-        ),
-        ("a deletion keeps the mark", delete_then_insert),
-        ("an aborted transaction leaves the datum alone", abort),
-        ("the mark survives a reopening", reopen),
-        (
-            "after a restore nobody below the floor is admitted",
-            restore,
-        ),
-        ("a floor below the mark changes nothing", low_floor),
-    ];
-    for (name, case) in cases {
-        case(&mut subjects.next()).map_err(|rule| {
-            Box::new(Violation {
-                case: name.to_owned(),
-                rule,
-                story: Vec::new(),
-            })
-        })?;
+    macro_rules! cases {
+        ($($name:literal: $case:ident,)*) => {$(
+            let told = |rule| Violation { case: $name.to_owned(), rule, story: Vec::new() };
+            // Boxed: each case is a future of its own size, and their sum would be on the stack.
+            Box::pin($case(&mut subjects.next().await)).await.map_err(|rule| Box::new(told(rule)))?;
+        )*};
+    }
+    cases! {
+        "a fence of another lease is refused and leaves no mark": wrong_lease,
+        "a missing or malformed fence is refused and leaves no mark": not_a_fence,
+        "the same token is admitted again and again": equal_token,
+        "tokens are exact where a double is not": exact,
+        "advancing twice changes nothing, advancing back is refused": advance_twice,
+        "a deletion keeps the mark": delete_then_insert,
+        "an aborted transaction leaves the datum alone": abort,
+        "a holder that is cut off before its commit leaves nothing and stops nobody": cut_off,
+        "the mark survives a reopening": reopen,
+        "a restore without a floor brings back mark and datum as they were": restore_alone,
+        "after a restore nobody below the floor is admitted": restore,
+        "a floor below the mark changes nothing": low_floor,
     }
     Ok(())
 }
 
-impl<S: Store> Subject<S> {
-    fn connect(&self) -> Setup<S::Connection> {
-        Setup(self.store.connect())
+impl<S: AsyncStore> Subject<S> {
+    async fn connect(&self) -> Setup<S::Connection> {
+        Setup(self.store.connect().await)
     }
 
     /// The fence with this number as its token.
@@ -160,16 +181,18 @@ impl<S: Store> Subject<S> {
     }
 
     /// Shows on a new connection that everybody below `mark` is refused and told so.
-    fn expect_stale(&self, offered: u64, mark: u64) -> Result<(), Rule> {
+    async fn expect_stale(&self, offered: u64, mark: u64) -> Result<(), Rule> {
         let due = self.stale(token(offered), token(mark));
         self.connect()
+            .await
             .expect_refusal(Some(&self.at(offered).to_string()), &due)
+            .await
     }
 }
 
-fn wrong_lease<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    let mut holder = subject.connect();
-    holder.write(&subject.at(8), Some(1))?;
+async fn wrong_lease<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect().await;
+    holder.write(&subject.at(8), Some(1)).await?;
     let lease = subject.lease.as_str();
     for other in [
         "other".to_owned(),
@@ -183,21 +206,25 @@ fn wrong_lease<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
             expected: subject.lease.clone(),
             offered: offered.name.clone(),
         };
-        holder.expect_refusal(Some(&offered.to_string()), &due)?;
+        holder
+            .expect_refusal(Some(&offered.to_string()), &due)
+            .await?;
     }
-    holder.write(&subject.at(8), Some(2))?;
-    holder.expect_datum(Some(2))
+    holder.write(&subject.at(8), Some(2)).await?;
+    holder.expect_datum(Some(2)).await
 }
 
-fn not_a_fence<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    let mut holder = subject.connect();
-    holder.write(&subject.at(8), Some(1))?;
-    holder.expect_refusal(
-        None,
-        &Refused::MissingFence {
-            expected: subject.lease.clone(),
-        },
-    )?;
+async fn not_a_fence<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect().await;
+    holder.write(&subject.at(8), Some(1)).await?;
+    holder
+        .expect_refusal(
+            None,
+            &Refused::MissingFence {
+                expected: subject.lease.clone(),
+            },
+        )
+        .await?;
     let lease = subject.lease.as_str();
     let texts = ["", "#9", "9", lease, "a b#9"].map(str::to_owned);
     let tokens = [
@@ -224,100 +251,180 @@ fn not_a_fence<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
             expected: subject.lease.clone(),
             cause,
         };
-        holder.expect_refusal(Some(&text), &due)?;
+        holder.expect_refusal(Some(&text), &due).await?;
     }
-    holder.write(&subject.at(8), Some(2))?;
-    holder.expect_datum(Some(2))
+    holder.write(&subject.at(8), Some(2)).await?;
+    holder.expect_datum(Some(2)).await
 }
 
-fn equal_token<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
+async fn equal_token<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
     for datum in 1..=3 {
-        subject.connect().write(&subject.at(8), Some(datum))?;
+        subject
+            .connect()
+            .await
+            .write(&subject.at(8), Some(datum))
+            .await?;
     }
-    let mut holder = subject.connect();
-    holder.expect_datum(Some(3))?;
-    // The ends of the range are tokens like any other.
-    holder.write(&subject.at(FencingToken::MAX), Some(4))?;
-    holder.write(&subject.at(FencingToken::MAX), Some(5))?;
-    subject.expect_stale(1, FencingToken::MAX)?;
-    holder.expect_datum(Some(5))
+    let mut holder = subject.connect().await;
+    holder.expect_datum(Some(3)).await?;
+    // The end of the range is a token like any other.
+    holder
+        .write(&subject.at(FencingToken::MAX), Some(4))
+        .await?;
+    holder
+        .write(&subject.at(FencingToken::MAX), Some(5))
+        .await?;
+    subject.expect_stale(1, FencingToken::MAX).await?;
+    holder.expect_datum(Some(5)).await
 }
 
-fn advance_twice<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    let mut holder = subject.connect();
-    holder.advance(&subject.at(9))?;
-    holder.advance(&subject.at(9))?;
-    holder.expect_datum(None)?;
-    holder.write(&subject.at(9), Some(1))?;
-    holder.advance(&subject.at(9))?;
-    subject.expect_stale(8, 9)?;
-    holder.write(&subject.at(9), Some(2))?;
-    holder.expect_datum(Some(2))
+async fn exact<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    for mark in [INEXACT, FencingToken::MAX] {
+        let mut holder = subject.connect().await;
+        holder.advance(&subject.at(mark)).await?;
+        subject.expect_stale(mark - 1, mark).await?;
+        holder.write(&subject.at(mark), Some(1)).await?;
+        holder.expect_datum(Some(1)).await?;
+    }
+    Ok(())
 }
 
-fn delete_then_insert<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    let mut zombie = subject.connect();
-    zombie.write(&subject.at(8), Some(1))?;
-    let mut holder = subject.connect();
-    holder.write(&subject.at(9), None)?;
+async fn advance_twice<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect().await;
+    holder.advance(&subject.at(9)).await?;
+    holder.advance(&subject.at(9)).await?;
+    holder.expect_datum(None).await?;
+    holder.write(&subject.at(9), Some(1)).await?;
+    holder.advance(&subject.at(9)).await?;
+    subject.expect_stale(8, 9).await?;
+    holder.write(&subject.at(9), Some(2)).await?;
+    holder.expect_datum(Some(2)).await
+}
+
+async fn delete_then_insert<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut zombie = subject.connect().await;
+    zombie.write(&subject.at(8), Some(1)).await?;
+    let mut holder = subject.connect().await;
+    holder.write(&subject.at(9), None).await?;
     let due = subject.stale(token(8), token(9));
-    zombie.expect_refusal(Some(&subject.at(8).to_string()), &due)?;
-    holder.expect_datum(None)
+    zombie
+        .expect_refusal(Some(&subject.at(8).to_string()), &due)
+        .await?;
+    holder.expect_datum(None).await
 }
 
-fn abort<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    let mut holder = subject.connect();
-    holder.write(&subject.at(8), Some(1))?;
+async fn abort<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect().await;
+    holder.write(&subject.at(8), Some(1)).await?;
     let fence = subject.at(8).to_string();
-    let mut give_up = |connection: &mut S::Connection| {
-        connection.admit(Some(&fence))?;
-        connection.write(Some(2))
-    };
-    holder
-        .settle(&mut give_up)
-        .map_err(|stop| unexpected(&fence, stop))?;
-    holder.0.abort();
-    holder.expect_datum(Some(1))?;
-    holder
-        .settle(&mut give_up)
-        .map_err(|stop| unexpected(&fence, stop))?;
-    // A connection that is lost in mid-transaction gives it up as well.
-    drop(holder);
-    subject.connect().expect_datum(Some(1))
+    holder.half_write(&fence, Last::Write).await?;
+    holder.0.abort().await;
+    holder.expect_datum(Some(1)).await
 }
 
-fn reopen<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    subject.connect().write(&subject.at(8), Some(1))?;
-    subject.connect().advance(&subject.at(9))?;
-    subject.store.reopen();
-    let mut holder = subject.connect();
-    subject.expect_stale(8, 9)?;
-    holder.expect_datum(Some(1))?;
-    holder.write(&subject.at(9), Some(2))?;
-    holder.expect_datum(Some(2))
+/// Its connection breaks, its process dies: the store sees no more of it than that.
+async fn cut_off<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject
+        .connect()
+        .await
+        .write(&subject.at(8), Some(1))
+        .await?;
+    for (mine, last) in [(8, Last::Check), (8, Last::Write), (9, Last::Write)] {
+        let mut holder = subject.connect().await;
+        let fence = subject.at(mine).to_string();
+        holder.half_write(&fence, last).await?;
+        drop(holder);
+        subject.connect().await.expect_datum(Some(1)).await?;
+    }
+    subject.connect().await.advance(&subject.at(10)).await?;
+    subject.expect_stale(8, 10).await?;
+    subject
+        .connect()
+        .await
+        .write(&subject.at(10), Some(2))
+        .await?;
+    subject.connect().await.expect_datum(Some(2)).await
+}
+
+async fn reopen<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject
+        .connect()
+        .await
+        .write(&subject.at(8), Some(1))
+        .await?;
+    subject.connect().await.advance(&subject.at(9)).await?;
+    subject.store.reopen().await;
+    let mut holder = subject.connect().await;
+    subject.expect_stale(8, 9).await?;
+    holder.expect_datum(Some(1)).await?;
+    holder.write(&subject.at(9), Some(2)).await?;
+    holder.expect_datum(Some(2)).await
+}
+
+/// The copy was made under token 5: whoever was admitted later may write again, and the operator
+/// who leaves it at that has lost the protection that the newer mark was.
+async fn restore_alone<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject
+        .connect()
+        .await
+        .write(&subject.at(5), Some(1))
+        .await?;
+    let backup = subject.store.backup().await;
+    subject
+        .connect()
+        .await
+        .write(&subject.at(9), Some(2))
+        .await?;
+    subject.store.restore(backup).await;
+    subject.connect().await.expect_datum(Some(1)).await?;
+    subject.expect_stale(4, 5).await?;
+    subject
+        .connect()
+        .await
+        .write(&subject.at(7), Some(4))
+        .await?;
+    subject.connect().await.expect_datum(Some(4)).await
 }
 
 /// The copy was made under token 5; 7 and 9 came after it. In the copy 7 would be welcome.
-fn restore<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    subject.connect().write(&subject.at(5), Some(1))?;
-    let backup = subject.store.backup();
-    subject.connect().write(&subject.at(7), Some(2))?;
-    subject.connect().write(&subject.at(9), Some(4))?;
-    subject.store.restore(backup, token(9));
-    let mut holder = subject.connect();
-    holder.expect_datum(Some(1))?;
-    subject.expect_stale(7, 9)?;
-    holder.advance(&subject.at(9))?;
-    holder.write(&subject.at(9), Some(8))?;
-    holder.expect_datum(Some(8))
+async fn restore<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject
+        .connect()
+        .await
+        .write(&subject.at(5), Some(1))
+        .await?;
+    let backup = subject.store.backup().await;
+    subject
+        .connect()
+        .await
+        .write(&subject.at(7), Some(2))
+        .await?;
+    subject
+        .connect()
+        .await
+        .write(&subject.at(9), Some(4))
+        .await?;
+    subject.store.restore(backup).await;
+    subject.store.advance_to(token(9)).await;
+    let mut holder = subject.connect().await;
+    holder.expect_datum(Some(1)).await?;
+    subject.expect_stale(7, 9).await?;
+    holder.advance(&subject.at(9)).await?;
+    holder.write(&subject.at(9), Some(8)).await?;
+    holder.expect_datum(Some(8)).await
 }
 
-fn low_floor<S: Store>(subject: &mut Subject<S>) -> Result<(), Rule> {
-    subject.connect().write(&subject.at(9), Some(1))?;
-    let backup = subject.store.backup();
-    subject.store.restore(backup, token(3));
-    let mut holder = subject.connect();
-    subject.expect_stale(8, 9)?;
-    holder.write(&subject.at(9), Some(2))?;
-    holder.expect_datum(Some(2))
+async fn low_floor<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    subject
+        .connect()
+        .await
+        .write(&subject.at(9), Some(1))
+        .await?;
+    let backup = subject.store.backup().await;
+    subject.store.restore(backup).await;
+    subject.store.advance_to(token(3)).await;
+    let mut holder = subject.connect().await;
+    subject.expect_stale(8, 9).await?;
+    holder.write(&subject.at(9), Some(2)).await?;
+    holder.expect_datum(Some(2)).await
 }

@@ -11,7 +11,7 @@ mod sqlite_rules;
 
 use std::path::Path;
 
-use ringfence_guard::conformance::{Report, Store, Violation, run};
+use ringfence_guard::conformance::{Report, Store, Violation, crowd, run};
 use tempfile::TempDir;
 
 /// A directory in memory where there is one: no test here is about the loss of power, and thousands
@@ -36,6 +36,15 @@ fn passes<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S) -> Repo
     assert!(report.refused > 0, "nobody was ever refused: {report:?}");
     assert!(report.admitted > 0, "nobody was ever admitted: {report:?}");
     report
+}
+
+/// Passes the crowd.
+fn withstands_a_crowd<S: Store>(fresh: impl FnMut(&ringfence_guard::LeaseName) -> S)
+where
+    S::Connection: Send,
+{
+    let report = crowd(fresh).unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{report:?}");
 }
 
 /// Fails the suite, and says how.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::contention::{Worker, no_increment_is_lost};
-use ringfence_guard::conformance::{Connection, Step, Stop, Store};
+use ringfence_guard::conformance::{Connection, Rule, Step, Stop, Store, crowd};
 use ringfence_guard::{Fence, FencingToken, Guard, LeaseName, Refused};
 
 /// A datum beside its guard. Writes wait for the commit, which is one guarded effect.
@@ -52,11 +52,14 @@ impl Store for Memory {
         (*self.inside.datum.lock().unwrap(), self.inside.guard.mark())
     }
 
-    fn restore(&mut self, (datum, mark): Self::Backup, floor: FencingToken) {
+    fn restore(&mut self, (datum, mark): Self::Backup) {
         *self = Self::holding(self.inside.guard.name(), datum);
         if let Some(mark) = mark {
-            self.inside.guard.advance_to(mark);
+            self.advance_to(mark);
         }
+    }
+
+    fn advance_to(&mut self, floor: FencingToken) {
         self.inside.guard.advance_to(floor);
     }
 }
@@ -126,8 +129,12 @@ impl Store for CheckThenAct {
         self.0.backup()
     }
 
-    fn restore(&mut self, backup: Self::Backup, floor: FencingToken) {
-        self.0.restore(backup, floor);
+    fn restore(&mut self, backup: Self::Backup) {
+        self.0.restore(backup);
+    }
+
+    fn advance_to(&mut self, floor: FencingToken) {
+        self.0.advance_to(floor);
     }
 }
 
@@ -172,13 +179,29 @@ fn the_guard_in_memory_passes_the_suite() {
 }
 
 #[test]
-fn a_check_alone_protects_nothing_that_follows_it() {
-    let violation = super::fails(|name| CheckThenAct(Memory::new(name)));
+fn a_crowd_of_writers_in_memory_loses_nothing() {
+    super::withstands_a_crowd(Memory::new);
+}
+
+#[test]
+fn a_crowd_finds_a_check_that_protects_nothing() {
+    // Chance decides who comes in between; some crowd or other shows it.
+    let found = (0..100).find_map(|_| crowd(|name| CheckThenAct(Memory::new(name))).err());
+    let violation = found.expect("a hundred crowds noticed nothing");
     assert!(
         matches!(
             violation.rule,
-            ringfence_guard::conformance::Rule::TokensDecreased { .. }
+            Rule::TokensDecreased { .. } | Rule::WrongDatum { .. }
         ),
+        "{violation}"
+    );
+}
+
+#[test]
+fn a_check_alone_protects_nothing_that_follows_it() {
+    let violation = super::fails(|name| CheckThenAct(Memory::new(name)));
+    assert!(
+        matches!(violation.rule, Rule::TokensDecreased { .. }),
         "{violation}"
     );
 }

@@ -127,10 +127,12 @@ impl Store for Mvcc {
         self.engine.borrow().rows
     }
 
-    fn restore(&mut self, backup: Self::Backup, floor: FencingToken) {
-        let mut engine = self.engine.borrow_mut();
-        engine.rows = backup;
-        let mark = &mut engine.rows[Row::Mark as usize].value;
+    fn restore(&mut self, backup: Self::Backup) {
+        self.engine.borrow_mut().rows = backup;
+    }
+
+    fn advance_to(&mut self, floor: FencingToken) {
+        let mark = &mut self.engine.borrow_mut().rows[Row::Mark as usize].value;
         match self.fault {
             Fault::FloorForgotten => {}
             Fault::FloorLowersMark => *mark = Some(floor.get()),

@@ -85,8 +85,11 @@ impl Store for Database {
         fs::read(self.path()).unwrap()
     }
 
-    fn restore(&mut self, backup: Vec<u8>, floor: FencingToken) {
+    fn restore(&mut self, backup: Vec<u8>) {
         fs::write(self.path(), backup).unwrap();
+    }
+
+    fn advance_to(&mut self, floor: FencingToken) {
         self.guard.advance_to(&mut self.open(), floor).unwrap();
     }
 }
@@ -223,4 +226,16 @@ fn a_write_ahead_log_with_immediate_transactions_passes_the_suite() {
         begin,
         advance_at_once: true,
     });
+}
+
+#[test]
+fn a_crowd_of_writers_on_one_file_loses_nothing() {
+    for journal in ["DELETE", "WAL"] {
+        let mode = Mode {
+            journal,
+            begin: TransactionBehavior::Immediate,
+            advance_at_once: true,
+        };
+        super::withstands_a_crowd(|name| Database::create(name, mode));
+    }
 }

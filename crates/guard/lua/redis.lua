@@ -1,0 +1,63 @@
+-- The guard of data in Redis 6 and later, for services in any language: compares the mark, and sets
+-- mark and data, as one script, which Redis runs alone.
+--
+--   KEYS[1]   the mark: {TAG}:ringfence-mark:LEASE
+--   KEYS[2..] the key of each change, all with the same hash tag
+--   ARGV[1]   the token in 19 digits, zeros in front: 0000000000000000042
+--   ARGV[2]   'admit', or 'floor' to raise the mark where a smaller token is no mistake
+--   ARGV[3..] for each change: the command, the number of its further arguments, and these
+--
+-- It answers the replies of the changes, or an error whose first word is one of
+--
+--   STALE_TOKEN      mark=N: a later grant has been here: stop the work, the lease is lost
+--   MALFORMED_FENCE  ARGV[1] is no token
+--   DAMAGED_MARK     something else has written the mark
+--
+-- after which nothing was changed. An error of a change itself (WRONGTYPE and the like) leaves the
+-- changes before it in place: Redis does not roll back.
+
+local DIGITS = 19
+local MAX = '9223372036854775807'
+
+-- Lua's numbers are doubles, exact to 2^53; so two halves of a token are compared one by one.
+local function newer(a, b)
+  local a_high, b_high = tonumber(string.sub(a, 1, 10)), tonumber(string.sub(b, 1, 10))
+  if a_high ~= b_high then
+    return a_high > b_high
+  end
+  return tonumber(string.sub(a, 11)) > tonumber(string.sub(b, 11))
+end
+
+local function is_token(text)
+  return #text == DIGITS and not string.find(text, '%D') and string.find(text, '[1-9]')
+    and not newer(text, MAX)
+end
+
+local offered = ARGV[1]
+if not is_token(offered) then
+  return redis.error_reply('MALFORMED_FENCE a token is 1 to ' .. MAX .. ' in 19 digits')
+end
+local mark = redis.call('GET', KEYS[1])
+if mark then
+  if not is_token(mark) then
+    return redis.error_reply('DAMAGED_MARK delete ' .. KEYS[1] .. ' and advance it to the floor')
+  end
+  if newer(mark, offered) then
+    if ARGV[2] == 'floor' then
+      return {}
+    end
+    return redis.error_reply('STALE_TOKEN mark=' .. mark)
+  end
+end
+-- Also when it is equal: a key that was given a time to live by somebody loses it again.
+redis.call('SET', KEYS[1], offered)
+
+local replies = {}
+local at = 3
+for change = 2, #KEYS do
+  local count = tonumber(ARGV[at + 1])
+  local last = at + 1 + count
+  replies[change - 1] = redis.call(ARGV[at], KEYS[change], unpack(ARGV, at + 2, last))
+  at = last + 1
+end
+return replies

@@ -1,0 +1,303 @@
+//! The guard of data in PostgreSQL: mark and data change in one transaction.
+//!
+//! ```no_run
+//! use ringfence_guard::Fence;
+//! use ringfence_guard::postgres::{PostgresError, PostgresGuard};
+//!
+//! # async fn example(mut client: tokio_postgres::Client) -> Result<(), PostgresError> {
+//! PostgresGuard::install(&client).await?; // or run the migration with what runs the others
+//!
+//! let fence: Fence = "bank/balance#9".parse().expect("from the lease that was granted");
+//! let guard = PostgresGuard::new(fence.name.clone());
+//!
+//! // A new holder advances the mark before its first read.
+//! guard.advance(&mut client, &fence).await?;
+//! let row = client.query_one("SELECT amount FROM balance", &[]).await?;
+//! let amount: i64 = row.get(0);
+//!
+//! // Mark first, then the data, in one transaction, which is repeated if the server asks for it.
+//! guard
+//!     .write(&mut client, &fence, async |transaction| {
+//!         let update = "UPDATE balance SET amount = $1";
+//!         transaction.execute(update, &[&(amount + 10)]).await?;
+//!         Ok::<_, PostgresError>(())
+//!     })
+//!     .await?;
+//!
+//! // The same by hand.
+//! let transaction = client.transaction().await?;
+//! guard.admit(&transaction, &fence).await?;
+//! transaction.execute("UPDATE balance SET amount = amount + 10", &[]).await?;
+//! transaction.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Other languages
+//! The rules are SQL functions, [`MIGRATION`] in this crate's `sql/postgres.sql`. A service in any
+//! language runs the same migration and begins its transactions with `SELECT ringfence_admit('bank/balance', 9)`;
+//! it and services that use this guard share one mark. A refusal is an error with a `SQLSTATE` of
+//! its own, `RF001` for a stale token, so a program that overlooks it has an aborted transaction and
+//! not a stale write.
+//!
+//! # Isolation
+//! It is right at every isolation level, since the mark is written, not only read:
+//!
+//! * `READ COMMITTED`: a transaction waits for the one that holds the mark, then sees what that
+//!   one left.
+//! * `REPEATABLE READ` and `SERIALIZABLE`: one that waited for the mark is given up by the server
+//!   with `40001`, also if both show the same token, and must be repeated from its beginning. Holders that
+//!   write in parallel with themselves are better off with `READ COMMITTED`.
+//!
+//! # What PostgreSQL itself can lose
+//! With `synchronous_commit = off`, or `fsync = off`, a crash takes back the newest commits; a
+//! failover to an asynchronous standby does too. Either is a restore: see
+//! [`PostgresGuard::advance_to`]. A standby that lags serves reads from before the advance: read
+//! from the primary what a write builds on.
+
+mod error;
+
+use std::error::Error;
+use std::mem;
+
+use ringfence_core::{FencingToken, LeaseName};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
+
+use crate::{Admitted, Fence, Refused};
+
+pub use error::PostgresError;
+use error::stems_from_conflict;
+
+/// The table of marks and the functions around it, for whatever runs a service's migrations.
+/// Running it again changes nothing.
+pub const MIGRATION: &str = include_str!("../sql/postgres.sql");
+
+/// How often a transaction is tried unless [`PostgresGuard::attempts`] says otherwise.
+pub const ATTEMPTS: u32 = 64;
+
+const ADMIT: &str = "SELECT ringfence_admit($1, $2)";
+const ADVANCE: &str = "SELECT ringfence_advance($1, $2)";
+const ADVANCE_TO: &str = "SELECT ringfence_advance_to($1, $2)";
+const READ: &str = "SELECT mark FROM ringfence_marks WHERE name = $1";
+
+/// Services that start together install together; `CREATE … IF NOT EXISTS` alone fails for all but
+/// one of them then. The number is "ringfenc" in ASCII.
+const INSTALL_LOCK: &str = "SELECT pg_advisory_xact_lock(8244241983257013859);";
+
+/// An empty query fails in a transaction that a failed statement has aborted. A `COMMIT` alone would
+/// answer such a transaction with success and roll it back.
+const COMMIT: &str = "SELECT; COMMIT";
+
+/// A guard whose mark is a row beside the data, bound to one lease.
+///
+/// The mark lives in the table `ringfence_marks` and protects data of the same database only.
+///
+/// # Rules for its transactions
+/// * [`PostgresGuard::admit`] comes first. From there to the end of the transaction no newer grant
+///   is admitted. What a transaction has read before was not protected.
+/// * After a refusal the transaction is aborted: roll it back, as dropping it does.
+/// * A new holder calls [`PostgresGuard::advance`] before its first read.
+/// * [`PostgresGuard::write`] keeps the first two by itself.
+#[derive(Clone, Debug)]
+pub struct PostgresGuard {
+    name: LeaseName,
+    isolation: Option<IsolationLevel>,
+    attempts: u32,
+}
+
+impl PostgresGuard {
+    /// Runs [`MIGRATION`] in the first schema of the search path. Many may do so at a time.
+    ///
+    /// # Errors
+    /// [`PostgresError::Database`], if the role may not create tables and functions.
+    pub async fn install(client: &Client) -> Result<(), PostgresError> {
+        let script = [INSTALL_LOCK, MIGRATION].concat();
+        Ok(client.batch_execute(&script).await?)
+    }
+
+    /// A guard bound to `name`. It holds no state of its own; any number may exist.
+    #[must_use]
+    pub const fn new(name: LeaseName) -> Self {
+        Self {
+            name,
+            isolation: None,
+            attempts: ATTEMPTS,
+        }
+    }
+
+    /// Sets the isolation level of [`PostgresGuard::write`]; without it the server's default holds.
+    #[must_use]
+    pub const fn isolation(mut self, level: IsolationLevel) -> Self {
+        self.isolation = Some(level);
+        self
+    }
+
+    /// Sets how often [`PostgresGuard::write`] and [`PostgresGuard::advance`] try a transaction
+    /// that meets another one: at least once, [`ATTEMPTS`] times by default.
+    #[must_use]
+    pub const fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The lease this guard is bound to.
+    #[must_use]
+    pub const fn name(&self) -> &LeaseName {
+        &self.name
+    }
+
+    /// Admits the fence for the rest of the transaction, if no greater token was admitted before,
+    /// and writes the mark. Must be the first statement of `transaction`. One round trip.
+    ///
+    /// It may be sent together with the first statements that write: poll its future first, as
+    /// `tokio::join!` does with `biased;`. If it is refused, those fail as well.
+    ///
+    /// # Errors
+    /// [`PostgresError::Refused`]: roll back; after [`Refused::StaleToken`] the lease is lost.
+    /// [`PostgresError::Conflict`]: roll back and repeat. [`PostgresError::NotInstalled`] is a
+    /// mistake of the program.
+    pub async fn admit(
+        &self,
+        transaction: &Transaction<'_>,
+        fence: &Fence,
+    ) -> Result<Admitted, PostgresError> {
+        fence.check_lease(&self.name)?;
+        self.call(ADMIT, transaction, fence).await?;
+        Ok(Admitted::new(fence.token))
+    }
+
+    /// Tells the guard, in a transaction of its own, that `fence` is the grant in force: once it
+    /// has returned, every older token is refused. A new holder calls it **before its first read**
+    /// of what is guarded. Advancing twice changes nothing.
+    ///
+    /// # Errors
+    /// As [`PostgresGuard::admit`], where a conflict was met in every attempt. After
+    /// [`PostgresError::Database`] of a broken connection the mark may have been raised: advance
+    /// again.
+    pub async fn advance(
+        &self,
+        client: &mut Client,
+        fence: &Fence,
+    ) -> Result<Admitted, PostgresError> {
+        fence.check_lease(&self.name)?;
+        self.insist(ADVANCE, client, fence).await?;
+        Ok(Admitted::new(fence.token))
+    }
+
+    /// Runs `effect` in a transaction that has admitted `fence`, and commits it. Any error rolls
+    /// back. On a conflict, wherever it is met, all of it is repeated: `effect` must do nothing that
+    /// a rollback does not undo.
+    ///
+    /// A conflict is recognised in the errors that `effect` returns by following
+    /// [`Error::source`], so they must not hide where they come from.
+    ///
+    /// # Errors
+    /// As [`PostgresGuard::admit`]; [`PostgresError::Unknown`] if the connection broke during the
+    /// commit; or whatever `effect` returns. If a statement failed and `effect` returned `Ok`
+    /// nevertheless, [`PostgresError::Database`]: that transaction cannot be committed.
+    pub async fn write<R, E>(
+        &self,
+        client: &mut Client,
+        fence: &Fence,
+        mut effect: impl AsyncFnMut(&Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E>
+    where
+        E: From<PostgresError> + Error + 'static,
+    {
+        let mut left = self.attempts;
+        loop {
+            left = left.saturating_sub(1);
+            match self.write_once(client, fence, &mut effect).await {
+                Err(error) if left > 0 && stems_from_conflict(&error) => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn write_once<R, E: From<PostgresError>>(
+        &self,
+        client: &mut Client,
+        fence: &Fence,
+        effect: &mut impl AsyncFnMut(&Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut builder = client.build_transaction();
+        if let Some(level) = self.isolation {
+            builder = builder.isolation_level(level);
+        }
+        let transaction = builder.start().await.map_err(PostgresError::from)?;
+        self.admit(&transaction, fence).await?;
+        let value = effect(&transaction).await?;
+        transaction
+            .batch_execute(COMMIT)
+            .await
+            .map_err(PostgresError::of_commit)?;
+        // It is over; its destructor would send a rollback, and the server warn of that.
+        mem::forget(transaction);
+        Ok(value)
+    }
+
+    /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of the database,
+    /// and after any loss of its newest commits, call it with the lease's newest token before
+    /// writes are served: the copy's mark may admit a grant that was fenced off since.
+    ///
+    /// # Errors
+    /// As [`PostgresGuard::advance`], but never [`PostgresError::Refused`].
+    pub async fn advance_to(
+        &self,
+        client: &mut Client,
+        floor: FencingToken,
+    ) -> Result<(), PostgresError> {
+        let fence = Fence::new(self.name.clone(), floor);
+        match self.insist(ADVANCE_TO, client, &fence).await {
+            // Somebody greater came first.
+            Err(PostgresError::Refused(Refused::StaleToken { .. })) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// The greatest token admitted so far. Advice for people: only [`PostgresGuard::admit`]
+    /// decides.
+    ///
+    /// # Errors
+    /// [`PostgresError::NotInstalled`] or [`PostgresError::Database`].
+    pub async fn mark(
+        &self,
+        client: &impl GenericClient,
+    ) -> Result<Option<FencingToken>, PostgresError> {
+        let name = self.name.as_str();
+        let row = client.query_opt(READ, &[&name]).await?;
+        let mark = row.map(|row| row.get::<_, i64>(0));
+        Ok(mark.and_then(|mark| FencingToken::new(mark.unsigned_abs())))
+    }
+
+    /// Calls a function of the migration in a transaction of its own.
+    async fn insist(&self, sql: &str, client: &Client, fence: &Fence) -> Result<(), PostgresError> {
+        let mut left = self.attempts;
+        loop {
+            left = left.saturating_sub(1);
+            match self.call(sql, client, fence).await {
+                Err(error) if left > 0 && error.is_retryable() => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn call(
+        &self,
+        sql: &str,
+        client: &impl GenericClient,
+        fence: &Fence,
+    ) -> Result<(), PostgresError> {
+        let name = self.name.as_str();
+        let token = i64::try_from(fence.token.get()).expect("tokens are below 2^63");
+        // Typed, so that it is one round trip: untyped parameters have to be asked for first.
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&name, Type::TEXT), (&token, Type::INT8)];
+        client
+            .query_typed(sql, &parameters)
+            .await
+            .map_err(|source| PostgresError::of_fence(source, fence))?;
+        Ok(())
+    }
+}

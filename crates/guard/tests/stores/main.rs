@@ -1,0 +1,60 @@
+//! The guards whose stores are servers, against real ones.
+#![allow(clippy::unwrap_used)]
+
+mod postgres_rules;
+mod postgres_sql;
+mod postgres_store;
+mod redis_losses;
+mod redis_rules;
+mod redis_store;
+#[path = "../servers/mod.rs"]
+mod servers;
+
+use ringfence_guard::conformance::{
+    AsyncStore, CrowdReport, Report, Violation, crowd_async, run_async,
+};
+use ringfence_guard::{Fence, LeaseName};
+
+/// Runs a test's future as a program would: on a runtime of several threads.
+fn run_to_end<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(test)
+}
+
+fn fence(text: &str) -> Fence {
+    text.parse().unwrap()
+}
+
+/// Passes the suite, and shows that the run was not empty.
+async fn passes<S: AsyncStore>(fresh: impl AsyncFnMut(&LeaseName) -> S) -> Report {
+    let report = run_async(fresh).await;
+    let report = report.unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{report:?}");
+    // Where holders wait inside the store, many an order cannot happen.
+    assert!(
+        report.schedules > 100,
+        "too few orders were played: {report:?}"
+    );
+    assert!(report.refused > 0, "nobody was ever refused: {report:?}");
+    assert!(report.admitted > 0, "nobody was ever admitted: {report:?}");
+    report
+}
+
+/// Passes the crowd.
+async fn withstands_a_crowd<S: AsyncStore>(fresh: impl AsyncFnMut(&LeaseName) -> S) -> CrowdReport {
+    let report = crowd_async(fresh).await;
+    let report = report.unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{report:?}");
+    report
+}
+
+/// Fails the suite, and says how.
+async fn fails<S: AsyncStore>(fresh: impl AsyncFnMut(&LeaseName) -> S) -> Box<Violation> {
+    match run_async(fresh).await {
+        Ok(report) => panic!("the suite did not notice: {report:?}"),
+        Err(violation) => violation,
+    }
+}

@@ -1,0 +1,396 @@
+//! What the guard in PostgreSQL promises beyond the suite.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ringfence_guard::postgres::{PostgresError, PostgresGuard};
+use ringfence_guard::{FencingToken, Refused};
+use tokio_postgres::{Client, IsolationLevel};
+
+use crate::servers::Disk;
+use crate::servers::postgres::Postgres;
+use crate::{fence, run_to_end};
+
+/// One server for all the tests that run at a time, each in a database of its own.
+static SERVER: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+
+fn server() -> Option<Arc<Postgres>> {
+    let mut shared = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(server) = shared.upgrade() {
+        return Some(server);
+    }
+    let server = Arc::new(Postgres::start(Disk::Memory)?);
+    *shared = Arc::downgrade(&server);
+    Some(server)
+}
+
+/// A database with a table `datum` and nothing of this crate.
+pub(crate) struct Database {
+    server: Arc<Postgres>,
+    name: &'static str,
+}
+
+impl Database {
+    pub(crate) async fn create(name: &'static str) -> Option<Self> {
+        let server = server()?;
+        let client = server.connect("postgres").await;
+        let create = format!("CREATE DATABASE {name}");
+        client.batch_execute(&create).await.unwrap();
+        let database = Self { server, name };
+        let table = "CREATE TABLE datum (value bigint NOT NULL)";
+        database.connect().await.batch_execute(table).await.unwrap();
+        Some(database)
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        self.server.connect(self.name).await
+    }
+}
+
+/// Runs a test in a database with the migration in it.
+pub(crate) fn installed(name: &'static str, test: impl AsyncFnOnce(&Database)) {
+    run_to_end(async {
+        let Some(database) = Database::create(name).await else {
+            return;
+        };
+        let client = database.connect().await;
+        PostgresGuard::install(&client).await.unwrap();
+        test(&database).await;
+    });
+}
+
+fn guard() -> PostgresGuard {
+    PostgresGuard::new(fence("a#1").name)
+}
+
+async fn count(client: &Client) -> i64 {
+    let select = "SELECT count(*) FROM datum";
+    client.query_one(select, &[]).await.unwrap().get(0)
+}
+
+async fn mark(client: &Client) -> Option<u64> {
+    guard().mark(client).await.unwrap().map(FencingToken::get)
+}
+
+#[test]
+fn a_database_without_the_migration_says_what_to_do() {
+    run_to_end(async {
+        let Some(database) = Database::create("bare").await else {
+            return;
+        };
+        let mut client = database.connect().await;
+        let error = guard()
+            .advance(&mut client, &fence("a#1"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, PostgresError::NotInstalled), "{error:?}");
+        assert!(
+            error.to_string().contains("PostgresGuard::install"),
+            "{error}"
+        );
+        let error = guard().mark(&client).await.unwrap_err();
+        assert!(matches!(error, PostgresError::NotInstalled), "{error:?}");
+    });
+}
+
+#[test]
+fn many_may_install_at_the_same_time_and_marks_stay() {
+    installed("installing", async |database| {
+        let mut client = database.connect().await;
+        guard().advance(&mut client, &fence("a#8")).await.unwrap();
+        let mut running = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let client = database.connect().await;
+            running.spawn(async move { PostgresGuard::install(&client).await });
+        }
+        while let Some(installed) = running.join_next().await {
+            installed.unwrap().unwrap();
+        }
+        assert_eq!(mark(&client).await, Some(8));
+    });
+}
+
+#[test]
+fn an_equal_token_keeps_the_next_grant_out_until_the_commit() {
+    installed("waiting", async |database| {
+        let (mut one, mut two) = (database.connect().await, database.connect().await);
+        guard().advance(&mut one, &fence("a#8")).await.unwrap();
+        let transaction = one.transaction().await.unwrap();
+        guard().admit(&transaction, &fence("a#8")).await.unwrap();
+
+        // It does not wait for long, so that the test does not.
+        let impatient = "SET lock_timeout = '20ms'";
+        two.batch_execute(impatient).await.unwrap();
+        let hasty = guard().attempts(1);
+        let error = hasty.advance(&mut two, &fence("a#9")).await.unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+
+        transaction.commit().await.unwrap();
+        hasty.advance(&mut two, &fence("a#9")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_write_repeats_what_the_server_gives_up() {
+    for (name, level) in [
+        ("repeat_read", IsolationLevel::RepeatableRead),
+        ("repeat_serial", IsolationLevel::Serializable),
+    ] {
+        installed(name, async |database| {
+            let mut client = database.connect().await;
+            let other = database.connect().await;
+            client
+                .batch_execute("INSERT INTO datum VALUES (0)")
+                .await
+                .unwrap();
+            let add = "UPDATE datum SET value = value + 1";
+            let mut tries = 0;
+            let guard = guard().isolation(level);
+            guard
+                .write(&mut client, &fence("a#8"), async |transaction| {
+                    tries += 1;
+                    transaction.query("SELECT value FROM datum", &[]).await?;
+                    if tries < 3 {
+                        // Nobody who would ask this guard.
+                        other.execute(add, &[]).await?;
+                    }
+                    transaction.execute(add, &[]).await?;
+                    Ok::<_, PostgresError>(())
+                })
+                .await
+                .unwrap();
+            assert_eq!(tries, 3);
+            let select = "SELECT value FROM datum";
+            let row = other.query_one(select, &[]).await.unwrap();
+            assert_eq!(row.get::<_, i64>(0), 3);
+
+            let (stubborn, shown) = (guard.attempts(2), fence("a#8"));
+            let stubborn = stubborn.write(&mut client, &shown, async |tx| {
+                tx.query("SELECT value FROM datum", &[]).await?;
+                other.execute(add, &[]).await?;
+                tx.execute(add, &[]).await?;
+                Ok::<_, PostgresError>(())
+            });
+            let error = stubborn.await.unwrap_err();
+            assert!(error.is_retryable(), "{error:?}");
+        });
+    }
+}
+
+/// An error of a service, with the database's deep inside.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("the account could not be read")]
+    Reading(#[source] tokio_postgres::Error),
+    #[error("the guard or its store failed")]
+    Guard(#[from] PostgresError),
+}
+
+#[test]
+fn a_conflict_is_recognised_inside_the_errors_of_a_service() {
+    installed("wrapped", async |database| {
+        let mut client = database.connect().await;
+        let mut tries = 0;
+        let (bound, shown) = (guard(), fence("a#8"));
+        let written = bound.write(&mut client, &shown, async |transaction| {
+            tries += 1;
+            let raise = "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '40001'; END $$";
+            if tries < 3 {
+                transaction
+                    .batch_execute(raise)
+                    .await
+                    .map_err(Failed::Reading)?;
+            }
+            Ok::<_, Failed>(())
+        });
+        written.await.unwrap();
+        assert_eq!(tries, 3);
+    });
+}
+
+#[test]
+fn a_refused_write_runs_no_effect_and_is_not_repeated() {
+    installed("refusing", async |database| {
+        let mut client = database.connect().await;
+        guard().advance(&mut client, &fence("a#9")).await.unwrap();
+        let mut ran = false;
+        let (bound, shown) = (guard(), fence("a#8"));
+        let written = bound.write(&mut client, &shown, async |_| {
+            ran = true;
+            Ok::<_, PostgresError>(())
+        });
+        let error = written.await.unwrap_err();
+        assert!(
+            matches!(error.refused(), Some(Refused::StaleToken { .. })),
+            "{error:?}"
+        );
+        assert!(!ran);
+    });
+}
+
+#[test]
+fn an_effect_that_fails_is_rolled_back_with_its_mark() {
+    installed("failing", async |database| {
+        let mut client = database.connect().await;
+        let (bound, shown) = (guard(), fence("a#8"));
+        let written = bound.write(&mut client, &shown, async |transaction| {
+            let insert = "INSERT INTO datum VALUES (1)";
+            transaction.execute(insert, &[]).await?;
+            transaction
+                .execute("INSERT INTO nowhere VALUES (1)", &[])
+                .await?;
+            Ok::<_, PostgresError>(())
+        });
+        let error = written.await.unwrap_err();
+        assert!(matches!(error, PostgresError::Database { .. }), "{error:?}");
+        assert_eq!((count(&client).await, mark(&client).await), (0, None));
+    });
+}
+
+#[test]
+fn a_failure_that_the_effect_overlooks_is_no_success() {
+    installed("overlooking", async |database| {
+        let mut client = database.connect().await;
+        let (bound, shown) = (guard(), fence("a#8"));
+        let written = bound.write(&mut client, &shown, async |transaction| {
+            let insert = "INSERT INTO datum VALUES (1)";
+            transaction.execute(insert, &[]).await?;
+            // The server has aborted the transaction; a plain COMMIT would roll it back and say
+            // nothing.
+            drop(
+                transaction
+                    .execute("INSERT INTO nowhere VALUES (1)", &[])
+                    .await,
+            );
+            Ok::<_, PostgresError>(())
+        });
+        let error = written.await.unwrap_err();
+        assert!(matches!(error, PostgresError::Database { .. }), "{error:?}");
+        assert_eq!((count(&client).await, mark(&client).await), (0, None));
+        // The connection is fit for the next one.
+        guard().advance(&mut client, &fence("a#8")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_connection_that_breaks_during_the_commit_leaves_the_outcome_unknown() {
+    installed("breaking", async |database| {
+        let mut client = database.connect().await;
+        client
+            .batch_execute(
+                "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+                     'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+                 CREATE CONSTRAINT TRIGGER die AFTER INSERT ON datum
+                     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()",
+            )
+            .await
+            .unwrap();
+        let (bound, shown) = (guard(), fence("a#8"));
+        let written = bound.write(&mut client, &shown, async |transaction| {
+            let insert = "INSERT INTO datum VALUES (1)";
+            transaction.execute(insert, &[]).await?;
+            Ok::<_, PostgresError>(())
+        });
+        let error = written.await.unwrap_err();
+        assert!(matches!(error, PostgresError::Unknown { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_holder_whose_connection_is_cut_between_check_and_write_stops_nobody() {
+    installed("cutting", async |database| {
+        let (mut one, mut two) = (database.connect().await, database.connect().await);
+        let ask = "SELECT pg_backend_pid()";
+        let pid: i32 = one.query_one(ask, &[]).await.unwrap().get(0);
+        let transaction = one.transaction().await.unwrap();
+        guard().admit(&transaction, &fence("a#8")).await.unwrap();
+
+        let cut = "SELECT pg_terminate_backend($1)";
+        two.query(cut, &[&pid]).await.unwrap();
+        guard().advance(&mut two, &fence("a#9")).await.unwrap();
+
+        let late = transaction
+            .execute("INSERT INTO datum VALUES (1)", &[])
+            .await;
+        assert!(late.is_err(), "a cut connection has written");
+        assert_eq!((count(&two).await, mark(&two).await), (0, Some(9)));
+    });
+}
+
+#[test]
+fn a_server_that_is_killed_between_check_and_commit_keeps_mark_and_data_together() {
+    run_to_end(async {
+        // One of its own: the others would notice.
+        let Some(mut server) = Postgres::start(Disk::Memory) else {
+            return;
+        };
+        let mut client = server.connect("postgres").await;
+        PostgresGuard::install(&client).await.unwrap();
+        let table = "CREATE TABLE datum (value bigint NOT NULL)";
+        client.batch_execute(table).await.unwrap();
+        guard().advance(&mut client, &fence("a#8")).await.unwrap();
+
+        let insert = "INSERT INTO datum SELECT generate_series(1, 10000)";
+        let transaction = client.transaction().await.unwrap();
+        guard().admit(&transaction, &fence("a#9")).await.unwrap();
+        transaction.execute(insert, &[]).await.unwrap();
+        server.crash();
+        assert!(transaction.commit().await.is_err());
+        let mut client = server.connect("postgres").await;
+        assert_eq!((count(&client).await, mark(&client).await), (0, Some(8)));
+
+        let transaction = client.transaction().await.unwrap();
+        guard().admit(&transaction, &fence("a#9")).await.unwrap();
+        transaction.execute(insert, &[]).await.unwrap();
+        transaction.commit().await.unwrap();
+        server.crash();
+        let client = server.connect("postgres").await;
+        assert_eq!(
+            (count(&client).await, mark(&client).await),
+            (10_000, Some(9))
+        );
+    });
+}
+
+#[test]
+fn an_admission_and_its_write_may_share_a_round_trip() {
+    installed("pipelining", async |database| {
+        let mut client = database.connect().await;
+        let insert = client
+            .prepare("INSERT INTO datum VALUES (1)")
+            .await
+            .unwrap();
+        guard().advance(&mut client, &fence("a#8")).await.unwrap();
+        for (shown, rows) in [("a#8", 1), ("a#7", 1), ("a#9", 2)] {
+            let transaction = client.transaction().await.unwrap();
+            let shown = fence(shown);
+            let guard = guard();
+            let (admitted, inserted) = tokio::join!(
+                biased;
+                guard.admit(&transaction, &shown),
+                transaction.execute(&insert, &[]),
+            );
+            // The refusal has aborted the transaction before the write came.
+            assert_eq!(admitted.is_ok(), inserted.is_ok());
+            if admitted.is_ok() {
+                transaction.commit().await.unwrap();
+            } else {
+                drop(transaction);
+            }
+            assert_eq!(count(&client).await, rows);
+        }
+    });
+}
+
+#[test]
+fn a_write_can_be_a_task_of_its_own() {
+    installed("spawning", async |database| {
+        let mut client = database.connect().await;
+        let task = tokio::spawn(async move {
+            let fence = fence("a#8");
+            let guard = guard();
+            let advanced = guard.advance(&mut client, &fence).await;
+            advanced.map(|admitted| admitted.token().get())
+        });
+        assert_eq!(task.await.unwrap().unwrap(), 8);
+    });
+}

@@ -1,0 +1,200 @@
+//! The migration's functions as a service in another language meets them.
+
+use ringfence_guard::FencingToken;
+use ringfence_guard::postgres::PostgresGuard;
+use tokio_postgres::Client;
+
+use crate::fence;
+use crate::postgres_rules::installed;
+
+/// What the server says to one statement: `SQLSTATE` and message, or the first column.
+async fn ask(client: &Client, sql: &str) -> Result<String, (String, String)> {
+    match client.simple_query(sql).await {
+        Ok(messages) => {
+            let row = messages.iter().find_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            });
+            Ok(row.unwrap_or_default())
+        }
+        Err(error) => {
+            let told = error.as_db_error().unwrap();
+            Err((told.code().code().to_owned(), told.message().to_owned()))
+        }
+    }
+}
+
+async fn refused(client: &Client, sql: &str, state: &str, says: &str) {
+    let (code, message) = ask(client, sql).await.unwrap_err();
+    assert_eq!(code, state, "{sql}: {message}");
+    assert!(message.contains(says), "{sql}: {message}");
+}
+
+#[test]
+fn each_refusal_has_a_state_of_its_own() {
+    installed("states", async |database| {
+        let client = &database.connect().await;
+        let admitted = ask(client, "SELECT ringfence_advance('a', 9)").await;
+        assert_eq!(admitted.as_deref(), Ok("9"));
+        for (sql, state, says) in [
+            (
+                "ringfence_admit('a', 8)",
+                "RF001",
+                "token 8 of lease \"a\" was overtaken by token 9",
+            ),
+            ("ringfence_advance('a', 8)", "RF001", "STALE_TOKEN"),
+            ("ringfence_admit('a', NULL)", "RF003", "MISSING_FENCE"),
+            ("ringfence_admit(NULL, 9)", "RF003", "MISSING_FENCE"),
+            (
+                "ringfence_admit('a', 0)",
+                "RF004",
+                "1 to 9223372036854775807",
+            ),
+            ("ringfence_admit('a', -1)", "RF004", "out of range"),
+            ("ringfence_admit('a', 9.5)", "RF004", "out of range"),
+            (
+                "ringfence_admit('a', 9223372036854775808)",
+                "RF004",
+                "9223372036854775808",
+            ),
+            ("ringfence_admit('a', 'NaN')", "RF004", "out of range"),
+            ("ringfence_admit('', 9)", "RF004", "no lease name"),
+            ("ringfence_admit('a b', 9)", "RF004", "no lease name"),
+            (
+                "ringfence_admit(repeat('a', 256), 9)",
+                "RF004",
+                "no lease name",
+            ),
+            ("ringfence_token('a', 'b#9')", "RF002", "WRONG_LEASE"),
+            ("ringfence_token('a', NULL)", "RF003", "MISSING_FENCE"),
+            ("ringfence_token('a', 'a#09')", "RF004", "NAME#TOKEN"),
+            (
+                "ringfence_token('a', 'a#9223372036854775808')",
+                "RF004",
+                "NAME#TOKEN",
+            ),
+            ("ringfence_token('a', E'a#9\\n')", "RF004", "NAME#TOKEN"),
+        ] {
+            refused(client, &format!("SELECT {sql}"), state, says).await;
+        }
+        let admitted = ask(client, "SELECT ringfence_admit('a', '9223372036854775807')").await;
+        assert_eq!(admitted.as_deref(), Ok("9223372036854775807"));
+    });
+}
+
+#[test]
+fn what_follows_a_refusal_cannot_be_committed() {
+    installed("aborting", async |database| {
+        let client = &database.connect().await;
+        ask(client, "SELECT ringfence_advance('a', 9)")
+            .await
+            .unwrap();
+        ask(client, "BEGIN").await.unwrap();
+        refused(
+            client,
+            "SELECT ringfence_admit('a', 8)",
+            "RF001",
+            "STALE_TOKEN",
+        )
+        .await;
+        refused(client, "INSERT INTO datum VALUES (1)", "25P02", "aborted").await;
+        ask(client, "COMMIT").await.unwrap();
+        let count = ask(client, "SELECT count(*) FROM datum").await;
+        assert_eq!(count.as_deref(), Ok("0"));
+    });
+}
+
+#[test]
+fn a_mark_can_be_neither_lowered_nor_deleted_by_hand() {
+    installed("byhand", async |database| {
+        let client = &database.connect().await;
+        ask(client, "SELECT ringfence_advance('a', 9)")
+            .await
+            .unwrap();
+        for sql in [
+            "UPDATE ringfence_marks SET mark = 8",
+            "UPDATE ringfence_marks SET name = 'b'",
+            "DELETE FROM ringfence_marks",
+            "TRUNCATE ringfence_marks",
+        ] {
+            refused(client, sql, "RF005", "MARK_STAYS").await;
+        }
+        let mark = ask(client, "SELECT mark FROM ringfence_marks").await;
+        assert_eq!(mark.as_deref(), Ok("9"));
+    });
+}
+
+#[test]
+fn a_floor_raises_a_mark_and_never_lowers_it() {
+    installed("floors", async |database| {
+        let client = &database.connect().await;
+        for (floor, mark) in [(5, "5"), (3, "5"), (5, "5"), (7, "7")] {
+            let raised = ask(
+                client,
+                &format!("SELECT ringfence_advance_to('a', {floor})"),
+            )
+            .await;
+            assert_eq!(raised.as_deref(), Ok(mark));
+        }
+        refused(
+            client,
+            "SELECT ringfence_advance_to('a', NULL)",
+            "RF003",
+            "MISSING",
+        )
+        .await;
+    });
+}
+
+#[test]
+fn the_functions_work_from_any_search_path() {
+    installed("paths", async |database| {
+        let client = &database.connect().await;
+        ask(client, "CREATE SCHEMA guards; SET search_path = guards")
+            .await
+            .unwrap();
+        PostgresGuard::install(client).await.unwrap();
+        ask(client, "SET search_path = pg_catalog").await.unwrap();
+        let admitted = ask(client, "SELECT guards.ringfence_admit('only/here', 9)").await;
+        assert_eq!(admitted.as_deref(), Ok("9"));
+        let mark = ask(client, "SELECT mark FROM guards.ringfence_marks").await;
+        assert_eq!(mark.as_deref(), Ok("9"));
+        let elsewhere = ask(client, "SELECT count(*) FROM public.ringfence_marks").await;
+        assert_eq!(elsewhere.as_deref(), Ok("0"));
+    });
+}
+
+#[test]
+fn sql_and_crate_share_one_mark() {
+    installed("sharing", async |database| {
+        let mut client = database.connect().await;
+        let guard = PostgresGuard::new(fence("a#1").name);
+        ask(&client, "SELECT ringfence_advance('a', 8)")
+            .await
+            .unwrap();
+        assert!(guard.advance(&mut client, &fence("a#7")).await.is_err());
+        guard.advance(&mut client, &fence("a#9")).await.unwrap();
+        refused(
+            &client,
+            "SELECT ringfence_admit('a', 8)",
+            "RF001",
+            "token 9",
+        )
+        .await;
+        let mark = guard.mark(&client).await.unwrap();
+        assert_eq!(mark, FencingToken::new(9));
+    });
+}
+
+#[test]
+fn writing_an_equal_mark_again_and_again_does_not_bloat_the_table() {
+    installed("bloat", async |database| {
+        let client = &database.connect().await;
+        let repeat = "DO $$ BEGIN FOR i IN 1..200 LOOP
+            PERFORM ringfence_admit('a', 9); COMMIT; END LOOP; END $$";
+        ask(client, repeat).await.unwrap();
+        let size = ask(client, "SELECT pg_relation_size('ringfence_marks')").await;
+        let pages = size.unwrap().parse::<u64>().unwrap() / 8192;
+        assert!(pages <= 2, "200 writes of one mark take {pages} pages");
+    });
+}
