@@ -4,6 +4,9 @@
 //! is not alive is said only once the entry is applied, since only then is it sure that the state
 //! was not an old one.
 
+mod answer;
+mod wire;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +14,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringfence_core::{
-    ClusterTime, Command, EndCause, FencingToken, LostGrant, Outcome, Rejection, Renew, Renewed,
-    Secret, SessionEnd, SessionId,
+    ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renew, Renewed, Secret,
+    SessionId,
 };
-use ringfence_proto::raft as pb;
-use ringfence_proto::record::{decode_outcome, encode_outcome};
 use tokio::sync::{mpsc, watch};
 
+pub use self::answer::KeptAlive;
+use self::wire::{kept_from_answer, request_to_pb};
+pub(crate) use self::wire::{kept_to_pb, request_from_pb};
 use crate::clock;
-use crate::forward::{CallBody, Failed, unexpected};
+use crate::forward::{CallBody, Failed};
 use crate::leading::{Leading, Route};
 use crate::propose::{Applied, Origin, ProposeError, Reply};
 use crate::state::State;
@@ -35,12 +39,6 @@ pub const SESSIONS_PER_RENEW_MAX: usize = 10_000;
 pub const KEEP_ALIVES_QUEUED_MAX: usize = 65_536;
 /// How many secrets are checked before whoever waits for the state gets it.
 const CHECKED_AT_ONCE: usize = 1_000;
-/// How many bytes of ended sessions and lost grants an answer tells, about; a single session is
-/// told in whole, even if it takes more. With the numbers of all that a request of 1 MiB can ask
-/// for, an answer stays below the 4 MiB that gRPC clients take unless told otherwise.
-const TOLD_BYTES_MAX: usize = 3 << 20;
-/// What a told session or grant costs besides its texts, at most.
-const TOLD_EACH_BYTES: usize = 48;
 /// How long a request waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
@@ -51,75 +49,6 @@ pub struct KeepAlive {
     pub sessions: Vec<(SessionId, Secret)>,
     /// Losses that these sessions have taken notice of: belief in the grants has ended.
     pub acknowledged: Vec<(SessionId, FencingToken)>,
-}
-
-/// The answer: every session of the request that is listed neither in `ended` nor in `untold` was
-/// kept alive.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeptAlive {
-    /// Cluster time after the last entry that the request was part of.
-    pub time: ClusterTime,
-    /// Sessions that are not alive, or whose secret is another one.
-    pub ended: Vec<(SessionId, Rejection)>,
-    /// Grants that ended against their session's will and that it has not acknowledged.
-    pub lost: Vec<(SessionId, Vec<LostGrant>)>,
-    /// Sessions with an end or losses that this answer had no room for. Nothing is acknowledged to
-    /// them: asked again, they are told, once what was told now has been taken notice of.
-    pub untold: Vec<SessionId>,
-}
-
-impl KeptAlive {
-    /// Leaves out what would make the answer too long. A session is told all it lost or nothing:
-    /// its client believes in every grant that a renewal does not list.
-    fn limited(mut self) -> Self {
-        let mut told = 0;
-        let mut untold = Vec::new();
-        let mut fits = |bytes: usize| {
-            let fits = told == 0 || told + bytes <= TOLD_BYTES_MAX;
-            if fits {
-                told += bytes;
-            }
-            fits
-        };
-        let mut keep = |session: &SessionId, bytes: usize| {
-            let fits = fits(bytes);
-            if !fits {
-                untold.push(*session);
-            }
-            fits
-        };
-        self.ended
-            .retain(|(session, refusal)| keep(session, TOLD_EACH_BYTES + refusal_bytes(refusal)));
-        self.lost.retain(|(session, grants)| {
-            let grants = grants.iter().map(|grant| {
-                TOLD_EACH_BYTES + grant.name.as_str().len() + grant_end_bytes(&grant.cause)
-            });
-            keep(session, TOLD_EACH_BYTES + grants.sum::<usize>())
-        });
-        self.untold = untold;
-        self
-    }
-}
-
-fn refusal_bytes(refusal: &Rejection) -> usize {
-    match refusal {
-        Rejection::SessionExpired {
-            cause: Some(SessionEnd::Evicted { operator, reason }),
-        } => operator.len() + reason.len(),
-        _ => 0,
-    }
-}
-
-fn grant_end_bytes(cause: &EndCause) -> usize {
-    match cause {
-        EndCause::Revoked { operator, reason } | EndCause::Evicted { operator, reason } => {
-            operator.len() + reason.len()
-        }
-        EndCause::Released
-        | EndCause::Expired
-        | EndCause::Closed
-        | EndCause::Transferred { .. } => 0,
-    }
 }
 
 /// Figures about keep-alives.
@@ -468,173 +397,4 @@ fn answer(state: &State, checked: Checked, results: &Results) {
         kept.lost = lost.collect();
     }
     asked.reply.send(Ok(kept.limited()));
-}
-
-pub(crate) fn request_from_pb(message: &pb::KeepAlive) -> Option<KeepAlive> {
-    let sessions = message.sessions.iter().map(|proof| {
-        let mut secret = [0; 16];
-        secret[..8].copy_from_slice(&proof.secret_high.to_be_bytes());
-        secret[8..].copy_from_slice(&proof.secret_low.to_be_bytes());
-        Some((SessionId::new(proof.session)?, Secret::new(secret)))
-    });
-    let acknowledged = message.acknowledged.iter().map(|noticed| {
-        Some((
-            SessionId::new(noticed.session)?,
-            FencingToken::new(noticed.token)?,
-        ))
-    });
-    Some(KeepAlive {
-        sessions: sessions.collect::<Option<_>>()?,
-        acknowledged: acknowledged.collect::<Option<_>>()?,
-    })
-}
-
-pub(crate) fn request_to_pb(request: &KeepAlive) -> pb::KeepAlive {
-    use pb::keep_alive::{Acknowledged, Proof};
-    let half = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
-    };
-    let proofs = request.sessions.iter().map(|(session, secret)| Proof {
-        session: session.get(),
-        secret_high: half(&secret.as_bytes()[..8]),
-        secret_low: half(&secret.as_bytes()[8..]),
-    });
-    let acknowledged = request.acknowledged.iter();
-    let acknowledged = acknowledged.map(|(session, token)| Acknowledged {
-        session: session.get(),
-        token: token.get(),
-    });
-    pb::KeepAlive {
-        sessions: proofs.collect(),
-        acknowledged: acknowledged.collect(),
-    }
-}
-
-pub(crate) fn kept_to_pb(kept: KeptAlive) -> pb::KeptAlive {
-    let renewed = Renewed {
-        time: kept.time,
-        ended: Vec::new(),
-        lost: kept.lost,
-    };
-    let ended = kept
-        .ended
-        .into_iter()
-        .map(|(session, refusal)| pb::kept_alive::Ended {
-            session: session.get(),
-            outcome: encode_outcome(&Outcome::Rejected(refusal)),
-        });
-    pb::KeptAlive {
-        renewed: encode_outcome(&Outcome::Renewed(renewed)),
-        ended: ended.collect(),
-        untold: kept.untold.into_iter().map(SessionId::get).collect(),
-    }
-}
-
-fn kept_from_answer(body: pb::answer::Body) -> Result<KeptAlive, ProposeError> {
-    let pb::answer::Body::KeptAlive(kept) = body else {
-        return Err(unexpected(&body));
-    };
-    let unreadable = || ProposeError::unknown("the leader's answer could not be read");
-    let Ok(Outcome::Renewed(renewed)) = decode_outcome(&kept.renewed) else {
-        return Err(unreadable());
-    };
-    let ended = kept.ended.into_iter().map(|ended| {
-        let session = SessionId::new(ended.session)?;
-        match decode_outcome(&ended.outcome) {
-            Ok(Outcome::Rejected(refusal)) => Some((session, refusal)),
-            _ => None,
-        }
-    });
-    let ended = ended.collect::<Option<_>>().ok_or_else(unreadable)?;
-    let untold = kept.untold.into_iter().map(SessionId::new);
-    Ok(KeptAlive {
-        time: renewed.time,
-        ended,
-        lost: renewed.lost,
-        untold: untold.collect::<Option<_>>().ok_or_else(unreadable)?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use ringfence_core::LeaseName;
-
-    use super::*;
-
-    const LEASES: u64 = 4_096;
-
-    /// A session that lost as many leases as it can have, with names and reasons as long as may be.
-    fn losses(session: u64) -> (SessionId, Vec<LostGrant>) {
-        let grants = (1..=LEASES).map(|n| LostGrant {
-            name: LeaseName::parse(&format!("{:0>255}", session * LEASES + n)).unwrap(),
-            token: FencingToken::new(session * LEASES + n).unwrap(),
-            cause: EndCause::Revoked {
-                operator: "o".repeat(255),
-                reason: "r".repeat(255),
-            },
-        });
-        (SessionId::new(session).unwrap(), grants.collect())
-    }
-
-    fn bytes(kept: &KeptAlive) -> usize {
-        use prost::Message;
-        kept_to_pb(kept.clone()).encoded_len()
-    }
-
-    #[test]
-    fn an_answer_with_many_losses_is_limited_and_the_next_one_tells_the_rest() {
-        let all: Vec<_> = (1..=5).map(losses).collect();
-        let mut waiting = all.clone();
-        for round in 1.. {
-            let kept = KeptAlive {
-                lost: waiting.clone(),
-                ..KeptAlive::default()
-            };
-            let answer = kept.limited();
-            assert!(bytes(&answer) < 4 << 20, "{} bytes", bytes(&answer));
-            assert!(!answer.lost.is_empty(), "each answer tells something");
-            for (session, grants) in &answer.lost {
-                assert!(grants.len() as u64 == LEASES, "{session} is told in whole");
-                assert!(!answer.untold.contains(session));
-            }
-            assert_eq!(answer.lost.len() + answer.untold.len(), waiting.len());
-            // What was told is acknowledged, and not lost any more.
-            waiting.retain(|(session, _)| answer.untold.contains(session));
-            if waiting.is_empty() {
-                assert!(round > 1, "it did not fit in one answer");
-                return;
-            }
-        }
-    }
-
-    #[test]
-    fn many_sessions_that_were_ended_with_long_reasons_are_told_in_parts() {
-        let cause = SessionEnd::Evicted {
-            operator: "o".repeat(255),
-            reason: "r".repeat(255),
-        };
-        let refusal = Rejection::SessionExpired { cause: Some(cause) };
-        let sessions = (1..=30_000).map(|n| (SessionId::new(n).unwrap(), refusal.clone()));
-        let kept = KeptAlive {
-            ended: sessions.collect(),
-            ..KeptAlive::default()
-        };
-        let answer = kept.limited();
-        assert!(bytes(&answer) < 4 << 20, "{} bytes", bytes(&answer));
-        assert_eq!(answer.ended.len() + answer.untold.len(), 30_000);
-        assert!(answer.ended.len() > 5_000);
-    }
-
-    #[test]
-    fn what_is_left_untold_reaches_the_node_that_asked() {
-        let kept = KeptAlive {
-            time: ClusterTime(7),
-            untold: vec![SessionId::new(3).unwrap()],
-            ..KeptAlive::default()
-        };
-        let body = pb::answer::Body::KeptAlive(kept_to_pb(kept.clone()));
-        assert_eq!(kept_from_answer(body), Ok(kept));
-    }
 }
