@@ -1,16 +1,18 @@
 //! Calls for the leader: one stream to each node that leads, frames of many calls, answers by id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use prost::Message;
 use ringfence_core::ClusterTime;
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_outcome, encode_outcome};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::Status;
 
 use crate::network::Link;
 use crate::propose::{Applied, LeaderHint, ProposeError};
@@ -19,6 +21,11 @@ use crate::propose::{Applied, LeaderHint, ProposeError};
 const CALLS_QUEUED_MAX: usize = 65_536;
 /// The most calls in one frame.
 const CALLS_PER_FRAME: usize = 512;
+/// A frame of calls or answers ends behind the one with which it passes this size, in bytes; so it
+/// stays far below what a message may have.
+pub(crate) const FRAME_BYTES_AIM: usize = 1 << 20;
+/// Frames that wait for the stream.
+const FRAMES_QUEUED: usize = 16;
 /// How long opening the stream may take.
 const OPEN_MAX: Duration = Duration::from_secs(1);
 
@@ -30,6 +37,17 @@ pub(crate) enum CallBody {
     KeepAlive(pb::KeepAlive),
     ReadIndex,
     ChangeMembers(pb::ChangeMembers),
+}
+
+impl CallBody {
+    fn into_pb(self) -> pb::call::Body {
+        match self {
+            Self::Propose(command) => pb::call::Body::Propose(command),
+            Self::KeepAlive(request) => pb::call::Body::KeepAlive(request),
+            Self::ReadIndex => pb::call::Body::ReadIndex(pb::Nothing {}),
+            Self::ChangeMembers(change) => pb::call::Body::ChangeMembers(change),
+        }
+    }
 }
 
 /// Why there is no answer.
@@ -206,92 +224,112 @@ async fn run(link: Arc<Link>, mut calls: mpsc::Receiver<Call>, mut abandoned: wa
     while let Some(first) = calls.recv().await {
         // From here on it is remembered, also while the stream is opened or written to.
         abandoned.mark_unchanged();
-        let mut batch = vec![first];
-        let (frames, outgoing) = mpsc::channel(16);
+        let mut unsent = VecDeque::from([first]);
+        let (frames, outgoing) = mpsc::channel(FRAMES_QUEUED);
         let opened = tokio::time::timeout(OPEN_MAX, link.forward(ReceiverStream::new(outgoing)));
         let why = match opened.await {
             Ok(Ok(answers)) => {
-                let stream = Stream {
+                let mut stream = Stream {
                     frames,
                     answers,
-                    under_way: HashMap::new(),
-                    next: 0,
+                    under_way: UnderWay::default(),
                 };
-                stream.run(&mut batch, &mut calls, &mut abandoned).await;
-                continue;
+                stream.run(&mut unsent, &mut calls, &mut abandoned).await
             }
             Ok(Err(status)) => format!("the leader cannot be reached: {}", status.message()),
             Err(_) => "the leader did not answer in time".to_owned(),
         };
         while let Ok(call) = calls.try_recv() {
-            batch.push(call);
+            unsent.push_back(call);
         }
-        for call in batch {
+        for call in unsent {
             (call.callback)(Err(Failed::NotSent(why.clone())));
         }
     }
 }
 
-struct Stream {
+struct Stream<A> {
     frames: mpsc::Sender<pb::Calls>,
-    answers: Streaming<pb::Answers>,
-    under_way: HashMap<u64, Callback>,
-    next: u64,
+    answers: A,
+    under_way: UnderWay,
 }
 
-impl Stream {
+impl<A> Stream<A>
+where
+    A: futures_util::Stream<Item = Result<pb::Answers, Status>> + Unpin,
+{
+    /// Runs until the stream breaks, and says why. What stays in `unsent` the leader never saw.
     async fn run(
-        mut self,
-        batch: &mut Vec<Call>,
+        &mut self,
+        unsent: &mut VecDeque<Call>,
         calls: &mut mpsc::Receiver<Call>,
         abandoned: &mut watch::Receiver<()>,
-    ) {
+    ) -> String {
+        let Self {
+            frames,
+            answers,
+            under_way,
+        } = self;
+        let mut taken = Vec::new();
         let why = loop {
-            if !batch.is_empty() && !self.send(batch).await {
-                break "the stream to the leader broke".to_owned();
-            }
+            // Answers are read also while there is no room for calls: a leader that could not get
+            // rid of its answers would make no room either.
             tokio::select! {
-                taken = calls.recv_many(batch, CALLS_PER_FRAME) => {
-                    if taken == 0 {
+                room = frames.reserve(), if !unsent.is_empty() => match room {
+                    Ok(room) => room.send(under_way.next_frame(unsent)),
+                    Err(_) => break "the stream to the leader broke".to_owned(),
+                },
+                count = calls.recv_many(&mut taken, CALLS_PER_FRAME),
+                    if unsent.len() < CALLS_PER_FRAME =>
+                {
+                    if count == 0 {
                         break "this node is stopping".to_owned();
                     }
+                    unsent.extend(taken.drain(..));
                 }
-                answers = self.answers.message() => match answers {
-                    Ok(Some(frame)) => frame.answers.into_iter().for_each(|a| self.answer(a)),
-                    Ok(None) => break "the leader closed the stream".to_owned(),
-                    Err(status) => break format!("the stream broke: {}", status.message()),
+                frame = answers.next() => match frame {
+                    Some(Ok(frame)) => frame.answers.into_iter().for_each(|a| under_way.answer(a)),
+                    None => break "the leader closed the stream".to_owned(),
+                    Some(Err(status)) => break format!("the stream broke: {}", status.message()),
                 },
                 _ = abandoned.changed() => break "another node leads now".to_owned(),
             }
         };
-        for callback in self.under_way.into_values() {
-            callback(Err(Failed::Broken(why.clone())));
-        }
+        under_way.give_up(&why);
+        why
     }
+}
 
-    async fn send(&mut self, batch: &mut Vec<Call>) -> bool {
-        let mut frame = pb::Calls {
-            calls: Vec::with_capacity(batch.len()),
-        };
-        for Call { body, callback } in batch.drain(..) {
-            self.next += 1;
-            self.under_way.insert(self.next, callback);
-            let body = match body {
-                CallBody::Propose(command) => pb::call::Body::Propose(command),
-                CallBody::KeepAlive(request) => pb::call::Body::KeepAlive(request),
-                CallBody::ReadIndex => pb::call::Body::ReadIndex(pb::Nothing {}),
-                CallBody::ChangeMembers(change) => pb::call::Body::ChangeMembers(change),
+/// Calls that wait for their answers.
+#[derive(Default)]
+struct UnderWay {
+    callbacks: HashMap<u64, Callback>,
+    last: u64,
+}
+
+impl UnderWay {
+    /// Takes as many calls as fit in a frame, at least one.
+    fn next_frame(&mut self, unsent: &mut VecDeque<Call>) -> pb::Calls {
+        let mut frame = pb::Calls::default();
+        let mut bytes = 0;
+        while frame.calls.len() < CALLS_PER_FRAME
+            && bytes < FRAME_BYTES_AIM
+            && let Some(Call { body, callback }) = unsent.pop_front()
+        {
+            self.last += 1;
+            self.callbacks.insert(self.last, callback);
+            let call = pb::Call {
+                id: self.last,
+                body: Some(body.into_pb()),
             };
-            frame.calls.push(pb::Call {
-                id: self.next,
-                body: Some(body),
-            });
+            bytes += call.encoded_len();
+            frame.calls.push(call);
         }
-        self.frames.send(frame).await.is_ok()
+        frame
     }
 
     fn answer(&mut self, answer: pb::Answer) {
-        let Some(callback) = self.under_way.remove(&answer.id) else {
+        let Some(callback) = self.callbacks.remove(&answer.id) else {
             return;
         };
         callback(match answer.body {
@@ -301,5 +339,95 @@ impl Stream {
             Some(body) => Ok(Answer(body)),
             None => Err(Failed::Broken("the leader's answer was empty".to_owned())),
         });
+    }
+
+    fn give_up(&mut self, why: &str) {
+        for (_, callback) in self.callbacks.drain() {
+            callback(Err(Failed::Broken(why.to_owned())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    fn call(body: CallBody, answered: &Arc<AtomicU64>) -> Call {
+        let answered = answered.clone();
+        Call {
+            body,
+            callback: Box::new(move |answer| {
+                if answer.is_ok() {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            }),
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_are_read_while_the_leader_takes_no_calls() {
+        let (frames, _nobody_takes_them) = mpsc::channel(1);
+        let (answer, answers) = mpsc::channel(1);
+        let (queue, mut calls) = mpsc::channel(4 * CALLS_PER_FRAME);
+        let answered = Arc::new(AtomicU64::new(0));
+        for _ in 0..3 * CALLS_PER_FRAME {
+            queue
+                .try_send(call(CallBody::ReadIndex, &answered))
+                .ok()
+                .unwrap();
+        }
+        let running = tokio::spawn(async move {
+            let mut stream = Stream {
+                frames,
+                answers: ReceiverStream::new(answers),
+                under_way: UnderWay::default(),
+            };
+            let abandoned = watch::Sender::new(());
+            let mut unsent = VecDeque::new();
+            let why = stream
+                .run(&mut unsent, &mut calls, &mut abandoned.subscribe())
+                .await;
+            (why, unsent.len())
+        });
+        // A frame for the full channel, and one call at a time from then on.
+        let answers = (1..=20).map(|id| pb::Answers {
+            answers: vec![pb::Answer {
+                id,
+                body: Some(pb::answer::Body::ReadIndex(id)),
+            }],
+        });
+        for frame in answers {
+            let sent = tokio::time::timeout(Duration::from_secs(10), answer.send(Ok(frame)));
+            sent.await.expect("somebody reads answers").unwrap();
+        }
+        drop(answer);
+        let (why, unsent) = running.await.unwrap();
+        assert!(why.contains("closed the stream"), "{why}");
+        assert!(unsent > 0, "calls that were never sent are known to be");
+    }
+
+    #[test]
+    fn a_frame_ends_by_its_bytes_and_loses_no_call() {
+        let answered = Arc::default();
+        let long = FRAME_BYTES_AIM / 10;
+        let bodies = (0..40).map(|n| vec![n; if n == 20 { 3 * FRAME_BYTES_AIM } else { long }]);
+        let mut unsent: VecDeque<Call> = bodies
+            .map(|body| call(CallBody::Propose(body.into()), &answered))
+            .collect();
+        let mut under_way = UnderWay::default();
+        let mut seen = 0;
+        while !unsent.is_empty() {
+            let frame = under_way.next_frame(&mut unsent);
+            let whole = frame.encoded_len();
+            let last = frame.calls.last().unwrap().encoded_len();
+            assert!(whole - last < FRAME_BYTES_AIM, "{whole} bytes");
+            for call in frame.calls {
+                seen += 1;
+                assert_eq!(call.id, seen);
+            }
+        }
+        assert_eq!(seen, 40);
     }
 }
