@@ -24,6 +24,20 @@ use ringfence_core::{Command, Event, Outcome};
 use crate::DecodeError;
 use crate::generated::ringfence::record::v1 as pb;
 
+/// The newest version of log commands that this release reads and writes. A release that adds a
+/// kind of command, or a field to one, raises it by one and says in [`version_of`] what needs it.
+pub const RECORD_VERSION: u32 = 1;
+
+/// The version from which on releases understand the command in `bytes`, by its kind; `None` if
+/// this release does not know the kind. Cheap: it does not decode the command.
+#[must_use]
+pub fn version_of(bytes: &[u8]) -> Option<u32> {
+    match first_field(bytes)? {
+        1..=11 => Some(1),
+        _ => None,
+    }
+}
+
 /// The bytes of a log command.
 #[must_use]
 pub fn encode_command(command: &Command) -> Bytes {

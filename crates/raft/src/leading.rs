@@ -8,7 +8,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::{ReadPolicy, ServerState};
 use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, WallTime};
-use ringfence_proto::record::encode_command;
+use ringfence_proto::record::{encode_command, version_of};
 use tokio::sync::watch;
 
 use crate::clock::{self, Reading};
@@ -43,20 +43,61 @@ pub(crate) struct Leading {
     state: Arc<State>,
     log: LogStore,
     log_unflushed_max: u64,
+    transport: Arc<Transport>,
+}
+
+/// Lets a command of version `needed` pass if every member, by name, knows it.
+fn gate(needed: u32, known: impl Iterator<Item = (String, u32)>) -> Result<(), String> {
+    let behind: Vec<String> = known
+        .filter(|(_, known)| *known < needed)
+        .map(|(name, known)| format!("{name} has announced {known}"))
+        .collect();
+    if behind.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "commands of version {needed} wait until every member knows them: {}; upgrade these, or \
+         remove those that do not come back",
+        behind.join(", ")
+    ))
 }
 
 impl Leading {
-    /// Lets a command pass that may be proposed now; else says why it may not.
-    pub(crate) fn admit(&self) -> Result<(), String> {
+    /// Lets an encoded command pass that may be proposed now; else says why it may not.
+    pub(crate) fn admit(&self, command: &[u8]) -> Result<(), String> {
         let waiting = self.log.unflushed();
         let limit = self.log_unflushed_max;
-        if waiting <= limit {
-            return Ok(());
+        if waiting > limit {
+            return Err(format!(
+                "the leader's disk is behind: {waiting} bytes of its log wait to be written, at \
+                 most {limit} may; look at its disk, or hand leadership to another node"
+            ));
         }
-        Err(format!(
-            "the leader's disk is behind: {waiting} bytes of its log wait to be written, at most \
-             {limit} may; look at its disk, or hand leadership to another node"
-        ))
+        match version_of(command) {
+            // Every release knows the first version.
+            Some(0..=1) => Ok(()),
+            Some(needed) => self.known_by_all(needed),
+            None => Err(
+                "this node leads and its release does not know this kind of command: upgrade it \
+                 first"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// A node stops before an entry that it does not know, so such entries are kept out of the log
+    /// until every member has announced that it knows them.
+    fn known_by_all(&self, needed: u32) -> Result<(), String> {
+        let membership = {
+            let metrics = self.raft.server_metrics();
+            metrics.borrow_watched().membership_config.clone()
+        };
+        let others = membership.nodes().filter(|(id, _)| **id != self.node_id);
+        let known = others.map(|(id, peer)| {
+            let name = format!("{} (node {id})", peer.name);
+            (name, self.transport.link(*id, peer).records())
+        });
+        gate(needed, known)
     }
 
     pub(crate) fn term(&self) -> u64 {
@@ -81,8 +122,9 @@ impl Leading {
 
     /// Writes a command in this term and waits until it is applied.
     pub(crate) async fn write(&self, command: &Command) -> Result<Applied, ProposeError> {
-        self.admit().map_err(ProposeError::not_done)?;
-        let proposal = self.stamp(&encode_command(command));
+        let command = encode_command(command);
+        self.admit(&command).map_err(ProposeError::not_done)?;
+        let proposal = self.stamp(&command);
         write_in_term(&self.raft, self.term, proposal).await
     }
 }
@@ -231,6 +273,7 @@ impl Helm {
             state: self.state.clone(),
             log: self.log.clone(),
             log_unflushed_max: self.log_unflushed_max,
+            transport: self.transport.clone(),
         });
         if self.state.machine().cluster().is_none() && !self.form_cluster(&leading).await {
             return;
@@ -354,5 +397,27 @@ impl Helm {
                 tokio::time::sleep(OPEN_RETRY).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_kind_of_command_waits_for_the_last_member_that_does_not_know_it() {
+        let known = |versions: [u32; 2]| {
+            let names = ["n2".to_owned(), "n3".to_owned()];
+            names.into_iter().zip(versions)
+        };
+        assert_eq!(gate(2, known([2, 3])), Ok(()));
+        assert_eq!(gate(2, std::iter::empty()), Ok(()), "alone");
+        let why = gate(2, known([2, 1])).unwrap_err();
+        assert!(
+            why.contains("n3 has announced 1") && !why.contains("n2"),
+            "{why}"
+        );
+        let why = gate(2, known([0, 2])).unwrap_err();
+        assert!(why.contains("n2 has announced 0"), "not heard yet: {why}");
     }
 }

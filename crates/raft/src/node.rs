@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
 use ringfence_core::{Command, RequestNumber, SessionId, StateMachine};
@@ -22,7 +23,7 @@ use crate::keepalive::{KeepAlive, KeptAlive};
 use crate::leading::Route;
 use crate::membership::{self, Member, MembershipError};
 use crate::metrics::NodeMetrics;
-use crate::propose::{Applied, Origin, Pending, ProposeError, Reply};
+use crate::propose::{Applied, Origin, Pending, ProposeError, Reply, write_in_term};
 use crate::reading;
 use crate::status::Status;
 use crate::stop::StopReason;
@@ -30,9 +31,12 @@ use crate::type_config::Peer;
 use crate::waiters::{WaitDone, Waiter, WaiterKey};
 
 /// How long handing leadership over may take when a node shuts down.
-const FAREWELL_MAX: Duration = Duration::from_millis(1_500);
+const FAREWELL_MAX: Duration = Duration::from_millis(1_000);
 /// How long Raft may take to stop.
-const STOP_MAX: Duration = Duration::from_secs(1);
+const STOP_MAX: Duration = Duration::from_millis(500);
+/// How long the log and the history may take to write what they still have. Whatever was
+/// acknowledged is on disk already.
+const CLOSE_MAX: Duration = Duration::from_secs(3);
 
 /// A running node. Clones are the same node; it ends with [`Node::shutdown`], or by itself.
 #[derive(Clone)]
@@ -89,6 +93,38 @@ impl Node {
         answer
             .await
             .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+    }
+
+    /// Logs an encoded command, as [`Node::propose`] does; for tests.
+    ///
+    /// # Errors
+    /// See [`ProposeError`].
+    #[doc(hidden)]
+    pub async fn propose_encoded(&self, command: Bytes) -> Result<Applied, ProposeError> {
+        let (tell, answer) = oneshot::channel();
+        self.inner.proposals.submit(Pending {
+            command,
+            reply: Reply::new(move |result| drop(tell.send(result))),
+            origin: Origin::Here,
+            deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
+            refused: false,
+        });
+        answer
+            .await
+            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+    }
+
+    /// Logs bytes as they are, past every check, if this node leads; for tests.
+    ///
+    /// # Errors
+    /// See [`ProposeError`].
+    #[doc(hidden)]
+    pub async fn log_unchecked(&self, command: Bytes) -> Result<Applied, ProposeError> {
+        let Route::Leader(leading) = self.inner.route.borrow().clone() else {
+            return Err(ProposeError::not_done("this node does not lead"));
+        };
+        let proposal = leading.stamp(&command);
+        write_in_term(leading.raft(), leading.term(), proposal).await
     }
 
     /// Keeps sessions alive, through the leader if need be.
@@ -290,7 +326,8 @@ impl Node {
         .await
     }
 
-    /// Hands leadership over if this node leads, then stops everything; at most 3 s.
+    /// Hands leadership over if this node leads, then stops everything. It takes at most 4.5 s, also
+    /// with a disk that hangs; then the directory is not free before the process ends.
     pub async fn shutdown(&self) {
         if let Some(running) = self.inner.running.get()
             && matches!(&*self.inner.route.borrow(), Route::Leader(_))
@@ -331,10 +368,23 @@ impl Node {
             drop(tokio::time::timeout(STOP_MAX, running.raft.shutdown()).await);
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
-            drop(tokio::task::spawn_blocking(move || log.close()).await);
+            // From here on a thread of its own waits for the disk, whoever drops what.
+            let log = tokio::task::spawn_blocking(move || log.close());
+            let closed = async { tokio::join!(log, self.inner.history.close()) };
+            if tokio::time::timeout(CLOSE_MAX, closed).await.is_err() {
+                tracing::warn!(
+                    node_id = id,
+                    "the disk did not take the end of the log and of the history in time; what \
+                     was acknowledged is on it all the same"
+                );
+            }
             tracing::info!(node_id = id, "the node has stopped");
+        } else if tokio::time::timeout(CLOSE_MAX, self.inner.history.close())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the disk did not take the end of the history in time");
         }
-        self.inner.history.close().await;
         self.inner.unlock_dir();
     }
 }

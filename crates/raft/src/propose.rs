@@ -277,7 +277,7 @@ impl Pump {
     }
 
     async fn write(&self, leading: &Arc<Leading>, pending: Pending) {
-        if let Err(why) = leading.admit() {
+        if let Err(why) = leading.admit(&pending.command) {
             return self.proposals.refused(pending, why, None);
         }
         let proposal = leading.stamp(&pending.command);

@@ -4,12 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
+use prost::Message;
 use ringfence_proto::raft as pb;
+use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, mpsc};
 use tonic::{Status, Streaming};
 
 use crate::clock;
-use crate::forward::{applied_to_pb, failure_to_pb};
+use crate::forward::{FRAME_BYTES_AIM, applied_to_pb, failure_to_pb};
 use crate::inner::Inner;
 use crate::propose::{Origin, Pending, ProposeError, Reply};
 use crate::{keepalive, membership, reading};
@@ -21,8 +23,13 @@ const ANSWERS_QUEUED: usize = 65_536;
 
 type Answers = Pin<Box<dyn Stream<Item = Result<pb::Answers, Status>> + Send>>;
 
-/// Carries out the calls of a stream and answers each when it is done, in any order.
-pub(crate) fn serve_calls(inner: Arc<Inner>, mut calls: Streaming<pb::Calls>) -> Answers {
+/// Carries out the calls of a stream and answers each when it is done, in any order. A caller of a
+/// newer release may ask for what this one cannot read.
+pub(crate) fn serve_calls(
+    inner: Arc<Inner>,
+    mut calls: Streaming<pb::Calls>,
+    newer_caller: bool,
+) -> Answers {
     let (answers, done) = mpsc::channel(ANSWERS_QUEUED);
     let answers = Answering {
         answers,
@@ -32,6 +39,11 @@ pub(crate) fn serve_calls(inner: Arc<Inner>, mut calls: Streaming<pb::Calls>) ->
     let task = tokio::spawn(async move {
         while let Ok(Some(frame)) = calls.message().await {
             for call in frame.calls {
+                if newer_caller && let Some(why) = not_known(&call) {
+                    let body = failure(&ProposeError::not_done(why));
+                    answers.send(call.id, body);
+                    continue;
+                }
                 carry_out(&inner, call, answers.clone());
             }
         }
@@ -47,19 +59,29 @@ fn frames(
 ) -> Answers {
     let state = (done, lost, guard);
     let frames = futures_util::stream::unfold(state, |(mut done, lost, guard)| async move {
-        let mut answers = Vec::new();
-        tokio::select! {
+        let first = tokio::select! {
             biased;
             () = lost.notified() => return None,
-            taken = done.recv_many(&mut answers, ANSWERS_PER_FRAME) => {
-                if taken == 0 {
-                    return None;
-                }
-            }
-        }
+            first = done.recv() => first?,
+        };
+        let answers = frame(first, || done.try_recv().ok());
         Some((Ok(pb::Answers { answers }), (done, lost, guard)))
     });
     frames.boxed()
+}
+
+/// An answer and what is there besides, as far as it fits in a frame.
+fn frame(first: pb::Answer, mut more: impl FnMut() -> Option<pb::Answer>) -> Vec<pb::Answer> {
+    let mut bytes = first.encoded_len();
+    let mut answers = vec![first];
+    while answers.len() < ANSWERS_PER_FRAME
+        && bytes < FRAME_BYTES_AIM
+        && let Some(answer) = more()
+    {
+        bytes += answer.encoded_len();
+        answers.push(answer);
+    }
+    answers
 }
 
 /// Where answers go.
@@ -80,6 +102,17 @@ impl Answering {
             self.lost.notify_one();
         }
     }
+}
+
+/// Says why a command must not be logged by this node: it would stop before the entry itself.
+fn not_known(call: &pb::Call) -> Option<String> {
+    let Some(pb::call::Body::Propose(command)) = &call.body else {
+        return None;
+    };
+    let error = decode_command(command).err()?;
+    Some(format!(
+        "this node leads and its release does not know the command ({error}): upgrade it first"
+    ))
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);
@@ -151,6 +184,40 @@ fn failure(error: &ProposeError) -> pb::answer::Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_of_answers_ends_by_its_bytes() {
+        let outcome = bytes::Bytes::from(vec![7; FRAME_BYTES_AIM / 4]);
+        let mut waiting = (1..=100).map(|id| {
+            let applied = pb::Applied {
+                outcome: outcome.clone(),
+                ..pb::Applied::default()
+            };
+            let body = Some(pb::answer::Body::Applied(applied));
+            pb::Answer { id, body }
+        });
+        let first = waiting.next().unwrap();
+        let answers = frame(first, || waiting.next());
+        assert_eq!(answers.len(), 4);
+        assert_eq!(
+            waiting.next().map(|answer| answer.id),
+            Some(5),
+            "none is lost"
+        );
+    }
+
+    #[test]
+    fn a_command_of_a_newer_release_is_not_logged() {
+        // Field 99, of no length.
+        let propose = |command: &'static [u8]| pb::Call {
+            id: 1,
+            body: Some(pb::call::Body::Propose(command.into())),
+        };
+        let why = not_known(&propose(&[0x9a, 0x06, 0x00])).unwrap();
+        assert!(why.contains("99") && why.contains("upgrade"), "{why}");
+        // A tick.
+        assert_eq!(not_known(&propose(&[0x1a, 0x00])), None);
+    }
 
     #[tokio::test]
     async fn a_lost_answer_ends_the_stream() {

@@ -85,6 +85,9 @@ pub enum SeatError {
         /// Its id there.
         node_id: u64,
     },
+    /// The node stopped while it took up its log.
+    #[error(transparent)]
+    Stopped(StopReason),
     /// Raft did not start.
     #[error("start Raft: {why}")]
     Raft {
@@ -225,7 +228,11 @@ async fn run(
     let network = PeerNetwork(transport.clone());
     let store = StateStore::new(inner.state.clone());
     let raft = Raft::new(seat.node_id, openraft, network, log.clone(), store);
-    let raft = raft.await.map_err(|fatal| raft_error(&fatal))?;
+    // What stopped the node says more than what Raft made of it.
+    let raft = raft.await.map_err(|fatal| {
+        let stopped = inner.stop.reason().map(SeatError::Stopped);
+        stopped.unwrap_or_else(|| raft_error(&fatal))
+    })?;
     begin_log(inner, &raft, &log).await?;
 
     let running = Arc::new(Running {

@@ -75,6 +75,11 @@ impl StopSignal {
         self.reason.borrow().is_some()
     }
 
+    /// Why the node stops, if it does.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        self.reason.borrow().clone()
+    }
+
     /// Resolves once there is a reason.
     pub(crate) async fn stopped(&self) -> StopReason {
         let mut reason = self.reason.subscribe();

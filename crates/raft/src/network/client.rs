@@ -2,6 +2,7 @@
 //! snapshot delays a heartbeat.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use tokio::io::AsyncReadExt;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-use super::header::{Caller, Header};
+use super::header::{self, Caller, Header};
 use super::ledger::Ledger;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
@@ -44,6 +45,8 @@ pub(crate) struct Link {
     control: PeersClient<Channel>,
     /// Snapshots and history.
     bulk: PeersClient<Channel>,
+    /// See [`Link::records`].
+    records: AtomicU32,
 }
 
 /// A client of the peer port at `address`, host:port. It connects when it is first used, and
@@ -80,7 +83,13 @@ impl Link {
             log: open(),
             control: open(),
             bulk: open(),
+            records: AtomicU32::new(0),
         }
+    }
+
+    /// The newest version of log commands that the peer has announced, 0 if it was not heard yet.
+    pub(crate) fn records(&self) -> u32 {
+        self.records.load(Ordering::Relaxed)
     }
 
     /// Opens the stream of calls for a leader.
@@ -141,7 +150,14 @@ impl PeerClient {
         exchange: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, RPCError<TypeConfig>> {
         match tokio::time::timeout(limit, exchange).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Ok(response)) => {
+                let announced = header::announced(response.metadata());
+                // Only some answers announce anything.
+                if announced > 0 {
+                    self.link.records.store(announced, Ordering::Relaxed);
+                }
+                Ok(response.into_inner())
+            }
             Ok(Err(status)) => Err(rpc_error(&status)),
             Err(_) => {
                 let why = format!("node {} did not answer within {limit:?}", self.target);

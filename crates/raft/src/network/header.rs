@@ -1,5 +1,6 @@
 //! Who sends a call and for whom it is meant, checked before its first message is decoded.
 
+use ringfence_proto::record::RECORD_VERSION;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
@@ -9,6 +10,20 @@ use crate::type_config::Peer;
 const CLUSTER: &str = "ringfence-cluster";
 const FROM: &str = "ringfence-from";
 const TO: &str = "ringfence-to";
+/// The newest version of log commands that the sender knows. It goes with every call of a node,
+/// and with the answer to every heartbeat.
+const RECORDS: &str = "ringfence-records";
+
+/// Tells a peer which log commands this release knows.
+pub(crate) fn announce(metadata: &mut MetadataMap) {
+    metadata.insert(RECORDS, MetadataValue::from(RECORD_VERSION));
+}
+
+/// The newest version of log commands that the sender has announced, 0 if none.
+pub(crate) fn announced(metadata: &MetadataMap) -> u32 {
+    let text = metadata.get(RECORDS).and_then(|value| value.to_str().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
 
 /// A node as callers name themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +58,7 @@ impl Header {
         metadata.insert(CLUSTER, self.cluster.clone());
         metadata.insert(FROM, self.from.clone());
         metadata.insert(TO, self.to.clone());
+        announce(metadata);
         request
     }
 }
@@ -145,6 +161,13 @@ mod tests {
                 "{receiver:?}"
             );
         }
+    }
+
+    #[test]
+    fn every_call_announces_which_log_commands_its_sender_knows() {
+        let (a, b) = (caller(1, 1, 0xa1), caller(1, 2, 0xb2));
+        assert_eq!(announced(&metadata(&a, &b)), RECORD_VERSION);
+        assert_eq!(announced(&MetadataMap::new()), 0);
     }
 
     #[test]

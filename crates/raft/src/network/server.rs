@@ -11,6 +11,7 @@ use openraft::raft::{
 };
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_server::Peers;
+use ringfence_proto::record::RECORD_VERSION;
 use tokio::io::AsyncWriteExt;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
@@ -162,7 +163,9 @@ impl Peers for PeerService {
         if answer.is_success() {
             self.inner.heard_leader();
         }
-        Ok(Response::new(append_to_pb(answer)))
+        let mut answer = Response::new(append_to_pb(answer));
+        header::announce(answer.metadata_mut());
+        Ok(answer)
     }
 
     async fn vote(
@@ -252,9 +255,11 @@ impl Peers for PeerService {
         request: Request<Streaming<pb::Calls>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
         drop(self.admit(request.metadata())?);
+        let newer = header::announced(request.metadata()) > RECORD_VERSION;
         Ok(Response::new(receive::serve_calls(
             self.inner.clone(),
             request.into_inner(),
+            newer,
         )))
     }
 

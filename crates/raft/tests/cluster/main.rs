@@ -11,3 +11,4 @@ mod single;
 mod snapshots;
 mod stalls;
 mod three;
+mod versions;

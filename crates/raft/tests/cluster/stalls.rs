@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringfence_core::Millis;
-use ringfence_raft::ProposeError;
+use ringfence_raft::{Node, ProposeError};
 
 use crate::harness::{Cluster, eventually, holder, open, propose, weighty, within};
 
@@ -88,4 +88,44 @@ async fn a_follower_whose_disk_hangs_takes_no_more_than_it_may_keep_in_memory() 
         holder(&cluster.nodes[&slow], &newest).is_some()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_disk_hangs_ends_in_time_and_loses_nothing() {
+    let mut cluster = on_disks_that_may_hang(&["n1"]).await;
+    let node = cluster.nodes["n1"].clone();
+    let session = open(&node, 1, Millis::from_secs(60)).await;
+    propose(&node, weighty(session, 1)).await;
+    cluster.disks["n1"].hang();
+    let caller = node.clone();
+    let waiting = tokio::spawn(async move { caller.propose(weighty(session, 2)).await });
+    eventually("an entry that waits for the disk", || {
+        node.metrics().wal_unflushed_bytes > 0
+    })
+    .await;
+
+    let ended = tokio::time::timeout(Duration::from_secs(5), node.shutdown());
+    assert!(ended.await.is_ok(), "it still waits for its disk");
+    match within("an answer", waiting).await.unwrap() {
+        Err(ProposeError::Unknown { .. }) => {}
+        other => panic!("nobody can know yet: {other:?}"),
+    }
+
+    cluster.disks["n1"].go_on();
+    // Until the disk has taken the end of the log, the log is in use.
+    let node = within("a start", async {
+        loop {
+            match Node::start(cluster.config("n1")).await {
+                Ok(node) => return node,
+                Err(error) => {
+                    assert!(error.to_string().contains("log"), "{error}");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    })
+    .await;
+    cluster.nodes.insert("n1".to_owned(), node.clone());
+    cluster.serving("n1").await;
+    assert!(holder(&node, "lease/1").is_some());
 }

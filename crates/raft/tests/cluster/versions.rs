@@ -1,0 +1,91 @@
+//! Entries that a node does not know: kept out of the log, and never passed over (I15).
+
+use bytes::Bytes;
+use ringfence_core::Millis;
+use ringfence_raft::{Node, ProposeError, SeatError, StartError, StopReason};
+
+use crate::harness::{Cluster, acquired, holder, open, within};
+
+const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+
+/// A command of kind 99, which no release has.
+fn unheard_of() -> Bytes {
+    Bytes::from_static(&[0x9a, 0x06, 0x00])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_the_leader_does_not_know_is_not_logged() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| config.timing.leader_wait = std::time::Duration::from_millis(300);
+    cluster.start_all().await;
+    for node in cluster.nodes.values() {
+        match node.propose_encoded(unheard_of()).await {
+            Err(ProposeError::NotDone { why, .. }) => {
+                assert!(why.contains("does not know this kind of command"), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let session = open(&cluster.nodes["n1"], 1, Millis::from_secs(60)).await;
+    for (n, node) in (1..).zip(cluster.nodes.values()) {
+        acquired(node, session, n, &format!("lease/{n}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_a_node_does_not_know_stops_it_before_the_entry() {
+    let mut cluster = Cluster::formed(&NAMES).await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    let session = open(&leader, 1, Millis::from_secs(60)).await;
+    let token = acquired(&leader, session, 1, "before").await;
+
+    let logged = tokio::spawn(async move { leader.log_unchecked(unheard_of()).await });
+    let mut stopped_at = None;
+    let mut check = |name: &str, reason: StopReason| {
+        let StopReason::UnknownEntry { index, why } = &reason else {
+            panic!("{name} stopped for another reason: {reason}")
+        };
+        assert!(why.contains("99"), "names the kind: {why}");
+        assert_eq!(*stopped_at.get_or_insert(*index), *index, "{name}");
+        let said = reason.to_string();
+        assert!(said.contains("start a newer release"), "{said}");
+        *index
+    };
+    for (name, node) in &cluster.nodes {
+        let index = check(name, within(name, node.stopped()).await);
+        assert_eq!(node.status().applied_index, index - 1, "{name}");
+        let held = holder(node, "before");
+        assert_eq!(
+            held,
+            Some((session.id, token)),
+            "{name} has what came before"
+        );
+    }
+
+    // A restart does not get past it: at once if the node knows that the entry is committed, else
+    // when it hears so.
+    for name in NAMES {
+        cluster.crash(name).await;
+    }
+    for name in NAMES {
+        match Node::start(cluster.config(name)).await {
+            Ok(node) => {
+                cluster.nodes.insert(name.to_owned(), node);
+            }
+            Err(StartError::Seat(SeatError::Stopped(reason))) => {
+                check(name, reason);
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    if cluster.nodes.len() > 1 {
+        for (name, node) in &cluster.nodes {
+            check(name, within(name, node.stopped()).await);
+        }
+    }
+    let logged = within("the end of the call", logged).await.unwrap();
+    assert!(
+        !matches!(logged, Ok(_) | Err(ProposeError::NotDone { .. })),
+        "it is in the log and was not applied: {logged:?}"
+    );
+}
