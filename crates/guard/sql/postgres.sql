@@ -22,6 +22,9 @@
 --   RF005     MARK_STAYS            somebody tried to lower, rename or delete a mark
 --
 -- 40001 and 40P01 say, as always, that the whole transaction is to be repeated.
+--
+-- The functions run with the rights of whoever calls them, who needs SELECT, INSERT and UPDATE on
+-- ringfence_marks. Not DELETE: no row of it is ever deleted.
 
 -- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
 -- that writing a mark touches no index.

@@ -48,27 +48,45 @@
 //! ```
 //!
 //! # Stores
+//! | store | feature and module | where the mark is | what is guaranteed | what can be lost |
+//! |---|---|---|---|---|
+//! | this process | always there: [`Guard`] | beside the guard | [`Guard::with`]: no effect of an older grant begins or ends after a newer one was admitted; [`Guard::admit`] alone is the check of an instant | the mark, with the process |
+//! | SQLite | `sqlite` | a row of the same file | mark and data change in one transaction, in any journal mode | with `synchronous` below `FULL` a power failure takes back the newest commits |
+//! | sled 1.0 | `sled` | a key of the same directory | mark and data change in one batch, flushed before it is acknowledged | nothing acknowledged, while the disk keeps what it has synced |
+//! | PostgreSQL 12 and later | `postgres`; other languages call the SQL functions | a row of the same database | mark and data change in one transaction, at every isolation level | with `synchronous_commit = off`, or in a failover to an asynchronous standby, the newest commits |
+//! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
+//!
+//! Each loss takes data and mark back together, and is a restore: raise the mark to the lease's newest
+//! token (`advance_to`) before writes are served. The modules say how to avoid it.
+//!
+//! Stores that have no module here can be guarded as well:
+//!
 //! | store | where the mark is | how the rules are kept |
 //! |---|---|---|
-//! | this process | [`Guard`] | [`Guard::with`] runs the effect under the mark's lock |
-//! | SQLite | a row beside the data | module `sqlite`, feature `sqlite` |
-//! | sled 1.0 | a key beside the data | module `sled`, feature `sled` |
-//! | PostgreSQL, MySQL, other SQL | a row beside the data, made in advance with mark 0 | first statement: `UPDATE marks SET mark = :t WHERE name = :n AND mark <= :t`; one row changed, or roll back. At any isolation level; a serialization failure repeats the whole transaction |
-//! | Redis | a key in the same hash slot | one script compares, then sets mark and data. A failover that loses writes is a restore |
+//! | MySQL, other SQL | a row beside the data, made in advance with mark 0 | first statement: `UPDATE marks SET mark = :t WHERE name = :n AND mark <= :t`; one row matched (with MySQL ask for found rows, not changed ones), or roll back. At any isolation level; a serialization failure repeats the whole transaction |
 //! | DynamoDB and its like | a field of the item | condition `attribute_not_exists(mark) OR mark <= :t` on each write, which sets it; a deletion leaves an item with the mark |
 //! | etcd, Consul | a key of its own | read the mark; a transaction that compares the mark key's revision, and puts mark and data |
 //! | object stores | metadata of the object itself | read it with its ETag, check, write with `If-Match`; a deletion writes an empty object |
 //! | anything without conditional writes | nowhere | cannot be guarded: put a service with a guard before it |
 //!
-//! [`conformance`] is the test that each of them must pass, ready for stores that are not here.
+//! [`conformance`] is the test that all of the first table pass against their real store, published
+//! for adapters of the second.
 //!
 //! # What a guard does not do
 //! It needs no network and never asks the cluster, so it learns of a new grant only when that shows
-//! its fence. It does not prove who shows a fence: tokens are public. And it keeps one mark, hence
-//! one holder at a time: two leases that guard one datum exclude nobody.
+//! its fence. It does not prove who shows a fence: tokens are public, and a token that was never
+//! granted is admitted if it is greater than the mark, after which the true holder is refused. And it
+//! keeps one mark, hence one holder at a time: two leases that guard one datum exclude nobody.
 //!
 //! # Features
-//! None is on by default. `sqlite`: SQLite, compiled in, through `rusqlite`. `sled`: sled 1.0.
+//! None is on by default.
+//!
+//! | feature | brings | through |
+//! |---|---|---|
+//! | `sqlite` | module `sqlite` | `rusqlite`, with SQLite compiled in |
+//! | `sled` | module `sled` | `sled` 1.0 |
+//! | `postgres` | module `postgres` | `tokio-postgres`; TLS and pools as that crate's users choose |
+//! | `redis` | module `redis` | `redis`, on any of its asynchronous connections under tokio |
 
 pub mod conformance;
 mod fence;

@@ -158,6 +158,7 @@ pub(super) async fn run<S: AsyncStore>(
         "a missing or malformed fence is refused and leaves no mark": not_a_fence,
         "the same token is admitted again and again": equal_token,
         "tokens are exact where a double is not": exact,
+        "a token that was never granted shuts out the holder, and is told": forged,
         "advancing twice changes nothing, advancing back is refused": advance_twice,
         "a deletion keeps the mark": delete_then_insert,
         "an aborted transaction leaves the datum alone": abort,
@@ -287,6 +288,19 @@ async fn exact<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
         holder.expect_datum(Some(1)).await?;
     }
     Ok(())
+}
+
+/// Nothing in a store can tell a token that was never granted; a guard that follows the floors can,
+/// and asks before it comes here.
+async fn forged<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    let mut holder = subject.connect().await;
+    holder.write(&subject.at(8), Some(1)).await?;
+    let mut forger = subject.connect().await;
+    forger
+        .write(&subject.at(FencingToken::MAX), Some(2))
+        .await?;
+    subject.expect_stale(8, FencingToken::MAX).await?;
+    holder.expect_datum(Some(2)).await
 }
 
 async fn advance_twice<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {

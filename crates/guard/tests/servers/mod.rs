@@ -38,7 +38,7 @@ impl Disk {
 }
 
 /// Looks for a program. Under CI it must be there; elsewhere its tests are left out, loudly.
-fn find(program: &str, package: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str, package: &str) -> Option<PathBuf> {
     let mut places: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .chain(["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from))
         .collect();

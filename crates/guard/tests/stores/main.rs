@@ -28,6 +28,17 @@ fn fence(text: &str) -> Fence {
     text.parse().unwrap()
 }
 
+#[test]
+fn a_missing_server_fails_under_ci_and_is_loud_elsewhere() {
+    let look = || servers::find("a-server-that-nobody-has", "nothing");
+    let found = std::panic::catch_unwind(look);
+    if std::env::var("CI").is_ok_and(|value| value == "true") {
+        assert!(found.is_err(), "it was only loud");
+    } else {
+        assert_eq!(found.unwrap(), None);
+    }
+}
+
 /// Passes the suite, and shows that the run was not empty.
 async fn passes<S: AsyncStore>(fresh: impl AsyncFnMut(&LeaseName) -> S) -> Report {
     let report = run_async(fresh).await;

@@ -386,11 +386,16 @@ fn a_write_can_be_a_task_of_its_own() {
     installed("spawning", async |database| {
         let mut client = database.connect().await;
         let task = tokio::spawn(async move {
-            let fence = fence("a#8");
-            let guard = guard();
-            let advanced = guard.advance(&mut client, &fence).await;
-            advanced.map(|admitted| admitted.token().get())
+            let (bound, shown) = (guard(), fence("a#8"));
+            bound.advance(&mut client, &shown).await?;
+            let write = bound.write(&mut client, &shown, async |transaction| {
+                let insert = "INSERT INTO datum VALUES (1)";
+                transaction.execute(insert, &[]).await?;
+                Ok::<_, PostgresError>(())
+            });
+            write.await?;
+            Ok::<_, PostgresError>(count(&client).await)
         });
-        assert_eq!(task.await.unwrap().unwrap(), 8);
+        assert_eq!(task.await.unwrap().unwrap(), 1);
     });
 }
