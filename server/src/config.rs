@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ringfence_core::{Millis, Settings, TOKEN_FLOOR_MAX};
 
+pub(crate) use address::{HOST_PORT_ALLOWED, is_host_port};
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 

@@ -85,8 +85,10 @@ impl Failure {
             Loss::GrantEnded { .. } => "ENDED",
             _ => "LOST",
         };
-        Self::new(exit::NEGATIVE, reason, format!("{what}: {why}"))
-            .hint("acquire the lease anew; new work gets a new token")
+        Self::new(exit::NEGATIVE, reason, format!("{what}: {why}")).hint(match why {
+            Loss::WrongSecret => hint_of(Reason::WrongSecret),
+            _ => "acquire the lease anew; new work gets a new token",
+        })
     }
 
     /// Prints the failure to stderr and gives the exit code.
@@ -168,23 +170,30 @@ fn hint_of(reason: Reason) -> &'static str {
             "`cluster status` shows which nodes answer; repeat, or give it longer: --timeout 30s"
         }
         Reason::Fault => "look at the node's log",
-        Reason::Unspecified
-        | Reason::InvalidArgument
-        | Reason::StaleRequest
-        | Reason::RequestMismatch
-        | Reason::RequestVoided
-        | Reason::OpenTooOld
-        | Reason::OpenIdUsed
-        | Reason::Cancelled => "",
+        Reason::InvalidArgument => "give a value that is allowed; --help tells what each means",
+        Reason::StaleRequest | Reason::RequestMismatch | Reason::RequestVoided => {
+            "another program uses this session at the same time; open one of its own for each"
+        }
+        Reason::OpenTooOld | Reason::OpenIdUsed | Reason::Cancelled => "repeat the command",
+        Reason::Unspecified => "repeat the command with a newer `ringfence`: see --version",
     }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let Refusal {
-            reason, message, ..
+            reason,
+            message,
+            metadata,
+            ..
         } = refusal;
-        Self::new(exit_of(reason), reason_word(reason), message).hint(hint_of(reason))
+        let hint = match metadata.get("field").map(String::as_str) {
+            Some("ttl_ms") => {
+                "`cluster configure` shows the shortest and the longest TTL, and sets them"
+            }
+            _ => hint_of(reason),
+        };
+        Self::new(exit_of(reason), reason_word(reason), message).hint(hint)
     }
 }
 

@@ -21,10 +21,13 @@ pub(super) fn listen(
     }
 }
 
-/// Parses an address that others connect to: host and port.
-pub(super) fn host_port(flag: &'static str, raw: &str) -> Result<String, ConfigError> {
-    let raw = raw.trim();
-    let valid = split(raw).is_some_and(|(host, port)| {
+/// What [`is_host_port`] takes, for people.
+pub(crate) const HOST_PORT_ALLOWED: &str = "HOST:PORT that others can connect to, for example \
+                                            node1.internal:7421 or [2001:db8::1]:7421";
+
+/// Whether others could connect to this address: host and port.
+pub(crate) fn is_host_port(raw: &str) -> bool {
+    split(raw).is_some_and(|(host, port)| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         let bracketed = host
             .strip_prefix('[')
@@ -34,12 +37,16 @@ pub(super) fn host_port(flag: &'static str, raw: &str) -> Result<String, ConfigE
             None => !host.is_empty() && host.bytes().all(plain),
         };
         host_is_valid && port.parse::<u16>().is_ok_and(|port| port != 0)
-    });
-    if valid {
+    })
+}
+
+/// Parses an address that others connect to.
+pub(super) fn host_port(flag: &'static str, raw: &str) -> Result<String, ConfigError> {
+    let raw = raw.trim();
+    if is_host_port(raw) {
         return Ok(raw.to_owned());
     }
-    let allowed = "HOST:PORT that others can connect to, for example node1.internal:7421 or [2001:db8::1]:7421";
-    Err(ConfigError::value(flag, raw, allowed))
+    Err(ConfigError::value(flag, raw, HOST_PORT_ALLOWED))
 }
 
 fn split(address: &str) -> Option<(&str, &str)> {

@@ -5,6 +5,7 @@ use ringfence_raft::{Incarnation, Member, MembershipError, Role};
 use tonic::{Request, Response, Status};
 
 use super::{Context, deadline};
+use crate::config::{HOST_PORT_ALLOWED, is_host_port};
 use crate::metrics::Call;
 use crate::status::RETRY_AFTER;
 
@@ -201,6 +202,13 @@ fn checked(request: &v1::AddMemberRequest) -> Result<Incarnation, Refusal> {
     ];
     if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
         return Err(Refusal::missing(field, "what the node was started with"));
+    }
+    let addresses = [
+        ("peer_address", &request.peer_address),
+        ("client_address", &request.client_address),
+    ];
+    if let Some((field, offered)) = addresses.into_iter().find(|(_, text)| !is_host_port(text)) {
+        return Err(Refusal::invalid(field, offered, HOST_PORT_ALLOWED));
     }
     Incarnation::from_slice(&request.incarnation).ok_or_else(|| {
         let offered = format!("a value of {} bytes", request.incarnation.len());

@@ -215,6 +215,8 @@ fn a_session_lives_as_long_as_somebody_keeps_it_alive() {
         "SESSION_EXPIRED",
     );
     refused(&dev.run(&["session", "get", &number]), 1, "NOT_FOUND");
+    let evict = ["session", "evict", &number, "--reason", "drill"];
+    refused(&dev.run(&evict), 1, "NOT_FOUND");
 }
 
 #[test]

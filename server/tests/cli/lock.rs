@@ -9,11 +9,11 @@ use tempfile::TempDir;
 
 use crate::harness::{Dev, Said, await_that, lives, pid, signal};
 
-/// Starts `lock` with a shell script, and waits until the script has written `begun`, its process
-/// id, into its directory.
+/// Starts `lock` with a shell script, and waits until the script has called `begin`, which writes
+/// its process id into its directory.
 fn lock(dev: &Dev, ttl: &str, script: &str) -> (Child, TempDir, i32) {
     let dir = tempfile::tempdir().unwrap();
-    let script = format!("echo $$ > new && mv new begun; {script}");
+    let script = format!("begin() {{ echo $$ > new && mv new begun; }}; {script}");
     let mut command = dev.command(&["lock", "jobs/a", "--ttl", ttl, "--", "sh", "-c", &script]);
     let lock = command.current_dir(dir.path()).spawn().unwrap();
     let begun = dir.path().join("begun");
@@ -60,7 +60,7 @@ fn cmd_knows_its_lease_and_its_code_is_passed_on() {
 #[test]
 fn one_that_does_not_get_the_lease_does_not_run() {
     let dev = Dev::start(1);
-    let (first, _dir, cmd) = lock(&dev, "15s", "exec sleep 60");
+    let (first, _dir, cmd) = lock(&dev, "15s", "begin; exec sleep 60");
 
     let held = dev.run(&["lock", "jobs/a", "--", "echo", "ran"]);
     assert_eq!(
@@ -83,7 +83,7 @@ fn signals_are_passed_on() {
     let (lock, dir, _) = lock(
         &dev,
         "15s",
-        "trap 'touch told; exit 3' TERM; sleep 60 & wait",
+        "trap 'touch told; exit 3' TERM; begin; sleep 60 & wait",
     );
 
     signal(pid(&lock), Signal::TERM);
@@ -103,7 +103,7 @@ fn cmd_is_told_to_stop_when_its_session_is_evicted() {
     let (lock, dir, _) = lock(
         &dev,
         "3s",
-        "trap 'touch told; exit 0' TERM; sleep 60 & wait",
+        "trap 'touch told; exit 0' TERM; begin; sleep 60 & wait",
     );
 
     let session = dev.run(&["session", "list"]).object()["session_number"].to_string();
@@ -123,7 +123,7 @@ fn cmd_is_told_to_stop_when_its_session_is_evicted() {
 fn cmd_that_does_not_stop_is_killed_before_its_window_ends() {
     let dev = Dev::start(1);
     let ttl = Duration::from_secs(3);
-    let (lock, _dir, cmd) = lock(&dev, "3s", "trap '' TERM; while :; do sleep 1; done");
+    let (lock, _dir, cmd) = lock(&dev, "3s", "trap '' TERM; begin; while :; do sleep 1; done");
 
     // Whatever was acknowledged was sent before this.
     let stopped = BootClock.now();
@@ -144,7 +144,7 @@ fn cmd_that_does_not_stop_is_killed_before_its_window_ends() {
 #[test]
 fn cmd_does_not_outlive_lock() {
     let dev = Dev::start(1);
-    let (mut lock, _dir, cmd) = lock(&dev, "15s", "exec sleep 60");
+    let (mut lock, _dir, cmd) = lock(&dev, "15s", "begin; exec sleep 60");
 
     signal(pid(&lock), Signal::KILL);
     lock.wait().unwrap();

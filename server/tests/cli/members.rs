@@ -87,6 +87,16 @@ fn an_operator_lets_a_node_in_gives_it_a_vote_lets_it_lead_and_removes_others() 
     };
     assert_eq!(by_hand(incarnation).object()["node"].to_string(), id);
     refused(&by_hand("nonsense"), 2, "INVALID_ARGUMENT");
+    let nowhere = [
+        "--peer",
+        "here",
+        "--client",
+        "there:1",
+        "--incarnation",
+        incarnation,
+    ];
+    let add = [&["cluster", "add", "n5"], &nowhere[..]].concat();
+    refused(&dev.run(&add), 2, "INVALID_ARGUMENT");
     refused(
         &dev.run(&["cluster", "transfer-leader", "n4"]),
         1,

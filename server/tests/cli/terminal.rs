@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
@@ -48,7 +47,7 @@ impl Terminal {
             .stdout(user.try_clone().unwrap())
             .stderr(user);
         let process = command.spawn().unwrap();
-        let keyboard = File::from(OwnedFd::from(controller));
+        let keyboard = File::from(controller);
         let screen = Arc::new(Mutex::new(String::new()));
         let (mut shown, kept) = (keyboard.try_clone().unwrap(), screen.clone());
         std::thread::spawn(move || {

@@ -23,7 +23,7 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
             more.insert("etcd_per_second".into(), json!(theirs.per_second().round()));
             more.insert("etcd_ratio".into(), json!(ratio));
             format!(
-                "etcd: {} cycles/s on this machine; Ringfence does {ratio:.1} times as many",
+                "etcd: {} cycles/s on this machine; Ringfence does {ratio:.2} times as many",
                 count(theirs.per_second() as u64)
             )
         }

@@ -97,8 +97,13 @@ impl<'a> Sheet<'a> {
             true => format!("{} {unit}/s", count(per_second as u64)),
             false => format!("{} {unit}", measured.done),
         };
+        object.insert("debug_build".into(), cfg!(debug_assertions).into());
+        let build = match cfg!(debug_assertions) {
+            true => "\n\nThis is a debug build: its figures are no measure; use --release",
+            false => "",
+        };
         let text = format!(
-            "{work}: {clients}, {seconds:.0} s, {}\n{done}\n\n{table}{text}",
+            "{work}: {clients}, {seconds:.0} s, {}\n{done}\n\n{table}{text}{build}",
             target.describe(),
         );
         load.output.result(&Value::Object(object), text.trim_end())

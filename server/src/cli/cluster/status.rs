@@ -41,7 +41,7 @@ impl Status {
         output.list(&objects, &table(&answers), "")?;
         if let Some(newest) = led.iter().max_by_key(|said| said.applied_index) {
             output.note(format!(
-                "cluster {}: {} sessions, {} leases, last token {}",
+                "cluster {}; sessions: {}, lease names: {}, last token: {}",
                 view::hex(&newest.cluster_id),
                 newest.sessions,
                 newest.leases,

@@ -41,7 +41,8 @@ impl Close {
         let text = match cause {
             Some("EXPIRED") => format!("session {number} had expired"),
             Some("EVICTED") => format!("session {number} had been evicted"),
-            _ => format!("session {number} is closed"),
+            None => format!("session {number} is not known: it ended long ago, or never was"),
+            Some(_) => format!("session {number} is closed"),
         };
         context.output.result(&object, text)?;
         Ok(ExitCode::SUCCESS)

@@ -29,6 +29,8 @@ pub(crate) struct Evict {
 impl Evict {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let number = self.session;
+        // To evict one that has ended is no error to the cluster, but maybe a slip of the pen here.
+        super::get::find(context, number, None).await?;
         let request = EvictRequest {
             session: number.get(),
             reason: self.reason,

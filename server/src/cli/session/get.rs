@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use ringfence_client::CallError;
 use ringfence_core::SessionId;
 use ringfence_proto::v1::sessions_client::SessionsClient;
-use ringfence_proto::v1::{GetSessionRequest, GetSessionResponse, Session};
+use ringfence_proto::v1::{GetSessionRequest, GetSessionResponse, ReadOptions, Session};
 use serde_json::Value;
 
 use crate::cli::context::{Context, Freshness};
@@ -25,18 +25,28 @@ pub(crate) struct Get {
 
 impl Get {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let request = GetSessionRequest {
-            session: self.session.get(),
-            read: self.freshness.to_wire(),
-        };
-        let ask = move |channel| async move { SessionsClient::new(channel).get(request).await };
-        let answer: GetSessionResponse = context.client.unary(ask).await.map_err(not_found)?;
-        let session = answer.session.unwrap_or_default();
+        let session = find(context, self.session, self.freshness.to_wire()).await?;
         context
             .output
             .result(&Value::Object(view::session(&session)), text(&session))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The living session of this number.
+///
+/// # Errors
+/// If there is none.
+pub(super) async fn find(
+    context: &Context,
+    session: SessionId,
+    read: Option<ReadOptions>,
+) -> Result<Session, Failure> {
+    let session = session.get();
+    let request = GetSessionRequest { session, read };
+    let ask = move |channel| async move { SessionsClient::new(channel).get(request).await };
+    let answer: GetSessionResponse = context.client.unary(ask).await.map_err(not_found)?;
+    Ok(answer.session.unwrap_or_default())
 }
 
 fn not_found(error: CallError) -> Failure {
