@@ -259,6 +259,15 @@ impl Cluster {
         (count > 0).then(|| leader - 1)
     }
 
+    /// The newest log index that a node has applied.
+    ///
+    /// # Panics
+    /// If the node does not answer.
+    pub async fn applied(&self, at: usize) -> u64 {
+        let status = status_of(&self.endpoints()[at]).await;
+        status.expect("the node answers").applied_index
+    }
+
     /// Waits until a leader is known.
     ///
     /// # Panics

@@ -27,8 +27,7 @@ impl BackOff {
         }
     }
 
-    /// The pause after a try that failed, or after a term whose work ended by itself within
-    /// `lasted`: doubling, with jitter downwards by a fifth, so that candidates that failed
+    /// The pause after a try that failed, or after a term whose work failed within `lasted`: doubling, with jitter downwards by a fifth, so that candidates that failed
     /// together do not come back together.
     pub(super) fn after_failure(&mut self, lasted: Duration) -> Duration {
         if lasted >= self.healthy {
@@ -38,6 +37,12 @@ impl BackOff {
         self.failures = self.failures.saturating_add(1);
         let pause = doubled.min(PAUSE_MAX.max(self.period));
         pause.mul_f64(rand::rng().random_range(0.8..1.0))
+    }
+
+    /// The pause after a term whose work is done: others may have their turn.
+    pub(super) fn after_work(&mut self) -> Duration {
+        self.failures = 0;
+        self.period.mul_f64(rand::rng().random_range(0.8..1.0))
     }
 
     /// The pause after a term that was lost, or given up by request: not a failure, so only jitter.
@@ -79,8 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_term_is_followed_by_a_short_pause() {
+    fn only_failures_make_pauses_grow() {
         let mut pauses = BackOff::new(&Timings::default());
         assert!(pauses.after_term() <= Duration::from_millis(400));
+        for _ in 0..10 {
+            let pause = pauses.after_work();
+            assert!(pause >= seconds(1) && pause <= seconds(2), "{pause:?}");
+        }
     }
 }

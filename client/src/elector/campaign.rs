@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_secs(12 * 60 * 60);
 /// A campaign for one lease; [`Elector::campaign`](super::Elector::campaign) begins one.
 ///
 /// It goes on for ever: a term that ends, for whatever reason, is followed by another, with a new
-/// token and new work. Pauses between terms that end quickly double up to a minute.
+/// token and new work. Pauses behind terms whose work fails quickly double up to a minute.
 #[must_use = "a campaign does nothing until it is run"]
 pub struct Campaign {
     pub(super) elector: Arc<Inner>,
@@ -333,9 +333,8 @@ impl Campaign {
             let lasted = self.elector.client.now().saturating_since(began);
             let pause = match cause {
                 StopCause::Lost(_) | StopCause::Asked => pauses.after_term(),
-                StopCause::Done | StopCause::Failed(_) | StopCause::Panicked(_) => {
-                    pauses.after_failure(lasted)
-                }
+                StopCause::Done => pauses.after_work(),
+                StopCause::Failed(_) | StopCause::Panicked(_) => pauses.after_failure(lasted),
             };
             self.pause(pause, &cause.to_string()).await;
         }

@@ -1,0 +1,15 @@
+//! Electors against real clusters: what users of other election libraries rely on, or suffered
+//! from. Each name begins with its row in `client/ROWS.md`.
+#![allow(clippy::unwrap_used)]
+
+mod callbacks;
+mod examples;
+mod handing_over;
+mod identities;
+mod lifecycle;
+mod pausing;
+mod ranges;
+mod raw_lock;
+mod streams;
+mod support;
+mod work;
