@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod failing_disks;
 mod load;
 mod long_pauses;
 mod lost_data;
 mod restarts;
+mod saturation;
