@@ -1,9 +1,12 @@
-//! The thread that writes the index, and the way to it, on which nobody ever waits.
+//! The way of what happened to the index, on which nobody ever waits, and the thread at its end.
+//!
+//! What was noted stays in memory for some seconds before it is written: most grants have ended by
+//! then, and the index writes whole leaves, so that fewer writes cost much less. Whoever looks
+//! something up sees what waits too.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,90 +14,122 @@ use ringfence_core::Event;
 use ringfence_proto::raft as pb;
 
 use super::store::{Change, Store};
-use super::{HistoryLimits, record};
+use super::{HistoryLimits, ranges, record};
 use crate::clock;
 use crate::events::Position;
 
-/// Batches that may wait for the thread; what does not fit becomes a gap.
-const QUEUED_MAX: usize = 16_384;
-/// Records that may wait for the thread; one entry may bring ten thousand.
-const RECORDS_QUEUED_MAX: usize = 131_072;
-/// The most records of one write.
-const RECORDS_PER_WRITE: usize = 4_096;
-/// How often what was written is flushed to disk.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Events and records that may wait; what comes when they do becomes a gap, which is named and
+/// filled.
+const WAITING_MAX: usize = 131_072;
+/// So many are written at once, however short they have waited.
+const WRITTEN_AT: usize = 32_768;
+/// How long what was noted waits at most.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
 /// How many old records are dropped at a time.
-const PRUNED_AT_ONCE: usize = 1_000;
+const PRUNED_AT_ONCE: usize = 4_096;
+/// How far the thread stands back behind those that serve requests, as `nice` counts.
+const NICENESS: i32 = 10;
 
-enum Message {
-    Applied {
-        after: u64,
-        upto: u64,
-        records: Vec<pb::HistoryRecord>,
-    },
-    Fetched {
-        records: Vec<pb::HistoryRecord>,
-        covered: Vec<(u64, u64)>,
-    },
-    End,
-}
-
-/// Takes note of what is applied.
+/// Takes note of what is applied. Clones share it.
 #[derive(Clone)]
 pub(crate) struct HistoryFeed {
-    queue: Option<SyncSender<Message>>,
-    /// The newest index that was handed over.
-    newest: Arc<AtomicU64>,
-    /// Records that wait for the thread.
-    waiting: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
+struct Shared {
+    waiting: Mutex<Waiting>,
+    work: Condvar,
+    /// The newest index that was handed over.
+    newest: AtomicU64,
+    /// Held while what waits moves into the index: whoever looks something up sees it in one or
+    /// the other.
+    moving: RwLock<()>,
+}
+
+/// What is to be written.
+#[derive(Default)]
+struct Waiting {
+    /// Nothing is taken: there is no index, or no longer.
+    off: bool,
+    events: Vec<(u64, Event)>,
+    fetched: Vec<pb::HistoryRecord>,
+    covered: Vec<(u64, u64)>,
+    ends: bool,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.events.len() + self.fetched.len()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.off && self.len() < WAITING_MAX
+    }
+
+    fn add_to(&self, change: &mut Change, wanted: impl Fn(&str, u64) -> bool) {
+        for (index, event) in &self.events {
+            if record::grant_of(event).is_some_and(|(name, token)| wanted(name, token)) {
+                record::of_event(*index, event)
+                    .into_iter()
+                    .for_each(|record| change.add(record));
+            }
+        }
+        let fetched = self.fetched.iter();
+        fetched
+            .filter(|record| wanted(&record.name, record.token))
+            .for_each(|record| change.add(record.clone()));
+        for (first, last) in &self.covered {
+            change.cover(*first, *last);
+        }
+    }
+}
+
 impl HistoryFeed {
-    /// A feed that leads nowhere.
-    pub(crate) fn off() -> Self {
+    fn new(off: bool) -> Self {
+        let waiting = Waiting {
+            off,
+            ..Waiting::default()
+        };
         Self {
-            queue: None,
-            newest: Arc::default(),
-            waiting: Arc::default(),
+            shared: Arc::new(Shared {
+                waiting: Mutex::new(waiting),
+                work: Condvar::new(),
+                newest: AtomicU64::new(0),
+                moving: RwLock::new(()),
+            }),
             thread: Arc::default(),
         }
     }
 
+    /// A feed that leads nowhere.
+    pub(crate) fn off() -> Self {
+        Self::new(true)
+    }
+
     /// Notes the events of the entries up to `upto`, all that come behind the last call's.
     pub(crate) fn applied(&self, upto: u64, events: &[(Position, Event)]) {
-        let after = self.newest.swap(upto, Ordering::Relaxed);
-        let Some(queue) = &self.queue else { return };
-        if self.waiting.load(Ordering::Relaxed) >= RECORDS_QUEUED_MAX {
+        let after = self.shared.newest.swap(upto, Ordering::Relaxed);
+        let mut waiting = self.shared.waiting();
+        if !waiting.has_room() {
             return;
         }
-        let records = events.iter();
-        let records: Vec<_> = records
-            .filter_map(|(at, event)| record::of_event(at.index, event))
-            .collect();
-        let count = records.len();
-        self.waiting.fetch_add(count, Ordering::Relaxed);
-        // A full queue loses the message: its indices are a gap, which is named and filled.
-        match queue.try_send(Message::Applied {
-            after,
-            upto,
-            records,
-        }) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.waiting.fetch_sub(count, Ordering::Relaxed);
-            }
-        }
+        let noted = events.iter().filter(|(_, event)| record::grant_of(event).is_some());
+        waiting
+            .events
+            .extend(noted.map(|(at, event)| (at.index, event.clone())));
+        ranges::add(&mut waiting.covered, after + 1, upto);
+        self.shared.wake_if_due(&waiting);
     }
 
     /// Notes that the state jumped to `index`: what happened on the way is not known here.
     pub(crate) fn skipped_to(&self, index: u64) {
-        self.newest.store(index, Ordering::Relaxed);
+        self.shared.newest.store(index, Ordering::Relaxed);
     }
 
     /// The newest index that was handed over.
     pub(super) fn newest(&self) -> u64 {
-        self.newest.load(Ordering::Relaxed)
+        self.shared.newest.load(Ordering::Relaxed)
     }
 
     /// Adds what a peer knows. `covered` may be empty while more is to come.
@@ -103,67 +138,115 @@ impl HistoryFeed {
         records: Vec<pb::HistoryRecord>,
         covered: Vec<(u64, u64)>,
     ) -> bool {
-        if self.waiting.load(Ordering::Relaxed) >= RECORDS_QUEUED_MAX {
+        let mut waiting = self.shared.waiting();
+        if !waiting.has_room() {
             return false;
         }
-        let count = records.len();
-        self.waiting.fetch_add(count, Ordering::Relaxed);
-        let message = Message::Fetched { records, covered };
-        let sent = self
-            .queue
-            .as_ref()
-            .is_some_and(|queue| queue.try_send(message).is_ok());
-        if !sent {
-            self.waiting.fetch_sub(count, Ordering::Relaxed);
+        waiting.fetched.extend(records);
+        for (first, last) in covered {
+            ranges::add(&mut waiting.covered, first, last);
         }
-        sent
+        self.shared.wake_if_due(&waiting);
+        true
     }
 
-    /// Writes what is queued and ends the thread. Blocks until that is done.
-    pub(super) fn end(&self) {
-        if let Some(queue) = &self.queue {
-            // The thread takes messages until it ends, so there will be room.
-            drop(queue.send(Message::End));
+    /// Looks at the index and at what waits of the grants that `wanted` takes by name and token,
+    /// as of one moment.
+    pub(super) fn look<R>(
+        &self,
+        wanted: impl Fn(&str, u64) -> bool,
+        look: impl FnOnce(Change) -> R,
+    ) -> R {
+        let moving = self.shared.moving.read();
+        let _still = moving.unwrap_or_else(PoisonError::into_inner);
+        let mut change = Change::new();
+        {
+            let waiting = self.shared.waiting();
+            waiting.add_to(&mut change, wanted);
         }
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        look(change)
+    }
+
+    /// Writes what waits and ends the thread. Blocks until that is done.
+    pub(super) fn end(&self) {
+        self.shared.waiting().ends = true;
+        self.shared.work.notify_one();
+        let thread = self.thread.lock();
+        let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             drop(thread.join());
         }
     }
 }
 
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_if_due(&self, waiting: &Waiting) {
+        if waiting.len() >= WRITTEN_AT {
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits until something is to be written, or the end; says whether it is the end.
+    fn wait(&self, until: Duration) -> bool {
+        let mut waiting = self.waiting();
+        loop {
+            let left = until.saturating_sub(clock::since_boot());
+            if waiting.ends || waiting.len() >= WRITTEN_AT || left.is_zero() {
+                return waiting.ends;
+            }
+            let woken = self.work.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn take(&self) -> Change {
+        let taken = {
+            let mut waiting = self.waiting();
+            let (ends, off) = (waiting.ends, waiting.off);
+            let rest = Waiting {
+                ends,
+                off,
+                ..Waiting::default()
+            };
+            std::mem::replace(&mut *waiting, rest)
+        };
+        let mut change = Change::new();
+        taken.add_to(&mut change, |_, _| true);
+        change
+    }
+}
+
 /// Starts the thread.
 pub(super) fn start(store: Store, limits: HistoryLimits) -> HistoryFeed {
-    let (queue, messages) = sync_channel(QUEUED_MAX);
-    let waiting = Arc::new(AtomicUsize::new(0));
-    let taken = waiting.clone();
+    let feed = HistoryFeed::new(false);
+    let shared = feed.shared.clone();
     let run = move || {
         let mut writer = Writer {
             store,
-            waiting: taken,
             limits,
             count: 0,
-            flushed: Duration::ZERO,
-            dirty: false,
         };
-        if let Err(error) = writer.run(&messages) {
+        if let Err(error) = writer.run(&shared) {
             tracing::error!(%error, "history is written no more");
+            let mut waiting = shared.waiting();
+            *waiting = Waiting {
+                off: true,
+                ..Waiting::default()
+            };
         }
     };
     match std::thread::Builder::new()
         .name("history".to_owned())
         .spawn(run)
     {
-        Ok(thread) => HistoryFeed {
-            queue: Some(queue),
-            newest: Arc::default(),
-            waiting,
-            thread: Arc::new(Mutex::new(Some(thread))),
-        },
+        Ok(thread) => {
+            *feed.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+            feed
+        }
         Err(error) => {
             tracing::error!(%error, "this node keeps no history");
             HistoryFeed::off()
@@ -173,81 +256,51 @@ pub(super) fn start(store: Store, limits: HistoryLimits) -> HistoryFeed {
 
 struct Writer {
     store: Store,
-    /// See [`HistoryFeed::waiting`].
-    waiting: Arc<AtomicUsize>,
     limits: HistoryLimits,
+    /// Records in the index.
     count: u64,
-    flushed: Duration,
-    dirty: bool,
 }
 
 impl Writer {
-    fn run(&mut self, messages: &Receiver<Message>) -> io::Result<()> {
+    fn run(&mut self, shared: &Shared) -> io::Result<()> {
+        stand_back();
         self.count = self.store.count();
         loop {
-            let first = match messages.recv_timeout(FLUSH_EVERY) {
-                Ok(first) => Some(first),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            let mut change = Change::new();
-            let mut ends = false;
-            let mut next = first;
-            while let Some(message) = next {
-                if let Message::Applied { records, .. } | Message::Fetched { records, .. } =
-                    &message
-                {
-                    self.waiting.fetch_sub(records.len(), Ordering::Relaxed);
-                }
-                match message {
-                    Message::Applied {
-                        after,
-                        upto,
-                        records,
-                    } => {
-                        records.into_iter().for_each(|record| change.add(record));
-                        change.cover(after + 1, upto);
-                    }
-                    Message::Fetched { records, covered } => {
-                        records.into_iter().for_each(|record| change.add(record));
-                        covered.into_iter().for_each(|(a, b)| change.cover(a, b));
-                    }
-                    Message::End => ends = true,
-                }
-                let more = !ends && change.records() < RECORDS_PER_WRITE;
-                next = if more { messages.try_recv().ok() } else { None };
-                self.dirty = true;
-            }
-            if self.dirty {
-                self.count += self.store.write(change)?;
-                self.prune()?;
-            }
+            let ends = shared.wait(clock::since_boot() + WRITE_EVERY);
+            self.write(shared)?;
             if ends {
-                break;
+                return Ok(());
             }
-            self.flush_now_and_then()?;
+            self.prune()?;
+        }
+    }
+
+    fn write(&mut self, shared: &Shared) -> io::Result<()> {
+        {
+            let moving = shared.moving.write();
+            let _moving = moving.unwrap_or_else(PoisonError::into_inner);
+            let change = shared.take();
+            if change.is_empty() {
+                return Ok(());
+            }
+            self.count += self.store.write(change)?;
         }
         self.store.flush()
     }
 
-    fn flush_now_and_then(&mut self) -> io::Result<()> {
-        let now = clock::since_boot();
-        if self.dirty && now.saturating_sub(self.flushed) >= FLUSH_EVERY {
-            self.store.flush()?;
-            self.flushed = now;
-            self.dirty = false;
-        }
-        Ok(())
-    }
-
-    /// Keeps the limits, a few records at a time.
+    /// Keeps the limits, some records at a time.
     fn prune(&mut self) -> io::Result<()> {
-        let over = self.count.saturating_sub(self.limits.records_max);
-        if over > 0 {
+        while let over = self.count.saturating_sub(self.limits.records_max)
+            && over > 0
+        {
             let count = usize::try_from(over)
                 .unwrap_or(PRUNED_AT_ONCE)
                 .min(PRUNED_AT_ONCE);
-            self.count -= self.store.prune(count, |_| true)?;
+            let dropped = self.store.prune(count, |_| true)?;
+            self.count -= dropped.min(self.count);
+            if dropped == 0 {
+                break;
+            }
         }
         let age = u64::try_from(self.limits.age_max.as_millis()).unwrap_or(u64::MAX);
         let oldest = clock::wall().0.saturating_sub(age);
@@ -255,8 +308,21 @@ impl Writer {
             let granted = record::from_pb(record.clone()).and_then(|record| record.granted);
             granted.is_none_or(|granted| granted.since.0 < oldest)
         };
-        self.count -= self.store.prune(PRUNED_AT_ONCE, is_old)?.min(self.count);
-        Ok(())
+        loop {
+            let dropped = self.store.prune(PRUNED_AT_ONCE, is_old)?;
+            self.count -= dropped.min(self.count);
+            if dropped < PRUNED_AT_ONCE as u64 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Lets every thread that serves requests run first.
+fn stand_back() {
+    // On Linux this is the niceness of the calling thread alone.
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "the history thread keeps its priority");
     }
 }
 
@@ -265,17 +331,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_that_wait_are_limited_however_few_batches_bring_them() {
-        let (queue, _messages) = sync_channel(QUEUED_MAX);
-        let feed = HistoryFeed {
-            queue: Some(queue),
-            newest: Arc::default(),
-            waiting: Arc::default(),
-            thread: Arc::default(),
-        };
+    fn records_that_wait_are_limited() {
+        let feed = HistoryFeed::new(false);
         let records = vec![pb::HistoryRecord::default(); 100_000];
         assert!(feed.fetched(records.clone(), Vec::new()));
         assert!(feed.fetched(records.clone(), Vec::new()));
-        assert!(!feed.fetched(records, Vec::new()));
+        assert!(!feed.fetched(records, vec![(1, 5)]));
+        feed.look(|_, _| true, |change| assert_eq!(change.covered(), []));
+    }
+
+    #[test]
+    fn what_waits_is_seen_before_it_is_written() {
+        let feed = HistoryFeed::new(false);
+        let record = pb::HistoryRecord {
+            token: 7,
+            ..pb::HistoryRecord::default()
+        };
+        assert!(feed.fetched(vec![record], vec![(1, 5)]));
+        let known = |token| {
+            feed.look(
+                |_, it| it == token,
+                |mut change| change.take(token).is_some(),
+            )
+        };
+        assert!(known(7));
+        assert!(!known(8));
     }
 }

@@ -23,8 +23,10 @@ pub(crate) async fn fill_gaps(inner: Arc<Inner>, running: Arc<Running>) {
         let Ok(store) = inner.history.store() else {
             return;
         };
-        let newest = inner.history.feed.newest();
-        let gaps = match tokio::task::spawn_blocking(move || store.gaps(newest)).await {
+        let feed = inner.history.feed.clone();
+        let newest = feed.newest();
+        let look = move || feed.look(|_, _| false, |change| store.gaps(&change, newest));
+        let gaps = match tokio::task::spawn_blocking(look).await {
             Ok(Ok(gaps)) => gaps,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the history index cannot be read");

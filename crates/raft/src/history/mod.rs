@@ -29,7 +29,7 @@ use tonic::Status;
 pub(crate) use feed::HistoryFeed;
 pub(crate) use fill::fill_gaps;
 pub use record::{HistoryEnd, HistoryRecord};
-use store::Store;
+use store::{Change, Store};
 
 /// The most records of one answer.
 pub const HISTORY_RECORDS_MAX: usize = 1_000;
@@ -147,19 +147,19 @@ impl History {
     /// Looks something up.
     pub(crate) async fn query(&self, query: HistoryQuery) -> Result<HistoryAnswer, HistoryError> {
         let store = self.store()?;
-        let look = move || {
-            let records = match &query {
-                HistoryQuery::Name { name, limit } => {
-                    store.of_name(name, (*limit).min(HISTORY_RECORDS_MAX))?
-                }
-                HistoryQuery::Token(token) => store.of_token(token.get())?.into_iter().collect(),
-            };
-            let covered = store.covered()?;
-            let records = records.into_iter().filter_map(record::from_pb);
-            Ok(HistoryAnswer {
-                records: records.collect(),
-                covered,
-            })
+        let feed = self.feed.clone();
+        let look = move || match &query {
+            HistoryQuery::Name { name, limit } => feed.look(
+                |noted, _| noted == name.as_str(),
+                |change| of_name(&store, change, name, (*limit).min(HISTORY_RECORDS_MAX)),
+            ),
+            HistoryQuery::Token(token) => {
+                let token = token.get();
+                feed.look(
+                    |_, noted| noted == token,
+                    |change| of_token(&store, change, token),
+                )
+            }
         };
         tokio::task::spawn_blocking(look)
             .await
@@ -183,6 +183,48 @@ impl History {
         if let Err(error) = tokio::task::spawn_blocking(close).await {
             tracing::warn!(%error, "the history index was not closed");
         }
+    }
+}
+
+fn of_token(store: &Store, mut waiting: Change, token: u64) -> Result<HistoryAnswer, HistoryError> {
+    let covered = store.covered_with(&waiting)?;
+    let record = joined(store.of_token(token)?, waiting.take(token));
+    let records = record.and_then(record::from_pb).into_iter().collect();
+    Ok(HistoryAnswer { records, covered })
+}
+
+fn of_name(
+    store: &Store,
+    mut waiting: Change,
+    name: &LeaseName,
+    limit: usize,
+) -> Result<HistoryAnswer, HistoryError> {
+    let covered = store.covered_with(&waiting)?;
+    let written = store.of_name(name, limit)?;
+    let mut records: Vec<_> = written
+        .into_iter()
+        .filter_map(|known| {
+            let more = waiting.take(known.token);
+            joined(Some(known), more)
+        })
+        .collect();
+    records.extend(waiting.into_records());
+    records.sort_by_key(|record| std::cmp::Reverse(record.token));
+    records.truncate(limit);
+    let records = records.into_iter().filter_map(record::from_pb).collect();
+    Ok(HistoryAnswer { records, covered })
+}
+
+fn joined(
+    known: Option<pb::HistoryRecord>,
+    more: Option<pb::HistoryRecord>,
+) -> Option<pb::HistoryRecord> {
+    match (known, more) {
+        (Some(mut known), Some(more)) => {
+            record::merge(&mut known, more);
+            Some(known)
+        }
+        (known, more) => known.or(more),
     }
 }
 

@@ -34,6 +34,18 @@ pub struct HistoryEnd {
     pub cause: EndCause,
 }
 
+/// The lease and the token of the grant that an event is about, if it is about one.
+pub(super) fn grant_of(event: &Event) -> Option<(&str, u64)> {
+    match event {
+        Event::Granted(granted) => Some((granted.name.as_str(), granted.token.get())),
+        Event::Ended { name, token, .. } => Some((name.as_str(), token.get())),
+        Event::WaitEnded { .. }
+        | Event::SessionOpened { .. }
+        | Event::SessionEnded { .. }
+        | Event::Forgotten { .. } => None,
+    }
+}
+
 /// The record that an event makes, alone; `None` if it is about no grant.
 pub(super) fn of_event(index: u64, event: &Event) -> Option<pb::HistoryRecord> {
     match event {

@@ -14,6 +14,11 @@ use sled::{Batch, Config, Db};
 use super::{ranges, record};
 
 const CACHE_BYTES: usize = 32 << 20;
+/// Entries in a leaf, which is written whole: a grant touches the leaf of its token, which all new
+/// ones share, and the leaf of its name.
+const LEAF: usize = 256;
+/// The least effort of compression: it is most of what a write costs.
+const COMPRESSION: i32 = 1;
 const GRANT: u8 = b'g';
 const NAME: u8 = b'n';
 const META: &[u8] = b"m";
@@ -21,7 +26,7 @@ const META: &[u8] = b"m";
 /// The index. Clones share it; each thread needs its own.
 #[derive(Clone)]
 pub(super) struct Store {
-    db: Db<1024>,
+    db: Db<LEAF>,
 }
 
 /// Changes to be written in one step.
@@ -53,8 +58,22 @@ impl Change {
         ranges::add(&mut self.covered, first, last);
     }
 
-    pub(super) fn records(&self) -> usize {
-        self.records.len()
+    /// What it knows of a grant.
+    pub(super) fn take(&mut self, token: u64) -> Option<pb::HistoryRecord> {
+        self.records.remove(&token)
+    }
+
+    /// What it knows of other grants, newest first.
+    pub(super) fn into_records(self) -> impl Iterator<Item = pb::HistoryRecord> {
+        self.records.into_values().rev()
+    }
+
+    pub(super) fn covered(&self) -> &[(u64, u64)] {
+        &self.covered
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.covered.is_empty()
     }
 }
 
@@ -63,9 +82,10 @@ impl Store {
         let config = Config::new()
             .path(path)
             .cache_capacity_bytes(CACHE_BYTES)
-            // Flushed by hand, at most once a second.
+            .zstd_compression_level(COMPRESSION)
+            // Flushed by hand, after each write.
             .flush_every_ms(None);
-        let db: Db<1024> = config.open()?;
+        let db: Db<LEAF> = config.open()?;
         let store = Self { db };
         drop(store.meta()?);
         Ok(store)
@@ -116,10 +136,20 @@ impl Store {
             .collect())
     }
 
-    /// What is not covered between the oldest entry that may still be known and `newest`.
-    pub(super) fn gaps(&self, newest: u64) -> io::Result<Vec<(u64, u64)>> {
+    /// What is covered neither here nor by `change` between the oldest entry that may still be
+    /// known and `newest`.
+    pub(super) fn gaps(&self, change: &Change, newest: u64) -> io::Result<Vec<(u64, u64)>> {
         let from = self.meta()?.pruned + 1;
-        Ok(ranges::gaps(&self.covered()?, from, newest))
+        Ok(ranges::gaps(&self.covered_with(change)?, from, newest))
+    }
+
+    /// What is covered here or by `change`.
+    pub(super) fn covered_with(&self, change: &Change) -> io::Result<Vec<(u64, u64)>> {
+        let mut covered = self.covered()?;
+        for (first, last) in change.covered() {
+            ranges::add(&mut covered, *first, *last);
+        }
+        Ok(covered)
     }
 
     /// Writes a change in one step and says how many records are new.
