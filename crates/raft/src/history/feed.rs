@@ -21,9 +21,9 @@ use crate::events::Position;
 /// Events and records that may wait; what comes when they do becomes a gap, which is named and
 /// filled.
 const WAITING_MAX: usize = 131_072;
-/// So many are written at once, however short they have waited.
-const WRITTEN_AT: usize = 32_768;
-/// How long what was noted waits at most.
+/// So many are put into the index at once, however short they have waited.
+const WRITTEN_AT: usize = 16_384;
+/// How long what was noted waits at most, and what is in the index until it is on disk.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 /// How many old records are dropped at a time.
 const PRUNED_AT_ONCE: usize = 4_096;
@@ -61,6 +61,12 @@ struct Waiting {
 impl Waiting {
     fn len(&self) -> usize {
         self.events.len() + self.fetched.len()
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.fetched = Vec::new();
+        self.covered.clear();
     }
 
     fn has_room(&self) -> bool {
@@ -114,7 +120,9 @@ impl HistoryFeed {
         if !waiting.has_room() {
             return;
         }
-        let noted = events.iter().filter(|(_, event)| record::grant_of(event).is_some());
+        let noted = events
+            .iter()
+            .filter(|(_, event)| record::grant_of(event).is_some());
         waiting
             .events
             .extend(noted.map(|(at, event)| (at.index, event.clone())));
@@ -203,19 +211,16 @@ impl Shared {
         }
     }
 
-    fn take(&self) -> Change {
-        let taken = {
+    /// What waits. `spare` keeps the memory for the next ones.
+    fn take(&self, spare: &mut Waiting) -> Change {
+        {
             let mut waiting = self.waiting();
-            let (ends, off) = (waiting.ends, waiting.off);
-            let rest = Waiting {
-                ends,
-                off,
-                ..Waiting::default()
-            };
-            std::mem::replace(&mut *waiting, rest)
-        };
+            (spare.ends, spare.off) = (waiting.ends, waiting.off);
+            std::mem::swap(&mut *waiting, spare);
+        }
         let mut change = Change::new();
-        taken.add_to(&mut change, |_, _| true);
+        spare.add_to(&mut change, |_, _| true);
+        spare.clear();
         change
     }
 }
@@ -229,6 +234,7 @@ pub(super) fn start(store: Store, limits: HistoryLimits) -> HistoryFeed {
             store,
             limits,
             count: 0,
+            spare: Waiting::default(),
         };
         if let Err(error) = writer.run(&shared) {
             tracing::error!(%error, "history is written no more");
@@ -259,33 +265,37 @@ struct Writer {
     limits: HistoryLimits,
     /// Records in the index.
     count: u64,
+    spare: Waiting,
 }
 
 impl Writer {
     fn run(&mut self, shared: &Shared) -> io::Result<()> {
         stand_back();
         self.count = self.store.count();
+        let mut flush_at = clock::since_boot() + WRITE_EVERY;
         loop {
-            let ends = shared.wait(clock::since_boot() + WRITE_EVERY);
+            let ends = shared.wait(flush_at);
             self.write(shared)?;
             if ends {
-                return Ok(());
+                return self.store.flush();
             }
-            self.prune()?;
+            let now = clock::since_boot();
+            if now >= flush_at {
+                self.prune()?;
+                self.store.flush()?;
+                flush_at = now + WRITE_EVERY;
+            }
         }
     }
 
     fn write(&mut self, shared: &Shared) -> io::Result<()> {
-        {
-            let moving = shared.moving.write();
-            let _moving = moving.unwrap_or_else(PoisonError::into_inner);
-            let change = shared.take();
-            if change.is_empty() {
-                return Ok(());
-            }
+        let moving = shared.moving.write();
+        let _moving = moving.unwrap_or_else(PoisonError::into_inner);
+        let change = shared.take(&mut self.spare);
+        if !change.is_empty() {
             self.count += self.store.write(change)?;
         }
-        self.store.flush()
+        Ok(())
     }
 
     /// Keeps the limits, some records at a time.

@@ -24,6 +24,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::header::{self, Caller, Header};
 use super::ledger::Ledger;
+use super::linger::linger;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
 };
@@ -221,6 +222,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         }
         // The option's limit is that of one round trip: the stream lives as long as it is alive.
         Box::pin(async move {
+            let input = linger(input, |append| append.entries.is_empty());
             let (ledger, input) = Ledger::keep(input);
             let requests = self.link.header.stamp(input.map(append_to_pb));
             let opened = self.link.log.clone().append(requests).await;

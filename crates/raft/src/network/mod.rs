@@ -3,6 +3,7 @@
 mod client;
 mod header;
 mod ledger;
+mod linger;
 mod server;
 mod serving;
 
