@@ -7,7 +7,6 @@ use bytes::Bytes;
 use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::{self, Reason, client_frame, server_frame};
-use tokio::sync::oneshot;
 
 use crate::calls::{Answer, Manner};
 use crate::error::CallError;
@@ -17,7 +16,7 @@ use crate::liveness::Liveness;
 use crate::loss::Loss;
 use crate::numbers::Use;
 use crate::session::Hold;
-use crate::settle;
+use crate::settle::{self, Work};
 use crate::unsettled::What;
 
 /// An acquire in the making; [`Session::acquire`](crate::Session::acquire) begins one.
@@ -138,28 +137,11 @@ impl Acquire {
     /// [`AcquireError`].
     pub async fn send(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
-        let (mut reply, answer) = oneshot::channel();
-        let (hold, terms) = (self.hold, self.terms);
-        let thread = hold.liveness.hub.thread.clone();
-        drop(thread.spawn(async move {
-            let result = tokio::select! {
-                // Looked at first, so that nothing is asked for a caller who is gone already.
-                biased;
-                // Dropping the attempt cancels what it has sent.
-                () = reply.closed() => return,
-                result = attempt(&hold, &name, &terms) => result,
-            };
-            // A lease that nobody takes any more is dropped here, and thereby released.
-            drop(reply.send(result));
-        }));
-        answer.await.unwrap_or_else(|_| {
-            let why = "the client has stopped".into();
-            Err(AcquireError::Call(CallError::Unknown { why }))
-        })
+        attempt(&self.hold, &name, &self.terms).await
     }
 }
 
-/// Asks until there is an answer, or the deadline has passed.
+/// Asks until there is an answer, or the deadline has passed. Dropping it cancels what was asked.
 async fn attempt(
     hold: &Arc<Hold>,
     name: &LeaseName,
@@ -271,7 +253,7 @@ impl Drop for Asked<'_> {
         let session = &self.hold.liveness;
         let what = What::Request(number);
         let ending = session.hub.unsettled.begin(session, self.name, what);
-        settle::in_background(Arc::clone(self.hold), ending);
+        settle::in_background(Arc::clone(self.hold), Work::on(ending));
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_proto::v1::{Reason, TransferRequest, client_frame, server_frame};
-use tokio::sync::oneshot;
 
 use crate::error::{CallError, ReleaseError};
 use crate::lease::{TransferError, Transferred};
@@ -27,25 +26,41 @@ pub(crate) async fn release(
         .hub
         .unsettled
         .begin(liveness, &name, What::Grant(token));
-    let (reply, answer) = oneshot::channel();
-    let hub = Arc::clone(&liveness.hub);
-    drop(hub.thread.spawn(async move {
-        let deadline = hold.liveness.hub.deadline();
-        let work = Work::on(ending);
-        let answer = settle::release(&work.ending, token, Some(deadline)).await;
-        let open = matches!(
-            answer,
-            Err(CallError::Unavailable { .. } | CallError::Unknown { .. })
-        );
-        drop(reply.send(answer));
-        let settled = !open || settle::end(&work.ending, None).await;
-        work.over(settled);
-        drop(hold);
-    }));
-    answer
-        .await
-        .unwrap_or_else(|_| Err(stopped()))
-        .map_err(ReleaseError::Call)
+    let releasing = Releasing {
+        work: Some(Work::on(ending)),
+        hold,
+    };
+    let deadline = releasing.hold.liveness.hub.deadline();
+    let answer = match &releasing.work {
+        Some(work) => settle::release(&work.ending, token, Some(deadline)).await,
+        None => Ok(()),
+    };
+    if matches!(answer, Ok(()) | Err(CallError::Refused(_))) {
+        releasing.over();
+    }
+    answer.map_err(ReleaseError::Call)
+}
+
+/// A release that goes on in the background when its caller stops waiting before it is answered.
+struct Releasing {
+    work: Option<Work>,
+    hold: Arc<Hold>,
+}
+
+impl Releasing {
+    fn over(mut self) {
+        if let Some(work) = self.work.take() {
+            work.over(true);
+        }
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            settle::in_background(Arc::clone(&self.hold), work);
+        }
+    }
 }
 
 /// Hands over by name and token.

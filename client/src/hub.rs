@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::builder::Options;
 use crate::calls::{Answer, Manner};
+use crate::client::AbortOnDrop;
 use crate::clock::Moment;
 use crate::error::CallError;
 use crate::follow::Follow;
@@ -76,6 +77,16 @@ impl Hub {
                 why: "the client has stopped".into(),
             }),
         }
+    }
+
+    /// Sleeps until `moment`, on any executor: the client's own thread keeps the timer.
+    pub(crate) async fn sleep_until(&self, moment: Moment) {
+        let clock = Arc::clone(&self.options.clock);
+        let asleep = self
+            .thread
+            .spawn(async move { clock.sleep_until(moment).await });
+        // The thread ends only when nobody has a use for this client any more.
+        drop((&mut AbortOnDrop(asleep).0).await);
     }
 
     pub(crate) fn follow(&self) -> MutexGuard<'_, Follow> {

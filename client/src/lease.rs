@@ -18,7 +18,7 @@ use crate::grant::{Belief, Grant};
 use crate::liveness::Liveness;
 use crate::loss::Loss;
 use crate::session::Hold;
-use crate::settle;
+use crate::settle::{self, Work};
 use crate::unsettled::What;
 
 /// A lease that this client holds, until it is released, handed over, or lost.
@@ -272,7 +272,7 @@ impl Drop for HeldLease {
             .hub
             .unsettled
             .begin(liveness, &self.grant.name, what);
-        settle::in_background(Arc::clone(&self.hold), ending);
+        settle::in_background(Arc::clone(&self.hold), Work::on(ending));
     }
 }
 

@@ -381,7 +381,7 @@ impl Liveness {
             }
             tokio::select! {
                 () = room => {}
-                () = self.hub.options.clock.sleep_until(deadline) => {
+                () = self.hub.sleep_until(deadline) => {
                     let why = "too many requests of this session are unanswered; its oldest one \
                                holds the others up, use another session beside long waits";
                     return Err(CallError::Unavailable { why: why.into() });

@@ -20,6 +20,8 @@ pub(crate) struct Outbound {
     frames: UnboundedReceiver<ClientFrame>,
     drained: Vec<ClientFrame>,
     waiting: VecDeque<ClientFrame>,
+    /// Others had their turn since the first frame of the next message came.
+    gathered: bool,
 }
 
 impl Outbound {
@@ -28,6 +30,7 @@ impl Outbound {
             frames,
             drained: Vec::new(),
             waiting: VecDeque::new(),
+            gathered: false,
         }
     }
 
@@ -50,16 +53,23 @@ impl Stream for Outbound {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ClientMessage>> {
         let this = &mut *self;
-        if this.waiting.is_empty() {
-            match this
+        if this.waiting.len() < FRAMES_MAX {
+            let received = this
                 .frames
-                .poll_recv_many(cx, &mut this.drained, FRAMES_MAX)
-            {
+                .poll_recv_many(cx, &mut this.drained, FRAMES_MAX);
+            this.waiting.extend(this.drained.drain(..));
+            match received {
+                _ if !this.waiting.is_empty() => {}
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(0) => return Poll::Ready(None),
-                Poll::Ready(_) => this.waiting.extend(this.drained.drain(..)),
+                Poll::Ready(_) => return Poll::Ready(None),
             }
         }
+        // Whoever is about to ask gets to do so: one message, one write for all of them.
+        if !std::mem::replace(&mut this.gathered, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        this.gathered = false;
         Poll::Ready(Some(this.message()))
     }
 }
@@ -112,10 +122,21 @@ mod tests {
             assert!(sender.send(frame).is_ok());
         }
         drop(sender);
-        let messages = Outbound::new(receiver)
-            .map(|message| message.frames.len())
-            .collect();
-        messages.now_or_never().unwrap_or_default()
+        let mut messages = Outbound::new(receiver).map(|message| message.frames.len());
+        let mut counts = Vec::new();
+        let mut in_vain = 0;
+        // Others have their turn before each message.
+        while in_vain < 2 {
+            match messages.next().now_or_never() {
+                Some(Some(count)) => {
+                    counts.push(count);
+                    in_vain = 0;
+                }
+                Some(None) => break,
+                None => in_vain += 1,
+            }
+        }
+        counts
     }
 
     #[test]

@@ -17,10 +17,9 @@ use crate::unsettled::{Ending, What};
 
 /// Works on an ending in the background, as long as the session lives. `hold` keeps it alive
 /// meanwhile.
-pub(crate) fn in_background(hold: Arc<Hold>, ending: Arc<Ending>) {
+pub(crate) fn in_background(hold: Arc<Hold>, work: Work) {
     let hub = Arc::clone(&hold.liveness.hub);
     let task = async move {
-        let work = Work::on(ending);
         let settled = end(&work.ending, None).await;
         work.over(settled);
         drop(hold);
@@ -164,7 +163,7 @@ pub(crate) async fn repeat(
                 _ => return Err(error),
             }
             let pause = retry::pause(3, refusal.retry_after);
-            hub.options.clock.sleep_until(hub.now() + pause).await;
+            hub.sleep_until(hub.now() + pause).await;
         }
         let give_up = match deadline {
             Some(deadline) => hub.now() >= deadline,

@@ -5,10 +5,11 @@
 //! together have no order, so it could overtake the release, and new work must have a new token.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::clock::Moment;
 use crate::error::CallError;
@@ -44,7 +45,8 @@ pub(crate) struct Ending {
     pub(crate) session: Arc<Liveness>,
     pub(crate) name: LeaseName,
     pub(crate) what: What,
-    stage: watch::Sender<Stage>,
+    stage: Mutex<Stage>,
+    moved: Notify,
 }
 
 /// All of a client's endings, by name.
@@ -91,7 +93,8 @@ impl Unsettled {
             session: Arc::clone(session),
             name: name.clone(),
             what,
-            stage: watch::Sender::new(stage),
+            stage: Mutex::new(stage),
+            moved: Notify::new(),
         });
         let mut names = lock(&self.names);
         if names.count < ENDINGS_MAX {
@@ -117,9 +120,8 @@ impl Unsettled {
             let mut names = lock(&self.names);
             names.remove(ending);
         }
-        ending
-            .stage
-            .send_replace(if settled { Stage::Done } else { Stage::Idle });
+        *lock(&ending.stage) = if settled { Stage::Done } else { Stage::Idle };
+        ending.moved.notify_waiters();
     }
 
     /// Waits until nothing of `name` is unsettled, and works on what nobody works on.
@@ -130,14 +132,12 @@ impl Unsettled {
                 let settled = settle::end(&ending, Some(deadline)).await;
                 work.over(settled);
             }
-            let mut stage = ending.stage.subscribe();
-            let clock = &ending.session.hub.options.clock;
-            let waiting = stage.wait_for(|stage| *stage != Stage::Running);
+            let hub = &ending.session.hub;
             let in_time = tokio::select! {
-                _ = waiting => clock.now() < deadline,
-                () = clock.sleep_until(deadline) => false,
+                () = ending.stopped() => hub.now() < deadline,
+                () = hub.sleep_until(deadline) => false,
             };
-            if !in_time && *ending.stage.borrow() != Stage::Done {
+            if !in_time && *lock(&ending.stage) != Stage::Done {
                 let why = format!("an earlier grant or request of {name} is not settled yet");
                 return Err(CallError::Unavailable { why });
             }
@@ -179,12 +179,24 @@ impl Names {
 impl Ending {
     /// Takes over the work, unless somebody has.
     fn claim(&self) -> bool {
-        self.stage.send_if_modified(|stage| {
-            let idle = *stage == Stage::Idle;
-            if idle {
-                *stage = Stage::Running;
+        let mut stage = lock(&self.stage);
+        let idle = *stage == Stage::Idle;
+        if idle {
+            *stage = Stage::Running;
+        }
+        idle
+    }
+
+    /// Waits until nobody works on it.
+    async fn stopped(&self) {
+        loop {
+            let mut moved = pin!(self.moved.notified());
+            // From here on no move is missed.
+            moved.as_mut().enable();
+            if *lock(&self.stage) != Stage::Running {
+                return;
             }
-            idle
-        })
+            moved.await;
+        }
     }
 }
