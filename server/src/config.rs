@@ -37,6 +37,8 @@ const HEARTBEATS_PER_ELECTION: u64 = 3;
 const WAL_SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 /// How much log may grow between two snapshots, in bytes.
 const SNAPSHOT_LOG_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
+/// Threads that serve requests.
+const WORKER_THREADS: std::ops::RangeInclusive<u64> = 1..=256;
 
 /// Everything that a node is told, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) election: (Duration, Duration),
     /// The size of a log segment, in bytes.
     pub(crate) wal_segment_bytes: u64,
+    /// Threads that serve requests.
+    pub(crate) worker_threads: usize,
     /// How much log may grow between two snapshots, in bytes.
     pub(crate) snapshot_log_bytes: u64,
     /// What is logged, in the syntax of `tracing-subscriber`'s filter.
@@ -157,10 +161,19 @@ impl Config {
                 given.snapshot_log_bytes.unwrap_or(256 << 20),
                 SNAPSHOT_LOG_BYTES,
             )?,
+            worker_threads: worker_threads(given.worker_threads)?,
             log: log_filter(given.log)?,
             log_format: given.log_format.unwrap_or(LogFormat::Text),
         })
     }
+}
+
+/// As many as there are cores, if none are said.
+fn worker_threads(given: Option<u64>) -> Result<usize, ConfigError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = given.unwrap_or(cores as u64);
+    let threads = in_range("worker-threads", threads, WORKER_THREADS)?;
+    Ok(usize::try_from(threads).unwrap_or(cores))
 }
 
 fn in_range(

@@ -24,7 +24,7 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
         }
     };
     log_to_stderr(&config);
-    let runtime = match runtime() {
+    let runtime = match runtime(config.worker_threads) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start threads: {error}");
@@ -44,12 +44,15 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
     ExitCode::from(EXIT_FAILED)
 }
 
-/// One runtime for everything. Without tokio's LIFO slot a proposal does not run ahead of those
-/// that arrive with it, so that entries gather into batches: half again as many per second.
-fn runtime() -> std::io::Result<Runtime> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+/// One runtime for everything; a single worker does without the threads that wake each other.
+/// Without tokio's LIFO slot a proposal does not run ahead of those that arrive with it, so that
+/// entries gather into batches: half again as many per second.
+fn runtime(workers: usize) -> std::io::Result<Runtime> {
+    if workers == 1 {
+        return Builder::new_current_thread().enable_all().build();
+    }
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(cores).enable_all();
+    builder.worker_threads(workers).enable_all();
     #[allow(
         unexpected_cfgs,
         reason = "set in .cargo/config.toml, which rustc does not know"

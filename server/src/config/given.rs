@@ -109,6 +109,10 @@ pub(super) struct Given {
     /// How much log grows between two snapshots [default: 268435456]
     #[arg(long, env = "RINGFENCE_SNAPSHOT_LOG_BYTES", value_name = "BYTES")]
     pub(super) snapshot_log_bytes: Option<u64>,
+    /// Threads that serve requests, beside those for the log and the history; one is fastest where
+    /// several nodes share two cores [default: one per core]
+    #[arg(long, env = "RINGFENCE_WORKER_THREADS", value_name = "N")]
+    pub(super) worker_threads: Option<u64>,
     /// What is logged: error, warn, info, debug or trace, per target if wished [default:
     /// info,openraft=error]
     #[arg(long, env = "RINGFENCE_LOG", value_name = "FILTER")]
@@ -142,6 +146,7 @@ impl Given {
             election_ms: self.election_ms.or(lower.election_ms),
             wal_segment_bytes: self.wal_segment_bytes.or(lower.wal_segment_bytes),
             snapshot_log_bytes: self.snapshot_log_bytes.or(lower.snapshot_log_bytes),
+            worker_threads: self.worker_threads.or(lower.worker_threads),
             log: self.log.or(lower.log),
             log_format: self.log_format.or(lower.log_format),
         }

@@ -162,6 +162,10 @@ fn bad_values_are_refused_with_what_was_offered_and_what_is_allowed() {
             "allowed: a whole number with ms, s, m or h",
         ),
         (
+            "--worker-threads 0",
+            "--worker-threads is `0`; allowed: 1 to 256",
+        ),
+        (
             "--heartbeat-ms 5",
             "--heartbeat-ms is `5`; allowed: 10 to 1000",
         ),

@@ -134,11 +134,18 @@ impl Nodes {
             format!("--listen-peer={}", node.peer),
             format!("--listen-http={}", node.http),
             "--token-floor=0".into(),
+            format!("--worker-threads={}", self.workers_per_node()),
         ];
         if self.trial {
             arguments.push(format!("--wal-segment-bytes={TRIAL_SEGMENT_BYTES}"));
         }
         arguments
+    }
+
+    /// The nodes share this machine's cores.
+    fn workers_per_node(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        (cores / self.nodes.len()).max(1)
     }
 
     /// The nodes, in the order of their names.

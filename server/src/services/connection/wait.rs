@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringfence_core::{RequestNumber, SessionId};
+use ringfence_core::{Command, RequestNumber, SessionId};
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::WaitDone;
@@ -41,10 +41,14 @@ pub(super) fn acquire(
     reply: Reply,
     request: v1::AcquireRequest,
 ) {
+    let waits = request.wait_ms.is_some();
     let command = match wire::acquire_from_wire(request) {
         Ok(command) => command,
         Err(refusal) => return answer(context, reply, Err(refusal)),
     };
+    if !waits {
+        return acquire_now(context, reply, command);
+    }
     let awaited = awaited(&command);
     let waits = outbox.waits().clone();
     let number = waits.begin();
@@ -63,6 +67,23 @@ pub(super) fn acquire(
     context.node.submit(command, move |applied| match applied {
         Ok(applied) => waiting.applied(progress(applied, awaited, &node), awaited.is_some()),
         Err(error) => waiting.finish(Err(not_proposed(error))),
+    });
+}
+
+/// Proposes an acquire that is answered with its entry.
+fn acquire_now(context: &Context, reply: Reply, command: Command) {
+    let (node, context) = (&context.node, context.clone());
+    node.submit(command, move |applied| {
+        let told = applied.map_err(not_proposed).and_then(|applied| {
+            match progress(applied, None, &context.node) {
+                Progress::Answered(told) => told,
+                Progress::Waiting(_) => {
+                    let why = "the request stands in the queue, which it did not ask for";
+                    Err(Refusal::outcome_unknown(why))
+                }
+            }
+        });
+        answer(&context, reply, told);
     });
 }
 
