@@ -2,43 +2,6 @@
 //!
 //! An [`Elector`] is one candidate. Each of its [campaigns](Elector::campaign) waits for a lease,
 //! runs the leader's work while it is held, drops the work when it is lost, and campaigns again.
-//!
-//! ```no_run
-//! use ringfence_client::{Client, Elector};
-//!
-//! # async fn serve() -> Result<(), std::io::Error> { std::future::pending().await }
-//! # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect(["10.0.0.1:7420", "10.0.0.2:7420"]).await?;
-//! let elector = Elector::new(&client);
-//! elector
-//!     .campaign("billing/leader")
-//!     .on_new_leader(|leader| println!("{} leads", leader.identity))
-//!     .run(|leading| async move {
-//!         println!("leading as {}", leading.fence());
-//!         serve().await // dropped when the lease is lost
-//!     })
-//!     .await?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Which mode
-//!
-//! | you want | use |
-//! |---|---|
-//! | a leader's work, again and again, in a process that does other things too | [`Campaign::run`] |
-//! | callbacks as client-go has them | [`Campaign::run_callbacks`] |
-//! | to block until this process leads, and to end with the leadership | [`Campaign::lead`] and [`HeldLease::lost`] |
-//! | one process at a time to run something to its end, a migration for example | [`Campaign::once`] |
-//! | work that is split | [`Elector::candidates`] |
-//! | a lock of the shape that Kubernetes tools expect, renewed by hand | [`RawLock`] |
-//!
-//! All of them are leases: a leader that is dead, or cut off, blocks nobody for longer than its
-//! lease duration. A leader for life, whose lock goes when its Pod is deleted and not sooner, needs
-//! somebody who knows of Pods.
-//!
-//! [`HeldLease::lost`]: crate::HeldLease::lost
-//! [`RawLock`]: crate::RawLock
 
 mod back_off;
 mod campaign;
@@ -47,8 +10,10 @@ mod handle;
 mod leading;
 mod observer;
 mod outcome;
+mod running;
 mod shards;
 mod shared;
+mod standing;
 mod term;
 mod timings;
 
@@ -78,6 +43,43 @@ use shared::Own;
 ///
 /// When its session is lost all its terms end, and it opens another one. The last clone and
 /// campaign close it.
+///
+/// ```no_run
+/// use ringfence_client::{Client, Elector};
+///
+/// # async fn serve() -> Result<(), std::io::Error> { std::future::pending().await }
+/// # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect(["10.0.0.1:7420", "10.0.0.2:7420"]).await?;
+/// let elector = Elector::new(&client);
+/// elector
+///     .campaign("billing/leader")
+///     .on_new_leader(|leader| println!("{} leads", leader.identity))
+///     .run(|leading| async move {
+///         println!("leading as {}", leading.fence());
+///         serve().await // dropped when the lease is lost
+///     })
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Which mode
+///
+/// | you want | use |
+/// |---|---|
+/// | a leader's work, again and again, in a process that does other things too | [`Campaign::run`] |
+/// | callbacks as client-go has them | [`Campaign::run_callbacks`] |
+/// | to block until this process leads, and to end with the leadership | [`Campaign::lead`] and [`HeldLease::lost`] |
+/// | one process at a time to run something to its end, a migration for example | [`Campaign::once`] |
+/// | work that is split | [`Elector::candidates`] |
+/// | a lock of the shape that Kubernetes tools expect, renewed by hand | [`RawLock`] |
+///
+/// All of them are leases: a leader that is dead, or cut off, blocks nobody for longer than its
+/// lease duration, or twice that if the cluster changes its own leader meanwhile. A leader for life, whose lock goes when its Pod is deleted and not sooner, needs
+/// somebody who knows of Pods.
+///
+/// [`HeldLease::lost`]: crate::HeldLease::lost
+/// [`RawLock`]: crate::RawLock
 #[derive(Clone, Debug)]
 pub struct Elector {
     inner: Arc<Inner>,

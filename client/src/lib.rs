@@ -40,6 +40,14 @@
 //! }
 //! ```
 //!
+//! # Electors
+//!
+//! An [`Elector`] campaigns for leases for ever: it runs the leader's work while it leads, drops it
+//! at the loss, and stands again. [`Campaign::run`] takes work, [`Campaign::run_callbacks`]
+//! callbacks, [`Campaign::lead`] blocks until it leads, [`Campaign::once`] runs something to its
+//! end, [`Elector::candidates`] splits work into shards, and a [`RawLock`] is renewed by hand. What
+//! other election libraries do, and where it is here, stands in [`rows`].
+//!
 //! # What is guaranteed
 //!
 //! - **Belief ends in time.** [`HeldLease::is_valid`] asks the clock each time, and says no from
@@ -57,7 +65,7 @@
 //!   [`Session`] closes it. No drop blocks.
 //! - **A blocked executor loses no session.** The stream, keep-alives and timers run on a thread of
 //!   the client's own, and the futures of this crate complete on any executor. An application that
-//!   is stuck therefore keeps its leases: watch its progress by other means.
+//!   would rather lose its leases when it is stuck promises a [heartbeat](Session::heartbeat).
 //! - **Every call has a deadline**, see [`ClientBuilder::request_timeout`]. A dead or half-open
 //!   connection is replaced within [`ClientBuilder::keep_alive`]'s interval and timeout.
 //!
@@ -120,6 +128,9 @@ mod upkeep;
 mod view;
 mod watch;
 mod window;
+
+#[doc = include_str!("../ROWS.md")]
+pub mod rows {}
 
 pub use acquire::{Acquire, AcquireError, Blocked, Holder};
 pub use builder::ClientBuilder;

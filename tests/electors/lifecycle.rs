@@ -228,3 +228,54 @@ async fn s4_6_candidates_wait_without_a_request_and_without_conflicts() {
     assert!(lease.is_valid());
     runs.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+#[tokio::test]
+async fn s1_10_each_mode_of_the_docs_leads() {
+    let cluster = one_node().await;
+    let client = client(&cluster).await;
+    let elector = elector(&client, "alice", long());
+
+    let campaign = elector.campaign("run");
+    let handle = campaign.handle();
+    let work = campaign.run(|_| {
+        handle.leave(ringfence_client::Successor::Next);
+        std::future::pending::<()>()
+    });
+    within("work, again and again", work).await.unwrap();
+
+    let campaign = elector.campaign("callbacks");
+    let handle = campaign.handle();
+    let campaign = campaign.on_started(move |_| handle.leave(ringfence_client::Successor::Next));
+    within("callbacks", campaign.run_callbacks()).await.unwrap();
+
+    let lease = elector.campaign("lead").lead();
+    assert!(
+        within("block until it leads", lease)
+            .await
+            .unwrap()
+            .is_valid()
+    );
+
+    let once = elector
+        .campaign("once")
+        .once(|leading| async move { leading.fence() });
+    let fence = within("to its end", once).await.unwrap();
+    assert!(fence.starts_with("once#"));
+
+    let shards = elector.candidates("shards", 3);
+    let mut handles = Vec::new();
+    let shards = shards.each(|campaign| {
+        handles.push(campaign.handle());
+        campaign
+    });
+    let work = shards.run(|leading| {
+        let shard = usize::try_from(leading.shard().unwrap()).unwrap();
+        handles[shard].leave(ringfence_client::Successor::Next);
+        std::future::pending::<()>()
+    });
+    within("split work", work).await.unwrap();
+
+    let options = ringfence_client::SessionOptions::default();
+    let mut raw = ringfence_client::RawLock::new(&client, "raw", options).unwrap();
+    assert!(raw.try_acquire().await.unwrap());
+}

@@ -287,7 +287,7 @@ async fn a_leader_without_a_heartbeat_is_replaced_though_its_client_lives() {
     let stuck = elector(&near, "stuck", short())
         .campaign("db")
         .on_stopped(move |it| {
-            stopped.tell(format!("{:?}", it.cause == StopCause::Lost(Loss::Stuck)))
+            stopped.tell(format!("{:?}", it.cause == StopCause::Lost(Loss::Stuck)));
         });
     let running = tokio::spawn(stuck.run(move |leading| {
         let work = work.clone();
@@ -308,4 +308,99 @@ async fn a_leader_without_a_heartbeat_is_replaced_though_its_client_lives() {
     assert!(next.since_boot() > Duration::ZERO);
     story.until(1, "true").await;
     running.abort();
+}
+
+#[tokio::test]
+async fn pain_4_the_lease_is_given_up_only_after_the_work_has_stopped() {
+    let cluster = one_node().await;
+    let (near, far) = (client(&cluster).await, client(&cluster).await);
+    let story = Story::new();
+    let (work, stopped, next) = (story.clone(), story.clone(), story.clone());
+    let campaign = elector(&near, "alice", long())
+        .campaign("db")
+        .grace(LONG)
+        .on_stopped(move |_| stopped.tell("stopped"));
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.run(move |leading| {
+        let story = work.clone();
+        async move {
+            let _tell = Dropped(story.clone(), "dropped".into());
+            story.tell("works");
+            leading.leaving().await;
+            assert!(leading.is_valid(), "still held while it winds down");
+            story.tell("flushed");
+        }
+    }));
+    story.until(1, "works").await;
+    let waiting = tokio::spawn(async move {
+        let lease = elector(&far, "bob", long()).campaign("db").lead().await;
+        next.tell("next leads");
+        lease
+    });
+
+    handle.leave(Successor::Next);
+    story.until(1, "next leads").await;
+
+    let expected = ["works", "flushed", "dropped", "stopped", "next leads"];
+    assert_eq!(story.lines(), expected);
+    within("the end", running).await.unwrap().unwrap();
+    assert!(waiting.await.unwrap().unwrap().is_valid());
+}
+
+#[tokio::test]
+async fn pain_5_an_elector_whose_work_panics_leads_again() {
+    let cluster = one_node().await;
+    let client = client(&cluster).await;
+    let story = Story::new();
+    let work = story.clone();
+    let campaign = elector(&client, "alice", long()).campaign("db");
+    let running = tokio::spawn(campaign.run(move |leading| {
+        work.tell(format!("leads {}", leading.token()));
+        // Once before the work begins to run, once within it.
+        assert!(work.count("leads") != 1, "a bug");
+        let second = work.count("leads") == 2;
+        async move {
+            tokio::task::yield_now().await;
+            assert!(!second, "another bug");
+            std::future::pending::<()>().await;
+        }
+    }));
+    story.until(3, "leads").await;
+    assert!(!running.is_finished());
+    running.abort();
+}
+
+#[tokio::test]
+async fn pain_18_forty_leases_of_one_elector_cost_one_keep_alive() {
+    let cluster = one_node().await;
+    let near = client(&cluster).await;
+    let elector = elector(&near, "alice", short());
+    let mut leases = Vec::new();
+    for n in 0..40 {
+        let campaign = elector.campaign(format!("db/{n}")).observe(false);
+        leases.push(campaign.lead().await.unwrap());
+    }
+    let before = cluster.applied(0).await;
+    let seconds = 6;
+    let until = BootClock.now() + Duration::from_secs(seconds);
+    near.sleep_until(until).await;
+
+    // One keep-alive per 0.9 s, and the cluster's own clock twice a second at most.
+    let written = cluster.applied(0).await - before;
+    assert!(written <= 5 * seconds, "{written} entries");
+    assert!(leases.iter().all(ringfence_client::HeldLease::is_valid));
+}
+
+#[tokio::test]
+async fn s0_7_a_starved_executor_loses_no_lease() {
+    let cluster = one_node().await;
+    let near = client(&cluster).await;
+    let lease = elector(&near, "alice", short()).campaign("db").lead();
+    let lease = lease.await.unwrap();
+    // This test's executor has one thread, and this blocks it for two lease durations.
+    let until = BootClock.now() + short().lease_duration() * 2;
+    while BootClock.now() < until {
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    assert!(lease.is_valid());
 }

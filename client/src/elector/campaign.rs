@@ -1,35 +1,21 @@
-//! A campaign: what is set up for it, and its way from term to term.
+//! A campaign: what is set up for it.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringfence_core::{InvalidName, InvalidText, LeaseName};
+use ringfence_core::{InvalidName, InvalidText};
 use ringfence_proto::refusal::Refusal;
-use ringfence_proto::v1::Reason;
-use tokio::sync::watch;
 
-use super::back_off::BackOff;
+use super::Inner;
 use super::gauges::{AlreadyRegistered, Gauges, Registration};
-use super::handle::{Ask, CampaignHandle, CampaignState};
+use super::handle::CampaignHandle;
 use super::leading::Leading;
-use super::observer::Observer;
-use super::outcome::Outcome;
-use super::shards::{Place, Room};
+use super::shards::Room;
 use super::shared::{Leader, Shared};
-use super::term::{Listeners, StopCause, Stopped, tell};
-use super::{Entry, Inner};
-use crate::acquire::AcquireError;
-use crate::error::{CallError, OpenError};
+use super::term::{Listeners, Stopped};
 use crate::hub::lock;
 use crate::identity::DuplicateIdentity;
-use crate::lease::HeldLease;
-use crate::session::{Session, SessionState};
-use crate::view::View;
-
-/// How long one request waits in the queue before another takes its place.
-const WAIT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// A campaign for one lease; [`Elector::campaign`](super::Elector::campaign) begins one.
 ///
@@ -44,8 +30,8 @@ pub struct Campaign {
     pub(super) lock_delay: Duration,
     pub(super) grace: Duration,
     pub(super) linger: bool,
-    observe: bool,
-    room: Option<Arc<Room>>,
+    pub(super) observe: bool,
+    pub(super) room: Option<Arc<Room>>,
     pub(super) shared: Arc<Shared>,
     /// Behind a lock so that the campaign's future can be sent to another thread.
     pub(super) listeners: Mutex<Listeners>,
@@ -74,18 +60,6 @@ pub enum CampaignError {
     /// It was [asked](CampaignHandle::leave) to end before it led.
     #[error("the campaign was asked to end")]
     Left,
-}
-
-/// Why no lease was acquired this time.
-pub(super) enum Stood {
-    /// Worth another try.
-    Failed(String),
-    /// At once, since that was no failure.
-    Again,
-    /// Asked to leave.
-    Left,
-    /// Not worth another try.
-    Hopeless(CampaignError),
 }
 
 impl Campaign {
@@ -208,287 +182,6 @@ impl Campaign {
         CampaignHandle {
             shared: Arc::clone(&self.shared),
         }
-    }
-
-    /// Campaigns for ever, or until [`CampaignHandle::leave`]. In each term `work` is called and
-    /// what it returns is run until it is done or the term is over; then it is dropped. When it is
-    /// done, fails or panics, the lease is given up: a leader that cannot do its work is none.
-    ///
-    /// Dropping the future drops the work and releases the lease.
-    ///
-    /// # Errors
-    /// [`CampaignError`] if no retry can help.
-    pub async fn run<W, F>(mut self, mut work: W) -> Result<(), CampaignError>
-    where
-        W: FnMut(Leading) -> F,
-        F: Future,
-        F::Output: Outcome,
-    {
-        let running = self.begin()?;
-        let telling = self.tell();
-        let result = tokio::select! {
-            biased;
-            never = telling => match never {},
-            result = self.terms(&running.name, &mut work) => result,
-        };
-        self.shared.state.send_replace(CampaignState::Over);
-        result
-    }
-
-    /// Campaigns for ever with the callbacks alone, as client-go does: `on_started` may spawn what
-    /// it likes, which has to stop at [`Leading::lost`].
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub async fn run_callbacks(self) -> Result<(), CampaignError> {
-        self.run(|leading| async move { drop(leading.lost().await) })
-            .await
-    }
-
-    /// Waits until this candidate leads, however long that takes and whatever fails meanwhile, and
-    /// returns the lease: one call that blocks, and afterwards no step of the elector's any more.
-    /// Of the listeners those for other leaders are told until then.
-    ///
-    /// # Errors
-    /// [`CampaignError`] if no retry can help, or it was asked to leave.
-    pub async fn lead(mut self) -> Result<HeldLease, CampaignError> {
-        let running = self.begin()?;
-        let mut pauses = BackOff::new(&self.elector.timings);
-        let telling = self.tell();
-        let leading = async {
-            loop {
-                if let Some((lease, _place)) = self.stand(&running.name, &mut pauses).await? {
-                    self.shared.begin_term(&View::of(&lease));
-                    return Ok(lease);
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            never = telling => match never {},
-            result = leading => result,
-        }
-    }
-
-    /// Waits until this candidate leads, runs `work` to its end, gives the lease up and returns what
-    /// the work returned. If the lease is lost before, the work is dropped, and begun anew under
-    /// the next one: it has to bear being begun more than once.
-    ///
-    /// # Errors
-    /// [`CampaignError`] if no retry can help, or it was asked to leave.
-    pub async fn once<W, F>(mut self, mut work: W) -> Result<F::Output, CampaignError>
-    where
-        W: FnMut(Leading) -> F,
-        F: Future,
-    {
-        let running = self.begin()?;
-        let mut pauses = BackOff::new(&self.elector.timings);
-        loop {
-            let Some((lease, _place)) = self.stand(&running.name, &mut pauses).await? else {
-                continue;
-            };
-            let view = View::of(&lease);
-            self.shared.begin_term(&view);
-            // Nobody asks a single run to leave in the middle.
-            let (_leaving, leaving) = watch::channel(false);
-            let leading = Leading {
-                view: view.clone(),
-                shard: self.shard,
-                leaving,
-            };
-            match view.run(work(leading)).await {
-                Ok(output) => {
-                    if let Err(error) = lease.release().await {
-                        tracing::debug!(%error, "not released; if it is still held it will be");
-                    }
-                    return Ok(output);
-                }
-                Err(loss) => self.pause(pauses.after_term(), &loss.to_string()).await,
-            }
-        }
-    }
-
-    /// From term to term.
-    async fn terms<W, F>(&mut self, name: &LeaseName, work: &mut W) -> Result<(), CampaignError>
-    where
-        W: FnMut(Leading) -> F,
-        F: Future,
-        F::Output: Outcome,
-    {
-        let mut pauses = BackOff::new(&self.elector.timings);
-        loop {
-            let stood = match self.stand(name, &mut pauses).await {
-                Err(CampaignError::Left) => return Ok(()),
-                stood => stood?,
-            };
-            let Some((lease, place)) = stood else {
-                continue;
-            };
-            let began = self.elector.client.now();
-            let cause = self.term(lease, work).await;
-            drop(place);
-            if self.shared.ask.borrow().leave {
-                return Ok(());
-            }
-            let lasted = self.elector.client.now().saturating_since(began);
-            let pause = match cause {
-                StopCause::Lost(_) | StopCause::Asked => pauses.after_term(),
-                StopCause::Done => pauses.after_work(),
-                StopCause::Failed(_) | StopCause::Panicked(_) => pauses.after_failure(lasted),
-            };
-            self.pause(pause, &cause.to_string()).await;
-        }
-    }
-
-    /// Waits for the lease once. `None`: try again; the pause is over.
-    async fn stand(
-        &mut self,
-        name: &LeaseName,
-        pauses: &mut BackOff,
-    ) -> Result<Option<(HeldLease, Option<Place>)>, CampaignError> {
-        self.shared.state.send_replace(CampaignState::Waiting);
-        let leave = left(&self.shared);
-        let stood = tokio::select! {
-            biased;
-            () = leave => Err(Stood::Left),
-            stood = self.acquire(name) => stood,
-        };
-        match stood {
-            Ok(granted) => Ok(Some(granted)),
-            Err(Stood::Again) => Ok(None),
-            Err(Stood::Left) => Err(CampaignError::Left),
-            Err(Stood::Hopeless(error)) => Err(error),
-            Err(Stood::Failed(why)) => {
-                tracing::debug!(name = self.name, why, "not acquired");
-                self.pause(pauses.after_failure(Duration::ZERO), &why).await;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Waits for room, then for the lease.
-    async fn acquire(&self, name: &LeaseName) -> Result<(HeldLease, Option<Place>), Stood> {
-        if let Some(room) = &self.room {
-            room.free().await;
-        }
-        let session = self.elector.session().await.map_err(not_opened)?;
-        let full = async {
-            match &self.room {
-                Some(room) => room.full().await,
-                None => std::future::pending().await,
-            }
-        };
-        let acquire = session.acquire(name.as_str()).wait(WAIT);
-        let acquire = acquire.data(self.data.clone()).lock_delay(self.lock_delay);
-        let lease = tokio::select! {
-            biased;
-            acquired = acquire.send() => acquired.map_err(not_acquired)?,
-            // Who waits for a session that is over would wait for nothing.
-            () = over(&session) => return Err(Stood::Failed("the session was lost".into())),
-            () = full => return Err(Stood::Again),
-        };
-        match &self.room {
-            None => Ok((lease, None)),
-            Some(room) => match room.take() {
-                Some(place) => Ok((lease, Some(place))),
-                None => Err(Stood::Again),
-            },
-        }
-    }
-
-    /// Pauses, but not if it was asked to leave.
-    pub(super) async fn pause(&self, pause: Duration, why: &str) {
-        self.shared.state.send_replace(CampaignState::Pausing {
-            pause,
-            why: why.into(),
-        });
-        let client = &self.elector.client;
-        tokio::select! {
-            () = client.sleep_until(client.now() + pause) => {}
-            () = left(&self.shared) => {}
-        }
-    }
-
-    /// Tells those listeners that are told beside the terms.
-    fn tell(&self) -> impl Future<Output = Infallible> + use<> {
-        let mut listeners = lock(&self.listeners);
-        tell(
-            Arc::clone(&self.elector),
-            Arc::clone(&self.shared),
-            listeners.new_leader.take(),
-            listeners.duplicate.take(),
-        )
-    }
-
-    fn begin(&self) -> Result<Running, CampaignError> {
-        let name = LeaseName::parse(&self.name).map_err(CampaignError::InvalidName)?;
-        let entry = self.elector.enter(&self.name);
-        let twice = || CampaignError::Twice {
-            name: self.name.clone(),
-        };
-        let entry = entry.ok_or_else(twice)?;
-        let observer = self.observe.then(|| {
-            let (shared, own) = (Arc::clone(&self.shared), Arc::clone(&self.elector.own));
-            Observer::begin(&self.elector.client, name.clone(), move |grant| {
-                shared.saw(grant.and_then(|grant| Leader::from_wire(grant, &own)));
-            })
-        });
-        Ok(Running {
-            name,
-            _entry: entry,
-            _observer: observer,
-        })
-    }
-}
-
-/// What lasts as long as a campaign runs.
-struct Running {
-    name: LeaseName,
-    _entry: Entry,
-    _observer: Option<Observer>,
-}
-
-/// Completes when the campaign is asked to end.
-async fn left(shared: &Shared) {
-    let mut ask: watch::Receiver<Ask> = shared.ask.subscribe();
-    // The sender lives as long as the campaign.
-    ask.wait_for(|ask| ask.leave).await.map(drop).ok();
-}
-
-/// Completes when the session is lost.
-async fn over(session: &Session) {
-    let mut state = session.state();
-    let lost = |state: &SessionState| matches!(state, SessionState::Lost { .. });
-    state.wait_for(lost).await.map(drop).ok();
-}
-
-fn not_opened(error: OpenError) -> Stood {
-    match error {
-        OpenError::InvalidIdentity(fault) => Stood::Hopeless(CampaignError::InvalidIdentity(fault)),
-        OpenError::Call(error) => failed(error),
-        OpenError::TooLate => Stood::Failed(error.to_string()),
-    }
-}
-
-fn not_acquired(error: AcquireError) -> Stood {
-    match error {
-        AcquireError::InvalidName(fault) => Stood::Hopeless(CampaignError::InvalidName(fault)),
-        AcquireError::TimedOut => Stood::Again,
-        AcquireError::Call(error) => failed(error),
-        AcquireError::Held(_)
-        | AcquireError::Queued { .. }
-        | AcquireError::NotNow { .. }
-        | AcquireError::Ended(_)
-        | AcquireError::SessionLost(_) => Stood::Failed(error.to_string()),
-    }
-}
-
-fn failed(error: CallError) -> Stood {
-    match error {
-        CallError::Refused(refusal) if refusal.reason == Reason::InvalidArgument => {
-            Stood::Hopeless(CampaignError::Refused(refusal))
-        }
-        error => Stood::Failed(error.to_string()),
     }
 }
 

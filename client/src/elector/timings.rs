@@ -108,3 +108,47 @@ impl Timings {
         self.retry_period
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn s2_1_and_s3_3_what_is_not_set_is_as_client_go_has_it() {
+        let times = Timings::new(None, None, None).unwrap();
+        assert_eq!(times, Timings::default());
+        assert_eq!(times.lease_duration(), Duration::from_secs(15));
+        assert_eq!(times.renew_deadline(), Duration::from_secs(10));
+        assert_eq!(times.retry_period(), Duration::from_secs(2));
+        assert_eq!(
+            Timings::new(seconds(60), None, None)
+                .unwrap()
+                .renew_deadline(),
+            times.renew_deadline()
+        );
+    }
+
+    #[test]
+    fn s1_7_times_that_make_no_election_are_refused_with_what_was_offered() {
+        let refused =
+            |lease, renew, retry| Timings::new(lease, renew, retry).unwrap_err().to_string();
+        assert_eq!(
+            refused(seconds(10), seconds(10), None),
+            "lease duration 10s must be longer than renew deadline 10s"
+        );
+        assert_eq!(
+            refused(None, seconds(12), seconds(10)),
+            "renew deadline 12s must be longer than 1.2 times the retry period 10s"
+        );
+        assert_eq!(
+            refused(None, None, seconds(0)),
+            "the retry period must be at least 1 ms"
+        );
+    }
+}

@@ -8,7 +8,9 @@
 mod support;
 
 mod cancelling;
+mod electing;
 mod following;
+mod heartbeats;
 mod keeping_alive;
 mod losing;
 mod releasing;

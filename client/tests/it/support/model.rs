@@ -7,10 +7,10 @@ use ringfence_client::Refusal;
 use ringfence_client::proto::cancel_response::Result as CancelResult;
 use ringfence_client::proto::server_frame::Body as Reply;
 use ringfence_client::proto::{
-    AcquireRequest, AcquireResponse, CancelRequest, CancelResponse, CloseResponse, EndCause, Grant,
-    KeepAliveRequest, KeepAliveResponse, LostGrant, OpenRequest, OpenResponse, Reason,
-    ReleaseRequest, ReleaseResponse, SessionHandle, SessionLosses, SessionState, TransferRequest,
-    TransferResponse, end_cause,
+    AcquireRequest, AcquireResponse, CancelRequest, CancelResponse, CloseResponse, EndCause,
+    GetResponse, Grant, KeepAliveRequest, KeepAliveResponse, Lease, LostGrant, OpenRequest,
+    OpenResponse, Reason, ReleaseRequest, ReleaseResponse, SessionHandle, SessionLosses,
+    SessionState, TransferRequest, TransferResponse, end_cause,
 };
 
 /// See the module.
@@ -290,6 +290,17 @@ impl Model {
             Reason::StaleToken,
             "the token is not that of the present grant",
         ))
+    }
+
+    /// The holder of a lease, if it has one.
+    pub(crate) fn get(&self, name: &str) -> GetResponse {
+        let lease = self.held.get(name).map(|grant| Lease {
+            name: name.into(),
+            holder: Some(grant.clone()),
+            floor: grant.token,
+            ..Lease::default()
+        });
+        GetResponse { lease, at: None }
     }
 
     pub(crate) fn keep_alive(&mut self, ask: &KeepAliveRequest) -> Reply {

@@ -377,7 +377,7 @@ impl Inner {
             Ask::Cancel(ask) => Some(model.cancel(ask)),
             Ask::Release(ask) => Some(model.release(ask)),
             Ask::Transfer(ask) => Some(model.transfer(ask)),
-            Ask::Get(_) => Some(Reply::Get(proto::GetResponse::default())),
+            Ask::Get(ask) => Some(Reply::Get(model.get(&ask.name))),
             Ask::Check(_) => Some(Reply::Check(CheckResponse::default())),
         };
         drop(model);

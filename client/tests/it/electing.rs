@@ -1,0 +1,166 @@
+//! What electors and raw locks ask of the cluster, and what they make of odd answers.
+
+use std::time::Duration;
+
+use ringfence_client::proto::client_frame::Body as Ask;
+use ringfence_client::{
+    CampaignState, Client, Elector, RawLock, SessionOptions, Successor, Timings,
+};
+
+use crate::support::{Act, Cluster, client, eventually, is_acquire, is_keep_alive, within};
+
+fn options(ttl: Duration) -> SessionOptions {
+    SessionOptions {
+        ttl,
+        identity: "alice".into(),
+    }
+}
+
+fn elector(client: &Client, lease_ms: u64) -> Elector {
+    let ms = |ms| Some(Duration::from_millis(ms));
+    let timings = Timings::new(ms(lease_ms), ms(lease_ms * 9 / 10), ms(20)).unwrap();
+    Elector::builder(client).timings(timings).build()
+}
+
+fn is_request(ask: &Ask) -> bool {
+    !is_keep_alive(ask)
+}
+
+#[tokio::test]
+async fn s0_1_taking_costs_two_requests_and_each_call_after_it_one() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let mut lock = RawLock::new(&client, "db", options(Duration::from_secs(60))).unwrap();
+
+    assert!(lock.try_acquire().await.unwrap());
+    assert_eq!(cluster.count(is_request), 2);
+    assert!(lock.try_acquire().await.unwrap());
+    assert_eq!(cluster.count(is_request), 3);
+    lock.refresh().await.unwrap();
+    assert_eq!(cluster.count(is_request), 4);
+}
+
+#[tokio::test]
+async fn s0_1_an_answer_that_never_comes_is_no_true() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let builder = Client::builder().endpoints([node.address()]);
+    let client = builder.request_timeout(Duration::from_millis(300));
+    let client = client.connect().await.unwrap();
+    let mut lock = RawLock::new(&client, "db", options(Duration::from_secs(60))).unwrap();
+    node.script(is_acquire, Act::Swallow, usize::MAX);
+
+    lock.try_acquire().await.unwrap_err();
+
+    assert!(!lock.is_mine());
+    // It was granted, and is taken back.
+    eventually("nothing is left behind", || cluster.model().held.is_empty()).await;
+}
+
+#[tokio::test]
+async fn pain_21_a_release_with_a_hundred_candidates_is_one_grant_and_no_herd() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let leader = elector(&client, 60_000);
+    let leader = leader.campaign("db").observe(false).lead().await.unwrap();
+    let runs: Vec<_> = (0..100)
+        .map(|_| {
+            let campaign = elector(&client, 60_000).campaign("db").observe(false);
+            tokio::spawn(campaign.run_callbacks())
+        })
+        .collect();
+    let queued = || cluster.model().queue.get("db").map_or(0, Vec::len);
+    eventually("all wait", || queued() == 100).await;
+    let before = cluster.count(is_request);
+
+    leader.release().await.unwrap();
+
+    eventually("the next one leads", || queued() == 99).await;
+    assert_eq!(cluster.model().grants, 2);
+    assert_eq!(cluster.count(is_request), before + 1, "the release alone");
+    runs.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn pain_25_a_candidate_whose_session_has_ended_stands_again_under_a_new_one() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let leader = elector(&client, 60_000).campaign("db").observe(false);
+    let leader = leader.lead().await.unwrap();
+    let campaign = elector(&client, 900).campaign("db").observe(false);
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.run_callbacks());
+    let waiting = || {
+        let model = cluster.model();
+        model
+            .queue
+            .get("db")
+            .and_then(|queue| queue.first().copied())
+    };
+    eventually("it waits", || waiting().is_some()).await;
+    let (zombie, _) = waiting().unwrap();
+
+    // The cluster ends its session; the wait goes with it, without a word on the call.
+    cluster.change(|model| {
+        model.sessions.remove(&zombie);
+        model.queue.remove("db");
+    });
+    eventually("it waits again", || {
+        waiting().is_some_and(|(s, _)| s != zombie)
+    })
+    .await;
+    leader.release().await.unwrap();
+    eventually("it leads", || handle.is_leading()).await;
+    running.abort();
+}
+
+#[tokio::test]
+async fn s4_4_a_cluster_that_refuses_is_asked_with_pauses_and_says_why() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let full = ringfence_client::Refusal::new(
+        ringfence_client::proto::Reason::Limit,
+        "too many wait for this lease",
+    );
+    node.script(is_acquire, Act::Refuse(full), 3);
+    let campaign = elector(&client, 60_000).campaign("db").observe(false);
+    let handle = campaign.handle();
+    let mut state = handle.state();
+    let running = tokio::spawn(campaign.run_callbacks());
+
+    let pausing = state.wait_for(|state| matches!(state, CampaignState::Pausing { .. }));
+    let why = format!("{:?}", *within("a pause", pausing).await.unwrap());
+    assert!(why.contains("too many wait"), "{why}");
+    eventually("it leads", || handle.is_leading()).await;
+    assert_eq!(cluster.count(is_acquire), 4);
+    handle.leave(Successor::Next);
+    within("the end", running).await.unwrap().unwrap();
+    assert_eq!(*state.borrow(), CampaignState::Over);
+}
+
+#[tokio::test]
+async fn a_campaign_can_be_spawned_and_dropped_at_any_time() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    for polls in 0..20 {
+        let mut campaign = Box::pin(elector(&client, 60_000).campaign("db").run_callbacks());
+        for _ in 0..polls {
+            tokio::select! {
+                biased;
+                _ = &mut campaign => panic!("it goes on for ever"),
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
+        drop(campaign);
+        eventually("nothing is left", || {
+            let model = cluster.model();
+            model.held.is_empty() && model.queue.is_empty()
+        })
+        .await;
+    }
+}
