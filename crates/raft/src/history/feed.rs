@@ -22,7 +22,7 @@ use crate::events::Position;
 /// filled.
 const WAITING_MAX: usize = 131_072;
 /// So many are put into the index at once, however short they have waited.
-const WRITTEN_AT: usize = 16_384;
+const WRITTEN_AT: usize = 8_192;
 /// How long what was noted waits at most, and what is in the index until it is on disk.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 /// How many old records are dropped at a time.
@@ -150,7 +150,9 @@ impl HistoryFeed {
         if !waiting.has_room() {
             return false;
         }
-        waiting.fetched.extend(records);
+        waiting
+            .fetched
+            .extend(records.into_iter().map(record::alone));
         for (first, last) in covered {
             ranges::add(&mut waiting.covered, first, last);
         }

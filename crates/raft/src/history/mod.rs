@@ -8,6 +8,7 @@
 //! A node may index entries before its own disk has them. They are committed all the same, so
 //! what the index says stays true; after a crash they are applied and indexed once more.
 
+mod chain;
 mod feed;
 mod fill;
 mod ranges;

@@ -70,6 +70,14 @@ pub(super) fn of_event(index: u64, event: &Event) -> Option<pb::HistoryRecord> {
     }
 }
 
+/// A record that a peer sent, in no chain here.
+pub(super) fn alone(record: pb::HistoryRecord) -> pb::HistoryRecord {
+    pb::HistoryRecord {
+        previous: 0,
+        ..record
+    }
+}
+
 /// Puts together what two records know of one grant.
 pub(super) fn merge(known: &mut pb::HistoryRecord, more: pb::HistoryRecord) {
     if !more.granted.is_empty() {

@@ -1,7 +1,8 @@
 //! The index on disk.
 //!
-//! One tree, so that a batch is atomic: `g` and a token lead to a record; `n`, a name, a zero byte
-//! and a token lead there by name; `m` is what the index says of itself.
+//! One tree, so that a batch is atomic: `g` and a token lead to a record; `h` and a name lead to the
+//! token of its newest grant, whose record leads to the one before; `m` is what the index says of
+//! itself.
 
 use std::io;
 use std::path::Path;
@@ -11,6 +12,7 @@ use ringfence_core::LeaseName;
 use ringfence_proto::raft as pb;
 use sled::{Batch, Config, Db};
 
+use super::chain::{Chains, Links};
 use super::{ranges, record};
 
 const CACHE_BYTES: usize = 32 << 20;
@@ -20,8 +22,10 @@ const LEAF: usize = 256;
 /// The least effort of compression: it is most of what a write costs.
 const COMPRESSION: i32 = 1;
 const GRANT: u8 = b'g';
-const NAME: u8 = b'n';
+const NEWEST: u8 = b'h';
 const META: &[u8] = b"m";
+/// How the keys above are laid out; an index laid out otherwise is built anew.
+const LAYOUT: u64 = 2;
 
 /// The index. Clones share it; each thread needs its own.
 #[derive(Clone)]
@@ -87,7 +91,10 @@ impl Store {
             .flush_every_ms(None);
         let db: Db<LEAF> = config.open()?;
         let store = Self { db };
-        drop(store.meta()?);
+        let layout = store.meta()?.layout;
+        if layout != LAYOUT && !store.db.is_empty()? {
+            return Err(io::Error::other(format!("it has layout {layout}")));
+        }
         Ok(store)
     }
 
@@ -104,17 +111,13 @@ impl Store {
         name: &LeaseName,
         limit: usize,
     ) -> io::Result<Vec<pb::HistoryRecord>> {
-        let prefix = name_key(&name.to_string(), 0);
-        let prefix = &prefix[..prefix.len() - 8];
+        let mut next = self.newest(name.as_str())?;
         let mut found = Vec::new();
-        for entry in self.db.scan_prefix(prefix).rev().take(limit) {
-            let (key, _) = entry?;
-            let token = key.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-            let record = token
-                .map(|token| self.of_token(token))
-                .transpose()?
-                .flatten();
-            found.extend(record);
+        while found.len() < limit
+            && let Some(record) = self.of_token(next)?
+        {
+            next = record.previous;
+            found.push(record);
         }
         Ok(found)
     }
@@ -154,21 +157,31 @@ impl Store {
 
     /// Writes a change in one step and says how many records are new.
     pub(super) fn write(&self, change: Change) -> io::Result<u64> {
-        let mut batch = Batch::default();
+        let mut links = Links::of(self);
         let mut added = 0;
-        for (token, record) in change.records {
-            let record = match self.of_token(token)? {
+        // Newest first: see there.
+        for (token, record) in change.records.into_iter().rev() {
+            let known = match links.records.remove(&token) {
+                Some(known) => Some(known),
+                None => self.of_token(token)?,
+            };
+            match known {
                 Some(mut known) => {
                     record::merge(&mut known, record);
-                    known
+                    links.records.insert(token, known);
                 }
                 None => {
                     added += 1;
-                    record
+                    links.put(record)?;
                 }
-            };
-            batch.insert(&name_key(&record.name, token)[..], &[][..]);
+            }
+        }
+        let mut batch = Batch::default();
+        for (token, record) in links.records {
             batch.insert(&grant_key(token)[..], record.encode_to_vec());
+        }
+        for (name, token) in links.newest {
+            batch.insert(newest_key(&name), &token.to_be_bytes()[..]);
         }
         let mut meta = self.meta()?;
         let mut covered: Vec<_> = meta.covered.iter().map(|r| (r.first, r.last)).collect();
@@ -176,6 +189,7 @@ impl Store {
             ranges::add(&mut covered, first, last);
         }
         meta.covered = to_pb(covered);
+        meta.layout = LAYOUT;
         batch.insert(META, meta.encode_to_vec());
         self.db.apply_batch(batch)?;
         Ok(added)
@@ -198,7 +212,10 @@ impl Store {
                 break;
             }
             batch.remove(&key[..]);
-            batch.remove(&name_key(&record.name, record.token)[..]);
+            // What lay below it is gone already, so the chain just ends earlier.
+            if self.newest(&record.name)? == record.token {
+                batch.remove(newest_key(&record.name));
+            }
             meta.pruned = meta.pruned.max(record.granted_index);
             dropped += 1;
         }
@@ -241,12 +258,77 @@ fn grant_key(token: u64) -> [u8; 9] {
     key
 }
 
-fn name_key(name: &str, token: u64) -> Vec<u8> {
-    let mut key = Vec::with_capacity(name.len() + 10);
-    key.push(NAME);
+fn newest_key(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(name.len() + 1);
+    key.push(NEWEST);
     key.extend_from_slice(name.as_bytes());
-    // Names hold no zero byte, so no name's keys lie among another's.
-    key.push(0);
-    key.extend_from_slice(&token.to_be_bytes());
     key
+}
+
+impl Chains for Store {
+    fn record(&self, token: u64) -> io::Result<Option<pb::HistoryRecord>> {
+        self.of_token(token)
+    }
+
+    fn newest(&self, name: &str) -> io::Result<u64> {
+        let token = self.db.get(newest_key(name))?;
+        let token = token.and_then(|bytes| bytes.first_chunk().copied());
+        Ok(token.map_or(0, u64::from_be_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(token: u64, name: &str) -> pb::HistoryRecord {
+        pb::HistoryRecord {
+            token,
+            name: name.to_owned(),
+            granted: bytes::Bytes::from_static(b"x"),
+            granted_index: token,
+            ..pb::HistoryRecord::default()
+        }
+    }
+
+    fn tokens(store: &Store, name: &str, limit: usize) -> Vec<u64> {
+        let name = LeaseName::parse(name).unwrap();
+        let records = store.of_name(&name, limit).unwrap();
+        records.iter().map(|record| record.token).collect()
+    }
+
+    #[test]
+    fn a_name_leads_to_its_grants_newest_first_also_when_old_ones_come_late_or_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let mut change = Change::new();
+        for token in [4, 5, 8, 9] {
+            change.add(grant(token, if token % 2 == 0 { "even" } else { "odd" }));
+        }
+        assert_eq!(store.write(change).unwrap(), 4);
+        let mut late = Change::new();
+        for token in [2, 4, 6] {
+            late.add(grant(token, "even"));
+        }
+        assert_eq!(store.write(late).unwrap(), 2);
+        assert_eq!(tokens(&store, "even", 9), [8, 6, 4, 2]);
+        assert_eq!(tokens(&store, "even", 2), [8, 6]);
+        assert_eq!(tokens(&store, "odd", 9), [9, 5]);
+
+        assert_eq!(store.prune(4, |_| true).unwrap(), 4);
+        assert_eq!(tokens(&store, "even", 9), [8]);
+        assert_eq!(store.prune(9, |record| record.token < 9).unwrap(), 1);
+        assert_eq!(tokens(&store, "even", 9), []);
+        assert_eq!(tokens(&store, "odd", 9), [9]);
+    }
+
+    #[test]
+    fn an_index_of_another_layout_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        store.db.insert(&grant_key(1)[..], &b"old"[..]).unwrap();
+        store.flush().unwrap();
+        drop(store);
+        assert!(Store::open(dir.path()).is_err());
+    }
 }
