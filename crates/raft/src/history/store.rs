@@ -15,7 +15,7 @@ use sled::{Batch, Config, Db};
 use super::chain::{Chains, Links};
 use super::{ranges, record};
 
-const CACHE_BYTES: usize = 32 << 20;
+const CACHE_BYTES: usize = 8 << 20;
 /// Entries in a leaf, which is written whole: a grant touches the leaf of its token, which all new
 /// ones share, and the leaf of its name.
 const LEAF: usize = 256;
