@@ -16,41 +16,41 @@
 -- after which nothing was changed. An error of a change itself (WRONGTYPE and the like) leaves the
 -- changes before it in place: Redis does not roll back.
 
-local DIGITS = 19
-local MAX = '9223372036854775807'
-
--- Lua's numbers are doubles, exact to 2^53; so two halves of a token are compared one by one.
-local function newer(a, b)
-  local a_high, b_high = tonumber(string.sub(a, 1, 10)), tonumber(string.sub(b, 1, 10))
-  if a_high ~= b_high then
-    return a_high > b_high
-  end
-  return tonumber(string.sub(a, 11)) > tonumber(string.sub(b, 11))
-end
-
-local function is_token(text)
-  return #text == DIGITS and not string.find(text, '%D') and string.find(text, '[1-9]')
-    and not newer(text, MAX)
-end
-
 local offered = ARGV[1]
-if not is_token(offered) then
-  return redis.error_reply('MALFORMED_FENCE a token is 1 to ' .. MAX .. ' in 19 digits')
-end
 local mark = redis.call('GET', KEYS[1])
-if mark then
-  if not is_token(mark) then
+
+-- Only a token gets in there, so an equal mark needs no further look, and no write: nobody runs
+-- between this check and what follows.
+if mark ~= offered then
+  local DIGITS = 19
+  local MAX = '9223372036854775807'
+
+  -- Lua's numbers are doubles, exact to 2^53; so two halves of a token are compared one by one.
+  local function newer(a, b)
+    local a_high, b_high = tonumber(string.sub(a, 1, 10)), tonumber(string.sub(b, 1, 10))
+    if a_high ~= b_high then
+      return a_high > b_high
+    end
+    return tonumber(string.sub(a, 11)) > tonumber(string.sub(b, 11))
+  end
+
+  local function is_token(text)
+    return #text == DIGITS and not string.find(text, '%D') and string.find(text, '[1-9]')
+      and not newer(text, MAX)
+  end
+
+  if not is_token(offered) then
+    return redis.error_reply('MALFORMED_FENCE a token is 1 to ' .. MAX .. ' in 19 digits')
+  end
+  if mark and not is_token(mark) then
     return redis.error_reply('DAMAGED_MARK delete ' .. KEYS[1] .. ' and advance it to the floor')
   end
-  if newer(mark, offered) then
-    if ARGV[2] == 'floor' then
-      return {}
-    end
+  if not mark or newer(offered, mark) then
+    redis.call('SET', KEYS[1], offered)
+  elseif ARGV[2] ~= 'floor' then
     return redis.error_reply('STALE_TOKEN mark=' .. mark)
   end
 end
--- Also when it is equal: a key that was given a time to live by somebody loses it again.
-redis.call('SET', KEYS[1], offered)
 
 local replies = {}
 local at = 3

@@ -27,10 +27,11 @@
 -- ringfence_marks. Not DELETE: no row of it is ever deleted.
 
 -- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
--- that writing a mark touches no index.
+-- that writing a mark touches no index. It has no CHECK, since the server would prepare it anew for
+-- every write of a mark; the functions check what they insert.
 CREATE TABLE IF NOT EXISTS ringfence_marks (
-    name text COLLATE "C" PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
-    mark bigint NOT NULL CHECK (mark > 0)
+    name text COLLATE "C" PRIMARY KEY,
+    mark bigint NOT NULL
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 COMMENT ON TABLE ringfence_marks IS
@@ -62,16 +63,52 @@ BEGIN
 END
 $$;
 
--- Admits the token for the rest of the transaction, or raises. Must come first in it.
+-- What the functions below have in common, and what the guard in Rust calls, whose types have
+-- checked name and token: to set and reset a search path, and to compare a numeric, would cost as
+-- much as the write itself.
 --
 -- The mark is written also when it is equal: only a write keeps the next grant out until the commit,
--- at every isolation level. `token` is a numeric, so that a number beyond bigint, as other systems
--- may hand out, gets the error below instead of an overflow.
+-- at every isolation level.
+CREATE OR REPLACE FUNCTION ringfence_raise(lease text, offered bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    current_mark bigint;
+BEGIN
+    LOOP
+        UPDATE ringfence_marks SET mark = offered WHERE name = lease AND mark <= offered;
+        IF FOUND THEN
+            RETURN offered;
+        END IF;
+        SELECT mark INTO current_mark FROM ringfence_marks WHERE name = lease;
+        IF current_mark > offered THEN
+            RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
+                offered, lease, current_mark
+                USING ERRCODE = 'RF001',
+                      DETAIL = 'mark=' || current_mark,
+                      HINT = 'This is final for that grant: stop the work, its lease is lost.';
+        END IF;
+        IF current_mark IS NULL THEN
+            IF lease COLLATE "C" !~ '^[A-Za-z0-9._~:@/-]{1,255}$' THEN
+                RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no lease name', left(lease, 64)
+                    USING ERRCODE = 'RF004';
+            END IF;
+            INSERT INTO ringfence_marks (name, mark) VALUES (lease, offered)
+                ON CONFLICT (name) DO NOTHING;
+            IF FOUND THEN
+                RETURN offered;
+            END IF;
+        END IF;
+        -- Somebody else made the row, or moved it, between two statements: look again.
+    END LOOP;
+END
+$$;
+
+-- Admits the token for the rest of the transaction, or raises. Must come first in it.
+--
+-- `token` is a numeric, so that a number beyond bigint, as other systems may hand out, gets the error
+-- below instead of an overflow.
 CREATE OR REPLACE FUNCTION ringfence_admit(resource text, token numeric) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
-DECLARE
-    offered bigint;
-    current_mark bigint;
 BEGIN
     IF resource IS NULL OR token IS NULL THEN
         RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the token of its grant',
@@ -82,33 +119,7 @@ BEGIN
             'MALFORMED_FENCE: the token % is out of range; a token is 1 to 9223372036854775807', token
             USING ERRCODE = 'RF004';
     END IF;
-    offered := token;
-    LOOP
-        UPDATE ringfence_marks SET mark = offered WHERE name = resource AND mark <= offered;
-        IF FOUND THEN
-            RETURN offered;
-        END IF;
-        SELECT mark INTO current_mark FROM ringfence_marks WHERE name = resource;
-        IF current_mark > offered THEN
-            RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
-                offered, resource, current_mark
-                USING ERRCODE = 'RF001',
-                      DETAIL = 'mark=' || current_mark,
-                      HINT = 'This is final for that grant: stop the work, its lease is lost.';
-        END IF;
-        IF current_mark IS NULL THEN
-            IF resource COLLATE "C" !~ '^[A-Za-z0-9._~:@/-]{1,255}$' THEN
-                RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no lease name', left(resource, 64)
-                    USING ERRCODE = 'RF004';
-            END IF;
-            INSERT INTO ringfence_marks (name, mark) VALUES (resource, offered)
-                ON CONFLICT (name) DO NOTHING;
-            IF FOUND THEN
-                RETURN offered;
-            END IF;
-        END IF;
-        -- Somebody else made the row, or moved it, between two statements: look again.
-    END LOOP;
+    RETURN ringfence_raise(resource, token::bigint);
 END
 $$;
 

@@ -118,7 +118,9 @@ impl Guard {
     /// guarded, call it with the lease's newest token before writes are served.
     pub fn advance_to(&self, floor: FencingToken) {
         let _effects = self.lock();
-        self.mark.fetch_max(floor.get(), Ordering::AcqRel);
+        if self.mark.load(Ordering::Acquire) < floor.get() {
+            self.mark.store(floor.get(), Ordering::Release);
+        }
     }
 
     /// Admits the fence and runs `effect` while the mark is held: until `effect` returns, no newer
@@ -139,9 +141,14 @@ impl Guard {
 
     /// Only with `effects` locked.
     fn raise(&self, offered: FencingToken) -> Result<Admitted, Refused> {
-        let before = self.mark.fetch_max(offered.get(), Ordering::AcqRel);
+        let before = self.mark.load(Ordering::Acquire);
         if before > offered.get() {
             return Err(self.stale(offered, before));
+        }
+        // Whoever writes it has the lock, so nothing can come between, and writing an equal mark
+        // would tell nobody anything.
+        if before < offered.get() {
+            self.mark.store(offered.get(), Ordering::Release);
         }
         Ok(Admitted::new(offered))
     }

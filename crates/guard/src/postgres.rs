@@ -17,9 +17,9 @@
 //!
 //! // Mark first, then the data, in one transaction, which is repeated if the server asks for it.
 //! guard
-//!     .write(&mut client, &fence, async |transaction| {
+//!     .write(&mut client, &fence, async |client| {
 //!         let update = "UPDATE balance SET amount = $1";
-//!         transaction.execute(update, &[&(amount + 10)]).await?;
+//!         client.execute(update, &[&(amount + 10)]).await?;
 //!         Ok::<_, PostgresError>(())
 //!     })
 //!     .await?;
@@ -58,7 +58,10 @@
 mod error;
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::mem;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use ringfence_core::{FencingToken, LeaseName};
 use tokio_postgres::types::{ToSql, Type};
@@ -76,8 +79,8 @@ pub const MIGRATION: &str = include_str!("../sql/postgres.sql");
 /// How often a transaction is tried unless [`PostgresGuard::attempts`] says otherwise.
 pub const ATTEMPTS: u32 = 64;
 
-const ADMIT: &str = "SELECT ringfence_admit($1, $2)";
-const ADVANCE: &str = "SELECT ringfence_advance($1, $2)";
+/// Beneath `ringfence_admit`: what that checks is checked by types here.
+const RAISE: &str = "SELECT ringfence_raise($1, $2)";
 const ADVANCE_TO: &str = "SELECT ringfence_advance_to($1, $2)";
 const READ: &str = "SELECT mark FROM ringfence_marks WHERE name = $1";
 
@@ -163,7 +166,7 @@ impl PostgresGuard {
         fence: &Fence,
     ) -> Result<Admitted, PostgresError> {
         fence.check_lease(&self.name)?;
-        self.call(ADMIT, transaction, fence).await?;
+        self.call(RAISE, transaction, fence).await?;
         Ok(Admitted::new(fence.token))
     }
 
@@ -181,13 +184,19 @@ impl PostgresGuard {
         fence: &Fence,
     ) -> Result<Admitted, PostgresError> {
         fence.check_lease(&self.name)?;
-        self.insist(ADVANCE, client, fence).await?;
+        self.insist(RAISE, client, fence).await?;
         Ok(Admitted::new(fence.token))
     }
 
-    /// Runs `effect` in a transaction that has admitted `fence`, and commits it. Any error rolls
-    /// back. On a conflict, wherever it is met, all of it is repeated: `effect` must do nothing that
-    /// a rollback does not undo.
+    /// Runs `effect` in a transaction that admits `fence` first, and commits it. Any error rolls
+    /// back, and so does dropping the future. `effect` gets the client with the transaction open, and
+    /// must not end it by itself.
+    ///
+    /// The first statement of `effect` is sent behind the admission without waiting for its answer,
+    /// so that a guard costs no round trip; it waits in the server for as long, and fails if the
+    /// fence is refused, since that aborts the transaction. On a conflict, wherever it is met, all of
+    /// it is repeated. For both reasons `effect` must do nothing that a rollback does not undo, at
+    /// least not before the server has answered a statement of it.
     ///
     /// A conflict is recognised in the errors that `effect` returns by following
     /// [`Error::source`], so they must not hide where they come from.
@@ -200,7 +209,7 @@ impl PostgresGuard {
         &self,
         client: &mut Client,
         fence: &Fence,
-        mut effect: impl AsyncFnMut(&Transaction<'_>) -> Result<R, E>,
+        mut effect: impl AsyncFnMut(&Client) -> Result<R, E>,
     ) -> Result<R, E>
     where
         E: From<PostgresError> + Error + 'static,
@@ -217,24 +226,38 @@ impl PostgresGuard {
 
     async fn write_once<R, E: From<PostgresError>>(
         &self,
-        client: &mut Client,
+        client: &Client,
         fence: &Fence,
-        effect: &mut impl AsyncFnMut(&Transaction<'_>) -> Result<R, E>,
+        effect: &mut impl AsyncFnMut(&Client) -> Result<R, E>,
     ) -> Result<R, E> {
-        let mut builder = client.build_transaction();
-        if let Some(level) = self.isolation {
-            builder = builder.isolation_level(level);
-        }
-        let transaction = builder.start().await.map_err(PostgresError::from)?;
-        self.admit(&transaction, fence).await?;
-        let value = effect(&transaction).await?;
-        transaction
+        // Before anything is sent: what follows relies on the server to refuse.
+        fence.check_lease(&self.name).map_err(PostgresError::from)?;
+        let open = Open(client);
+        let begin = async {
+            let begun = client.batch_execute(&self.begin(fence)).await;
+            begun.map_err(|source| PostgresError::of_fence(source, fence))
+        };
+        let value = behind(begin, effect(client)).await?;
+        client
             .batch_execute(COMMIT)
             .await
             .map_err(PostgresError::of_commit)?;
-        // It is over; its destructor would send a rollback, and the server warn of that.
-        mem::forget(transaction);
+        // It is over; a rollback would make the server warn.
+        mem::forget(open);
         Ok(value)
+    }
+
+    /// Begins and admits in one message. Neither a lease name nor a number can end a text in SQL.
+    fn begin(&self, fence: &Fence) -> String {
+        let level = match self.isolation {
+            None => "",
+            Some(IsolationLevel::Serializable) => " ISOLATION LEVEL SERIALIZABLE",
+            Some(IsolationLevel::RepeatableRead) => " ISOLATION LEVEL REPEATABLE READ",
+            // The server does not tell these two apart.
+            Some(_) => " ISOLATION LEVEL READ COMMITTED",
+        };
+        let (name, token) = (&fence.name, fence.token);
+        format!("START TRANSACTION{level}; SELECT ringfence_raise('{name}', {token})")
     }
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of the database,
@@ -300,4 +323,51 @@ impl PostgresGuard {
             .map_err(|source| PostgresError::of_fence(source, fence))?;
         Ok(())
     }
+}
+
+/// An open transaction of this client. Dropping it sends a rollback and does not wait for it; what is
+/// sent later comes later.
+struct Open<'a>(&'a Client);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let mut rollback = pin!(self.0.batch_execute("ROLLBACK"));
+        // The first poll sends it. Nobody asks for the answer.
+        let polled = rollback
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        drop(polled);
+    }
+}
+
+/// Awaits both, the admission a step ahead, so that its message is on its way before the first one of
+/// the effect. A refusal counts for more than what came of the effect, which is dropped then.
+async fn behind<R, E: From<PostgresError>>(
+    admission: impl Future<Output = Result<(), PostgresError>>,
+    effect: impl Future<Output = Result<R, E>>,
+) -> Result<R, E> {
+    let (mut admission, mut effect) = (pin!(admission), pin!(effect));
+    let (mut admitted, mut value) = (false, None);
+    poll_fn(|context| {
+        if !admitted {
+            match admission.as_mut().poll(context) {
+                Poll::Ready(Ok(())) => admitted = true,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => {}
+            }
+        }
+        if value.is_none()
+            && let Poll::Ready(outcome) = effect.as_mut().poll(context)
+        {
+            value = Some(outcome);
+        }
+        match value.take() {
+            Some(outcome) if admitted => Poll::Ready(outcome),
+            unfinished => {
+                value = unfinished;
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }

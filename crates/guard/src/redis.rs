@@ -51,7 +51,7 @@
 //! | `appendfsync always` | nothing that was acknowledged | |
 //! | replicas, Sentinel, Cluster | what the new primary had not received; `WAIT` makes it rarer, not impossible | failover |
 //! | `maxmemory-policy allkeys-*` | the mark alone, at any moment: **the guard is void** | memory is full |
-//! | `FLUSHDB`, `DEL` of the mark | the mark | by hand |
+//! | `DEL`, `EXPIRE` of the mark, `FLUSHDB` | the mark | by hand |
 //!
 //! With `volatile-*` and `noeviction` a mark stays: it has no time to live. Where a lost write is
 //! worse than a slow one, keep the mark in a database with transactions.

@@ -32,7 +32,7 @@ pub enum PostgresError {
     },
     /// The migration was not run in this database, or its schema is not in the search path.
     #[error(
-        "the database has no function ringfence_admit in its search path; run \
+        "the database has no function ringfence_raise in its search path; run \
          PostgresGuard::install or the migration sql/postgres.sql once"
     )]
     NotInstalled,

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -14,6 +16,8 @@ use super::{Disk, find, free_port};
 const READY: &str = "Ready to accept connections";
 /// Ports are taken by others between the look and the start; so often another is tried.
 const STARTS: u32 = 5;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Where it keeps snapshots and, if it is to, the file it appends to.
 const SNAPSHOT: &str = "dump.rdb";
 const APPENDED: &str = "appendonlydir";
@@ -80,7 +84,12 @@ impl Redis {
 
     pub(crate) async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port)).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        // The client's own half a second is short on a busy machine.
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let connected = client.get_multiplexed_async_connection_with_config(&patient);
+        connected.await.unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use ringfence_guard::FencingToken;
 use ringfence_guard::postgres::{PostgresError, PostgresGuard};
-use ringfence_guard::{FencingToken, Refused};
 use tokio_postgres::{Client, IsolationLevel};
 
 use crate::servers::Disk;
@@ -146,14 +146,14 @@ fn a_write_repeats_what_the_server_gives_up() {
             let mut tries = 0;
             let guard = guard().isolation(level);
             guard
-                .write(&mut client, &fence("a#8"), async |transaction| {
+                .write(&mut client, &fence("a#8"), async |client| {
                     tries += 1;
-                    transaction.query("SELECT value FROM datum", &[]).await?;
+                    client.query("SELECT value FROM datum", &[]).await?;
                     if tries < 3 {
                         // Nobody who would ask this guard.
                         other.execute(add, &[]).await?;
                     }
-                    transaction.execute(add, &[]).await?;
+                    client.execute(add, &[]).await?;
                     Ok::<_, PostgresError>(())
                 })
                 .await
@@ -191,14 +191,11 @@ fn a_conflict_is_recognised_inside_the_errors_of_a_service() {
         let mut client = database.connect().await;
         let mut tries = 0;
         let (bound, shown) = (guard(), fence("a#8"));
-        let written = bound.write(&mut client, &shown, async |transaction| {
+        let written = bound.write(&mut client, &shown, async |client| {
             tries += 1;
             let raise = "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '40001'; END $$";
             if tries < 3 {
-                transaction
-                    .batch_execute(raise)
-                    .await
-                    .map_err(Failed::Reading)?;
+                client.batch_execute(raise).await.map_err(Failed::Reading)?;
             }
             Ok::<_, Failed>(())
         });
@@ -208,22 +205,48 @@ fn a_conflict_is_recognised_inside_the_errors_of_a_service() {
 }
 
 #[test]
-fn a_refused_write_runs_no_effect_and_is_not_repeated() {
+fn a_refused_write_gets_no_answer_from_the_store_and_is_not_repeated() {
     installed("refusing", async |database| {
         let mut client = database.connect().await;
         guard().advance(&mut client, &fence("a#9")).await.unwrap();
-        let mut ran = false;
+        let insert = client
+            .prepare("INSERT INTO datum VALUES (1)")
+            .await
+            .unwrap();
+        let (mut began, mut answered) = (0, 0);
+        for shown in [fence("a#8"), fence("b#10")] {
+            let bound = guard();
+            let written = bound.write(&mut client, &shown, async |client| {
+                began += 1;
+                client.execute(&insert, &[]).await?;
+                answered += 1;
+                Ok::<_, PostgresError>(())
+            });
+            let error = written.await.unwrap_err();
+            assert!(error.refused().is_some(), "{error:?}");
+        }
+        assert!(began <= 1, "it was repeated, or begun with another's fence");
+        assert_eq!((answered, count(&client).await), (0, 0));
+    });
+}
+
+#[test]
+fn an_effect_that_asks_nothing_of_the_store_waits_for_the_admission_all_the_same() {
+    installed("idle", async |database| {
+        let mut client = database.connect().await;
+        guard().advance(&mut client, &fence("a#9")).await.unwrap();
+        for (shown, passes) in [(fence("a#8"), false), (fence("a#9"), true)] {
+            let bound = guard();
+            let written = bound.write(&mut client, &shown, async |_| Ok::<_, PostgresError>(7));
+            assert_eq!(written.await.ok(), passes.then_some(7));
+        }
+        // An error of its own does not hide that the lease is lost.
         let (bound, shown) = (guard(), fence("a#8"));
         let written = bound.write(&mut client, &shown, async |_| {
-            ran = true;
-            Ok::<_, PostgresError>(())
+            Err::<(), _>(PostgresError::NotInstalled)
         });
         let error = written.await.unwrap_err();
-        assert!(
-            matches!(error.refused(), Some(Refused::StaleToken { .. })),
-            "{error:?}"
-        );
-        assert!(!ran);
+        assert!(error.refused().is_some(), "{error:?}");
     });
 }
 
@@ -232,10 +255,10 @@ fn an_effect_that_fails_is_rolled_back_with_its_mark() {
     installed("failing", async |database| {
         let mut client = database.connect().await;
         let (bound, shown) = (guard(), fence("a#8"));
-        let written = bound.write(&mut client, &shown, async |transaction| {
+        let written = bound.write(&mut client, &shown, async |client| {
             let insert = "INSERT INTO datum VALUES (1)";
-            transaction.execute(insert, &[]).await?;
-            transaction
+            client.execute(insert, &[]).await?;
+            client
                 .execute("INSERT INTO nowhere VALUES (1)", &[])
                 .await?;
             Ok::<_, PostgresError>(())
@@ -251,16 +274,12 @@ fn a_failure_that_the_effect_overlooks_is_no_success() {
     installed("overlooking", async |database| {
         let mut client = database.connect().await;
         let (bound, shown) = (guard(), fence("a#8"));
-        let written = bound.write(&mut client, &shown, async |transaction| {
+        let written = bound.write(&mut client, &shown, async |client| {
             let insert = "INSERT INTO datum VALUES (1)";
-            transaction.execute(insert, &[]).await?;
+            client.execute(insert, &[]).await?;
             // The server has aborted the transaction; a plain COMMIT would roll it back and say
             // nothing.
-            drop(
-                transaction
-                    .execute("INSERT INTO nowhere VALUES (1)", &[])
-                    .await,
-            );
+            drop(client.execute("INSERT INTO nowhere VALUES (1)", &[]).await);
             Ok::<_, PostgresError>(())
         });
         let error = written.await.unwrap_err();
@@ -285,9 +304,9 @@ fn a_connection_that_breaks_during_the_commit_leaves_the_outcome_unknown() {
             .await
             .unwrap();
         let (bound, shown) = (guard(), fence("a#8"));
-        let written = bound.write(&mut client, &shown, async |transaction| {
+        let written = bound.write(&mut client, &shown, async |client| {
             let insert = "INSERT INTO datum VALUES (1)";
-            transaction.execute(insert, &[]).await?;
+            client.execute(insert, &[]).await?;
             Ok::<_, PostgresError>(())
         });
         let error = written.await.unwrap_err();
@@ -388,14 +407,40 @@ fn a_write_can_be_a_task_of_its_own() {
         let task = tokio::spawn(async move {
             let (bound, shown) = (guard(), fence("a#8"));
             bound.advance(&mut client, &shown).await?;
-            let write = bound.write(&mut client, &shown, async |transaction| {
+            let write = bound.write(&mut client, &shown, async |client| {
                 let insert = "INSERT INTO datum VALUES (1)";
-                transaction.execute(insert, &[]).await?;
+                client.execute(insert, &[]).await?;
                 Ok::<_, PostgresError>(())
             });
             write.await?;
             Ok::<_, PostgresError>(count(&client).await)
         });
         assert_eq!(task.await.unwrap().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_write_that_is_dropped_half_way_is_rolled_back() {
+    installed("dropping", async |database| {
+        let mut client = database.connect().await;
+        let (bound, shown) = (guard(), fence("a#8"));
+        let (written, half_way) = tokio::sync::oneshot::channel();
+        let mut written = Some(written);
+        let write = bound.write(&mut client, &shown, async |client| {
+            let insert = "INSERT INTO datum VALUES (1)";
+            client.execute(insert, &[]).await?;
+            written.take().unwrap().send(()).unwrap();
+            std::future::pending::<()>().await;
+            Ok::<_, PostgresError>(())
+        });
+        tokio::select! {
+            _ = write => panic!("it ended"),
+            reached = half_way => reached.unwrap(),
+        }
+        // Nobody is kept out by what it left.
+        let mut other = database.connect().await;
+        guard().advance(&mut client, &fence("a#9")).await.unwrap();
+        guard().advance(&mut other, &fence("a#10")).await.unwrap();
+        assert_eq!((count(&client).await, mark(&client).await), (0, Some(10)));
     });
 }

@@ -228,22 +228,6 @@ fn a_damaged_mark_is_told_and_stops_everybody() {
 }
 
 #[test]
-fn a_mark_that_was_given_a_time_to_live_loses_it_with_the_next_write() {
-    on_a_server(&[], async |mut redis| {
-        let guard = guard();
-        guard.advance(&mut redis, &fence("a#8")).await.unwrap();
-        redis.expire(guard.mark_key(), 1_000).await.unwrap();
-        guard.advance(&mut redis, &fence("a#8")).await.unwrap();
-        let left: i64 = redis::cmd("TTL")
-            .arg(guard.mark_key())
-            .query_async(&mut redis)
-            .await
-            .unwrap();
-        assert_eq!(left, -1, "the mark would be gone after {left} s");
-    });
-}
-
-#[test]
 fn a_change_that_fails_leaves_the_ones_before_it_as_documented() {
     on_a_server(&[], async |mut redis| {
         let guard = guard();
