@@ -32,7 +32,7 @@
 CREATE TABLE IF NOT EXISTS ringfence_marks (
     name text COLLATE "C" PRIMARY KEY,
     mark bigint NOT NULL
-) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 COMMENT ON TABLE ringfence_marks IS
     'The greatest fencing token that each lease has shown. Marks outlive the data they guard.';
