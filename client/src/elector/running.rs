@@ -20,9 +20,10 @@ use crate::lease::HeldLease;
 use crate::view::View;
 
 impl Campaign {
-    /// Campaigns for ever, or until [`CampaignHandle::leave`]. In each term `work` is called and
-    /// what it returns is run until it is done or the term is over; then it is dropped. When it is
-    /// done, fails or panics, the lease is given up: a leader that cannot do its work is none.
+    /// Campaigns for ever, or until [asked to leave](super::CampaignHandle::leave). In each term
+    /// `work` is called and what it returns is run until it is done or the term is over; then it is
+    /// dropped. When it is done, fails or panics, the lease is given up: a leader that cannot do its
+    /// work is none.
     ///
     /// Dropping the future drops the work and releases the lease.
     ///
