@@ -87,9 +87,13 @@
 //! | `sled` | module `sled` | `sled` 1.0 |
 //! | `postgres` | module `postgres` | `tokio-postgres`; TLS and pools as that crate's users choose |
 //! | `redis` | module `redis` | `redis`, on any of its asynchronous connections under tokio |
+//! | `follow` | module `follow`: floors, so that a stale holder is refused before the new one comes, and a forged token waits and is refused | a stream of floors, for example the client crate's, under tokio |
+//! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
 pub mod conformance;
 mod fence;
+#[cfg(feature = "follow")]
+pub mod follow;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -100,6 +104,8 @@ mod refused;
 pub mod sled;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use fence::{Fence, InvalidFence};
 pub use memory::Guard;

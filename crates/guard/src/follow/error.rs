@@ -1,0 +1,77 @@
+//! Why a follower lets a fence not pass.
+
+use ringfence_core::{FencingToken, LeaseName};
+
+use crate::Refused;
+
+/// Why a fence did not pass a [`FloorFollower`](super::FloorFollower).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FollowError {
+    /// Refused for good: see [`Refused`].
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The cluster has told of no grant with this token, nor has it while the request waited. A
+    /// forged token, or floors that are later than the patience.
+    #[error(
+        "UNKNOWN_TOKEN: token {offered} of lease `{name}` is greater than any that the cluster has \
+         told of ({}); if it was granted, try again in a second", newest(*.floor)
+    )]
+    UnknownToken {
+        /// The lease.
+        name: LeaseName,
+        /// The token that was shown.
+        offered: FencingToken,
+        /// The newest floor of the lease; `None` if nobody is known to have held it.
+        floor: Option<FencingToken>,
+    },
+    /// Floors cannot be followed at the moment, and without them this token is not let pass.
+    #[error(
+        "NO_FLOORS: whether token {offered} of lease `{name}` was granted cannot be seen, since no \
+         stream of floors is live; try again in a second"
+    )]
+    NoFloors {
+        /// The lease.
+        name: LeaseName,
+        /// The token that was shown.
+        offered: FencingToken,
+    },
+    /// As many requests as may wait for floors wait already.
+    #[error("CROWDED: {max} requests wait for floors, which is the limit; try again in a second")]
+    Crowded {
+        /// The limit.
+        max: usize,
+    },
+}
+
+impl FollowError {
+    /// The reason as one word for machines.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Refused(refused) => refused.reason(),
+            Self::UnknownToken { .. } => "UNKNOWN_TOKEN",
+            Self::NoFloors { .. } => "NO_FLOORS",
+            Self::Crowded { .. } => "CROWDED",
+        }
+    }
+
+    /// Whether the same fence may pass later: true for all but [`FollowError::Refused`].
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
+
+    /// The refusal, if it is one.
+    #[must_use]
+    pub const fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::Refused(refused) => Some(refused),
+            Self::UnknownToken { .. } | Self::NoFloors { .. } | Self::Crowded { .. } => None,
+        }
+    }
+}
+
+fn newest(floor: Option<FencingToken>) -> String {
+    floor.map_or_else(|| "none".to_owned(), |floor| format!("newest: {floor}"))
+}

@@ -1,0 +1,8 @@
+//! A follower of floors: what it lets pass, what it makes wait, and what a bad stream does to it.
+#![cfg(feature = "follow")]
+#![allow(clippy::unwrap_used)]
+
+mod forged;
+mod memory;
+mod streams;
+mod support;
