@@ -134,7 +134,9 @@ impl HeldLease {
 
     /// Completes when the lease is lost, released or handed over, with the reason. The future asks
     /// the clock whenever it is polled, and the client's own thread wakes it, so neither a starved
-    /// executor nor a suspended machine makes it miss the end. It can be moved into another task.
+    /// executor nor a suspended machine makes it miss the end. The thread wakes it up to 20 ms
+    /// before [`valid_until`](Self::valid_until), so that it is heard by then. It can be moved into
+    /// another task.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
         // Not the hold: watching a lease does not keep its session open.
         lost(Arc::clone(&self.hold.liveness), Arc::clone(&self.grant))

@@ -229,7 +229,8 @@ impl Liveness {
         if inner.lost.is_some() {
             return None;
         }
-        if inner.window.has_passed(now) {
+        let leave = inner.window.leave_at();
+        if now >= leave {
             let why = inner.why_passed(now);
             drop(inner);
             self.lose(&why);
@@ -237,11 +238,7 @@ impl Liveness {
         }
         self.tell(&inner, now);
         let jeopardy = inner.window.jeopardy_at();
-        let look = if now < jeopardy {
-            jeopardy
-        } else {
-            inner.window.valid_until()
-        };
+        let look = if now < jeopardy { jeopardy } else { leave };
         Some((look, inner.renewal.due))
     }
 

@@ -11,6 +11,9 @@ use crate::clock::Moment;
 
 /// The least that is taken off a TTL.
 const MARGIN_MIN: Duration = Duration::from_millis(50);
+/// How long before the end of a window the client's thread ends belief, at most: a timer fires late
+/// and whoever waits for the loss has to be woken too, and shall know of it by the window's end.
+const LEAD_MAX: Duration = Duration::from_millis(20);
 
 /// How long a session of this TTL may be believed in after a request was sent that is
 /// acknowledged; zero for a TTL too small to believe in at all.
@@ -57,6 +60,12 @@ impl Window {
     /// The moment from which on the session is in jeopardy: half the window has passed.
     pub(crate) fn jeopardy_at(&self) -> Moment {
         self.sent + self.validity / 2
+    }
+
+    /// The moment at which to end belief, so that all have heard by
+    /// [`valid_until`](Self::valid_until).
+    pub(crate) fn leave_at(&self) -> Moment {
+        self.sent + (self.validity - LEAD_MAX.min(self.validity / 20))
     }
 
     /// Whether belief has ended.
@@ -146,7 +155,16 @@ mod tests {
             window.jeopardy_at() > at(5_000),
             "before even one keep-alive was due"
         );
-        assert!(window.jeopardy_at() < window.valid_until());
+        assert!(window.jeopardy_at() < window.leave_at());
+        assert_eq!(window.leave_at() + LEAD_MAX, window.valid_until());
+    }
+
+    #[test]
+    fn a_window_of_a_few_milliseconds_is_left_a_twentieth_early() {
+        let window = Window::new(Duration::from_millis(100), Duration::MAX, at(0));
+        let early = window.valid_until().saturating_since(window.leave_at());
+
+        assert!(early > Duration::from_millis(2) && early < Duration::from_millis(3));
     }
 
     proptest! {

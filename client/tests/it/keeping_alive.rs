@@ -122,7 +122,9 @@ async fn silence_brings_jeopardy_first_and_then_the_end() {
     .await
     .unwrap();
 
-    assert!(client.now() >= session.valid_until());
+    // A little early, so that all have heard when the window ends.
+    let early = session.valid_until().saturating_since(client.now());
+    assert!(early <= Duration::from_millis(20), "{early:?}");
     assert!(!session.is_live());
 }
 
