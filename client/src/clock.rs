@@ -71,9 +71,13 @@ const COUNTS_SUSPEND: ClockId = ClockId::Monotonic;
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 compile_error!("no clock is known here that counts while the machine is suspended");
 
-/// The longest uninterrupted timer: timers of the runtime stand still while the machine is
-/// suspended, so the clock itself is asked again at least this often.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Timers of the runtime stand still while the machine is suspended, so the clock itself is asked
+/// again after at most a part of the time that is left: at least this long, since an idle client
+/// should not keep a machine awake, …
+const SLEEP_MIN: Duration = Duration::from_millis(100);
+/// … and at most this long, which is how late a sleeper can be that the machine overslept. Whoever
+/// asks whether a lease is held asks the clock, and is not late.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
 
 /// The machine's clock that counts suspend.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +99,8 @@ impl Clock for BootClock {
                 if left.is_zero() {
                     return;
                 }
-                tokio::time::sleep(left.min(SLEEP_MAX)).await;
+                let part = (left / 2).clamp(SLEEP_MIN, SLEEP_MAX);
+                tokio::time::sleep(left.min(part)).await;
             }
         })
     }

@@ -32,6 +32,8 @@ pub(crate) struct Hub {
     pub(crate) unsettled: Unsettled,
     /// Wakes the keep-alives: something is due earlier than they know.
     pub(crate) sooner: Notify,
+    /// When they look next by themselves, in nanoseconds since boot.
+    armed: AtomicU64,
     sessions: Mutex<HashMap<u64, Arc<Liveness>>>,
     cluster: Mutex<Option<ClusterId>>,
     cluster_time_ms: AtomicU64,
@@ -47,6 +49,7 @@ impl Hub {
             follow: Mutex::new(follow),
             unsettled: Unsettled::default(),
             sooner: Notify::new(),
+            armed: AtomicU64::new(u64::MAX),
             sessions: Mutex::default(),
             cluster: Mutex::default(),
             cluster_time_ms: AtomicU64::new(0),
@@ -101,7 +104,19 @@ impl Hub {
     /// Keeps a session alive from now on.
     pub(crate) fn register(&self, session: &Arc<Liveness>) {
         lock(&self.sessions).insert(session.key(), Arc::clone(session));
-        self.sooner.notify_one();
+        // Thousands that are opened one after the other do not each have all looked at.
+        if let Some((look, due)) = session.tend(self.now())
+            && nanos(look.min(due)) < self.armed.load(Ordering::SeqCst)
+        {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// The keep-alives will look at `moment` again, or when a session says so; `None`: they are
+    /// about to look at all sessions, and whoever comes meanwhile has to say so.
+    pub(crate) fn arm(&self, moment: Option<Moment>) {
+        let armed = moment.map_or(u64::MAX, nanos);
+        self.armed.store(armed, Ordering::SeqCst);
     }
 
     /// Keeps it alive no longer.
@@ -166,6 +181,10 @@ pub(crate) fn cluster_time_of(body: &server_frame::Body) -> Option<u64> {
         Body::Check(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
         Body::Refusal(_) | Body::GoingAway(_) => None,
     }
+}
+
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.since_boot().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Locks what no panic can leave half-changed.

@@ -24,6 +24,7 @@ const SESSIONS_MAX: usize = 4_096;
 pub(crate) async fn run(hub: &Arc<Hub>) {
     let mut current = hub.link.current();
     loop {
+        hub.arm(None);
         let connected = current.borrow().is_some();
         let now = hub.now();
         let sessions = hub.sessions();
@@ -45,6 +46,7 @@ pub(crate) async fn run(hub: &Arc<Hub>) {
             send(hub, &sessions, now);
             continue;
         }
+        hub.arm(next);
         tokio::select! {
             () = sleep(hub, next) => {}
             () = hub.sooner.notified() => {}
