@@ -15,7 +15,7 @@ use crate::cli::{Failure, duration, exit};
 /// The lease that guards the balance.
 pub(super) const LEASE: &str = "bank/balance";
 /// The TTL of the workers' sessions: soon over, and long enough for a change of leader.
-pub(super) const TTL: Duration = Duration::from_secs(3);
+pub(super) const TTL: Duration = Duration::from_secs(5);
 /// How long the cluster may take for a step.
 const STEP_LIMIT: Duration = Duration::from_secs(12);
 /// Between two looks at who leads.
