@@ -13,6 +13,9 @@ use crate::endpoint::Endpoint;
 const STAGGER: Duration = Duration::from_millis(200);
 /// How long one address has altogether.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Both double with each round that found nobody, this often: servers that a crowd of clients comes
+/// back to answer late, and would never catch up with clients that give up and knock again.
+const DOUBLED_MAX: u32 = 2;
 
 /// What came of trying all candidates.
 pub(crate) struct Race {
@@ -21,8 +24,11 @@ pub(crate) struct Race {
     pub(crate) failed: Vec<(Endpoint, String)>,
 }
 
-/// Tries the candidates in order, each a little after the one before, until one greets.
-pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options) -> Race {
+/// Tries the candidates in order, each a little after the one before, until one greets; `tries`
+/// rounds have found nobody.
+pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options, tries: u32) -> Race {
+    let doubled = 1 << tries.min(DOUBLED_MAX);
+    let (stagger, patience) = (STAGGER * doubled, PATIENCE * doubled);
     let mut waiting = candidates.into_iter();
     let mut running = JoinSet::new();
     let mut race = Race {
@@ -33,11 +39,11 @@ pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options) -> Race {
         if let Some(endpoint) = waiting.next() {
             let options = options.clone();
             running.spawn(async move {
-                let opened = connection::open(&endpoint, &options, PATIENCE).await;
+                let opened = connection::open(&endpoint, &options, patience).await;
                 opened.map_err(|why| (endpoint, why))
             });
         }
-        let next = options.clock.now() + STAGGER;
+        let next = options.clock.now() + stagger;
         tokio::select! {
             finished = running.join_next() => match finished {
                 None => return race,

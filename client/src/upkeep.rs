@@ -20,11 +20,19 @@ const DETOUR_MAX: Duration = Duration::from_millis(250);
 const REFUSING_MAX: Duration = Duration::from_secs(1);
 /// How often a stream is looked at, at least this many times within the time it may be silent.
 const LOOKS: u32 = 4;
+/// A stream that lived for less than this was of little use, whatever it answered: what is asked on
+/// every new stream may be what breaks it.
+const STEADY_MIN: Duration = Duration::from_millis(500);
 
 /// Runs until the client's thread ends.
 pub(crate) async fn run(hub: &Hub) {
+    // Streams in a row that were of little use. The first is followed by another at once, since
+    // leaders die; later ones after pauses, or a server that breaks every stream, or two that name
+    // each other as the leader, would be connected to as fast as they can take it.
+    let mut in_vain = 0_u32;
     loop {
         let opened = establish(hub).await;
+        let since = hub.now();
         let endpoint = opened.endpoint.clone();
         hub.link.connected(
             endpoint.clone(),
@@ -35,8 +43,15 @@ pub(crate) async fn run(hub: &Hub) {
         let end = Serving::new(hub, &endpoint).until_over(opened).await;
         hub.link.disconnected(&format!("{endpoint}: {}", end.why));
         tracing::debug!(%endpoint, why = end.why, "disconnected");
+        let now = hub.now();
         if end.failed {
-            hub.follow().failed(&endpoint, hub.now());
+            hub.follow().failed(&endpoint, now);
+        }
+        let steady = now.saturating_since(since) >= STEADY_MIN;
+        in_vain = if steady { 0 } else { in_vain.saturating_add(1) };
+        if let Some(tries) = in_vain.checked_sub(2) {
+            let until = now + retry::pause(tries, None);
+            hub.options.clock.sleep_until(until).await;
         }
     }
 }
@@ -47,7 +62,7 @@ async fn establish(hub: &Hub) -> Opened {
     let mut strangers = false;
     loop {
         let candidates = hub.follow().candidates(hub.now());
-        let race = race(candidates, &hub.options).await;
+        let race = race(candidates, &hub.options, tries).await;
         let mut troubles = Vec::new();
         for (endpoint, why) in race.failed {
             hub.follow().failed(&endpoint, hub.now());
@@ -128,11 +143,14 @@ impl<'a> Serving<'a> {
     }
 
     async fn until_over(mut self, mut opened: Opened) -> End {
+        let mut look = self.next_look();
         loop {
-            let look = self.hub.now() + self.silence_max() / LOOKS;
             let end = tokio::select! {
                 message = opened.inbound.message() => self.take(message),
-                () = self.hub.options.clock.sleep_until(look) => self.look(),
+                () = self.hub.options.clock.sleep_until(look) => {
+                    look = self.next_look();
+                    self.look()
+                }
             };
             if let Some(end) = end {
                 return end;
@@ -219,6 +237,10 @@ impl<'a> Serving<'a> {
         let silent = self.hub.now().saturating_since(asked.max(self.heard));
         let why = format!("no reply for {silent:?}");
         (silent >= self.silence_max()).then_some(End { why, failed: true })
+    }
+
+    fn next_look(&self) -> Moment {
+        self.hub.now() + self.silence_max() / LOOKS
     }
 
     /// How long the server may leave what was asked without any reply. A quarter of the shortest

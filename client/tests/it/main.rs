@@ -13,5 +13,6 @@ mod following;
 mod heartbeats;
 mod keeping_alive;
 mod losing;
+mod reconnecting;
 mod releasing;
 mod retrying;
