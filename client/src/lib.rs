@@ -46,7 +46,8 @@
 //! at the loss, and stands again. [`Campaign::run`] takes work, [`Campaign::run_callbacks`]
 //! callbacks, [`Campaign::lead`] blocks until it leads, [`Campaign::once`] runs something to its
 //! end, [`Elector::candidates`] splits work into shards, and a [`RawLock`] is renewed by hand. What
-//! other election libraries do, and where it is here, stands in [`rows`].
+//! other election libraries do, and where it is here, stands in [`rows`]; what users of other systems
+//! suffered from, and why it cannot happen here, in [`pains`].
 //!
 //! # What is guaranteed
 //!
@@ -83,6 +84,14 @@
 //! - **Anything about a clock that hides time**: a virtual machine that was paused or cloned without
 //!   its clock noticing believes for too long. Guards cover that, too.
 //!
+//! # Features
+//!
+//! - `blocking`, off unless asked for: the module `blocking`, for programs without an async runtime.
+//!   It brings no further dependency.
+//!
+//! The client speaks plain HTTP/2; it has no TLS yet, as the server has none. It needs the Rust
+//! version that its `Cargo.toml` names, or a later one.
+//!
 //! # One session or several
 //!
 //! One session is enough for any mix of leases: an acquire that waits, for hours if need be, holds
@@ -90,6 +99,8 @@
 //! waits for an answer, and fails as [unavailable](CallError::Unavailable) if none comes in time.
 
 mod acquire;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod calls;
 mod client;
@@ -131,6 +142,9 @@ mod window;
 
 #[doc = include_str!("../ROWS.md")]
 pub mod rows {}
+
+#[doc = include_str!("../PAINS.md")]
+pub mod pains {}
 
 pub use acquire::{Acquire, AcquireError, Blocked, Holder};
 pub use builder::ClientBuilder;

@@ -39,6 +39,24 @@ pub enum Loss {
     Released,
 }
 
+impl Loss {
+    /// Whether this client itself gave it up: a release, a hand-over, a close. Work need not be
+    /// stopped for that, it has ended.
+    #[must_use]
+    pub fn is_own_doing(&self) -> bool {
+        match self {
+            Self::Closed | Self::Left | Self::Released => true,
+            Self::WindowPassed
+            | Self::Stuck
+            | Self::SessionEnded { .. }
+            | Self::GrantEnded { .. }
+            | Self::WrongSecret
+            | Self::ClusterChanged
+            | Self::Reported => false,
+        }
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,6 +7,7 @@
 
 mod support;
 
+mod blocking;
 mod cancelling;
 mod electing;
 mod following;
