@@ -26,6 +26,9 @@ pub struct Options {
     pub flags: Vec<String>,
     /// Tokens start above this number; `None`: at the wall clock.
     pub token_floor: Option<u64>,
+    /// What the nodes tell clients to be reached at, in their order: proxies, for example. Those
+    /// without one tell the truth.
+    pub advertise_client: Vec<String>,
 }
 
 impl Default for Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             nodes: 3,
             flags: Vec::new(),
             token_floor: None,
+            advertise_client: Vec::new(),
         }
     }
 }
@@ -143,6 +147,9 @@ impl Cluster {
         command.args(["--listen-peer", &format!("127.0.0.1:{}", ports.peer)]);
         command.args(["--listen-http", &format!("127.0.0.1:{}", ports.http)]);
         command.args(["--wal-segment-bytes", "4194304"]);
+        if let Some(address) = self.options.advertise_client.get(at) {
+            command.args(["--advertise-client", address]);
+        }
         if let Some(floor) = self.options.token_floor {
             command.args(["--token-floor", &floor.to_string()]);
         }

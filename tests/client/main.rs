@@ -1,0 +1,14 @@
+//! The client's bad days, with real processes: it is stopped, blocked, cut off, lied to, and its
+//! servers die. A name that begins with `pain_` carries a number of `client/PAINS.md`.
+#![allow(clippy::unwrap_used)]
+
+mod crowds;
+mod cutting;
+mod leaders;
+mod names;
+mod pausing;
+mod proxy;
+mod restarts;
+mod support;
+mod table;
+mod thousand_cuts;
