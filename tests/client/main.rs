@@ -6,6 +6,7 @@ mod crowds;
 mod cutting;
 mod leaders;
 mod names;
+mod namespaces;
 mod pausing;
 mod proxy;
 mod restarts;

@@ -90,6 +90,8 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
     within(what, waiting).await;
 }
 
+const WORKER: &str = env!("CARGO_BIN_EXE_client-worker");
+
 /// A process of `src/bin/client-worker.rs`, and what it prints.
 pub(crate) struct Worker {
     child: Child,
@@ -109,7 +111,23 @@ pub(crate) struct Work {
 
 impl Worker {
     pub(crate) fn start(endpoints: &[String], args: &[&str], env: &[(&str, &Path)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_client-worker"))
+        Self::spawn(Command::new(WORKER), endpoints, args, env)
+    }
+
+    /// A worker with a network of its own.
+    pub(crate) fn start_in(namespace: &str, endpoints: &[String], args: &[&str]) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, WORKER]);
+        Self::spawn(command, endpoints, args, &[])
+    }
+
+    fn spawn(
+        mut command: Command,
+        endpoints: &[String],
+        args: &[&str],
+        env: &[(&str, &Path)],
+    ) -> Self {
+        let mut child = command
             .args(args)
             .env("RINGFENCE_ENDPOINTS", endpoints.join(","))
             .envs(env.iter().copied())
