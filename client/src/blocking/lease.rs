@@ -156,7 +156,6 @@ impl HeldLease {
     }
 
     /// The lease underneath, for everything that has no method here.
-    #[must_use]
     pub fn as_async(&self) -> &crate::HeldLease {
         &self.inner
     }

@@ -125,7 +125,6 @@ impl Session {
     }
 
     /// The session underneath, for everything that has no method here.
-    #[must_use]
     pub fn as_async(&self) -> &crate::Session {
         &self.inner
     }
