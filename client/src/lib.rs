@@ -88,6 +88,9 @@
 //!
 //! - `blocking`, off unless asked for: the module `blocking`, for programs without an async runtime.
 //!   It brings no further dependency.
+//! - `tower`, off unless asked for: the module `attach`, a layer that puts the fence of a lease into
+//!   requests to guarded services. It brings `http` and tower's two traits, which are there already
+//!   with the client's own connections.
 //!
 //! The client speaks plain HTTP/2; it has no TLS yet, as the server has none. It needs the Rust
 //! version that its `Cargo.toml` names, or a later one.
@@ -99,6 +102,8 @@
 //! waits for an answer, and fails as [unavailable](CallError::Unavailable) if none comes in time.
 
 mod acquire;
+#[cfg(feature = "tower")]
+pub mod attach;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
