@@ -26,9 +26,20 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// How often an idle connection is probed. Of the times that the user allows a tenth is left for
+    /// connecting anew.
+    pub(crate) fn probe_interval(&self) -> Duration {
+        self.keep_alive_interval - self.keep_alive_interval / 10
+    }
+
+    /// How long the answer to a probe may take.
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        self.keep_alive_timeout - self.keep_alive_timeout / 10
+    }
+
     /// How long a connection may be silent on something asked before it counts as dead.
     pub(crate) fn silence_max(&self) -> Duration {
-        self.keep_alive_interval + self.keep_alive_timeout
+        self.probe_interval().saturating_add(self.probe_timeout())
     }
 }
 

@@ -49,8 +49,8 @@ async fn greet(
         .map_err(|fault| in_full(&fault))?
         .connect_timeout(patience)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(options.keep_alive_interval)
-        .keep_alive_timeout(options.keep_alive_timeout)
+        .http2_keep_alive_interval(options.probe_interval())
+        .keep_alive_timeout(options.probe_timeout())
         .keep_alive_while_idle(true)
         .initial_stream_window_size(FLOW_WINDOW_BYTES)
         .initial_connection_window_size(FLOW_WINDOW_BYTES)

@@ -240,7 +240,14 @@ impl<'a> Serving<'a> {
     }
 
     fn next_look(&self) -> Moment {
-        self.hub.now() + self.silence_max() / LOOKS
+        let now = self.hub.now();
+        let max = self.silence_max();
+        let next = now + max / LOOKS;
+        // What is unanswered already is looked at when it is due, not a quarter later.
+        match self.hub.link.oldest_unanswered() {
+            Some(asked) => next.min(now.max(asked.max(self.heard) + max)),
+            None => next,
+        }
     }
 
     /// How long the server may leave what was asked without any reply. A quarter of the shortest

@@ -86,8 +86,8 @@ async fn half_open(up: Fate, down: Fate) {
     renewed(&client, &lease, ttl).await;
 
     println!("a half-open connection was replaced after {took:?} ({up:?}, {down:?})");
-    // The interval and the timeout are 2 s each, and connecting takes a moment.
-    assert!(took < Duration::from_millis(4_900), "{took:?}");
+    // The interval and the timeout are 2 s each; half a second is for a busy machine.
+    assert!(took < Duration::from_millis(4_500), "{took:?}");
     assert!(lease.is_valid());
     assert!(!state.has_changed().unwrap(), "{:?}", *state.borrow());
 }
