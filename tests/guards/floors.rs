@@ -48,19 +48,27 @@ async fn until_live(follower: &FloorFollower, live: bool) {
     within("the stream is live, or is not", turning).await;
 }
 
-/// Silence that a slow machine does not reach.
-fn steady(unheard: Unheard) -> Follow {
+/// Silence that a slow machine does not reach, and nothing passes that was not told.
+fn steady() -> Follow {
     Follow {
         silence: LONG,
-        unheard,
+        unheard: Unheard::Refuse,
         ..Follow::default()
+    }
+}
+
+/// Waits for true tokens as long as a slow machine takes.
+fn patient() -> Follow {
+    Follow {
+        patience: LONG,
+        ..steady()
     }
 }
 
 #[tokio::test]
 async fn the_old_holder_is_refused_before_the_new_ones_first_write() {
     let cluster = Cluster::start(Options::default()).await;
-    let follower = follow(&cluster, steady(Unheard::Refuse)).await;
+    let follower = follow(&cluster, patient()).await;
     let service = Service::start(FenceLayer::new(follower.clone())).await;
     let (first, second) = (session(&cluster).await, session(&cluster).await);
     let old = acquire(&first).await;
@@ -89,7 +97,7 @@ async fn the_old_holder_is_refused_before_the_new_ones_first_write() {
 #[tokio::test]
 async fn a_store_that_is_fed_refuses_who_had_passed_the_door_before() {
     let cluster = Cluster::start(Options::default()).await;
-    let follower = follow(&cluster, steady(Unheard::Refuse)).await;
+    let follower = follow(&cluster, patient()).await;
     let service = Arc::new(Service::start(FenceLayer::new(follower.clone())).await);
     let (store, feeding) = (Arc::clone(&service), follower.clone());
     let feeding = tokio::spawn(async move {
@@ -132,11 +140,12 @@ async fn until_mark(service: &Service, token: ringfence_guard::FencingToken) {
 #[tokio::test]
 async fn a_forged_token_is_refused_and_the_true_holder_goes_on() {
     let cluster = Cluster::start(Options::default()).await;
-    let follower = follow(&cluster, steady(Unheard::Refuse)).await;
+    let follower = follow(&cluster, steady()).await;
     let session = session(&cluster).await;
     let lease = acquire(&session).await;
     let guard = Guard::new(name());
     let token = lease.token().get();
+    within("the floor", follower.risen(&name(), None)).await;
     follower.admit(&guard, &fence(token)).await.unwrap();
 
     for forged in [token + 1, token + 1_000_000, (1 << 63) - 1] {
@@ -155,11 +164,7 @@ async fn a_forged_token_is_refused_and_the_true_holder_goes_on() {
 #[tokio::test]
 async fn true_tokens_pass_while_the_leader_is_killed_and_forged_ones_never_do() {
     let mut cluster = Cluster::start(Options::default()).await;
-    let patient = Follow {
-        patience: LONG,
-        ..steady(Unheard::Refuse)
-    };
-    let follower = follow(&cluster, patient).await;
+    let follower = follow(&cluster, patient()).await;
     let session = session(&cluster).await;
     let guard = Guard::new(name());
     for _ in 0..2 {
