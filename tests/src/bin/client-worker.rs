@@ -143,6 +143,9 @@ async fn keep_alives(
 ) -> Vec<u128> {
     let (client, session, _) = &*member;
     let mut took = Vec::new();
+    // Spread over the time between two, so that some are under way whenever a leader goes.
+    let first = (ttl / 3).mul_f64(rand::random());
+    tokio::time::sleep(first).await;
     while !*stopped.borrow() {
         let sent = client.now();
         let sessions = vec![session.handle().to_wire()];
