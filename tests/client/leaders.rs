@@ -1,6 +1,7 @@
 //! The leader is killed while calls of every kind are under way.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ringfence_client::{Client, HeldLease, Moment, Session, TransferError, WatchItem};
@@ -17,24 +18,33 @@ const TASKS: usize = 24;
 
 /// When calls began and were answered.
 #[derive(Clone, Default)]
-struct Spans(Arc<Mutex<Vec<(Moment, Moment)>>>);
+struct Spans {
+    answered: Arc<Mutex<Vec<(Moment, Moment)>>>,
+    begun: Arc<AtomicUsize>,
+}
 
 impl Spans {
     /// Makes a call.
     async fn around<T>(&self, client: &Client, call: impl Future<Output = T>) -> T {
         let begun = client.now();
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let output = call.await;
-        self.0.lock().unwrap().push((begun, client.now()));
+        self.answered.lock().unwrap().push((begun, client.now()));
         output
     }
 
     fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.answered.lock().unwrap().len()
+    }
+
+    /// Whether one is under way.
+    fn running(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) > self.len()
     }
 
     /// How many were under way at that moment.
     fn over(&self, moment: Moment) -> usize {
-        let spans = self.0.lock().unwrap();
+        let spans = self.answered.lock().unwrap();
         let over = |&&(begun, answered): &&(Moment, Moment)| begun <= moment && moment <= answered;
         spans.iter().filter(over).count()
     }
@@ -45,6 +55,7 @@ impl Spans {
 async fn kill_during(cluster: &mut Cluster, client: &Client, calls: &Spans) -> Moment {
     eventually("some calls", || calls.len() > 2 * TASKS).await;
     let leader = cluster.wait_for_leader(LONG).await;
+    eventually("a call under way", || calls.running()).await;
     let killed = client.now();
     cluster.signal(leader, Signal::Kill);
     let before = calls.len();
