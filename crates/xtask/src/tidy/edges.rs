@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "ringfence-raft",
         &["ringfence-core", "ringfence-proto", "ringfence-wal"],
     ),
+    ("ringfence-check", &[]),
     ("ringfence-testkit", &["ringfence-core", "ringfence-proto"]),
     (
         "ringfence",
