@@ -12,7 +12,7 @@ use crate::error::ConnectError;
 #[must_use = "a builder does nothing until connect()"]
 pub struct ClientBuilder {
     endpoints: Vec<String>,
-    options: Options,
+    pub(crate) options: Options,
 }
 
 /// What the parts of a client need to know.
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     pub(crate) keep_alive_interval: Duration,
     pub(crate) keep_alive_timeout: Duration,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where the client runs if it is simulated.
+    #[cfg(feature = "sim")]
+    pub(crate) place: Option<crate::sim::Place>,
 }
 
 impl Options {
@@ -51,6 +54,8 @@ impl ClientBuilder {
             keep_alive_interval: Duration::from_secs(2),
             keep_alive_timeout: Duration::from_secs(2),
             clock: Arc::new(BootClock),
+            #[cfg(feature = "sim")]
+            place: None,
         };
         Self {
             endpoints: Vec::new(),

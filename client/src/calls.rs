@@ -215,6 +215,7 @@ impl Calls {
                 call.place = Place::Ready;
             }
         }
+        abandoned.sort_unstable();
         for id in abandoned {
             self.finish(
                 id,

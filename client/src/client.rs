@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::Rng;
 use ringfence_proto::v1::client_frame;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::leases_client::LeasesClient;
@@ -22,7 +23,7 @@ use crate::follow::Follow;
 use crate::handle::SessionHandle;
 use crate::hub::Hub;
 use crate::session::{Session, SessionOptions};
-use crate::{keepalive, open, unary, upkeep};
+use crate::{chance, keepalive, open, unary, upkeep};
 
 /// A connection to a cluster. Cheap to clone; all clones share one stream and one thread.
 #[derive(Clone)]
@@ -51,8 +52,8 @@ impl Client {
         endpoints: Vec<Endpoint>,
         options: Options,
     ) -> Result<Self, ConnectError> {
-        let (thread, tether) = driver::start().map_err(ConnectError::Thread)?;
-        let first = rand::random_range(0..endpoints.len());
+        let (thread, tether) = driver::start(&options).map_err(ConnectError::Thread)?;
+        let first = chance::rng().random_range(0..endpoints.len());
         let hub = Arc::new(Hub::new(options, thread, Follow::new(endpoints, first)));
         // These hold the hub, and end with the thread; only the tether keeps that running.
         let running = Arc::clone(&hub);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ringfence_proto::v1::connection_client::ConnectionClient;
 use ringfence_proto::v1::{ClientFrame, Greeting, ServerMessage, server_frame};
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tonic::Streaming;
 use tonic::transport::{self, Channel};
+use tonic::{Status, Streaming};
 
 use crate::builder::Options;
 use crate::endpoint::Endpoint;
@@ -22,8 +22,28 @@ pub(crate) struct Opened {
     pub(crate) endpoint: Endpoint,
     pub(crate) channel: Channel,
     pub(crate) outbound: UnboundedSender<ClientFrame>,
-    pub(crate) inbound: Streaming<ServerMessage>,
+    pub(crate) inbound: Inbound,
     pub(crate) greeting: Greeting,
+}
+
+/// What the server says on a stream.
+pub(crate) enum Inbound {
+    /// Over the network.
+    Wire(Box<Streaming<ServerMessage>>),
+    /// In a simulation.
+    #[cfg(feature = "sim")]
+    Simulated(crate::sim::Incoming),
+}
+
+impl Inbound {
+    /// The next message; `None` behind the last one.
+    pub(crate) async fn message(&mut self) -> Result<Option<ServerMessage>, Status> {
+        match self {
+            Self::Wire(stream) => stream.message().await,
+            #[cfg(feature = "sim")]
+            Self::Simulated(stream) => stream.recv().await.transpose().map_err(Status::unavailable),
+        }
+    }
 }
 
 /// Connects to a member and waits for its greeting, at most for `patience`.
@@ -44,6 +64,10 @@ async fn greet(
     options: &Options,
     patience: Duration,
 ) -> Result<Opened, String> {
+    #[cfg(feature = "sim")]
+    if let Some(place) = &options.place {
+        return greet_simulated(endpoint, place).await;
+    }
     let channel = transport::Endpoint::from_shared(endpoint.uri())
         .and_then(|to| to.user_agent(concat!("ringfence-client/", env!("CARGO_PKG_VERSION"))))
         .map_err(|fault| in_full(&fault))?
@@ -58,12 +82,41 @@ async fn greet(
         .await
         .map_err(|fault| in_full(&fault))?;
     let (outbound, frames) = mpsc::unbounded_channel();
-    let mut inbound = ConnectionClient::new(channel.clone())
+    let inbound = ConnectionClient::new(channel.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .stream(Outbound::new(frames))
         .await
         .map_err(|status| describe(&status))?
         .into_inner();
+    greeted(
+        endpoint,
+        channel,
+        outbound,
+        Inbound::Wire(Box::new(inbound)),
+    )
+    .await
+}
+
+/// The same in a simulation, where a channel leads nowhere.
+#[cfg(feature = "sim")]
+async fn greet_simulated(endpoint: &Endpoint, place: &crate::sim::Place) -> Result<Opened, String> {
+    let (outbound, frames) = mpsc::unbounded_channel();
+    let outgoing = Box::pin(Outbound::new(frames));
+    let incoming = place
+        .network
+        .connect(&endpoint.to_string(), outgoing)
+        .await?;
+    let channel = transport::Endpoint::from_static("http://simulated").connect_lazy();
+    greeted(endpoint, channel, outbound, Inbound::Simulated(incoming)).await
+}
+
+/// Waits for the greeting.
+async fn greeted(
+    endpoint: &Endpoint,
+    channel: Channel,
+    outbound: UnboundedSender<ClientFrame>,
+    mut inbound: Inbound,
+) -> Result<Opened, String> {
     let first = inbound
         .message()
         .await

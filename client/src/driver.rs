@@ -9,6 +9,9 @@ use std::thread;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::builder::Options;
 
 /// Keeps the client's thread running. The thread ends soon after the last one is dropped; nobody
 /// waits for it.
@@ -16,8 +19,46 @@ pub(crate) struct Tether {
     _stop: oneshot::Sender<()>,
 }
 
+/// The way to run tasks on the client's thread.
+#[derive(Clone)]
+pub(crate) struct Thread {
+    handle: Handle,
+    /// Where the tasks run instead, if they are simulated.
+    #[cfg(feature = "sim")]
+    host: Option<std::sync::Arc<crate::sim::Host>>,
+}
+
+impl Thread {
+    /// Runs a task on the thread.
+    pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        #[cfg(feature = "sim")]
+        if let Some(host) = &self.host {
+            return host.spawn(work);
+        }
+        self.handle.spawn(work)
+    }
+
+    /// Runs what may block on a thread beside it.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+        self.handle.spawn_blocking(work)
+    }
+}
+
 /// Starts the thread; returns the way to run tasks on it.
-pub(crate) fn start() -> io::Result<(Handle, Tether)> {
+#[cfg_attr(
+    not(feature = "sim"),
+    expect(unused_variables, reason = "simulated clients have a place")
+)]
+pub(crate) fn start(options: &Options) -> io::Result<(Thread, Tether)> {
+    #[cfg(feature = "sim")]
+    if let Some(place) = &options.place {
+        return Ok(simulated(place));
+    }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -27,5 +68,21 @@ pub(crate) fn start() -> io::Result<(Handle, Tether)> {
             // The sender is never used: dropping it is the signal.
             drop(runtime.block_on(stopped));
         })?;
-    Ok((handle, Tether { _stop: stop }))
+    let thread = Thread {
+        handle,
+        #[cfg(feature = "sim")]
+        host: None,
+    };
+    Ok((thread, Tether { _stop: stop }))
+}
+
+/// No thread at all: the simulation runs the tasks.
+#[cfg(feature = "sim")]
+fn simulated(place: &crate::sim::Place) -> (Thread, Tether) {
+    let thread = Thread {
+        handle: Handle::current(),
+        host: Some(std::sync::Arc::clone(&place.host)),
+    };
+    let (stop, _) = oneshot::channel();
+    (thread, Tether { _stop: stop })
 }

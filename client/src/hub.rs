@@ -1,19 +1,19 @@
 //! What all parts of one client share.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringfence_core::ClusterId;
 use ringfence_proto::v1::{client_frame, server_frame};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::builder::Options;
 use crate::calls::{Answer, Manner};
 use crate::client::AbortOnDrop;
 use crate::clock::Moment;
+use crate::driver::Thread;
 use crate::error::CallError;
 use crate::follow::Follow;
 use crate::link::Link;
@@ -25,7 +25,7 @@ use crate::unsettled::Unsettled;
 /// [`Tether`](crate::driver::Tether) does.
 pub(crate) struct Hub {
     pub(crate) options: Options,
-    pub(crate) thread: Handle,
+    pub(crate) thread: Thread,
     pub(crate) link: Link,
     pub(crate) follow: Mutex<Follow>,
     /// What this client has given up but the cluster may still grant it.
@@ -34,14 +34,14 @@ pub(crate) struct Hub {
     pub(crate) sooner: Notify,
     /// When they look next by themselves, in nanoseconds since boot.
     armed: AtomicU64,
-    sessions: Mutex<HashMap<u64, Arc<Liveness>>>,
+    sessions: Mutex<BTreeMap<u64, Arc<Liveness>>>,
     cluster: Mutex<Option<ClusterId>>,
     cluster_time_ms: AtomicU64,
     last_key: AtomicU64,
 }
 
 impl Hub {
-    pub(crate) fn new(options: Options, thread: Handle, follow: Follow) -> Self {
+    pub(crate) fn new(options: Options, thread: Thread, follow: Follow) -> Self {
         Self {
             link: Link::new(Arc::clone(&options.clock)),
             options,

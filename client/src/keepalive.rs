@@ -112,8 +112,9 @@ fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment
         .unwrap_or_default();
     let body = client_frame::Body::KeepAlive(request);
     let reply = hub.link.call(body, Manner::Once, now + longest);
-    let hub = Arc::clone(hub);
-    drop(tokio::spawn(async move { take(&hub, reply, batch).await }));
+    let taker = Arc::clone(hub);
+    let taking = async move { take(&taker, reply, batch).await };
+    drop(hub.thread.spawn(taking));
 }
 
 async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, batch: Batch) {

@@ -91,6 +91,7 @@
 //! - `tower`, off unless asked for: the module `attach`, a layer that puts the fence of a lease into
 //!   requests to guarded services. It brings `http` and tower's two traits, which are there already
 //!   with the client's own connections.
+//! - `sim`, off unless asked for: the module `sim`, for the simulation of whole clusters.
 //!
 //! The client speaks plain HTTP/2; it has no TLS yet, as the server has none. It needs the Rust
 //! version that its `Cargo.toml` names, or a later one.
@@ -108,6 +109,7 @@ pub mod attach;
 pub mod blocking;
 mod builder;
 mod calls;
+mod chance;
 mod client;
 mod clock;
 mod connection;
@@ -137,6 +139,8 @@ mod raw_lock;
 mod retry;
 mod session;
 mod settle;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod streams;
 mod unary;
 mod unsettled;

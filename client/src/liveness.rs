@@ -1,7 +1,7 @@
 //! What this client knows of one of its sessions: how long it may believe in it, what it holds,
 //! which request numbers are spent.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::{self, Reason};
 use tokio::sync::{Notify, watch};
 
+use crate::chance;
 use crate::clock::Moment;
 use crate::error::CallError;
 use crate::grant::{Belief, Grant};
@@ -45,7 +46,7 @@ struct Inner {
     lost: Option<Loss>,
     numbers: Numbers,
     /// The grants that are believed in, by token.
-    grants: HashMap<u64, Arc<Grant>>,
+    grants: BTreeMap<u64, Arc<Grant>>,
     /// Tokens that a keep-alive reply listed as lost before their acquire was answered: that
     /// answer, when it comes, brings nothing.
     gone: BTreeSet<u64>,
@@ -82,7 +83,7 @@ impl Liveness {
             window: Window::new(ttl, Duration::MAX, sent),
             lost: None,
             numbers,
-            grants: HashMap::new(),
+            grants: BTreeMap::new(),
             gone: BTreeSet::new(),
             acknowledge: BTreeSet::new(),
             renewal: Renewal {
@@ -432,7 +433,7 @@ impl Inner {
 /// The time between keep-alives: a third of the TTL less up to a twentieth of it, so that clients
 /// that started together do not stay together.
 fn interval(ttl: Duration) -> Duration {
-    ttl / 3 - (ttl / 20).mul_f64(rand::rng().random_range(0.0..1.0))
+    ttl / 3 - (ttl / 20).mul_f64(chance::rng().random_range(0.0..1.0))
 }
 
 /// Whether the cluster may still grant what was lost for this reason.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rand::Rng;
 use ringfence_core::{Identity, Secret, SessionId};
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{
@@ -19,7 +20,7 @@ use crate::liveness::Liveness;
 use crate::loss::Loss;
 use crate::numbers::Numbers;
 use crate::session::{Hold, Session, SessionOptions};
-use crate::{client, clock, unary};
+use crate::{chance, client, clock, unary};
 
 /// Opens a session that is not believed in for longer than `patience` after a request that was
 /// acknowledged. If nobody waits for it any more when the answer comes, it is closed.
@@ -30,8 +31,8 @@ pub(crate) async fn open(
     patience: Duration,
 ) -> Result<Session, OpenError> {
     let identity = Identity::parse(&options.identity).map_err(OpenError::InvalidIdentity)?;
-    let secret = Secret::new(rand::random());
-    let id: [u8; 16] = rand::random();
+    let secret = Secret::new(chance::rng().random());
+    let id: [u8; 16] = chance::rng().random();
     let body = client_frame::Body::Open(OpenRequest {
         id: Bytes::copy_from_slice(&id),
         secret: Bytes::copy_from_slice(secret.as_bytes()),

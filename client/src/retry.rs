@@ -6,6 +6,8 @@ use rand::Rng;
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::Reason;
 
+use crate::chance;
+
 /// The first pause after a failure.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest pause between two tries.
@@ -37,7 +39,7 @@ pub(crate) fn meaning(refusal: &Refusal) -> Meaning {
 /// lost their leader together do not come back together. Never less than what the refusal asks.
 pub(crate) fn pause(tries: u32, asked: Option<Duration>) -> Duration {
     let doubled = PAUSE_MIN.saturating_mul(1 << tries.min(8)).min(PAUSE_MAX);
-    let jittered = doubled.mul_f64(rand::rng().random_range(0.5..1.0));
+    let jittered = doubled.mul_f64(chance::rng().random_range(0.5..1.0));
     jittered.max(asked.unwrap_or_default())
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::timings::Timings;
+use crate::chance;
 
 /// The longest pause between two terms, unless the retry period is longer.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -36,19 +37,19 @@ impl BackOff {
         let doubled = self.period.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         let pause = doubled.min(PAUSE_MAX.max(self.period));
-        pause.mul_f64(rand::rng().random_range(0.8..1.0))
+        pause.mul_f64(chance::rng().random_range(0.8..1.0))
     }
 
     /// The pause after a term whose work is done: others may have their turn.
     pub(super) fn after_work(&mut self) -> Duration {
         self.failures = 0;
-        self.period.mul_f64(rand::rng().random_range(0.8..1.0))
+        self.period.mul_f64(chance::rng().random_range(0.8..1.0))
     }
 
     /// The pause after a term that was lost, or given up by request: not a failure, so only jitter.
     pub(super) fn after_term(&mut self) -> Duration {
         self.failures = 0;
-        self.period.mul_f64(rand::rng().random_range(0.0..0.2))
+        self.period.mul_f64(chance::rng().random_range(0.0..0.2))
     }
 }
 

@@ -17,3 +17,4 @@ mod losing;
 mod reconnecting;
 mod releasing;
 mod retrying;
+mod simulated;
