@@ -4,8 +4,10 @@
 //! - [`invariants`] says what must hold after each entry, whatever it answers.
 //! - [`arbitrary`] makes histories in which conflicts, duplicates and deadlines are frequent.
 //! - [`run`] puts the three together.
+//! - [`heap`] counts what a piece of work allocates.
 
 pub mod arbitrary;
+pub mod heap;
 pub mod invariants;
 pub mod model;
 pub mod run;

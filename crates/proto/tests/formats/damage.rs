@@ -3,41 +3,125 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ringfence_core::Command;
-use ringfence_proto::DecodeError;
+use prost::Message;
+use ringfence_core::{ClusterTime, Command, StateMachine};
 use ringfence_proto::record::*;
+use ringfence_proto::wire::*;
+use ringfence_proto::{DecodeError, v1};
+use ringfence_testkit::arbitrary::histories;
+use ringfence_testkit::heap;
+use ringfence_testkit::run::steps;
 
-use super::{arbitrary, examples};
+use super::{arbitrary, examples, feed};
 
-/// Feeds the bytes to all decoders. What they accept must be writable again.
+/// What reading may take beside the bytes: error texts, tables, the first allocations of a list.
+const DECODER_BYTES: usize = 1 << 20;
+/// How many bytes a decoder may take for one byte that it was given. An empty message in a list
+/// has two bytes on the wire and some hundreds in memory.
+const DECODER_BYTES_PER_BYTE: usize = 512;
+
+/// Feeds the bytes to all decoders, and measures what they take.
 fn feed(bytes: &[u8]) {
-    if let Ok(command) = decode_command(bytes) {
-        assert_eq!(decode_command(&encode_command(&command)), Ok(command));
+    let limit = DECODER_BYTES + DECODER_BYTES_PER_BYTE * bytes.len();
+    for target in [
+        feed::records,
+        feed::requests,
+        feed::answers,
+        feed::log,
+        feed::snapshot,
+    ] {
+        heap::within(limit, || target(bytes));
     }
-    if let Ok(outcome) = decode_outcome(bytes) {
-        assert_eq!(decode_outcome(&encode_outcome(&outcome)), Ok(outcome));
-    }
-    if let Ok(event) = decode_event(bytes) {
-        assert_eq!(decode_event(&encode_event(&event)), Ok(event));
-    }
-    if let Ok(record) = decode_record(bytes) {
-        let mut again = Vec::new();
-        encode_record(&record, &mut again);
-        assert_eq!(decode_record(&again), Ok(record));
-    }
+}
+
+fn command_bytes() -> impl Strategy<Value = Vec<u8>> {
+    arbitrary::command().prop_map(|value| encode_command(&value).to_vec())
+}
+
+fn record_bytes(record: &ringfence_core::snapshot::Record) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_record(record, &mut bytes);
+    bytes
+}
+
+/// What clients and servers say.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let client = |body| {
+        v1::ClientFrame {
+            id: 7,
+            body: Some(body),
+        }
+        .encode_to_vec()
+    };
+    let server = |body| {
+        v1::ServerFrame {
+            id: 7,
+            body: Some(body),
+        }
+        .encode_to_vec()
+    };
+    let lost = (arbitrary::session(), vec(arbitrary::lost(), 0..4));
+    prop_oneof![
+        arbitrary::request().prop_map(move |request| client(request_to_wire(&request))),
+        arbitrary::open().prop_filter_map("it acquires", move |open| {
+            Some(client(v1::client_frame::Body::Acquire(acquire_to_wire(
+                &open,
+            )?)))
+        }),
+        arbitrary::acquired().prop_map(move |acquired| server(match acquired_to_wire(&acquired) {
+            Ok(grant) => v1::server_frame::Body::Acquire(v1::AcquireResponse {
+                grant: Some(grant),
+                ..Default::default()
+            }),
+            Err(refusal) => v1::server_frame::Body::Refusal(refusal.into()),
+        })),
+        lost.prop_map(
+            move |lost| server(v1::server_frame::Body::KeepAlive(kept_alive_to_wire(
+                7,
+                ClusterTime(8),
+                &[],
+                &[lost],
+                &[]
+            )))
+        ),
+    ]
+}
+
+/// A log, and the snapshot of the state that it makes, as pieces.
+fn log_and_snapshot() -> impl Strategy<Value = Vec<u8>> {
+    (histories(30), any::<bool>()).prop_map(|(history, log)| {
+        let steps = steps(&history);
+        let pieces: Vec<Vec<u8>> = if log {
+            let mut term = 1;
+            let piece = steps.iter().map(|step| {
+                let begins = u8::from(step.entry.term > term) << 7;
+                term = term.max(step.entry.term);
+                [&[begins | 9][..], &encode_command(&step.entry.command)].concat()
+            });
+            piece.collect()
+        } else {
+            let mut machine = StateMachine::new();
+            for step in &steps {
+                machine.apply(&step.entry, &mut Vec::new());
+            }
+            machine
+                .records()
+                .map(|record| record_bytes(&record))
+                .collect()
+        };
+        feed::joined(pieces.iter().map(Vec::as_slice))
+    })
 }
 
 /// The bytes of any valid value.
 fn valid() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        arbitrary::command().prop_map(|value| encode_command(&value).to_vec()),
+        command_bytes(),
         arbitrary::outcome().prop_map(|value| encode_outcome(&value).to_vec()),
         arbitrary::event().prop_map(|value| encode_event(&value).to_vec()),
-        arbitrary::record().prop_map(|value| {
-            let mut bytes = Vec::new();
-            encode_record(&value, &mut bytes);
-            bytes
-        }),
+        arbitrary::record().prop_map(|record| record_bytes(&record)),
+        frames(),
+        log_and_snapshot(),
     ]
 }
 
@@ -46,6 +130,11 @@ proptest! {
 
     #[test]
     fn random_bytes_are_survived(bytes in vec(any::<u8>(), 0..200)) {
+        feed(&bytes);
+    }
+
+    #[test]
+    fn what_is_valid_is_read(bytes in valid()) {
         feed(&bytes);
     }
 
@@ -75,6 +164,16 @@ proptest! {
     }
 
     #[test]
+    fn records_of_any_values_make_a_state_or_are_refused(
+        header in arbitrary::record(),
+        records in vec(arbitrary::record(), 0..6),
+    ) {
+        let all = std::iter::once(&header).chain(&records);
+        let pieces: Vec<_> = all.map(record_bytes).collect();
+        feed(&feed::joined(pieces.iter().map(Vec::as_slice)));
+    }
+
+    #[test]
     fn a_cut_command_is_never_taken_for_a_whole_one(
         command in arbitrary::command(),
         at in any::<Index>(),
@@ -82,6 +181,32 @@ proptest! {
         let bytes = encode_command(&command);
         let cut = &bytes[..at.index(bytes.len())];
         prop_assert!(decode_command(cut).is_err());
+    }
+}
+
+#[test]
+fn each_flipped_bit_and_each_cut_of_every_example_is_survived() {
+    let outcomes = examples::outcomes();
+    let outcomes = outcomes
+        .iter()
+        .map(|(_, value)| encode_outcome(value).to_vec());
+    let events = examples::events();
+    let events = events.iter().map(|(_, value)| encode_event(value).to_vec());
+    let commands = examples::commands();
+    let commands = commands
+        .iter()
+        .map(|(_, value)| encode_command(value).to_vec());
+    let records = examples::records();
+    let records = records.iter().map(|(_, value)| record_bytes(value));
+    for bytes in outcomes.chain(events).chain(commands).chain(records) {
+        for at in 0..bytes.len() {
+            feed(&bytes[..at]);
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                feed(&damaged);
+            }
+        }
     }
 }
 

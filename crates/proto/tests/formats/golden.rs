@@ -23,7 +23,7 @@ pub(crate) fn recording() -> bool {
 }
 
 /// Compares with the file, or writes it; then reads every line of it back.
-fn check<T: PartialEq + Debug>(
+pub(crate) fn check<T: PartialEq + Debug>(
     file: &str,
     examples: Vec<(String, T)>,
     encode: impl Fn(&T) -> Vec<u8>,

@@ -8,9 +8,15 @@
 mod arbitrary;
 mod damage;
 mod examples;
+mod feed;
 mod golden;
 mod refusals;
 mod round_trips;
 mod schema;
 mod secrets;
 mod wire;
+mod wire_golden;
+
+/// Decoders are measured.
+#[global_allocator]
+static HEAP: ringfence_testkit::heap::Counting = ringfence_testkit::heap::Counting;
