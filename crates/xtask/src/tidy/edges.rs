@@ -18,8 +18,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringfence-check", &[]),
     ("ringfence-testkit", &["ringfence-core", "ringfence-proto"]),
     (
+        "ringfence-chaos",
+        &[
+            "ringfence-check",
+            "ringfence-client",
+            "ringfence-core",
+            "ringfence-guard",
+        ],
+    ),
+    (
         "ringfence",
         &[
+            "ringfence-chaos",
             "ringfence-client",
             "ringfence-core",
             "ringfence-guard",
@@ -28,11 +38,15 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (TESTS, &["*"]),
+    (SIM, &["*"]),
     ("xtask", &[]),
 ];
 
 /// The package of tests with real processes; it may name anything.
 const TESTS: &str = "ringfence-tests";
+
+/// The simulation of a whole cluster; it may name anything, and nobody may name it.
+const SIM: &str = "ringfence-sim";
 
 /// Test helpers: named as a dev-dependency, so that they never ship.
 const TESTKIT: &str = "ringfence-testkit";
@@ -55,6 +69,7 @@ const CONFINED: &[Confined] = &[
             "ringfence",
             "ringfence-client",
             TESTS,
+            SIM,
         ],
         why: "gRPC belongs to the edges",
     },

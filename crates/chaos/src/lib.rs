@@ -1,0 +1,16 @@
+//! Partitions for users: a cluster of real processes is cut apart, killed, paused and starved of
+//! its disks while real clients work, and then it is judged whether every promise was kept.
+//!
+//! Each node and each client lives in a network namespace of its own. The other end of its one
+//! cable is held by this process, which is the switch between all of them: every packet gets a
+//! verdict from the seed. Nothing need be installed, and nothing is left behind: namespaces,
+//! cables and mounts exist only as long as the processes that use them, and those end with this
+//! one, however it ends.
+//!
+//! A seed fixes the *schedule* of faults, not what comes of them: that is up to real processes.
+
+mod clock;
+pub mod net;
+pub mod record;
+pub mod report;
+mod sys;
