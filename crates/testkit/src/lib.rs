@@ -4,9 +4,12 @@
 //! - [`invariants`] says what must hold after each entry, whatever it answers.
 //! - [`arbitrary`] makes histories in which conflicts, duplicates and deadlines are frequent.
 //! - [`run`] puts the three together.
+//! - `certificates` signs what tests of TLS need, good and bad.
 //! - [`heap`] counts what a piece of work allocates.
 
 pub mod arbitrary;
+#[cfg(feature = "certificates")]
+pub mod certificates;
 pub mod heap;
 pub mod invariants;
 pub mod model;

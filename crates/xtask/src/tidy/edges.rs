@@ -10,10 +10,19 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringfence-wal", &[]),
     ("ringfence-proto", &["ringfence-core"]),
     ("ringfence-guard", &["ringfence-core"]),
-    ("ringfence-client", &["ringfence-core", "ringfence-proto"]),
+    ("ringfence-tls", &[]),
+    (
+        "ringfence-client",
+        &["ringfence-core", "ringfence-proto", "ringfence-tls"],
+    ),
     (
         "ringfence-raft",
-        &["ringfence-core", "ringfence-proto", "ringfence-wal"],
+        &[
+            "ringfence-core",
+            "ringfence-proto",
+            "ringfence-tls",
+            "ringfence-wal",
+        ],
     ),
     ("ringfence-check", &[]),
     ("ringfence-testkit", &["ringfence-core", "ringfence-proto"]),
@@ -35,6 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-guard",
             "ringfence-proto",
             "ringfence-raft",
+            "ringfence-tls",
         ],
     ),
     (TESTS, &["*"]),
@@ -66,12 +76,18 @@ const CONFINED: &[Confined] = &[
         to: &[
             "ringfence-proto",
             "ringfence-raft",
+            "ringfence-tls",
             "ringfence",
             "ringfence-client",
             TESTS,
             SIM,
         ],
         why: "gRPC belongs to the edges",
+    },
+    Confined {
+        prefix: "tokio-rustls",
+        to: &["ringfence-tls"],
+        why: "what is trusted is decided in one place",
     },
 ];
 

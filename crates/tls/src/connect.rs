@@ -1,0 +1,155 @@
+//! The client's side: what gRPC connects with.
+
+use std::error::Error;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tower_service::Service;
+
+use crate::error::{Part, TlsError};
+use crate::explain;
+use crate::material::ClientTls;
+use crate::watched::Watched;
+
+/// Connects over TCP and makes the client's side of a handshake, for tonic's
+/// `Endpoint::connect_with_connector`. The URI names host and port; its scheme does not matter.
+#[derive(Clone)]
+pub struct Connector {
+    config: Arc<Watched<ClientConfig>>,
+    server_name: Option<ServerName<'static>>,
+    tcp: HttpConnector,
+}
+
+impl Connector {
+    /// Reads the files once, so that what is wrong with them is told at once.
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file, what is wrong with it, and what is expected.
+    pub fn new(tls: ClientTls) -> Result<Self, TlsError> {
+        let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
+        let config = Watched::new(tls.sources(), move || tls.config())?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        Ok(Self {
+            config: Arc::new(config),
+            server_name,
+            tcp,
+        })
+    }
+
+    /// The same with a limit on how long connecting over TCP may take, spread over the addresses
+    /// of a name.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.tcp.set_connect_timeout(Some(limit));
+        self
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Dialed>;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.tcp.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let expected = match &self.server_name {
+            Some(name) => Ok(name.clone()),
+            None => server_name(uri.host().unwrap_or_default()),
+        };
+        let config = self.config.current();
+        let connecting = self.tcp.call(uri);
+        Box::pin(async move {
+            let name = expected?;
+            let stream = connecting.await?.into_inner();
+            let stream = TlsConnector::from(config).connect(name, stream).await;
+            let stream = stream.map_err(explained)?;
+            Ok(TokioIo::new(Dialed(stream)))
+        })
+    }
+}
+
+/// A host as it stands in a URI, or a name that a user gave.
+fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| {
+        let why = "a certificate cannot be for it; expected a host name or an IP address";
+        TlsError::new(Part::ServerName, format!("{host:?}"), why)
+    })
+}
+
+fn explained(error: io::Error) -> io::Error {
+    match explain::to_client(&error) {
+        Some(why) => io::Error::new(error.kind(), format!("TLS: {why}")),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => io::Error::new(
+            error.kind(),
+            "TLS: it closed the connection during the handshake; does it speak TLS?",
+        ),
+        None => error,
+    }
+}
+
+/// A connection with TLS that this side has made.
+pub struct Dialed(TlsStream<TcpStream>);
+
+impl AsyncRead for Dialed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.0).poll_read(cx, buffer);
+        read.map_err(|error| match explain::to_client(&error) {
+            Some(why) => io::Error::new(error.kind(), format!("TLS: {why}")),
+            None => error,
+        })
+    }
+}
+
+impl AsyncWrite for Dialed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+}

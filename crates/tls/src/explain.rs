@@ -1,0 +1,96 @@
+//! What went wrong in a handshake, and what to do.
+
+use std::io;
+
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
+
+/// The error of TLS in an error of reading or writing.
+fn fault(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What a client makes of a failed handshake, or of the first read after it: a server of TLS 1.3
+/// looks at the client's certificate when the client is already through.
+pub(crate) fn to_client(error: &io::Error) -> Option<String> {
+    Some(match fault(error)? {
+        Error::InvalidCertificate(fault) => of_server(fault),
+        Error::AlertReceived(alert) => refused(*alert),
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
+            "it does not speak TLS; use http://, or give it a certificate and a key".to_owned()
+        }
+        other => other.to_string(),
+    })
+}
+
+/// What a server notes about a client that it has turned away.
+pub(crate) fn to_server(error: &io::Error) -> String {
+    match fault(error) {
+        Some(Error::NoCertificatesPresented) => "it showed no certificate".to_owned(),
+        Some(Error::InvalidCertificate(fault)) => format!("its certificate: {fault}"),
+        Some(Error::AlertReceived(alert)) => {
+            format!("it refused this one's certificate: {alert:?}")
+        }
+        Some(other) => other.to_string(),
+        None => error.to_string(),
+    }
+}
+
+fn of_server(fault: &CertificateError) -> String {
+    match fault {
+        CertificateError::UnknownIssuer => {
+            "its certificate is signed by none of the CAs that were named; name the one that \
+             signed it"
+                .to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired; give the server a new one, or set this machine's clock"
+                .to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet; set this machine's clock, or the server's".to_owned()
+        }
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => format!(
+            "its certificate is not for {} but for {}; connect to such a name, or say which name to \
+             expect",
+            expected.to_str(),
+            match presented.is_empty() {
+                true => "no name at all".to_owned(),
+                false => presented.join(", "),
+            }
+        ),
+        CertificateError::NotValidForName => {
+            "its certificate is not for this name; connect to a name that it is for, or say which \
+             name to expect"
+                .to_owned()
+        }
+        other => format!("its certificate is not good: {other}"),
+    }
+}
+
+fn refused(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::CertificateRequired => {
+            "it demands a client certificate; give one with its key".to_owned()
+        }
+        AlertDescription::UnknownCA => {
+            "it does not trust the CA of this client's certificate; give one that its CA has signed"
+                .to_owned()
+        }
+        AlertDescription::CertificateExpired => {
+            "this client's certificate has expired; give a new one".to_owned()
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateUnknown => {
+            format!("it refuses this client's certificate ({alert:?}); give another one")
+        }
+        AlertDescription::NoApplicationProtocol => {
+            "it speaks TLS, but not gRPC; is it a Ringfence port?".to_owned()
+        }
+        other => format!("it ended the handshake: {other:?}"),
+    }
+}

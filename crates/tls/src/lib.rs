@@ -1,0 +1,36 @@
+//! TLS for the connections of clients and nodes: both ends of a handshake, with certificates from
+//! files that may change while a process runs.
+//!
+//! ```text
+//!   Connector ── TCP, handshake ──> Acceptor ──> Socket ──> a gRPC server
+//!       ▲                              ▲
+//!   ClientTls                      ServerTls      files, read anew when they have changed
+//! ```
+//!
+//! It stands below gRPC, so that a connection without TLS is what it would be without this crate,
+//! and a new connection can take a new certificate. Nothing is trusted but what is named: the
+//! machine's own list of authorities is not asked, since the certificates of a cluster come from
+//! whoever runs it. A refusal names what was missing and where it is given.
+//!
+//! TLS 1.3 and 1.2 are spoken. Sessions are not resumed: connections last, and a resumed one would
+//! not look at the certificate again.
+
+mod accept;
+mod connect;
+mod error;
+mod explain;
+mod material;
+mod pem;
+mod socket;
+mod turned_away;
+mod watched;
+
+pub use accept::{Acceptor, Incoming};
+pub use connect::{Connector, Dialed};
+pub use error::{Part, TlsError};
+pub use material::{ClientTls, ServerTls};
+pub use pem::Pem;
+pub use socket::Socket;
+
+/// What gRPC is called when a handshake agrees on a protocol.
+const HTTP2: &[u8] = b"h2";

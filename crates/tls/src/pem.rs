@@ -1,0 +1,82 @@
+//! Where PEM text comes from.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The most bytes of a PEM file: a bundle of all public authorities has a quarter of it.
+pub(crate) const PEM_BYTES_MAX: u64 = 1 << 20;
+
+/// PEM text: certificates or a key.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pem {
+    /// In a file, which is read again for the next connection once it has changed.
+    File(PathBuf),
+    /// Given as it is.
+    Text(Arc<[u8]>),
+}
+
+/// By what a change of a file is noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl Pem {
+    /// The text.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Text(text) => Ok(text.to_vec()),
+            Self::File(path) => {
+                let bytes = fs::metadata(path)?.len();
+                if bytes > PEM_BYTES_MAX {
+                    let why = format!("it has {bytes} bytes, and at most {PEM_BYTES_MAX} may be");
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+                }
+                fs::read(path)
+            }
+        }
+    }
+
+    /// `None` for what is no file, or for one that is not there.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let Self::File(path) = self else { return None };
+        let file = fs::metadata(path).ok()?;
+        Some(Stamp {
+            modified: file.modified().ok(),
+            bytes: file.len(),
+        })
+    }
+}
+
+impl From<PathBuf> for Pem {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
+impl From<&Path> for Pem {
+    fn from(path: &Path) -> Self {
+        Self::File(path.to_owned())
+    }
+}
+
+impl fmt::Display for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            // It may be a key.
+            Self::Text(_) => f.write_str("(given as text)"),
+        }
+    }
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pem({self})")
+    }
+}

@@ -1,0 +1,9 @@
+//! Both ends of a handshake over loopback, with certificates of every kind.
+
+#![allow(clippy::unwrap_used)]
+
+mod certificates;
+mod plain;
+mod refused_files;
+mod rotation;
+mod support;
