@@ -338,5 +338,35 @@ fn log_filter(raw: Option<String>) -> Result<String, ConfigError> {
     }
 }
 
+/// Any bytes as a configuration file: refused in words, or a configuration within all limits. A
+/// fuzz target of `crates/fuzz`, and a property of the tests.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn any_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let given = match given::parse_file(text) {
+        Ok(given) => given,
+        Err(why) => return assert!(!why.is_empty()),
+    };
+    match Config::check(given.clone()) {
+        Ok(config) => {
+            assert!(!config.name.is_empty() && config.name.len() <= NODE_NAME_BYTES_MAX);
+            assert!(config.initial_cluster.len() <= FIRST_MEMBERS_MAX);
+            assert!(config.heartbeat < config.election.0 && config.election.0 < config.election.1);
+            assert_eq!(config.settings.check(), Ok(()));
+            assert!(
+                config
+                    .token_floor
+                    .is_none_or(|floor| floor <= TOKEN_FLOOR_MAX)
+            );
+            assert!(WAL_SEGMENT_BYTES.contains(&config.wal_segment_bytes));
+            assert!(SNAPSHOT_LOG_BYTES.contains(&config.snapshot_log_bytes));
+            assert_eq!(Config::check(given).ok(), Some(config), "checked twice");
+        }
+        Err(refused) => assert!(!refused.to_string().is_empty()),
+    }
+}
+
 #[cfg(test)]
 mod tests;

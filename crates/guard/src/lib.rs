@@ -91,6 +91,9 @@
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
 pub mod conformance;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod decoders;
 mod fence;
 #[cfg(feature = "follow")]
 pub mod follow;

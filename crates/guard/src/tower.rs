@@ -92,6 +92,8 @@ mod status;
 mod turned_away;
 
 pub use body::FenceBody;
+#[cfg(any(test, fuzzing))]
+pub(crate) use headers::fence_in;
 pub use door::{Door, DoorFn, door_fn};
 pub use headers::{LEASE_HEADER, STALE_HEADER, TOKEN_HEADER};
 pub use policy::Policy;

@@ -159,7 +159,7 @@ impl Identity {
         bytes
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let id = |id: &ClusterId| Bytes::copy_from_slice(id.as_bytes());
         let message = pb::Identity {
             incarnation: Bytes::copy_from_slice(self.incarnation.as_bytes()),
@@ -177,15 +177,19 @@ impl Identity {
                 .map(|(id, peer)| codec::peer_to_pb(*id, peer))
                 .collect(),
         };
-        let body = message.encode_to_vec();
+        Self::framed(&message.encode_to_vec())
+    }
+
+    /// The file with this body.
+    pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MAGIC.len() + 4 + body.len());
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
-        bytes.extend_from_slice(&body);
+        bytes.extend_from_slice(&crc32fast::hash(body).to_le_bytes());
+        bytes.extend_from_slice(body);
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let rest = bytes
             .strip_prefix(MAGIC)
             .ok_or("it does not begin as one")?;

@@ -13,6 +13,9 @@
 mod clock;
 mod codec;
 mod config;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod decoders;
 mod events;
 mod forming;
 mod forward;

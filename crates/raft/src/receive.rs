@@ -105,7 +105,7 @@ impl Answering {
 }
 
 /// Says why a command must not be logged by this node: it would stop before the entry itself.
-fn not_known(call: &pb::Call) -> Option<String> {
+pub(crate) fn not_known(call: &pb::Call) -> Option<String> {
     let Some(pb::call::Body::Propose(command)) = &call.body else {
         return None;
     };

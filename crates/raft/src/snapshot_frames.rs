@@ -61,6 +61,19 @@ pub(crate) fn write_frames(
         .sync_all()
 }
 
+/// Writes a file of any frames, with the checksums that they must have.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn write_raw_frames<'a>(
+    path: &Path,
+    frames: impl Iterator<Item = (u8, &'a [u8])>,
+) -> io::Result<()> {
+    let mut file = MAGIC.to_vec();
+    for (kind, body) in frames {
+        write_frame(&mut file, kind, body)?;
+    }
+    std::fs::write(path, file)
+}
+
 fn write_frame(out: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
     out.write_all(&[kind])?;

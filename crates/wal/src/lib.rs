@@ -37,6 +37,9 @@
 //! segment files were all deleted looks like a shorter log.
 
 mod clock;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod decoders;
 mod entry;
 mod error;
 mod format;

@@ -1,4 +1,5 @@
 use clap::Parser;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -94,6 +95,75 @@ fn a_file_that_is_not_there_is_named() {
     let why = Config::load(args).expect_err("must be refused").to_string();
 
     assert!(why.contains("/nowhere/ringfence.toml"), "{why}");
+}
+
+#[test]
+fn a_file_that_is_too_long_for_a_configuration_is_refused_before_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image.raw");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(1 << 40).unwrap();
+
+    let refusal = given::read_file(path).unwrap_err().to_string();
+
+    assert!(refusal.contains("longer than 1048576 bytes"), "{refusal}");
+}
+
+/// Lines that are nearly settings: keys that exist and others, values of every type.
+fn nearly_a_file() -> impl Strategy<Value = String> {
+    let key = prop::sample::select(vec![
+        "name",
+        "data-dir",
+        "initial-cluster",
+        "join",
+        "listen-client",
+        "listen-peer",
+        "advertise-client",
+        "replace-on-data-loss",
+        "token-floor",
+        "ttl-min",
+        "ttl-max",
+        "heartbeat-ms",
+        "election-ms",
+        "wal-segment-bytes",
+        "snapshot-log-bytes",
+        "worker-threads",
+        "log",
+        "log-format",
+        "colour",
+    ]);
+    let value = prop_oneof![
+        "\"[a-z0-9:.,=_ -]{0,30}\"",
+        "\"n[1-3]=[a-z]{1,5}:[0-9]{1,6}\"".prop_map(|member| format!("[{member}]")),
+        "\"[0-9]{1,22}(ms|s|m|h|d)\"",
+        "\"[0-9]{1,6}\\.\\.[0-9]{1,6}\"",
+        "-?[0-9]{1,22}",
+        "true|false|1e9|\\[|\\{|\"|''",
+    ];
+    let line = (key, value).prop_map(|(key, value)| format!("{key} = {value}\n"));
+    prop::collection::vec(line, 0..8).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_file_is_a_configuration_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        any_file(&bytes);
+    }
+
+    #[test]
+    fn what_is_nearly_a_file_is_a_configuration_or_refused(text in nearly_a_file()) {
+        any_file(text.as_bytes());
+    }
+
+    #[test]
+    fn any_text_is_a_duration_or_refused(text in "[0-9]{0,22}[a-z]{0,3}|\\PC{0,10}") {
+        if let Ok(duration) = crate::duration::parse(&text) {
+            let millis = crate::duration::millis(duration);
+            prop_assert_eq!(crate::duration::parse(&format!("{millis}ms")), Ok(duration));
+        }
+    }
 }
 
 #[test]

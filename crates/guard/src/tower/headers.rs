@@ -17,7 +17,7 @@ pub const STALE_HEADER: &str = "ringfence-stale";
 
 /// The fence that came in the headers; `None` if neither header did. `expected` is shown to whoever
 /// sent something else.
-pub(super) fn fence_in(
+pub(crate) fn fence_in(
     headers: &HeaderMap,
     expected: Option<&LeaseName>,
 ) -> Result<Option<Fence>, TurnedAway> {

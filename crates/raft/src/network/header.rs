@@ -94,6 +94,19 @@ pub(crate) fn check(metadata: &MetadataMap, me: &Caller) -> Result<Sender, Statu
     parse(from).ok_or_else(|| Status::invalid_argument(format!("{FROM} is no node: {from:?}")))
 }
 
+/// Any headers: they name a sender, or are refused in words. What is announced is a number.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_any(metadata: &MetadataMap, me: &Caller) {
+    announced(metadata);
+    match check(metadata, me) {
+        Ok(sender) => {
+            let again = name(sender.node_id, sender.incarnation);
+            assert_eq!(parse(&again), Some(sender));
+        }
+        Err(refused) => assert!(!refused.message().is_empty()),
+    }
+}
+
 fn name(node_id: u64, incarnation: Incarnation) -> String {
     format!("{node_id}.{incarnation}")
 }

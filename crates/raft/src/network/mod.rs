@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use client::{Link, PeerClient, connect};
 pub(crate) use header::Caller;
+#[cfg(any(test, fuzzing))]
+pub(crate) use header::check_any as check_headers;
 pub(crate) use server::PeerService;
 pub(crate) use serving::bind;
 

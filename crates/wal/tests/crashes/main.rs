@@ -4,6 +4,7 @@
 mod at_every_change;
 mod faults;
 mod flips;
+mod golden;
 mod group_commit;
 mod model;
 mod scenario;
