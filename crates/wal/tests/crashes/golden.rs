@@ -29,11 +29,12 @@ fn write(log: &SimFs) -> State {
     subject.flush();
     subject.purge(EntryId { term: 1, index: 1 });
     subject.commit(3);
-    subject.append(2, vec![vec![0xaa; 9_000]]);
+    subject.append(2, vec![vec![0xaa; 8_500]]);
     subject.flush();
     subject.vote(b"term 3, node 1");
-    subject.append(3, vec![vec![0x55; 9_000]]);
+    subject.append(3, vec![vec![0x55; 8_500]]);
     subject.flush();
+    assert_eq!(subject.acknowledged(), subject.ops.len());
     subject.state.clone()
 }
 
