@@ -1,7 +1,7 @@
 //! Server processes and what can be done to them.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use rustix::process::{Pid, Signal as Unix, kill_process};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::Caller;
@@ -59,6 +60,9 @@ struct Ports {
     client: u16,
     peer: u16,
     http: u16,
+    /// Keeps the three free for the node, also while it is down: a socket that is bound and does
+    /// not listen lets a server listen there, and nobody gets the port who asks for any.
+    _held: Vec<TcpSocket>,
 }
 
 /// Nodes n1, n2 … with data directories of their own; all of it goes when it is dropped.
@@ -348,17 +352,21 @@ pub fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Three ports that nobody listens on. Somebody may take them before the node does; then the node
-/// says so and the test fails, which has to be rare enough: they come from the kernel's range in
-/// order, so the next asker gets others.
+/// Three ports that are the node's alone.
 fn free_ports() -> Ports {
-    let listeners: Vec<TcpListener> = (0..3)
-        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"))
-        .collect();
-    let port = |at: usize| listeners[at].local_addr().expect("it is bound").port();
+    let hold = |_| {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_reuseaddr(true).expect("it is new");
+        let any = (Ipv4Addr::LOCALHOST, 0).into();
+        socket.bind(any).expect("a free port");
+        socket
+    };
+    let held: Vec<TcpSocket> = (0..3).map(hold).collect();
+    let port = |at: usize| held[at].local_addr().expect("it is bound").port();
     Ports {
         client: port(0),
         peer: port(1),
         http: port(2),
+        _held: held,
     }
 }

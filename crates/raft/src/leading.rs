@@ -28,6 +28,17 @@ const TICK_MIN: Duration = Duration::from_millis(10);
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
 /// How long a leader waits before it tries its term's first entry again.
 const OPEN_RETRY: Duration = Duration::from_millis(20);
+/// How long a node has had its seat before it opens a term whose tokens come from the wall clock.
+///
+/// They come in whole seconds. If all disks are rolled back to an older copy, the terms of before
+/// are forgotten and only the seconds tell their tokens from those of the new ones. All of those
+/// terms were opened before this node took its seat, so with [`WALL_SKEW_MAX`] between the nodes'
+/// clocks, their seconds are over once this has passed: a second and the skew.
+pub(crate) const TERM_AFTER: Duration =
+    Duration::from_millis(1_000 + WALL_SKEW_MAX.as_millis() as u64);
+/// How far apart the wall clocks of a cluster's nodes may be if its tokens are to survive a
+/// rollback of all disks in the same second.
+const WALL_SKEW_MAX: Duration = Duration::from_millis(500);
 /// How long it waits before it looks at a wall clock again that was not believable.
 const CLOCK_RETRY: Duration = Duration::from_millis(200);
 /// How often it says that it does, in looks.
@@ -178,6 +189,8 @@ pub(crate) struct Helm {
     /// See [`crate::NodeConfig::log_unflushed_max`].
     pub(crate) log_unflushed_max: u64,
     pub(crate) wall_millis: fn() -> u64,
+    /// The time since boot when this node took its seat.
+    pub(crate) seated: Duration,
     pub(crate) transport: Arc<Transport>,
     pub(crate) route: watch::Sender<Route>,
     /// What the cluster is formed with, should this node lead it first.
@@ -285,6 +298,10 @@ impl Helm {
 
     /// Nothing of a term counts before its `TermStart`, which also raises the token counter.
     async fn open_term(&self, term: u64) -> Option<Applied> {
+        if self.tokens_follow_the_wall_clock().await {
+            let age = clock::since_boot().saturating_sub(self.seated);
+            tokio::time::sleep(TERM_AFTER.saturating_sub(age)).await;
+        }
         let mut looks = 0;
         loop {
             let wall = WallTime((self.wall_millis)());
@@ -318,6 +335,17 @@ impl Helm {
             }
             tokio::time::sleep(OPEN_RETRY).await;
         }
+    }
+
+    /// Whether a term raises the tokens to the wall clock: not in a cluster that was formed with a
+    /// token floor.
+    async fn tokens_follow_the_wall_clock(&self) -> bool {
+        let formed = || self.state.machine().cluster().is_some();
+        if !formed() && self.form.token_floor.is_some() && !self.is_formed().await {
+            return false;
+        }
+        // What has not applied its forming yet waits without need, which does no harm.
+        self.state.machine().token_floor().is_none()
     }
 
     /// Whether the log holds the forming of the cluster: only a majority can say so, and the state

@@ -12,6 +12,7 @@ use ringfence_core::{ClusterId, Form};
 use ringfence_proto::raft as pb;
 use ringfence_wal::{Options, Recovered, Wal};
 
+use crate::clock;
 use crate::forming::await_beginning;
 use crate::history::fill_gaps;
 use crate::identity::{Identity, IdentityError, Seat, sync_dir};
@@ -248,6 +249,7 @@ async fn run(
         log: running.log.clone(),
         log_unflushed_max: config.log_unflushed_max,
         wall_millis: config.hooks.wall_millis,
+        seated: clock::since_boot(),
         transport: running.transport.clone(),
         route: inner.route.clone(),
         form: form(inner, seat.cluster),

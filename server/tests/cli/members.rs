@@ -1,11 +1,11 @@
 //! `cluster`: a node joins, gets a vote, leads, and others leave.
 
 use std::io::BufRead;
-use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 use crate::harness::{Dev, Said, await_that, ringfence};
 
@@ -14,16 +14,22 @@ struct Fourth {
     process: Child,
     client: String,
     dir: TempDir,
+    /// They keep its ports for it: bound, and not listening.
+    _held: [TcpSocket; 3],
 }
 
 impl Fourth {
     /// Starts n4, which asks this peer address to let it in.
     fn join(peer: &str) -> Self {
-        let listeners = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let free = listeners
+        let held = [0; 3].map(|_| {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_reuseaddr(true).unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            socket
+        });
+        let free = held
             .each_ref()
-            .map(|listener| listener.local_addr().unwrap().to_string());
-        drop(listeners);
+            .map(|socket| socket.local_addr().unwrap().to_string());
         let dir = tempfile::tempdir().unwrap();
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
         let process = ringfence()
@@ -40,6 +46,7 @@ impl Fourth {
             process,
             client: free[0].clone(),
             dir,
+            _held: held,
         }
     }
 

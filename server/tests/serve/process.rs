@@ -1,12 +1,13 @@
 //! A node as a child process on free ports, with a directory of its own.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 use tokio::time::{sleep, timeout};
 
 /// How long a node may take to do what is expected of it.
@@ -24,12 +25,17 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Three ports that nobody uses at this moment.
+    /// Three ports that are the test's until its process ends: a socket that is bound and does not
+    /// listen lets a server listen there, and nobody gets the port who asks for any.
     pub(crate) fn free() -> Self {
-        let listeners = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [client, peer, http] = listeners
-            .each_ref()
-            .map(|listener| listener.local_addr().unwrap().port());
+        let [client, peer, http] = [0; 3].map(|_| {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_reuseaddr(true).unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let port = socket.local_addr().unwrap().port();
+            std::mem::forget(socket);
+            port
+        });
         Self { client, peer, http }
     }
 

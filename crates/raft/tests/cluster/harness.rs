@@ -21,6 +21,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Cluster {
     dir: tempfile::TempDir,
     addresses: BTreeMap<String, SocketAddr>,
+    /// They keep the addresses for the nodes, also while those are down: bound, and not listening.
+    _held: Vec<tokio::net::TcpSocket>,
     first: Vec<String>,
     pub(crate) nodes: BTreeMap<String, Node>,
     /// Applied to every node's configuration before it is started.
@@ -32,7 +34,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Directories for first members of these names; none is started.
     pub(crate) fn new(first: &[&str]) -> Self {
-        let addresses = free_addresses(first.len());
+        let (held, addresses) = free_addresses(first.len());
         Self {
             dir: tempfile::tempdir().unwrap(),
             addresses: first
@@ -40,6 +42,7 @@ impl Cluster {
                 .map(|name| (*name).to_owned())
                 .zip(addresses)
                 .collect(),
+            _held: held,
             first: first.iter().map(|name| (*name).to_owned()).collect(),
             nodes: BTreeMap::new(),
             adjust: |_| {},
@@ -168,13 +171,15 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     .await;
 }
 
-fn free_addresses(count: usize) -> Vec<SocketAddr> {
-    let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let listeners: Vec<_> = (0..count).map(bind).collect();
-    listeners
-        .iter()
-        .map(|listener| listener.local_addr().unwrap())
-        .collect()
+fn free_addresses(count: usize) -> (Vec<tokio::net::TcpSocket>, Vec<SocketAddr>) {
+    let bind = |_| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
+        (socket, address)
+    };
+    (0..count).map(bind).unzip()
 }
 
 /// A session of a test.

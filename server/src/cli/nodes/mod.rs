@@ -57,6 +57,7 @@ pub(crate) struct Nodes {
     /// Keeps the temporary directory until the nodes have ended.
     scratch: Option<TempDir>,
     trial: bool,
+    _ports: ports::Held,
 }
 
 impl Nodes {
@@ -74,9 +75,9 @@ impl Nodes {
             }
         };
         std::fs::create_dir_all(&root).map_err(|cause| storage(&root, &cause))?;
-        let ports = plan.ports.assign(plan.count)?;
+        let (addresses, held) = plan.ports.assign(plan.count)?;
         let nodes = (1..=plan.count)
-            .zip(ports)
+            .zip(addresses)
             .map(|(number, [client, peer, http])| {
                 let name = format!("n{number}");
                 let (dir, log) = (root.join(&name), root.join(format!("{name}.log")));
@@ -94,6 +95,7 @@ impl Nodes {
             nodes: nodes.collect(),
             scratch,
             trial: plan.trial,
+            _ports: held,
         };
         for place in 0..nodes.nodes.len() {
             nodes.run(place)?;

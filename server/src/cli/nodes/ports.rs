@@ -1,7 +1,9 @@
 //! Where the nodes of a cluster on loopback listen.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::net::TcpSocket;
 
 use crate::cli::{Failure, exit};
 
@@ -22,19 +24,24 @@ pub(crate) enum Ports {
 /// The client, peer and HTTP address of one node.
 pub(crate) type Addresses = [SocketAddr; 3];
 
+/// Keeps ports for the nodes for as long as it lives, also while a node is down: a socket that is
+/// bound and does not listen lets another listen there that says `SO_REUSEADDR`, as servers do, and
+/// keeps the system from giving the port to whoever asks for any.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _sockets: Vec<TcpSocket>,
+}
+
 impl Ports {
-    /// The addresses of `count` nodes; each was free a moment ago.
+    /// The addresses of `count` nodes, and what keeps them free for the nodes.
     ///
     /// # Errors
     /// If one is taken, or the last one would be above 65,535.
-    pub(crate) fn assign(self, count: u8) -> Result<Vec<Addresses>, Failure> {
-        // All are held until all are found, so that no two are the same.
+    pub(crate) fn assign(self, count: u8) -> Result<(Vec<Addresses>, Held), Failure> {
         let mut held = Vec::new();
         let mut hold = |port: u16| -> Result<SocketAddr, Failure> {
-            let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-            let listener = bound.map_err(|cause| taken(port, &cause))?;
-            let address = listener.local_addr().map_err(|cause| taken(port, &cause))?;
-            held.push(listener);
+            let (socket, address) = bind(port).map_err(|cause| taken(port, &cause))?;
+            held.push(socket);
             Ok(address)
         };
         let mut nodes = Vec::new();
@@ -48,8 +55,16 @@ impl Ports {
             }
             nodes.push(addresses);
         }
-        Ok(nodes)
+        Ok((nodes, Held { _sockets: held }))
     }
+}
+
+fn bind(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
 }
 
 fn at(base: u16, above: u16) -> Result<u16, Failure> {
@@ -69,6 +84,8 @@ fn taken(port: u16, cause: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -80,13 +97,16 @@ mod tests {
     }
 
     #[test]
-    fn free_ports_are_all_different() {
-        let addresses = Ports::Free
-            .assign(5)
-            .expect("loopback has free ports")
-            .concat();
+    fn free_ports_are_all_different_and_kept_for_the_nodes() {
+        let (addresses, held) = Ports::Free.assign(5).expect("loopback has free ports");
+        let addresses = addresses.concat();
         let distinct: std::collections::BTreeSet<_> = addresses.iter().collect();
         assert_eq!(distinct.len(), 15);
+        // A node listens there, ends, and listens there again.
+        for _ in 0..2 {
+            TcpListener::bind(addresses[0]).expect("the port is kept for it");
+        }
+        drop(held);
     }
 
     #[test]
