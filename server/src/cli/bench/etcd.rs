@@ -14,7 +14,7 @@ use tonic_prost::ProstCodec;
 
 use super::load::{Client, Load};
 use super::report::Measured;
-use crate::cli::nodes::{Child, Ports};
+use crate::cli::nodes::{Child, Held, Ports};
 use crate::cli::{Failure, exit};
 
 /// How long etcd may take to form a cluster.
@@ -46,6 +46,7 @@ struct Etcd {
     clients: Vec<SocketAddr>,
     /// Keeps the directory until the nodes have ended.
     _scratch: TempDir,
+    _ports: Held,
 }
 
 impl Etcd {
@@ -55,15 +56,15 @@ impl Etcd {
             .prefix("ringfence-etcd-")
             .tempdir()
             .map_err(failed)?;
-        let ports = Ports::Free.assign(3)?;
+        let (addresses, held) = Ports::Free.assign(3)?;
         let names = ["e1", "e2", "e3"];
-        let members = names.iter().zip(&ports);
+        let members = names.iter().zip(&addresses);
         let members: Vec<String> = members
             .map(|(name, [_, peer, _])| format!("{name}=http://{peer}"))
             .collect();
         let mut nodes = Vec::new();
         let mut clients = Vec::new();
-        for (name, [client, peer, _]) in names.iter().zip(ports) {
+        for (name, [client, peer, _]) in names.iter().zip(addresses) {
             let data = scratch.path().join(name);
             let arguments = [
                 format!("--name={name}"),
@@ -83,6 +84,7 @@ impl Etcd {
             nodes,
             clients,
             _scratch: scratch,
+            _ports: held,
         })
     }
 

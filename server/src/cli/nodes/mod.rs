@@ -14,7 +14,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) use child::{Child, Ended};
-pub(crate) use ports::Ports;
+pub(crate) use ports::{Held, Ports};
 
 use super::Failure;
 use super::exit;
@@ -57,7 +57,7 @@ pub(crate) struct Nodes {
     /// Keeps the temporary directory until the nodes have ended.
     scratch: Option<TempDir>,
     trial: bool,
-    _ports: ports::Held,
+    _ports: Held,
 }
 
 impl Nodes {
