@@ -19,6 +19,8 @@ pub mod decoders;
 mod events;
 mod forming;
 mod forward;
+#[cfg(test)]
+mod golden;
 mod history;
 mod hooks;
 mod identity;

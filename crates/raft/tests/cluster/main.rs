@@ -3,6 +3,7 @@
 
 mod away;
 mod clocks;
+mod data_v1;
 mod disk;
 mod forming;
 mod harness;
