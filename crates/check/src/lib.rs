@@ -2,7 +2,15 @@
 //! shown it.
 //!
 //! - [`history`] is the file format: JSON lines that a recorder appends while it runs.
+//! - [`blackbox`] looks at such a history and at nothing else.
 //!
 //! Nothing here talks to a cluster, reads a clock, or draws a random number.
 
+pub mod blackbox;
 pub mod history;
+mod lives;
+pub mod recording;
+pub mod verdict;
+
+pub use recording::{Recording, RecordingError};
+pub use verdict::{Report, Rule, Verdict, Violation};

@@ -12,6 +12,7 @@ pub mod arbitrary;
 pub mod certificates;
 pub mod heap;
 pub mod invariants;
-pub mod model;
 pub mod run;
 pub mod view;
+
+pub use ringfence_model as model;

@@ -24,8 +24,15 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-wal",
         ],
     ),
-    ("ringfence-check", &[]),
-    ("ringfence-testkit", &["ringfence-core", "ringfence-proto"]),
+    ("ringfence-model", &["ringfence-core"]),
+    (
+        "ringfence-check",
+        &["ringfence-core", "ringfence-model", "ringfence-proto"],
+    ),
+    (
+        "ringfence-testkit",
+        &["ringfence-core", "ringfence-model", "ringfence-proto"],
+    ),
     (
         "ringfence-chaos",
         &[
