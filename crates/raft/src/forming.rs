@@ -284,7 +284,7 @@ fn draw_cluster(inner: &Inner) -> Result<ClusterId, String> {
     let mut identity = inner.identity();
     identity.forming = Some(cluster);
     identity
-        .save(&inner.config.data_dir)
+        .save(inner.files(), &inner.config.data_dir)
         .map_err(|error| error.to_string())?;
     Ok(cluster)
 }

@@ -1,6 +1,6 @@
 //! Calls for the leader: one stream to each node that leads, frames of many calls, answers by id.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ impl Forwarder {
     pub(crate) fn new(hint: LeaderHint, link: Arc<Link>) -> Self {
         let (queue, calls) = mpsc::channel(CALLS_QUEUED_MAX);
         let abandoned = watch::Sender::new(());
-        let task = tokio::spawn(run(link, calls, abandoned.subscribe()));
+        let task = crate::runtime::spawn(run(link, calls, abandoned.subscribe()));
         Self {
             hint,
             queue,
@@ -303,7 +303,7 @@ where
 /// Calls that wait for their answers.
 #[derive(Default)]
 struct UnderWay {
-    callbacks: HashMap<u64, Callback>,
+    callbacks: BTreeMap<u64, Callback>,
     last: u64,
 }
 
@@ -342,7 +342,7 @@ impl UnderWay {
     }
 
     fn give_up(&mut self, why: &str) {
-        for (_, callback) in self.callbacks.drain() {
+        for callback in std::mem::take(&mut self.callbacks).into_values() {
             callback(Err(Failed::Broken(why.to_owned())));
         }
     }
@@ -378,7 +378,7 @@ mod tests {
                 .ok()
                 .unwrap();
         }
-        let running = tokio::spawn(async move {
+        let running = crate::runtime::spawn(async move {
             let mut stream = Stream {
                 frames,
                 answers: ReceiverStream::new(answers),

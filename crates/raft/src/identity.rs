@@ -1,17 +1,18 @@
 //! Who a node is: the first thing that is written to its directory, and checked before all else.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use prost::Message;
-use rand::RngCore;
 use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
+use ringfence_wal::Fs;
 
 use crate::codec;
+use crate::files;
+use crate::runtime;
 use crate::type_config::Peer;
 
 /// The file in the data directory.
@@ -53,10 +54,10 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// 16 bytes from the operating system's generator.
+/// 16 bytes by chance.
 pub(crate) fn random_bytes() -> [u8; 16] {
     let mut bytes = [0; 16];
-    rand::rng().fill_bytes(&mut bytes);
+    runtime::fill_random(&mut bytes);
     bytes
 }
 
@@ -119,9 +120,9 @@ impl Identity {
     }
 
     /// The identity in `data_dir`, or `None` if nobody has lived there.
-    pub(crate) fn load(data_dir: &Path) -> Result<Option<Self>, IdentityError> {
+    pub(crate) fn load(files: &dyn Fs, data_dir: &Path) -> Result<Option<Self>, IdentityError> {
         let path = data_dir.join(FILE);
-        match fs::read(&path) {
+        match read(files, &path) {
             Ok(bytes) => match Self::decode(&bytes) {
                 Ok(identity) => Ok(Some(identity)),
                 Err(why) => Err(IdentityError::Damaged { path, why }),
@@ -132,15 +133,15 @@ impl Identity {
     }
 
     /// Writes the identity so that a crash leaves either the old one or the new one.
-    pub(crate) fn save(&self, data_dir: &Path) -> Result<(), IdentityError> {
+    pub(crate) fn save(&self, files: &dyn Fs, data_dir: &Path) -> Result<(), IdentityError> {
         let path = data_dir.join(FILE);
         let partial = data_dir.join("identity.tmp");
         let write = || -> io::Result<()> {
-            let mut file = File::create(&partial)?;
-            file.write_all(&self.encode())?;
-            file.sync_all()?;
-            fs::rename(&partial, &path)?;
-            sync_dir(data_dir)
+            let file = files::create_anew(files, &partial)?;
+            file.write_at(&self.encode(), 0)?;
+            file.sync_data()?;
+            files.rename(&partial, &path)?;
+            files.sync_dir(data_dir)
         };
         write().map_err(|source| IdentityError::Io {
             path: path.clone(),
@@ -225,13 +226,18 @@ fn optional_cluster(bytes: &[u8]) -> Result<Option<ClusterId>, &'static str> {
         .ok_or("a cluster id is not 16 bytes")
 }
 
-/// Makes renames and removals in a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+fn read(files: &dyn Fs, path: &Path) -> io::Result<Vec<u8>> {
+    let file = files.open(path)?;
+    let length = usize::try_from(file.len()?).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
+    use ringfence_wal::RealFs;
+
     use super::*;
 
     fn seated() -> Identity {
@@ -255,10 +261,11 @@ mod tests {
     #[test]
     fn an_identity_is_read_as_it_was_written() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Identity::load(dir.path()).unwrap(), None);
+        assert_eq!(Identity::load(&RealFs, dir.path()).unwrap(), None);
         for identity in [Identity::unseated("n3"), seated()] {
-            identity.save(dir.path()).unwrap();
-            assert_eq!(Identity::load(dir.path()).unwrap(), Some(identity));
+            identity.save(&RealFs, dir.path()).unwrap();
+            let read = Identity::load(&RealFs, dir.path()).unwrap();
+            assert_eq!(read, Some(identity));
         }
     }
 

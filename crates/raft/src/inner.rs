@@ -1,12 +1,12 @@
 //! What a node consists of, shared by everything that works for it.
 
-use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
+use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
 use crate::clock;
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     /// Whether somebody has asked for the age of local state lately.
     pub(crate) age_wanted: AtomicBool,
     /// Keeps other processes out of the directory while it is there.
-    lock: Mutex<Option<File>>,
+    lock: Mutex<Option<FsLock>>,
 }
 
 /// What [`Inner`] is made of at the start.
@@ -70,7 +70,7 @@ pub(crate) struct Parts {
     pub(crate) proposals: Proposals,
     pub(crate) keepalives: KeepAlives,
     pub(crate) route: watch::Sender<Route>,
-    pub(crate) lock: File,
+    pub(crate) lock: FsLock,
 }
 
 impl Inner {
@@ -99,6 +99,11 @@ impl Inner {
             age_wanted: AtomicBool::new(false),
             lock: Mutex::new(Some(parts.lock)),
         }
+    }
+
+    /// Where the node keeps its files.
+    pub(crate) fn files(&self) -> &dyn Fs {
+        self.config.hooks.files.as_ref()
     }
 
     pub(crate) fn identity(&self) -> MutexGuard<'_, Identity> {
@@ -179,7 +184,7 @@ pub(crate) struct Tasks(Mutex<Vec<tokio::task::AbortHandle>>);
 
 impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let handle = tokio::spawn(task).abort_handle();
+        let handle = crate::runtime::spawn(task).abort_handle();
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.retain(|task| !task.is_finished());
         tasks.push(handle);

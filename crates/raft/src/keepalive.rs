@@ -135,7 +135,7 @@ impl KeepAlives {
             return;
         }
         let queue = self.clone();
-        let _detached = tokio::spawn(async move {
+        let _detached = crate::runtime::spawn(async move {
             tokio::time::sleep(RETRY_AFTER).await;
             queue.push(asked);
         });
@@ -158,7 +158,7 @@ impl Batcher {
                 Route::Leader(leading) => {
                     let batch = self.gather(first).await;
                     let (state, queue) = (self.state.clone(), self.queue.clone());
-                    let _detached = tokio::spawn(renew(leading, state, queue, batch));
+                    let _detached = crate::runtime::spawn(renew(leading, state, queue, batch));
                 }
                 Route::Follower(forwarder) if first.origin == Origin::Here => {
                     let queue = self.queue.clone();

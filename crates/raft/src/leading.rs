@@ -13,10 +13,12 @@ use tokio::sync::watch;
 
 use crate::clock::{self, Reading};
 use crate::forward::Forwarder;
+use crate::hooks::Observer;
 use crate::log_store::LogStore;
 use crate::network::Transport;
 use crate::proposal::Proposal;
 use crate::propose::{Applied, LeaderHint, ProposeError, write_in_term};
+use crate::runtime;
 use crate::state::State;
 use crate::type_config::{Peer, Raft};
 
@@ -170,7 +172,7 @@ impl Route {
 /// A leader that is one no more answers what it was asked, if it is there; if it is not, whoever
 /// waits for it should not wait for long.
 fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
-    let _detached = tokio::spawn(async move {
+    let _detached = runtime::spawn(async move {
         tokio::time::sleep(ABANDON_AFTER).await;
         let leads_again =
             matches!(&*route.borrow(), Route::Follower(now) if Arc::ptr_eq(now, &former));
@@ -193,6 +195,7 @@ pub(crate) struct Helm {
     pub(crate) seated: Duration,
     pub(crate) transport: Arc<Transport>,
     pub(crate) route: watch::Sender<Route>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     /// What the cluster is formed with, should this node lead it first.
     pub(crate) form: Form,
     pub(crate) counts: Arc<LeadCounts>,
@@ -226,17 +229,20 @@ impl Helm {
             }
             known = leader.or(known);
             let leads = state == ServerState::Leader && leader == Some(helm.node_id);
-            if let Some((_, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
+            if let Some((led, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
                 task.abort();
                 // It may be in the middle of a step, and must not set the route after this.
                 drop(task.await);
+                if let Some(observer) = &helm.observer {
+                    observer.leads_no_more(led);
+                }
             }
             if !leads {
                 helm.follow(leader.zip(peer));
             } else if leading.is_none() {
                 helm.route.send_replace(Route::Nowhere);
                 helm.counts.terms_led.fetch_add(1, Ordering::Relaxed);
-                let task = tokio::spawn(helm.clone().lead(term));
+                let task = runtime::spawn(helm.clone().lead(term));
                 leading = Some((term, task));
             }
             if metrics.changed().await.is_err() {
@@ -292,6 +298,9 @@ impl Helm {
             return;
         }
         tracing::info!(term, time = %opened.time, "this node leads");
+        if let Some(observer) = &self.observer {
+            observer.leads(term);
+        }
         self.route.send_replace(Route::Leader(leading.clone()));
         self.keep_time(&leading).await;
     }

@@ -17,6 +17,7 @@ mod config;
 #[doc(hidden)]
 pub mod decoders;
 mod events;
+mod files;
 mod forming;
 mod forward;
 #[cfg(test)]
@@ -34,11 +35,14 @@ mod membership;
 mod metrics;
 mod network;
 mod node;
+#[doc(hidden)]
+pub mod place;
 mod proposal;
 mod propose;
 mod reading;
 mod receive;
 mod ring;
+mod runtime;
 mod seat;
 mod snapshot_file;
 mod snapshot_frames;
@@ -58,7 +62,7 @@ pub use history::{
     HistoryRecord,
 };
 #[doc(hidden)]
-pub use hooks::Hooks;
+pub use hooks::{Hooks, Observer};
 pub use identity::{IdentityError, Incarnation};
 pub use keepalive::{KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeptAlive, SESSIONS_PER_RENEW_MAX};
 pub use membership::{Member, MembershipError};

@@ -217,7 +217,7 @@ impl Log {
         }
         let wal = self.wal()?;
         let limit = (bytes_max as u64).min(DISK_READ_BYTES_MAX);
-        let read = tokio::task::spawn_blocking(move || wal.read(from, disk_end, limit));
+        let read = crate::runtime::blocking(move || wal.read(from, disk_end, limit));
         let entries = read
             .await
             .map_err(io::Error::other)?

@@ -30,7 +30,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateStore, tempfile::TempDir> for Build
         let (wal, recovered) = Wal::open(dir.path(), options).unwrap();
         let log = LogStore::new(wal, recovered, u64::MAX).unwrap();
         let snapshots = SnapshotDir::open(dir.path().join("s"), ClusterId::new([1; 16])).unwrap();
-        let state = State::new(HistoryFeed::off(), StopSignal::new());
+        let state = State::new(HistoryFeed::off(), StopSignal::new(), None);
         state.open(snapshots, None);
         Ok((dir, log, StateStore::new(std::sync::Arc::new(state))))
     }

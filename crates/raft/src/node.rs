@@ -369,7 +369,7 @@ impl Node {
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
             // From here on a thread of its own waits for the disk, whoever drops what.
-            let log = tokio::task::spawn_blocking(move || log.close());
+            let log = crate::runtime::blocking(move || log.close());
             let closed = async { tokio::join!(log, self.inner.history.close()) };
             if tokio::time::timeout(CLOSE_MAX, closed).await.is_err() {
                 tracing::warn!(

@@ -408,13 +408,13 @@ mod tests {
             peer_address: address,
             ..Peer::default()
         };
-        Transport::new(caller).forwarder(2, &peer)
+        Transport::new(caller, Arc::new(ringfence_wal::RealFs)).forwarder(2, &peer)
     }
 
     #[tokio::test]
     async fn proposals_that_wait_for_a_leader_are_limited_too() {
         let (proposals, pump, _route) = pump();
-        let pump = tokio::spawn(pump.run());
+        let pump = crate::runtime::spawn(pump.run());
         let refused = Arc::new(AtomicUsize::new(0));
         // What waits in the pump, what waits before it, and what it has just taken.
         let held_max = 2 * PROPOSALS_QUEUED_MAX + 2 * BATCH;
@@ -439,9 +439,9 @@ mod tests {
         let forwarder = forwarder(listener.local_addr().unwrap().to_string());
         let (proposals, pump, route) = pump();
         route.send_replace(Route::Follower(forwarder));
-        let pump = tokio::spawn(pump.run());
+        let pump = crate::runtime::spawn(pump.run());
         proposals.submit(pending(Origin::Here, drop));
-        let busy = tokio::spawn(async move {
+        let busy = crate::runtime::spawn(async move {
             loop {
                 proposals.submit(pending(Origin::Peer, drop));
                 tokio::time::sleep(Duration::from_millis(2)).await;

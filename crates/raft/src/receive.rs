@@ -36,7 +36,7 @@ pub(crate) fn serve_calls(
         lost: Arc::default(),
     };
     let lost = answers.lost.clone();
-    let task = tokio::spawn(async move {
+    let task = crate::runtime::spawn(async move {
         while let Ok(Some(frame)) = calls.message().await {
             for call in frame.calls {
                 if newer_caller && let Some(why) = not_known(&call) {
@@ -155,7 +155,7 @@ fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: Answering) {
         },
         Some(pb::call::Body::ReadIndex(pb::Nothing {})) => {
             let inner = inner.clone();
-            let _detached = tokio::spawn(async move {
+            let _detached = crate::runtime::spawn(async move {
                 answer(match reading::leader_read_index(&inner).await {
                     Ok(index) => pb::answer::Body::ReadIndex(index),
                     Err(error) => failure(&error),
@@ -164,7 +164,7 @@ fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: Answering) {
         }
         Some(pb::call::Body::ChangeMembers(change)) => {
             let inner = inner.clone();
-            let _detached = tokio::spawn(async move {
+            let _detached = crate::runtime::spawn(async move {
                 answer(match membership::change_as_leader(&inner, change).await {
                     Ok(changed) => pb::answer::Body::MembersChanged(changed),
                     Err(error) => pb::answer::Body::Failure(membership::failure_to_pb(&error)),

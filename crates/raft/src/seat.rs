@@ -1,7 +1,6 @@
 //! Taking a seat in a cluster: the identity is fixed, the log opened, and Raft begins.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +9,20 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use ringfence_core::{ClusterId, Form};
 use ringfence_proto::raft as pb;
-use ringfence_wal::{Options, Recovered, Wal};
+use ringfence_wal::{Fs, Options, Recovered, Wal};
+use tokio::sync::Notify;
 
 use crate::clock;
 use crate::forming::await_beginning;
 use crate::history::fill_gaps;
-use crate::identity::{Identity, IdentityError, Seat, sync_dir};
+use crate::identity::{Identity, IdentityError, Seat};
 use crate::inner::{Inner, Running};
 use crate::leading::{Helm, Route};
 use crate::log_store::LogStore;
 use crate::membership;
 use crate::network::{Caller, PeerNetwork, Transport};
+use crate::place;
+use crate::runtime;
 use crate::snapshot_file::{SnapshotDir, SnapshotError};
 use crate::state::StateStore;
 use crate::stop::{StopReason, StopSignal};
@@ -126,15 +128,13 @@ pub(crate) async fn take_seat(
     let wal_dir = data_dir.join(WAL_DIR);
     // Nothing was promised yet: what lies here is from an attempt that did not get this far.
     prepare(&wal_dir, || {
-        if wal_dir.exists() {
-            fs::remove_dir_all(&wal_dir)?;
-        }
-        fs::create_dir_all(&wal_dir)?;
-        sync_dir(data_dir)
+        inner.files().remove_dir(&wal_dir)?;
+        inner.files().make_dir(&wal_dir)?;
+        inner.files().sync_dir(data_dir)
     })?;
     let opened = open_log(inner, &identity, &wal_dir).await?;
     // From here on the node is a member, and its log must be there at every start.
-    identity.save(data_dir)?;
+    identity.save(inner.files(), data_dir)?;
     *inner.identity() = identity;
     run(inner, seat, opened).await
 }
@@ -144,7 +144,7 @@ pub(crate) async fn resume(inner: &Arc<Inner>, seat: Seat) -> Result<(), SeatErr
     let _once = inner.seating.lock().await;
     let identity = inner.identity().clone();
     let wal_dir = inner.config.data_dir.join(WAL_DIR);
-    if !wal_dir.is_dir() {
+    if !inner.files().has_dir(&wal_dir) {
         return Err(SeatError::LogMissing { path: wal_dir });
     }
     let opened = open_log(inner, &identity, &wal_dir).await?;
@@ -169,9 +169,13 @@ async fn open_log(
         ..Options::new(identity.file_header())
     };
     let path = wal_dir.to_owned();
-    let files = inner.config.hooks.log_files.clone();
+    let files = inner.config.hooks.files.clone();
     let open = move || {
-        Wal::open_in(files, &path, options).map_err(|source| SeatError::Log {
+        let opened = match place::current() {
+            None => Wal::open_in(files, &path, options),
+            Some(_) => simulated_log(files, &path, options),
+        };
+        opened.map_err(|source| SeatError::Log {
             path: path.clone(),
             source,
         })
@@ -180,6 +184,33 @@ async fn open_log(
     opened.map_err(|error| SeatError::Raft {
         why: error.to_string(),
     })?
+}
+
+/// A log whose thread is a task of the place.
+fn simulated_log(
+    files: Arc<dyn Fs>,
+    path: &Path,
+    options: Options,
+) -> Result<(Wal, Recovered), ringfence_wal::OpenError> {
+    let options = Options {
+        salt: runtime::random(),
+        ..options
+    };
+    let bell = Arc::new(Notify::new());
+    let ring = bell.clone();
+    let called = Box::new(move || ring.notify_one());
+    let (wal, mut steps, recovered) = Wal::open_stepped(files, path, options, called)?;
+    drop(runtime::spawn(async move {
+        while steps.goes_on() {
+            bell.notified().await;
+            if steps.write() {
+                let takes = place::ask(|place| place.disk_time());
+                tokio::time::sleep(takes.unwrap_or_default()).await;
+                steps.sync();
+            }
+        }
+    }));
+    Ok((wal, recovered))
 }
 
 /// A failed write is final: the node stops, and whatever was under way is unknown.
@@ -206,8 +237,9 @@ async fn run(
         }
     })?;
     let snapshot_dir = config.data_dir.join(SNAPSHOT_DIR);
+    let files = config.hooks.files.clone();
     let load = move || {
-        let dir = SnapshotDir::open(snapshot_dir, seat.cluster)?;
+        let dir = SnapshotDir::open_in(files, snapshot_dir, seat.cluster)?;
         let newest = dir.newest()?;
         Ok::<_, SnapshotError>((dir, newest))
     };
@@ -221,7 +253,7 @@ async fn run(
         seat,
         incarnation: inner.incarnation,
     };
-    let transport = Arc::new(Transport::new(caller));
+    let transport = Arc::new(Transport::new(caller, config.hooks.files.clone()));
     let raft_error = |error: &dyn std::fmt::Display| SeatError::Raft {
         why: error.to_string(),
     };
@@ -252,6 +284,7 @@ async fn run(
         seated: clock::since_boot(),
         transport: running.transport.clone(),
         route: inner.route.clone(),
+        observer: config.hooks.observer.clone(),
         form: form(inner, seat.cluster),
         counts: inner.lead_counts.clone(),
     };
@@ -311,7 +344,7 @@ async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), Sea
         first_members: Vec::new(),
         ..inner.identity().clone()
     };
-    begun.save(&inner.config.data_dir)?;
+    begun.save(inner.files(), &inner.config.data_dir)?;
     *inner.identity() = begun;
     Ok(())
 }

@@ -1,19 +1,23 @@
 //! Snapshots as files: written beside, verified, renamed, and only then is the previous one gone.
 
-use std::fs;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ringfence_core::{ClusterId, Frozen, StateMachine};
 use ringfence_proto::raft as pb;
+use ringfence_wal::Fs;
 
 use crate::codec;
-use crate::identity::sync_dir;
+use crate::files;
 use crate::snapshot_frames::{Frames, write_frames};
 use crate::type_config::{LogId, SnapshotMeta, StoredMembership};
 
 const SUFFIX: &str = "snapshot";
+/// Of what is not finished.
+const PARTIAL: &str = "partial";
 
 /// A snapshot on disk, as openraft hands it about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,10 +72,17 @@ impl SnapshotError {
 }
 
 /// The directory of a node's snapshots.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct SnapshotDir {
+    files: Arc<dyn Fs>,
     path: PathBuf,
     cluster: ClusterId,
+}
+
+impl fmt::Debug for SnapshotDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "snapshots in {}", self.path.display())
+    }
 }
 
 /// A snapshot read back.
@@ -82,23 +93,31 @@ pub(crate) struct Loaded {
 
 impl SnapshotDir {
     /// Opens the directory, makes it if needed, and clears away what a crash left half written.
-    pub(crate) fn open(path: PathBuf, cluster: ClusterId) -> Result<Self, SnapshotError> {
-        let dir = Self { path, cluster };
+    pub(crate) fn open_in(
+        files: Arc<dyn Fs>,
+        path: PathBuf,
+        cluster: ClusterId,
+    ) -> Result<Self, SnapshotError> {
+        let dir = Self {
+            files,
+            path,
+            cluster,
+        };
         let prepare = || -> io::Result<()> {
-            fs::create_dir_all(&dir.path)?;
-            for entry in fs::read_dir(&dir.path)? {
-                let path = entry?.path();
-                if path
-                    .extension()
-                    .is_some_and(|extension| extension == "partial")
-                {
-                    fs::remove_file(path)?;
-                }
+            dir.files.make_dir(&dir.path)?;
+            for path in dir.with_suffix(PARTIAL)? {
+                dir.files.remove(&path)?;
             }
             Ok(())
         };
         prepare().map_err(|source| SnapshotError::io(&dir.path, source))?;
         Ok(dir)
+    }
+
+    /// The same among the operating system's files; for tests.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn open(path: PathBuf, cluster: ClusterId) -> Result<Self, SnapshotError> {
+        Self::open_in(Arc::new(ringfence_wal::RealFs), path, cluster)
     }
 
     /// The newest snapshot, read and verified; `None` if there is none.
@@ -128,9 +147,10 @@ impl SnapshotDir {
         state: &Frozen,
     ) -> Result<PathBuf, SnapshotError> {
         let partial = self.path.join("building.partial");
-        write_frames(&partial, &self.header(meta), state.records())
+        let files = self.files.as_ref();
+        write_frames(files, &partial, &self.header(meta), state.records())
             .map_err(|source| SnapshotError::io(&partial, source))?;
-        let (frames, _) = Frames::open(&partial)?;
+        let (frames, _) = Frames::open(files, &partial)?;
         frames.check()?;
         self.adopt(&partial, meta)
     }
@@ -144,15 +164,16 @@ impl SnapshotDir {
         let target = self.path.join(format!("{index:020}-{term:020}.{SUFFIX}"));
         let adopt = || -> io::Result<()> {
             if from != target {
-                fs::rename(from, &target)?;
-                sync_dir(&self.path)?;
+                self.files.rename(from, &target)?;
+                self.files.sync_dir(&self.path)?;
             }
             Ok(())
         };
         adopt().map_err(|source| SnapshotError::io(&target, source))?;
         for older in self.finished()? {
             if older < target {
-                fs::remove_file(&older).map_err(|source| SnapshotError::io(&older, source))?;
+                let removed = self.files.remove(&older);
+                removed.map_err(|source| SnapshotError::io(&older, source))?;
             }
         }
         Ok(target)
@@ -161,7 +182,7 @@ impl SnapshotDir {
     /// Checks a file that came from a peer: openraft takes a failed installation for a failure of
     /// this node's own disk.
     pub(crate) fn verify(&self, path: &Path, last: Option<LogId>) -> Result<(), SnapshotError> {
-        let (frames, header) = Frames::open(path)?;
+        let (frames, header) = Frames::open(self.files.as_ref(), path)?;
         let meta = self.meta(&frames, path, header)?;
         if meta.last_log_id != last {
             return Err(frames.damaged("it is another one than was offered"));
@@ -171,7 +192,7 @@ impl SnapshotDir {
 
     /// Reads a snapshot and rebuilds its state, record by record.
     pub(crate) fn load(&self, path: &Path) -> Result<Loaded, SnapshotError> {
-        let (frames, header) = Frames::open(path)?;
+        let (frames, header) = Frames::open(self.files.as_ref(), path)?;
         let meta = self.meta(&frames, path, header)?;
         let mut records = frames.records();
         let restored = StateMachine::restore(records.by_ref());
@@ -185,20 +206,28 @@ impl SnapshotDir {
     }
 
     fn finished(&self) -> Result<Vec<PathBuf>, SnapshotError> {
-        let list = || -> io::Result<Vec<PathBuf>> {
-            let mut found = Vec::new();
-            for entry in fs::read_dir(&self.path)? {
-                let path = entry?.path();
-                if path
-                    .extension()
-                    .is_some_and(|extension| extension == SUFFIX)
-                {
-                    found.push(path);
-                }
-            }
-            Ok(found)
-        };
-        list().map_err(|source| SnapshotError::io(&self.path, source))
+        let found = self.with_suffix(SUFFIX);
+        found.map_err(|source| SnapshotError::io(&self.path, source))
+    }
+
+    fn with_suffix(&self, suffix: &str) -> io::Result<Vec<PathBuf>> {
+        let names = self.files.list(&self.path)?;
+        let paths = names.into_iter().map(|name| self.path.join(name));
+        Ok(paths
+            .filter(|path| path.extension().is_some_and(|its| its == suffix))
+            .collect())
+    }
+
+    /// Where the files are.
+    pub(crate) fn files(&self) -> &Arc<dyn Fs> {
+        &self.files
+    }
+
+    /// Removes what did not become a snapshot; installing one takes the file away.
+    pub(crate) fn remove_leftover(&self, path: &Path) {
+        if let Err(error) = files::remove_if_there(self.files.as_ref(), path) {
+            tracing::warn!(%error, path = %path.display(), "a leftover stays");
+        }
     }
 
     fn header(&self, meta: &SnapshotMeta) -> pb::SnapshotHeader {
@@ -236,6 +265,8 @@ impl SnapshotDir {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::type_config::log_id;
 

@@ -6,7 +6,6 @@
 //!
 //! Both ways there is one frame in memory at a time, however large the state is.
 
-use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -15,7 +14,9 @@ use prost::Message;
 use ringfence_core::snapshot::Record;
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_record, encode_record};
+use ringfence_wal::Fs;
 
+use crate::files::Through;
 use crate::snapshot_file::SnapshotError;
 
 const MAGIC: &[u8; 8] = b"RFSNAP01";
@@ -32,11 +33,12 @@ const FRAME_BYTES_MAX: usize = 1 << 30;
 
 /// Writes a file with these records and syncs it.
 pub(crate) fn write_frames(
+    files: &dyn Fs,
     path: &Path,
     header: &pb::SnapshotHeader,
     records: impl Iterator<Item = Record>,
 ) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(Through::write(files, path)?);
     file.write_all(MAGIC)?;
     write_frame(&mut file, KIND_HEADER, &header.encode_to_vec())?;
     let mut count = 0;
@@ -58,7 +60,7 @@ pub(crate) fn write_frames(
     write_frame(&mut file, KIND_END, &end.encode_to_vec())?;
     file.into_inner()
         .map_err(io::IntoInnerError::into_error)?
-        .sync_all()
+        .sync()
 }
 
 /// Writes a file of any frames, with the checksums that they must have.
@@ -92,7 +94,7 @@ fn checksum(kind: u8, body: &[u8]) -> u32 {
 /// A file that is being read, from its first frame to its last.
 pub(crate) struct Frames<'a> {
     path: &'a Path,
-    input: BufReader<File>,
+    input: BufReader<Through>,
     /// Where the next frame begins.
     offset: u64,
     /// How many records there are, once the end was read.
@@ -101,8 +103,11 @@ pub(crate) struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// Opens a file and reads its header.
-    pub(crate) fn open(path: &'a Path) -> Result<(Self, pb::SnapshotHeader), SnapshotError> {
-        let file = File::open(path).map_err(|source| SnapshotError::io(path, source))?;
+    pub(crate) fn open(
+        files: &dyn Fs,
+        path: &'a Path,
+    ) -> Result<(Self, pb::SnapshotHeader), SnapshotError> {
+        let file = Through::read(files, path).map_err(|source| SnapshotError::io(path, source))?;
         let mut frames = Self {
             path,
             input: BufReader::new(file),

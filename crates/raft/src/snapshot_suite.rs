@@ -91,7 +91,7 @@ impl Node {
     fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         let dir = SnapshotDir::open(temp.path().join("s"), CLUSTER).unwrap();
-        let state = Arc::new(State::new(HistoryFeed::off(), StopSignal::new()));
+        let state = Arc::new(State::new(HistoryFeed::off(), StopSignal::new(), None));
         state.open(dir.clone(), None);
         Self {
             store: StateStore::new(state.clone()),
@@ -137,7 +137,8 @@ async fn a_snapshot_is_the_state_of_its_index_whatever_is_applied_beside_it() {
     node.apply(&commands).await;
     for round in 0..4 {
         let mut builder = node.store.get_snapshot_builder().await;
-        let building = tokio::spawn(async move { builder.build_snapshot().await.unwrap() });
+        let building =
+            crate::runtime::spawn(async move { builder.build_snapshot().await.unwrap() });
         let changes = everything_changes(round);
         for part in changes.chunks(100) {
             node.apply(part).await;

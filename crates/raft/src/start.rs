@@ -1,11 +1,11 @@
 //! Starting a node: its directory, its port, and its way to a cluster.
 
-use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_core::TOKEN_FLOOR_MAX;
+use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
 use crate::config::NodeConfig;
@@ -17,6 +17,7 @@ use crate::keepalive::KeepAlives;
 use crate::leading::Route;
 use crate::network::{PeerService, bind};
 use crate::node::Node;
+use crate::place;
 use crate::propose::{Proposals, Pump};
 use crate::seat::{SeatError, resume};
 use crate::state::State;
@@ -97,7 +98,7 @@ impl Node {
     /// [`StartError`] says what is wrong and what to do.
     pub async fn start(config: NodeConfig) -> Result<Self, StartError> {
         check(&config)?;
-        let lock = open_dir(&config.data_dir)?;
+        let lock = open_dir(config.hooks.files.as_ref(), &config.data_dir)?;
         let identity = load_identity(&config)?;
         let listen = config.peer_listen;
         let (server, peer_address) = bind(listen).await.map_err(|source| StartError::Listen {
@@ -111,8 +112,16 @@ impl Node {
             .unwrap_or_else(|| peer_address.to_string());
 
         let stop = StopSignal::new();
-        let (history, feed) = History::open(&config.data_dir, config.history);
-        let state = Arc::new(State::new(feed, stop.clone()));
+        // A simulated node keeps no history: it decides nothing.
+        let (history, feed) = match place::current() {
+            None => History::open(&config.data_dir, config.history),
+            Some(_) => History::none(),
+        };
+        let state = Arc::new(State::new(
+            feed,
+            stop.clone(),
+            config.hooks.observer.clone(),
+        ));
         let route = watch::Sender::new(Route::Nowhere);
         let (proposals, pending) = Proposals::new();
         let (keepalives, batcher) = KeepAlives::new(state.clone(), route.subscribe());
@@ -154,7 +163,7 @@ impl Node {
         }
         tasks.spawn(status::keep_fresh(inner.clone()));
         tasks.spawn(status::keep_age(inner.clone()));
-        let _supervisor = tokio::spawn(end_when_stopped(node.clone()));
+        let _supervisor = crate::runtime::spawn(end_when_stopped(node.clone()));
         Ok(node)
     }
 }
@@ -217,30 +226,24 @@ fn named_address(config: &NodeConfig) -> Option<String> {
 }
 
 /// Makes the directory if need be, and keeps other processes out.
-fn open_dir(path: &Path) -> Result<File, StartError> {
+fn open_dir(files: &dyn Fs, path: &Path) -> Result<FsLock, StartError> {
     let failed = |source| StartError::DataDir {
         path: path.to_owned(),
         source,
     };
-    fs::create_dir_all(path).map_err(failed)?;
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path.join(LOCK_FILE))
-        .map_err(failed)?;
-    match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StartError::Locked {
+    files.make_dir(path).map_err(failed)?;
+    match files.lock(&path.join(LOCK_FILE)).map_err(failed)? {
+        FsLock::Busy(_) => Err(StartError::Locked {
             path: path.to_owned(),
         }),
-        Err(errno) => Err(failed(errno.into())),
+        held @ FsLock::Held(_) => Ok(held),
     }
 }
 
 fn load_identity(config: &NodeConfig) -> Result<Identity, StartError> {
     let path = &config.data_dir;
-    if let Some(identity) = Identity::load(path)? {
+    let files = config.hooks.files.as_ref();
+    if let Some(identity) = Identity::load(files, path)? {
         if identity.name != config.name {
             return Err(StartError::OtherNode {
                 path: path.clone(),
@@ -250,10 +253,10 @@ fn load_identity(config: &NodeConfig) -> Result<Identity, StartError> {
         }
         return Ok(identity);
     }
-    if path.join("wal").exists() {
+    if files.has_dir(&path.join("wal")) {
         return Err(StartError::NoIdentity { path: path.clone() });
     }
     let identity = Identity::unseated(&config.name);
-    identity.save(path)?;
+    identity.save(files, path)?;
     Ok(identity)
 }

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::events::{EventLog, Limits, Position};
 use crate::history::HistoryFeed;
+use crate::hooks::Observer;
 use crate::propose::Applied;
 use crate::snapshot_file::{Loaded, SnapshotDir, SnapshotFile};
 use crate::stop::{StopReason, StopSignal};
@@ -46,6 +47,7 @@ pub(crate) struct State {
     pub(crate) events: Arc<EventLog>,
     pub(crate) waiters: Arc<Waiters>,
     history: HistoryFeed,
+    observer: Option<Arc<dyn Observer>>,
     stop: StopSignal,
     pub(crate) counts: Counts,
 }
@@ -78,7 +80,11 @@ struct AppliedPosition {
 
 impl State {
     /// The empty state of a node that belongs to no cluster yet.
-    pub(crate) fn new(history: HistoryFeed, stop: StopSignal) -> Self {
+    pub(crate) fn new(
+        history: HistoryFeed,
+        stop: StopSignal,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
         Self {
             machine: RwLock::new(StateMachine::new()),
             position: Mutex::default(),
@@ -91,6 +97,7 @@ impl State {
             events: Arc::new(EventLog::new(0, Limits::STANDARD)),
             waiters: Arc::default(),
             history,
+            observer,
             stop,
             counts: Counts::default(),
         }
@@ -204,15 +211,17 @@ impl State {
         } = decoded;
         let index = log_id.index;
         let outcome = match what {
-            What::Command(entry) => machine.apply(&entry, events),
-            What::Blank => {
-                machine.skip(index);
-                Outcome::Done
+            What::Command(entry) => {
+                let outcome = machine.apply(&entry, events);
+                if let Some(observer) = &self.observer {
+                    observer.applied(machine, &entry, &outcome, events);
+                }
+                outcome
             }
+            What::Blank => self.skip(machine, log_id),
             What::Membership(membership) => {
-                machine.skip(index);
                 self.position().membership = membership;
-                Outcome::Done
+                self.skip(machine, log_id)
             }
         };
         let mut n = 0;
@@ -229,6 +238,15 @@ impl State {
                 time: machine.time(),
             },
         ));
+    }
+
+    /// Goes past an entry that holds no command.
+    fn skip(&self, machine: &mut StateMachine, log_id: LogId) -> Outcome {
+        machine.skip(log_id.index);
+        if let Some(observer) = &self.observer {
+            observer.skipped(machine, log_id.index, log_id.leader_id.term);
+        }
+        Outcome::Done
     }
 
     /// The state as it is now and its position; entries are applied while it is written out.
@@ -254,6 +272,10 @@ impl State {
         let older = std::mem::replace(&mut *machine, newer);
         self.time.store(machine.time().0, Ordering::Release);
         let settled = self.waiters.settle_all(&machine);
+        if let Some(observer) = &self.observer {
+            let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
+            observer.installed(&machine, index, term);
+        }
         {
             let mut position = self.position();
             position.log_id = meta.last_log_id;
@@ -409,12 +431,12 @@ impl RaftStateMachine<TypeConfig> for StateStore {
                 .map_err(io::Error::other)?;
             Ok((loaded, SnapshotFile { path }))
         };
-        let (loaded, file) = tokio::task::spawn_blocking(install)
+        let (loaded, file) = crate::runtime::blocking(install)
             .await
             .map_err(io::Error::other)??;
         let older = self.state.replace(loaded, file);
         // It may be large, and to take it apart then takes long.
-        drop(tokio::task::spawn_blocking(move || drop(older)));
+        drop(crate::runtime::blocking(move || drop(older)));
         Ok(())
     }
 
@@ -455,7 +477,7 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
                 snapshot: file,
             })
         };
-        tokio::task::spawn_blocking(build)
+        crate::runtime::blocking(build)
             .await
             .map_err(io::Error::other)?
     }

@@ -44,7 +44,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
         = openraft::impls::InlineBatch<T>
     where
         T: openraft::OptionalSend + 'static;
-    type AsyncRuntime = openraft_rt_tokio::TokioRuntime;
+    type AsyncRuntime = crate::runtime::Runtime;
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 

@@ -20,6 +20,12 @@ pub trait Fs: Send + Sync {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes a directory and what lies above it, if it is not there.
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Removes a directory with everything in it, if it is there.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Returns true if `dir` is a directory.
+    fn has_dir(&self, dir: &Path) -> bool;
     /// Takes the lock file at `path`, creating it if need be, without waiting.
     fn lock(&self, path: &Path) -> io::Result<FsLock>;
 }

@@ -58,6 +58,7 @@ pub mod sim;
 mod spares;
 mod stats;
 mod wal;
+mod work;
 mod writer;
 
 pub use entry::{Done, EntryId, LogEntry, Recovered};
@@ -70,4 +71,5 @@ pub use options::{
 pub use real_fs::RealFs;
 pub use stats::WalStats;
 pub use wal::Wal;
+pub use work::Steps;
 pub use writer::Writer;

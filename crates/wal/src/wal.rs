@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 use crate::fs::Fs;
 use crate::index::Index;
 use crate::read::read_stretch;
+use crate::work::{Steps, Work};
 use crate::writer::{Shared, Writer};
 use crate::{
     Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, Options, RealFs, Recovered, WalError,
@@ -20,15 +21,18 @@ use crate::{
 const READ_BYTES: u64 = 1024 * 1024;
 
 /// A committed mark that waits for the next batch, with its index.
-type CommittedSlot = Arc<Mutex<Option<(u64, Vec<u8>)>>>;
+pub(crate) type CommittedSlot = Arc<Mutex<Option<(u64, Vec<u8>)>>>;
 
-enum Call {
+pub(crate) enum Call {
     Append(Vec<LogEntry>, Done),
     Vote(Vec<u8>, Done),
     Truncate(Option<EntryId>),
     Purge(EntryId),
     Close,
 }
+
+/// Told of every call, where no thread waits for them.
+pub(crate) type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// An open log, written by a thread named `wal`.
 ///
@@ -39,6 +43,8 @@ pub struct Wal {
     committed: CommittedSlot,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Set if somebody takes the steps of the work instead of the thread.
+    stepped: Option<(Bell, Arc<Mutex<Work>>)>,
 }
 
 impl Wal {
@@ -62,26 +68,47 @@ impl Wal {
     ) -> Result<(Self, Recovered), OpenError> {
         let (writer, recovered) = Writer::open(fs, dir, options)?;
         let writer = writer.with_spare_thread()?;
-        let shared = writer.shared();
-        let committed = CommittedSlot::default();
-        let slot = Arc::clone(&committed);
-        let (calls, queue) = channel();
+        let (mut wal, work) = Self::around(writer);
         let thread = std::thread::Builder::new()
             .name("wal".to_owned())
-            .spawn(move || run(writer, &queue, &slot))
+            .spawn(move || work.run())
             .map_err(|source| OpenError::Thread {
                 name: "wal",
                 source,
             })?;
-        Ok((
-            Self {
-                calls,
-                committed,
-                shared,
-                thread: Some(thread),
-            },
-            recovered,
-        ))
+        wal.thread = Some(thread);
+        Ok((wal, recovered))
+    }
+
+    /// Opens a log without threads: whoever holds the [`Steps`] does the work, and `bell` is
+    /// called whenever there is some. For simulations.
+    ///
+    /// # Errors
+    /// As [`Wal::open`].
+    pub fn open_stepped(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: Options,
+        bell: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<(Self, Steps, Recovered), OpenError> {
+        let (writer, recovered) = Writer::open(fs, dir, options)?;
+        let (mut wal, work) = Self::around(writer);
+        let work = Arc::new(Mutex::new(work));
+        wal.stepped = Some((bell, Arc::clone(&work)));
+        Ok((wal, Steps::new(&work), recovered))
+    }
+
+    fn around(writer: Writer) -> (Self, Work) {
+        let (calls, queue) = channel();
+        let wal = Self {
+            calls,
+            committed: CommittedSlot::default(),
+            shared: writer.shared(),
+            thread: None,
+            stepped: None,
+        };
+        let committed = Arc::clone(&wal.committed);
+        (wal, Work::new(writer, queue, committed))
     }
 
     /// Appends entries and returns at once, without a system call; `done` is called when they are
@@ -184,6 +211,9 @@ impl Wal {
 
     fn call(&self, call: Call) {
         let Err(refused) = self.calls.send(call) else {
+            if let Some((bell, _)) = &self.stepped {
+                bell();
+            }
             return;
         };
         // The thread is gone only if a callback panicked: the callback's own message tells why.
@@ -206,6 +236,14 @@ impl Wal {
     }
 
     fn end(&mut self) {
+        if let Some((_, work)) = self.stepped.take() {
+            drop(self.calls.send(Call::Close));
+            // A callback may drop the last handle, in the middle of the work.
+            if let Ok(mut work) = work.try_lock() {
+                work.finish();
+            }
+            return;
+        }
         let Some(thread) = self.thread.take() else {
             return;
         };
@@ -222,53 +260,4 @@ impl Drop for Wal {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// The writer thread: takes one call, then all that have queued, and flushes once for them.
-fn run(mut writer: Writer, queue: &Receiver<Call>, committed: &CommittedSlot) {
-    let mut open = true;
-    let mut crowded = false;
-    while open && let Ok(call) = queue.recv() {
-        open = take(&mut writer, call);
-        let mut taken = 1 + take_queued(&mut writer, queue, &mut open);
-        if crowded {
-            // Callers that were just told tend to call again, and share these cores with us. One
-            // step aside lets them in, which halves the number of syncs when many are in flight.
-            // A lone caller never meets it.
-            std::thread::yield_now();
-            taken += take_queued(&mut writer, queue, &mut open);
-        }
-        crowded = taken > 1;
-        let mark = committed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some((index, mark)) = mark {
-            writer.save_committed(index, mark);
-        }
-        writer.flush();
-    }
-    writer.close();
-}
-
-/// Hands everything that has queued to the writer, and returns how many calls it was.
-fn take_queued(writer: &mut Writer, queue: &Receiver<Call>, open: &mut bool) -> u64 {
-    let mut taken = 0;
-    while *open && let Ok(call) = queue.try_recv() {
-        *open = take(writer, call);
-        taken += 1;
-    }
-    taken
-}
-
-/// Hands one call to the writer; false if it was the last.
-fn take(writer: &mut Writer, call: Call) -> bool {
-    match call {
-        Call::Append(entries, done) => writer.append(entries, done),
-        Call::Vote(vote, done) => writer.save_vote(vote, done),
-        Call::Truncate(last_kept) => writer.truncate_after(last_kept),
-        Call::Purge(upto) => writer.purge(upto),
-        Call::Close => return false,
-    }
-    true
 }

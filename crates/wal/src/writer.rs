@@ -156,6 +156,11 @@ impl Writer {
 
     /// Flushes and seals the log, so that the next open takes nothing unreadable for a torn tail.
     pub fn close(mut self) {
+        self.seal();
+    }
+
+    /// The same, where the writer stays.
+    pub(crate) fn seal(&mut self) {
         self.flush();
         // A failure here has told `on_fatal`; nobody else waits.
         let sealed = self
@@ -326,9 +331,18 @@ impl Writer {
 
     /// Writes the batch, makes it durable and completes its callbacks.
     pub(crate) fn commit(&mut self) -> Result<(), WalError> {
+        match self.write_batch()? {
+            Some(written) => self.sync_batch(written),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the batch, if there is one. Nothing is durable before [`Writer::sync_batch`], and
+    /// nothing else may be asked of the writer in between.
+    pub(crate) fn write_batch(&mut self) -> Result<Option<WrittenBatch>, WalError> {
         self.alive()?;
         if self.batch.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.commit_pending()?;
         let bytes = self
@@ -337,15 +351,17 @@ impl Writer {
         let len = bytes.len() as u64;
         let path = &self.active.path;
         let written = self.active.file.write_at(bytes, self.offset);
+        let written = written.map_err(|e| WalError::io("write", path, e));
+        written.map_err(|error| self.fail(error))?;
+        Ok(Some(WrittenBatch { len }))
+    }
+
+    /// Makes the batch that was just written durable and completes its callbacks.
+    pub(crate) fn sync_batch(&mut self, written: WrittenBatch) -> Result<(), WalError> {
+        let WrittenBatch { len } = written;
         let begun = clock::now();
-        let synced = written
-            .map_err(|e| WalError::io("write", path, e))
-            .and_then(|()| {
-                self.active
-                    .file
-                    .sync_data()
-                    .map_err(|e| WalError::io("sync", path, e))
-            });
+        let synced = self.active.file.sync_data();
+        let synced = synced.map_err(|e| WalError::io("sync", &self.active.path, e));
         synced.map_err(|error| self.fail(error))?;
         self.shared.counters.synced(len, begun.elapsed());
         self.shared
@@ -373,7 +389,7 @@ impl Writer {
     }
 
     /// Gives back the oldest segments as long as every entry in them is durably purged.
-    fn recycle(&mut self) {
+    pub(crate) fn recycle(&mut self) {
         let purged = self.marks.purged.map(|id| id.index);
         while self
             .full
@@ -418,6 +434,13 @@ impl Writer {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A batch that the file has and the medium may not have.
+#[must_use]
+pub(crate) struct WrittenBatch {
+    /// Its bytes, with padding.
+    len: u64,
 }
 
 /// The id of records that carry none.

@@ -26,7 +26,7 @@ pub(crate) async fn fill_gaps(inner: Arc<Inner>, running: Arc<Running>) {
         let feed = inner.history.feed.clone();
         let newest = feed.newest();
         let look = move || feed.look(|_, _| false, |change| store.gaps(&change, newest));
-        let gaps = match tokio::task::spawn_blocking(look).await {
+        let gaps = match crate::runtime::blocking(look).await {
             Ok(Ok(gaps)) => gaps,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the history index cannot be read");

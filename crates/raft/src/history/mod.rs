@@ -134,6 +134,16 @@ impl History {
         )
     }
 
+    /// The history of a node that keeps none.
+    pub(crate) fn none() -> (Arc<Self>, HistoryFeed) {
+        let feed = HistoryFeed::off();
+        let history = Self {
+            store: Mutex::default(),
+            feed: feed.clone(),
+        };
+        (Arc::new(history), feed)
+    }
+
     fn store(&self) -> Result<Store, HistoryError> {
         let store = self
             .store
@@ -162,7 +172,7 @@ impl History {
                 )
             }
         };
-        tokio::task::spawn_blocking(look)
+        crate::runtime::blocking(look)
             .await
             .map_err(|error| HistoryError::Unavailable {
                 why: error.to_string(),
@@ -181,7 +191,7 @@ impl History {
             feed.end();
             drop(store);
         };
-        if let Err(error) = tokio::task::spawn_blocking(close).await {
+        if let Err(error) = crate::runtime::blocking(close).await {
             tracing::warn!(%error, "the history index was not closed");
         }
     }
@@ -238,7 +248,7 @@ pub(crate) fn serve(
     let (parts, sent) = mpsc::channel(4);
     match history.store() {
         Ok(store) => {
-            let _detached = tokio::task::spawn_blocking(move || {
+            let _detached = crate::runtime::blocking(move || {
                 if let Err(error) = send_range(&store, first, last, &parts) {
                     drop(parts.blocking_send(Err(Status::unavailable(error.to_string()))));
                 }

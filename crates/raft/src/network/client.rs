@@ -1,6 +1,7 @@
 //! The sending side: three connections to each peer, so that neither a full log stream nor a
 //! snapshot delays a heartbeat.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,52 +19,42 @@ use openraft::raft::{
 use openraft::{RaftNetworkV2, Snapshot};
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_client::PeersClient;
-use tokio::io::AsyncReadExt;
-use tonic::transport::{Channel, Endpoint};
+use ringfence_wal::Fs;
 use tonic::{Code, Status, Streaming};
 
+use super::MESSAGE_BYTES_MAX;
 use super::header::{self, Caller, Header};
 use super::ledger::Ledger;
 use super::linger::linger;
-use super::{
-    CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
-};
+use super::wire::Wire;
 use crate::codec::{self, Malformed};
+use crate::files::Through;
+use crate::runtime;
 use crate::snapshot_file::SnapshotFile;
 use crate::type_config::{Peer, TypeConfig, Vote};
 
 /// Bytes of a snapshot in one message.
 const SNAPSHOT_PART_BYTES: usize = 1 << 20;
-/// How long a connection attempt may take.
-const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// The connections to one peer.
 pub(crate) struct Link {
     header: Header,
     /// The log, and calls for the leader.
-    log: PeersClient<Channel>,
+    log: PeersClient<Wire>,
     /// Heartbeats, votes, hand-overs.
-    control: PeersClient<Channel>,
+    control: PeersClient<Wire>,
     /// Snapshots and history.
-    bulk: PeersClient<Channel>,
+    bulk: PeersClient<Wire>,
     /// See [`Link::records`].
     records: AtomicU32,
+    /// Where this node keeps its files.
+    files: Arc<dyn Fs>,
 }
 
 /// A client of the peer port at `address`, host:port. It connects when it is first used, and
 /// again whenever it has to. `None` if that is no address.
-pub(crate) fn connect(address: &str) -> Option<PeersClient<Channel>> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
-    let channel = endpoint
-        .connect_timeout(CONNECT_MAX)
-        .tcp_nodelay(true)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
-        .keep_alive_timeout(KEEP_ALIVE_MAX)
-        .keep_alive_while_idle(true)
-        .connect_lazy();
-    let client = PeersClient::new(channel);
+pub(crate) fn connect(address: &str) -> Option<PeersClient<Wire>> {
+    let client = PeersClient::new(Wire::to(address)?);
     Some(
         client
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -72,7 +63,7 @@ pub(crate) fn connect(address: &str) -> Option<PeersClient<Channel>> {
 }
 
 impl Link {
-    pub(super) fn new(caller: &Caller, node_id: u64, peer: &Peer) -> Self {
+    pub(super) fn new(caller: &Caller, files: Arc<dyn Fs>, node_id: u64, peer: &Peer) -> Self {
         // An address that is none behaves like a peer that is never there.
         let open = || {
             connect(&peer.peer_address)
@@ -85,6 +76,7 @@ impl Link {
             control: open(),
             bulk: open(),
             records: AtomicU32::new(0),
+            files,
         }
     }
 
@@ -262,9 +254,9 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
             meta,
             snapshot: SnapshotFile { path },
         } = snapshot;
-        let file = tokio::fs::File::open(&path)
-            .await
-            .map_err(|error| NetworkError::new(&error))?;
+        let files = self.link.files.clone();
+        let file = Through::read(files.as_ref(), &path);
+        let file = file.map_err(|error| NetworkError::new(&error))?;
         let offer = pb::SnapshotOffer {
             vote: Some(codec::vote_to_pb(vote)),
             last: meta.last_log_id.map(codec::log_id_to_pb),
@@ -304,19 +296,20 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
 }
 
 /// The file's bytes in messages; it ends early at a read error, which the receiver notices.
-fn file_parts(file: tokio::fs::File) -> impl Stream<Item = pb::SnapshotPart> + Send {
+fn file_parts(file: Through) -> impl Stream<Item = pb::SnapshotPart> + Send {
     futures_util::stream::unfold(file, |mut file| async move {
-        let mut data = Vec::with_capacity(SNAPSHOT_PART_BYTES);
-        let limit = SNAPSHOT_PART_BYTES as u64;
-        match (&mut file).take(limit).read_to_end(&mut data).await {
-            Ok(0) => None,
-            Ok(_) => Some((
-                pb::SnapshotPart {
-                    offer: None,
-                    data: data.into(),
-                },
-                file,
-            )),
+        let read = runtime::blocking(move || {
+            let mut data = Vec::with_capacity(SNAPSHOT_PART_BYTES);
+            let limit = SNAPSHOT_PART_BYTES as u64;
+            let read = (&mut file).take(limit).read_to_end(&mut data);
+            read.map(|_| (data, file))
+        });
+        match read.await.map_err(std::io::Error::other).flatten() {
+            Ok((data, _)) if data.is_empty() => None,
+            Ok((data, file)) => {
+                let data = data.into();
+                Some((pb::SnapshotPart { offer: None, data }, file))
+            }
             Err(error) => {
                 tracing::error!(%error, "reading the snapshot to send failed");
                 None

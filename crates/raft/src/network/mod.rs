@@ -6,8 +6,9 @@ mod ledger;
 mod linger;
 mod server;
 mod serving;
+mod wire;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use client::{Link, PeerClient, connect};
@@ -16,6 +17,8 @@ pub(crate) use header::Caller;
 pub(crate) use header::check_any as check_headers;
 pub(crate) use server::PeerService;
 pub(crate) use serving::bind;
+
+use ringfence_wal::Fs;
 
 use crate::forward::Forwarder;
 use crate::identity::Incarnation;
@@ -40,14 +43,16 @@ type PeerKey = (u64, Incarnation, String);
 /// A node's ways to its peers; connections are shared by everything that talks to a peer.
 pub(crate) struct Transport {
     caller: Caller,
-    links: Mutex<HashMap<PeerKey, Arc<Link>>>,
-    forwarders: Mutex<HashMap<PeerKey, Arc<Forwarder>>>,
+    files: Arc<dyn Fs>,
+    links: Mutex<BTreeMap<PeerKey, Arc<Link>>>,
+    forwarders: Mutex<BTreeMap<PeerKey, Arc<Forwarder>>>,
 }
 
 impl Transport {
-    pub(crate) fn new(caller: Caller) -> Self {
+    pub(crate) fn new(caller: Caller, files: Arc<dyn Fs>) -> Self {
         Self {
             caller,
+            files,
             links: Mutex::default(),
             forwarders: Mutex::default(),
         }
@@ -61,7 +66,7 @@ impl Transport {
         links.retain(|other, _| other.0 != node_id || *other == key);
         links
             .entry(key)
-            .or_insert_with(|| Arc::new(Link::new(&self.caller, node_id, peer)))
+            .or_insert_with(|| Arc::new(Link::new(&self.caller, self.files.clone(), node_id, peer)))
             .clone()
     }
 

@@ -1,5 +1,6 @@
 //! The receiving side of calls between nodes.
 
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,13 +13,15 @@ use openraft::raft::{
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_server::Peers;
 use ringfence_proto::record::RECORD_VERSION;
-use tokio::io::AsyncWriteExt;
+use ringfence_wal::Fs;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::header;
 use crate::codec::{self, Malformed};
+use crate::files::Through;
 use crate::inner::{Inner, Running};
+use crate::runtime;
 use crate::snapshot_file::{SnapshotDir, SnapshotFile};
 use crate::type_config::{SnapshotMeta, StoredMembership, TypeConfig};
 use crate::{forming, history, membership, receive};
@@ -210,7 +213,7 @@ impl Peers for PeerService {
         };
         let dir = self.inner.state.snapshots().map_err(unavailable)?;
         let path = dir.incoming();
-        let received = match receive_file(&mut parts, &path).await {
+        let received = match receive_file(dir.files(), &mut parts, &path).await {
             Ok(()) => verify(dir.clone(), &path, &meta).await,
             Err(status) => Err(status),
         };
@@ -223,11 +226,11 @@ impl Peers for PeerService {
                     .await
             }
             Err(status) => {
-                remove_leftover(&path);
+                dir.remove_leftover(&path);
                 return Err(status);
             }
         };
-        remove_leftover(&path);
+        dir.remove_leftover(&path);
         let installed = installed.map_err(|fatal| Status::unavailable(fatal.to_string()))?;
         Ok(Response::new(pb::SnapshotResponse {
             vote: Some(codec::vote_to_pb(installed.vote)),
@@ -280,17 +283,20 @@ impl Peers for PeerService {
 }
 
 async fn receive_file(
+    files: &Arc<dyn Fs>,
     parts: &mut Streaming<pb::SnapshotPart>,
     path: &std::path::Path,
 ) -> Result<(), Status> {
     let failed = |error: std::io::Error| {
         Status::resource_exhausted(format!("keeping the snapshot failed: {error}"))
     };
-    let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
+    let mut file = Through::write(files.as_ref(), path).map_err(failed)?;
     while let Some(part) = parts.message().await? {
-        file.write_all(&part.data).await.map_err(failed)?;
+        let written = runtime::blocking(move || file.write_all(&part.data).map(|()| file));
+        file = written.await.map_err(unavailable)?.map_err(failed)?;
     }
-    file.sync_all().await.map_err(failed)
+    let synced = runtime::blocking(move || file.sync());
+    synced.await.map_err(unavailable)?.map_err(failed)
 }
 
 /// A damaged snapshot is the sender's trouble; installing it would be taken for this node's own.
@@ -300,22 +306,13 @@ async fn verify(
     meta: &SnapshotMeta,
 ) -> Result<(), Status> {
     let (path, last) = (path.to_owned(), meta.last_log_id);
-    let verified = tokio::task::spawn_blocking(move || dir.verify(&path, last)).await;
+    let verified = crate::runtime::blocking(move || dir.verify(&path, last)).await;
     match verified.map_err(unavailable)? {
         Ok(()) => Ok(()),
         Err(error) => {
             tracing::warn!(%error, "a snapshot from a peer cannot be used");
             Err(Status::data_loss(error.to_string()))
         }
-    }
-}
-
-/// Installing takes the file away; what is refused or broken is left to be removed.
-fn remove_leftover(path: &std::path::Path) {
-    match std::fs::remove_file(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(%error, path = %path.display(), "a leftover stays"),
     }
 }
 

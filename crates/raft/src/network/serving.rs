@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
@@ -10,6 +11,8 @@ use ringfence_proto::raft::peers_server::PeersServer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
@@ -17,29 +20,41 @@ use super::server::PeerService;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
 };
+use crate::place::{self, Exchange};
 use crate::stop::StopSignal;
 
 /// A bound peer port that is not served yet.
 pub(crate) struct PeerServer {
-    listener: TcpListener,
+    /// `None` at a simulated place.
+    listener: Option<TcpListener>,
+    /// What others were told, to find this node at a simulated place.
+    address: SocketAddr,
 }
 
 /// Binds the peer port.
 pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<(PeerServer, SocketAddr)> {
+    if place::current().is_some() {
+        let listener = None;
+        return Ok((PeerServer { listener, address }, address));
+    }
     let listener = TcpListener::bind(address).await?;
-    let bound = listener.local_addr()?;
-    Ok((PeerServer { listener }, bound))
+    let address = listener.local_addr()?;
+    let listener = Some(listener);
+    Ok((PeerServer { listener, address }, address))
 }
 
 impl PeerServer {
     /// Serves until the task is aborted; streams between nodes have no end to wait for, so they
     /// break when the node stops.
     pub(crate) async fn run(self, service: PeerService, stop: StopSignal) {
-        let incoming = TcpListenerStream::new(self.listener)
-            .map(move |accepted| Connection::new(accepted?, stop.clone()));
         let service = PeersServer::new(service)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let Some(listener) = self.listener else {
+            return serve_at_place(self.address, service);
+        };
+        let incoming = TcpListenerStream::new(listener)
+            .map(move |accepted| Connection::new(accepted?, stop.clone()));
         let served = Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -52,6 +67,20 @@ impl PeerServer {
             tracing::error!(%error, "the peer port is served no more");
         }
     }
+}
+
+/// At a simulated place there are calls, and no connections under them that this node would see.
+fn serve_at_place(address: SocketAddr, service: PeersServer<PeerService>) {
+    let answer = move |request: http::Request<Body>| -> Exchange {
+        let mut service = service.clone();
+        Box::pin(async move {
+            match service.call(request).await {
+                Ok(response) => Ok(response),
+                Err(never) => match never {},
+            }
+        })
+    };
+    let _ = place::ask(|place| place.serve(&address.to_string(), Arc::new(answer)));
 }
 
 /// An accepted connection that breaks when the node stops. tonic runs each on a task that nobody

@@ -37,7 +37,11 @@ impl Disk {
         self.gate.moved.notify_all();
     }
 
-    fn file(&self, file: Arc<dyn FsFile>) -> Arc<dyn FsFile> {
+    fn file(&self, path: &Path, file: Arc<dyn FsFile>) -> Arc<dyn FsFile> {
+        // What hangs is the log: its files come and go with it.
+        if !path.components().any(|part| part.as_os_str() == "wal") {
+            return file;
+        }
         let gate = self.gate.clone();
         Arc::new(File { file, gate })
     }
@@ -45,11 +49,11 @@ impl Disk {
 
 impl Fs for Disk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
-        Ok(self.file(RealFs.create(path)?))
+        Ok(self.file(path, RealFs.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
-        Ok(self.file(RealFs.open(path)?))
+        Ok(self.file(path, RealFs.open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -66,6 +70,18 @@ impl Fs for Disk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         RealFs.sync_dir(dir)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        RealFs.make_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        RealFs.remove_dir(dir)
+    }
+
+    fn has_dir(&self, dir: &Path) -> bool {
+        RealFs.has_dir(dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {

@@ -85,7 +85,7 @@ impl Cluster {
         };
         (self.adjust)(&mut config);
         if let Some(disk) = self.disks.get(name) {
-            config.hooks.log_files = Arc::new(disk.clone());
+            config.hooks.files = Arc::new(disk.clone());
         }
         config
     }

@@ -149,13 +149,14 @@ impl Disk {
 
     /// Returns true if `more` bytes still fit.
     pub(super) fn has_room(&self, more: usize) -> bool {
-        let used: usize = self
-            .names
-            .values()
-            .map(|inode| self.inodes[*inode].seen.len())
-            .sum();
         self.capacity
-            .is_none_or(|capacity| (used + more) as u64 <= capacity)
+            .is_none_or(|capacity| (self.used() + more) as u64 <= capacity)
+    }
+
+    /// The sum of all lengths.
+    pub(super) fn used(&self) -> usize {
+        let lengths = self.names.values();
+        lengths.map(|inode| self.inodes[*inode].seen.len()).sum()
     }
 
     /// Loses what was not durable, as `crash` has it.

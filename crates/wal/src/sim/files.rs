@@ -101,6 +101,18 @@ impl SimFs {
         self.world().syncs
     }
 
+    /// Returns how many writes were asked for since the last crash.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.world().writes
+    }
+
+    /// Returns the sum of the lengths of all files, in bytes.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.world().disk.used() as u64
+    }
+
     /// Returns the paths of all files, ascending.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
@@ -229,6 +241,27 @@ impl Fs for SimFs {
             return world.change(|_| ());
         }
         world.change(Disk::sync_names)
+    }
+
+    /// Every directory exists, with or without files in it.
+    fn make_dir(&self, _dir: &Path) -> io::Result<()> {
+        self.world().alive()
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut world = self.world();
+        let inside = |path: &&PathBuf| path.starts_with(dir);
+        let paths: Vec<PathBuf> = world.disk.names.keys().filter(inside).cloned().collect();
+        for path in paths {
+            world.change(|disk| disk.unlink(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is a file in it: that is all that can be seen of a directory here.
+    fn has_dir(&self, dir: &Path) -> bool {
+        let world = self.world();
+        world.disk.names.keys().any(|path| path.starts_with(dir))
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
