@@ -180,7 +180,7 @@ async fn open_log(
             source,
         })
     };
-    let opened = tokio::task::spawn_blocking(open).await;
+    let opened = runtime::blocking(open).await;
     opened.map_err(|error| SeatError::Raft {
         why: error.to_string(),
     })?
@@ -243,7 +243,7 @@ async fn run(
         let newest = dir.newest()?;
         Ok::<_, SnapshotError>((dir, newest))
     };
-    let loaded = tokio::task::spawn_blocking(load).await;
+    let loaded = runtime::blocking(load).await;
     let (dir, newest) = loaded.map_err(|error| SeatError::Raft {
         why: error.to_string(),
     })??;
