@@ -29,5 +29,13 @@
 //! - [`listener::Listener`]: told synchronously of every applied entry and of every change of leadership.
 
 pub mod clock;
+pub mod disk;
 pub mod listener;
+pub mod machine;
+pub mod net;
+pub mod node;
 pub mod random;
+pub mod runner;
+mod timeline;
+pub mod trace;
+pub mod world;

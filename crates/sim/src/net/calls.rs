@@ -1,0 +1,189 @@
+//! Calls between nodes: the frames of gRPC, over connections of the simulated network instead of
+//! HTTP/2.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use http_body::{Body as _, Frame};
+use ringfence_raft::place::{Dial, Exchange};
+use tokio::task::AbortHandle;
+use tonic::Status;
+use tonic::body::Body;
+
+use super::connection::{Connection, Side};
+use super::pipe::{Inlet, Outlet};
+use super::{Listener, Net};
+use crate::machine::Machine;
+
+/// How long opening a connection may take; as long as between nodes.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// A part of a call, or of its answer.
+enum Part<H> {
+    Head(H),
+    Frame(Frame<Bytes>),
+    /// Nothing follows. A pipe that ends without it was given up.
+    End,
+}
+
+/// A way from a machine to whoever listens at an address. It connects when it is first used, and
+/// again whenever it has to.
+pub(crate) struct Way {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    net: Net,
+    from: Machine,
+    address: String,
+    open: tokio::sync::Mutex<Option<(Arc<Connection>, Listener)>>,
+}
+
+impl Way {
+    pub(crate) fn new(net: Net, from: Machine, address: &str) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                net,
+                from,
+                address: address.to_owned(),
+                open: tokio::sync::Mutex::default(),
+            }),
+        }
+    }
+}
+
+impl Dial for Way {
+    fn exchange(&self, request: http::Request<Body>) -> Exchange {
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            let (connection, listener) = shared.connected().await?;
+            call(&connection, &listener, request).await
+        })
+    }
+}
+
+impl Shared {
+    async fn connected(&self) -> Result<(Arc<Connection>, Listener), Status> {
+        let mut open = self.open.lock().await;
+        if let Some((connection, listener)) = &*open
+            && connection.whole_at(Side::Caller).is_ok()
+        {
+            return Ok((connection.clone(), listener.clone()));
+        }
+        *open = None;
+        let Some(listener) = self.net.listener(&self.address) else {
+            // Nobody has ever been there.
+            tokio::time::sleep(CONNECT_MAX).await;
+            return Err(Status::unavailable("no answer from the address"));
+        };
+        let to = &listener.machine;
+        let callee = listener.process.clone();
+        let connected = self.net.connect_to(&self.from, to, callee, CONNECT_MAX);
+        let connection = connected
+            .await
+            .map_err(|broken| Status::unavailable(broken.0))?;
+        *open = Some((connection.clone(), listener.clone()));
+        Ok((connection, listener))
+    }
+}
+
+/// Aborts a task when it is dropped.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn call(
+    connection: &Arc<Connection>,
+    listener: &Listener,
+    request: http::Request<Body>,
+) -> Result<http::Response<Body>, Status> {
+    let (outgoing, arriving) = connection.pipe(Side::Caller);
+    let (answering, mut answers) = connection.pipe(Side::Callee);
+    let answer = listener.answer.clone();
+    let _served = connection.spawn(Side::Callee, async move {
+        let mut arriving = arriving;
+        let Ok(Some(Part::Head(head))) = arriving.recv().await else {
+            return;
+        };
+        let request = http::Request::from_parts(head, Body::new(Arriving::new(arriving, None)));
+        let Ok(response) = answer(request).await else {
+            return;
+        };
+        let (head, body) = response.into_parts();
+        answering.push(Part::<http::response::Parts>::Head(head));
+        send_body(body, &answering).await;
+    });
+    let (head, body) = request.into_parts();
+    let sent = connection.spawn(Side::Caller, async move {
+        outgoing.push(Part::<http::request::Parts>::Head(head));
+        send_body(body, &outgoing).await;
+    });
+    // Whoever drops the answer takes the call back.
+    let sent = AbortOnDrop(sent.abort_handle());
+    match answers.recv().await {
+        Ok(Some(Part::Head(head))) => {
+            let body = Body::new(Arriving::new(answers, Some(sent)));
+            Ok(http::Response::from_parts(head, body))
+        }
+        Ok(_) => Err(Status::cancelled("the peer gave the call up")),
+        Err(broken) => Err(Status::unavailable(broken.0)),
+    }
+}
+
+async fn send_body<H>(mut body: Body, to: &Inlet<Part<H>>) {
+    while let Some(frame) =
+        std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+    {
+        let Ok(frame) = frame else { return };
+        if to.send(Part::Frame(frame)).await.is_err() {
+            return;
+        }
+    }
+    to.push(Part::End);
+}
+
+type Frames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Status>> + Send>>;
+
+/// A body as it arrives.
+struct Arriving {
+    frames: Frames,
+    _sending: Option<AbortOnDrop>,
+}
+
+impl Arriving {
+    fn new<H: Send + 'static>(parts: Outlet<Part<H>>, sending: Option<AbortOnDrop>) -> Self {
+        let frames = stream::unfold(Some(parts), |parts| async move {
+            let mut parts = parts?;
+            match parts.recv().await {
+                Ok(Some(Part::Frame(frame))) => Some((Ok(frame), Some(parts))),
+                Ok(Some(Part::End | Part::Head(_))) => None,
+                Ok(None) => Some((Err(Status::cancelled("the call was given up")), None)),
+                Err(broken) => Some((Err(Status::unavailable(broken.0)), None)),
+            }
+        });
+        Self {
+            frames: frames.boxed(),
+            _sending: sending,
+        }
+    }
+}
+
+impl http_body::Body for Arriving {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.frames.as_mut().poll_next(context)
+    }
+}

@@ -1,0 +1,217 @@
+//! One direction of a connection, or of a stream on one: messages in order, each in its time.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::connection::{Connection, Side};
+use crate::machine::{MachineId, lock};
+
+/// How many messages may be under way before the sender waits.
+const UNDER_WAY_MAX: usize = 64;
+
+/// Why nothing comes any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken(pub String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    /// Told of a message, of room, and of the end.
+    moved: Notify,
+}
+
+struct State<T> {
+    under_way: VecDeque<(Duration, T)>,
+    /// When the newest message arrives; what comes later does not overtake it.
+    last: Duration,
+    /// The sender has gone, and when that is noticed.
+    closed: Option<Duration>,
+    /// The receiver has gone.
+    refused: bool,
+}
+
+/// The sending end.
+pub struct Inlet<T> {
+    shared: Arc<Shared<T>>,
+    connection: Arc<Connection>,
+    from: Side,
+}
+
+/// The receiving end.
+pub struct Outlet<T> {
+    shared: Arc<Shared<T>>,
+    connection: Arc<Connection>,
+    to: Side,
+}
+
+pub(super) fn pipe<T>(connection: &Arc<Connection>, from: Side) -> (Inlet<T>, Outlet<T>) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            under_way: VecDeque::new(),
+            last: Duration::ZERO,
+            closed: None,
+            refused: false,
+        }),
+        moved: Notify::new(),
+    });
+    let inlet = Inlet {
+        shared: shared.clone(),
+        connection: connection.clone(),
+        from,
+    };
+    let outlet = Outlet {
+        shared,
+        connection: connection.clone(),
+        to: from.other(),
+    };
+    (inlet, outlet)
+}
+
+impl<T> Inlet<T> {
+    /// Sends a message once there is room.
+    ///
+    /// # Errors
+    /// [`Broken`] if the connection is, or if nobody receives any more.
+    pub async fn send(&self, message: T) -> Result<(), Broken> {
+        loop {
+            let moved = self.shared.moved.notified();
+            self.connection.whole_at(self.from)?;
+            {
+                let state = lock(&self.shared.state);
+                if state.refused {
+                    return Err(Broken("the other end reads no more".to_owned()));
+                }
+                if state.under_way.len() < UNDER_WAY_MAX {
+                    break;
+                }
+            }
+            tokio::select! {
+                biased;
+                () = moved => {}
+                () = self.connection.broken_at(self.from) => {}
+            }
+        }
+        self.push(message);
+        Ok(())
+    }
+
+    /// Sends a message at once; what does not arrive is lost in silence.
+    pub fn push(&self, message: T) {
+        if self.connection.whole_at(self.from).is_err() {
+            return;
+        }
+        let arrives = self.arrives();
+        let mut state = lock(&self.shared.state);
+        let arrives = arrives.max(state.last);
+        state.last = arrives;
+        state.under_way.push_back((arrives, message));
+        drop(state);
+        self.shared.moved.notify_waiters();
+    }
+
+    fn arrives(&self) -> Duration {
+        let (from, to) = self.machines();
+        let net = self.connection.net();
+        net.now() + net.delay(from, to)
+    }
+
+    fn machines(&self) -> (MachineId, MachineId) {
+        let machine = |side| self.connection.machine(side).id();
+        (machine(self.from), machine(self.from.other()))
+    }
+}
+
+impl<T> Drop for Inlet<T> {
+    fn drop(&mut self) {
+        let arrives = self.arrives();
+        let mut state = lock(&self.shared.state);
+        state.closed = Some(arrives.max(state.last));
+        drop(state);
+        self.shared.moved.notify_waiters();
+    }
+}
+
+enum Next<T> {
+    Message(T),
+    End,
+    At(Duration),
+    Later,
+}
+
+impl<T> Outlet<T> {
+    /// The next message; `None` once the sender has gone and all that it sent is read.
+    ///
+    /// # Errors
+    /// [`Broken`] if the connection is, as this end knows it.
+    pub async fn recv(&mut self) -> Result<Option<T>, Broken> {
+        let connection = self.connection.clone();
+        let net = connection.net().clone();
+        let to = connection.machine(self.to).id();
+        let from = connection.machine(self.to.other()).id();
+        loop {
+            let moved = self.shared.moved.notified();
+            connection.whole_at(self.to)?;
+            let next = self.next(net.now(), net.is_cut(from, to));
+            let wait = match next {
+                Next::Message(message) => {
+                    self.shared.moved.notify_waiters();
+                    return Ok(Some(message));
+                }
+                Next::End => return Ok(None),
+                Next::At(time) => Some(net.inner.timeline.at(time)),
+                Next::Later => None,
+            };
+            let wait = async {
+                match wait {
+                    Some(at) => {
+                        tokio::time::sleep_until(at).await;
+                        net.whole(from, to).await;
+                    }
+                    None => moved.await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = wait => {}
+                () = connection.broken_at(self.to) => {}
+            }
+        }
+    }
+
+    fn next(&self, now: Duration, cut: bool) -> Next<T> {
+        let mut state = lock(&self.shared.state);
+        let due = match (state.under_way.front(), state.closed) {
+            (Some((due, _)), _) => *due,
+            (None, Some(due)) => due,
+            (None, None) => return Next::Later,
+        };
+        if due > now || cut {
+            return Next::At(due);
+        }
+        match state.under_way.pop_front() {
+            Some((_, message)) => Next::Message(message),
+            None => Next::End,
+        }
+    }
+}
+
+impl<T> Drop for Outlet<T> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        state.refused = true;
+        state.under_way.clear();
+        drop(state);
+        self.shared.moved.notify_waiters();
+    }
+}

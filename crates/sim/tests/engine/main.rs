@@ -1,0 +1,5 @@
+//! The engine alone: clusters that form, lose leaders and disks, and do so the same way each time.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+mod repeats;
