@@ -30,10 +30,13 @@
 
 pub mod clock;
 pub mod disk;
+pub mod faults;
 pub mod listener;
 pub mod machine;
 pub mod net;
 pub mod node;
+pub mod observe;
+pub mod properties;
 pub mod random;
 pub mod runner;
 mod timeline;

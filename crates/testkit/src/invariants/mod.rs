@@ -96,7 +96,7 @@ impl fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 /// A property of all histories, checked entry by entry; it may remember what it saw.
-trait Invariant {
+trait Invariant: Send {
     /// # Errors
     /// What was found, if the property does not hold after this step.
     fn check(&mut self, step: &Step) -> Result<(), String>;

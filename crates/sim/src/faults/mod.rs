@@ -1,0 +1,203 @@
+//! The rows of the fault matrix as data: what is done to whom, from when to when.
+//!
+//! | rows | what | file |
+//! |------|------|------|
+//! | N1 to N10 | the network | `network.rs` |
+//! | P1 to P4 | processes | `process.rs` |
+//! | C1 to C4 | clocks | `clocks.rs` |
+//! | D1 to D8 | disks | `disks.rs` |
+//! | M1 to M3 | members and snapshots | `members.rs` |
+//!
+//! `schedule.rs` draws a plan of them from a seed.
+//!
+//! Not injected: P5, a panic, since the one process of a simulation would die with it; what it leaves
+//! behind is that of P1. U1, U2, R1 and R2 are about real processes and files. N8 and N9 are about
+//! connections, which are streams of messages here: they are cut and frozen as such.
+
+mod schedule;
+
+use std::time::Duration;
+
+pub use schedule::Scheduled;
+
+/// To which node something is done. A role is looked up when the fault begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Whoever leads then; node 0 if nobody does.
+    Leader,
+    /// The node so many places behind the leader.
+    Behind(usize),
+}
+
+/// What is done. The name of a row of the fault matrix stands before each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// N1: a minority is split from the majority; clients reach both.
+    Split {
+        /// Who is in the minority with those behind it.
+        from: Who,
+    },
+    /// N2: one node reaches nobody and is reached by nobody of the cluster.
+    Isolate(Who),
+    /// N3: a node's messages arrive, and nothing arrives at it.
+    Deaf(Who),
+    /// N4: everything arrives at a node, and its own messages do not arrive.
+    Mute(Who),
+    /// N5: two halves see one node in the middle, and not each other.
+    Bridge {
+        /// The node that both see.
+        hub: Who,
+    },
+    /// N5: every node sees a majority, each another one.
+    Ring,
+    /// N6: the links of a node come and go.
+    Flap {
+        /// Whose.
+        who: Who,
+        /// How long they are there, and how long they are not.
+        period: Duration,
+    },
+    /// N7: all links are slow, jitter, lose, double and reorder.
+    BadWeather {
+        /// The delay, one way.
+        delay: Duration,
+        /// How much longer single messages take at most; they overtake each other.
+        jitter: Duration,
+        /// Messages lost, of a thousand.
+        loss_per_mille: u16,
+        /// Messages doubled, of a thousand.
+        double_per_mille: u16,
+    },
+    /// N8: connections to a node stay open and carry nothing.
+    HalfOpen(Who),
+    /// N9: all streams of clients are reset, again and again.
+    Resets {
+        /// How often.
+        every: Duration,
+    },
+    /// N10: a client is cut off from all nodes.
+    CutClient {
+        /// Which client.
+        client: usize,
+    },
+    /// P1: a node's process is killed and started again.
+    Kill(Who),
+    /// P1: all nodes' processes are killed at once and started again.
+    KillAll,
+    /// P1: nodes are killed in turn, again and again.
+    KillLoop {
+        /// How often.
+        every: Duration,
+    },
+    /// P2: a node's process stands still, and goes on.
+    Pause(Who),
+    /// P3: a client's process stands still, and goes on.
+    PauseClient {
+        /// Which client.
+        client: usize,
+    },
+    /// P3: a client's process is killed; another one comes up in its place.
+    KillClient {
+        /// Which client.
+        client: usize,
+    },
+    /// P4: a node runs for a tenth of the time only, in slices.
+    Starve(Who),
+    /// C1: a node's wall clock jumps, there and back.
+    WallJump {
+        /// Whose.
+        who: Who,
+        /// By how much, in milliseconds.
+        millis: i64,
+    },
+    /// C2: a node's clocks run at another rate.
+    NodeRate {
+        /// Whose.
+        who: Who,
+        /// By how many parts per million too fast; negative if too slow.
+        ppm: i32,
+    },
+    /// C2: a client's clocks run at another rate.
+    ClientRate {
+        /// Which client.
+        client: usize,
+        /// By how many parts per million too fast; negative if too slow.
+        ppm: i32,
+    },
+    /// C3: a node's machine is suspended: its boot clock runs, its timers do not.
+    Suspend(Who),
+    /// C3: a client's machine is suspended.
+    SuspendClient {
+        /// Which client.
+        client: usize,
+    },
+    /// D1: the next sync of a node's disk fails; the node ends and is started again.
+    SyncFails(Who),
+    /// D2: a node loses power, and with it what it had not synced.
+    PowerLoss(Who),
+    /// D2: all nodes lose power at once.
+    PowerLossAll,
+    /// D3: a node loses power in the middle of its writes.
+    TornWrites(Who),
+    /// D5: a node's disk is full for a while.
+    DiskFull(Who),
+    /// D6: a node's disk stands still for a while.
+    DiskStalls(Who),
+    /// D7: a node's disk is wiped; it comes back under its name, empty.
+    Wipe(Who),
+    /// D8: a node loses power again while it recovers.
+    CrashInRecovery(Who),
+    /// All disks are set back to an older copy.
+    RollBackAll,
+    /// M1: a node joins, gets a vote, and another one is removed.
+    Replace(Who),
+    /// M1: leadership is handed over.
+    HandOver,
+    /// M2: the same as M1 while a node is isolated.
+    ReplaceInSplit(Who),
+    /// M3: a node is down for so long that it can only be caught up by a snapshot.
+    LeftBehind(Who),
+}
+
+/// All rows that are injected, in order.
+pub const ROWS: [&str; 25] = [
+    "N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8", "N9", "N10", "P1", "P2", "P3", "P4", "C1",
+    "C2", "C3", "D1", "D2", "D3", "D5", "D6", "D7", "D8", "M3",
+];
+
+impl Fault {
+    /// The row of the matrix that it belongs to.
+    #[must_use]
+    pub const fn row(&self) -> &'static str {
+        match self {
+            Self::Split { .. } => "N1",
+            Self::Isolate(_) => "N2",
+            Self::Deaf(_) => "N3",
+            Self::Mute(_) => "N4",
+            Self::Bridge { .. } | Self::Ring => "N5",
+            Self::Flap { .. } => "N6",
+            Self::BadWeather { .. } => "N7",
+            Self::HalfOpen(_) => "N8",
+            Self::Resets { .. } => "N9",
+            Self::CutClient { .. } => "N10",
+            Self::Kill(_) | Self::KillAll | Self::KillLoop { .. } => "P1",
+            Self::Pause(_) => "P2",
+            Self::PauseClient { .. } | Self::KillClient { .. } => "P3",
+            Self::Starve(_) => "P4",
+            Self::WallJump { .. } => "C1",
+            Self::NodeRate { .. } | Self::ClientRate { .. } => "C2",
+            Self::Suspend(_) | Self::SuspendClient { .. } => "C3",
+            Self::SyncFails(_) => "D1",
+            Self::PowerLoss(_) | Self::PowerLossAll => "D2",
+            Self::TornWrites(_) => "D3",
+            Self::DiskFull(_) => "D5",
+            Self::DiskStalls(_) => "D6",
+            Self::Wipe(_) => "D7",
+            Self::CrashInRecovery(_) => "D8",
+            Self::RollBackAll => "R1",
+            Self::Replace(_) | Self::HandOver => "M1",
+            Self::ReplaceInSplit(_) => "M2",
+            Self::LeftBehind(_) => "M3",
+        }
+    }
+}

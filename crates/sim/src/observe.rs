@@ -1,0 +1,330 @@
+//! What a run shows: the stream of observations that properties are checked over.
+//!
+//! All times are true virtual time since the run began; no clock of any machine is involved. What
+//! clients asked and were told stands here in the words of the history format, so that a run can be
+//! handed to the black-box checker as it is.
+
+mod recorder;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_check::history;
+use ringfence_core::{Entry, Event, Outcome};
+use ringfence_testkit::view::View;
+
+use crate::faults::Fault;
+use crate::listener::End;
+
+pub use recorder::{Counts, Recorder};
+
+/// Virtual time since the run began.
+pub type At = Duration;
+
+/// Something that happened, as one who sees everything tells it.
+#[derive(Clone, Debug)]
+pub enum Observation {
+    /// A node applied an entry.
+    Applied(Arc<Applied>),
+    /// A node went past an entry without a command.
+    Skipped {
+        /// Which node.
+        node: usize,
+        /// The entry's index.
+        index: u64,
+        /// Its term.
+        term: u64,
+    },
+    /// A node's state was replaced by that of a snapshot.
+    Installed {
+        /// Which node.
+        node: usize,
+        /// The newest entry that the state holds.
+        index: u64,
+        /// Its term.
+        term: u64,
+        /// The state in short.
+        digest: u64,
+    },
+    /// A node leads, and the first entry of its term is applied there.
+    Leads {
+        /// Which node.
+        node: usize,
+        /// In which term.
+        term: u64,
+    },
+    /// A node knows that it leads no more.
+    LeadsNoMore {
+        /// Which node.
+        node: usize,
+        /// In which term it led.
+        term: u64,
+    },
+    /// A node has started.
+    Started {
+        /// Which node.
+        node: usize,
+    },
+    /// A node has ended.
+    Ended {
+        /// Which node.
+        node: usize,
+        /// How.
+        how: End,
+    },
+    /// All disks were set back to an older copy, or wiped: what was acknowledged since is gone, and
+    /// only tokens and guards stand for what was.
+    RolledBack,
+    /// A client gave a try of a request to its stream. A try that follows has a number of its own.
+    Asked(history::Invoked),
+    /// A node took a try in.
+    Received {
+        /// The try.
+        id: u64,
+        /// Which node.
+        node: usize,
+    },
+    /// A try was answered.
+    Answered(history::Returned),
+    /// Nobody hears of a try any more: its stream is gone.
+    Abandoned {
+        /// The try.
+        id: u64,
+    },
+    /// A keep-alive was given to the stream.
+    KeepAliveAsked {
+        /// The try, numbered as those of other requests.
+        id: u64,
+        /// Who sent it.
+        client: u32,
+        /// For which sessions.
+        sessions: Vec<u64>,
+    },
+    /// A keep-alive was answered, and this is what it said of one session.
+    KeptAlive {
+        /// The try.
+        id: u64,
+        /// Who is told.
+        client: u32,
+        /// Which session.
+        session: u64,
+        /// What became of it.
+        what: Kept,
+    },
+    /// A client begins to believe that it holds a lease.
+    BeliefBegan(Belief),
+    /// A client believes no more. It may be told late, when a process slept; `until` says since
+    /// when every look at the grant says no.
+    BeliefEnded {
+        /// What was believed.
+        belief: Belief,
+        /// Since when not.
+        until: At,
+        /// Why not.
+        why: history::BeliefEnd,
+    },
+    /// A client looked whether it holds a grant.
+    Looked {
+        /// Which grant.
+        belief: Belief,
+        /// What the look said.
+        held: bool,
+    },
+    /// A client process came up, and may open sessions.
+    ClientUp {
+        /// Which client.
+        client: u32,
+    },
+    /// A client process is gone: killed, or its work is done and it has closed what it had.
+    ClientGone {
+        /// Which client.
+        client: u32,
+    },
+    /// Somebody came to a guarded store. Of one store these are in the order of its commits.
+    Guard(Visit),
+    /// A watch began, or went on behind what it was told.
+    WatchStarted(history::WatchStarted),
+    /// A watch told of a grant or of an end.
+    WatchEvent(history::WatchEvent),
+    /// A watch told that everything up to an index was told.
+    WatchProgress(history::WatchProgress),
+    /// A fault begins.
+    FaultBegan {
+        /// Its place in the plan.
+        at: usize,
+        /// What.
+        fault: Fault,
+    },
+    /// A fault is over.
+    FaultEnded {
+        /// Its place in the plan.
+        at: usize,
+    },
+    /// The run enters its next phase.
+    Phase(Phase),
+}
+
+/// An entry applied by a node.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// Which node.
+    pub node: usize,
+    /// Whether no node had applied this index before: the first applications are the log.
+    pub first: bool,
+    /// The entry.
+    pub entry: Entry,
+    /// What was answered.
+    pub outcome: Outcome,
+    /// What changed.
+    pub events: Vec<Event>,
+    /// The state behind it in short; not of every entry.
+    pub digest: Option<u64>,
+    /// The state behind it, of first applications.
+    pub after: Option<View>,
+}
+
+/// A client's belief in a grant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Belief {
+    /// Who believes.
+    pub client: u32,
+    /// Its session.
+    pub session: u64,
+    /// The lease.
+    pub lease: String,
+    /// The token.
+    pub token: u64,
+}
+
+/// What a keep-alive brought a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It was kept alive.
+    Alive,
+    /// It has ended.
+    Ended,
+    /// The answer does not say.
+    Untold,
+    /// The keep-alive was not done.
+    NotDone,
+}
+
+/// A visit to a guarded store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Which store.
+    pub store: String,
+    /// The lease that its guard is bound to.
+    pub lease: String,
+    /// Who came.
+    pub client: u32,
+    /// The lease of the fence that was shown.
+    pub shown: String,
+    /// Its token.
+    pub token: u64,
+    /// What was to be done.
+    pub act: Act,
+    /// Whether it was let in; otherwise the mark that refused it, or none if the fence was another
+    /// lease's.
+    pub admitted: Result<(), Option<u64>>,
+}
+
+/// What a visitor of a guarded store wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// To raise the mark.
+    Advance,
+    /// To write a new version of what it has read.
+    Write {
+        /// The version that it has read.
+        read: u64,
+        /// The version that it writes.
+        wrote: u64,
+    },
+}
+
+/// The parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Faults come and go.
+    Safety,
+    /// All faults are over: the service has to come back.
+    Liveness,
+    /// No client lives any more: every session has to end.
+    Quiet,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its id in the contract.
+    pub id: &'static str,
+    /// What was seen.
+    pub why: String,
+}
+
+impl Violation {
+    /// The promise `id` was broken.
+    #[must_use]
+    pub fn of(id: &'static str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { id, why }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is broken: {}", self.id, self.why)
+    }
+}
+
+/// How many observations are kept to be shown beside a violation.
+const KEPT: usize = 60;
+
+/// The newest observations, for people.
+#[derive(Debug, Default)]
+pub struct Newest(VecDeque<(At, Observation)>);
+
+impl Newest {
+    /// Takes one more.
+    pub fn push(&mut self, at: At, observation: &Observation) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back((at, observation.clone()));
+    }
+}
+
+impl fmt::Display for Newest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|(at, seen)| writeln!(f, "{:>12.6} {}", at.as_secs_f64(), Line(seen)))
+    }
+}
+
+/// An observation in one line.
+pub struct Line<'a>(pub &'a Observation);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Observation::Applied(applied) => {
+                let Applied { node, entry, .. } = &**applied;
+                let first = if applied.first { "" } else { " too" };
+                write!(
+                    f,
+                    "n{node} applied{first} {}/{} at {} {:?} -> {:?}",
+                    entry.term, entry.index, entry.time, entry.command, applied.outcome
+                )?;
+                applied
+                    .events
+                    .iter()
+                    .try_for_each(|event| write!(f, " {event:?}"))
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! Takes what nodes and clients tell, in the order in which it happens, and shows it to the promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+
+use ringfence_check::history::{self, BeliefEnd};
+use ringfence_core::{Entry, Event, Outcome, StateMachine};
+use ringfence_testkit::view::View;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Applied, At, Belief, Line, Newest, Observation, Violation};
+use crate::listener::{End, Listener};
+use crate::machine::lock;
+use crate::properties::{Bounds, Suite};
+use crate::world::state_hash;
+
+/// Of how many applications of an entry behind the first one the state is compared.
+const COMPARED: u64 = 8;
+
+/// See the module. Clones are the same recorder.
+#[derive(Clone)]
+pub struct Recorder {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    /// The first promise that was broken.
+    broken: watch::Sender<Option<Violation>>,
+}
+
+struct State {
+    begun: Option<Instant>,
+    suite: Suite,
+    newest: Newest,
+    /// The entries that some node has applied.
+    log: BTreeSet<u64>,
+    steps: Vec<Arc<Applied>>,
+    history: Vec<history::Record>,
+    believing: BTreeSet<Belief>,
+    tries: u64,
+    counts: Counts,
+    hash: u64,
+}
+
+/// How often things happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries in the log.
+    pub entries: u64,
+    /// Requests of clients, each try counted.
+    pub asked: u64,
+    /// Answers of applied entries and reads.
+    pub answered: u64,
+    /// Answers that left it open what became of a request.
+    pub unknown: u64,
+    /// Answers that said "not done".
+    pub not_done: u64,
+    /// Grants.
+    pub grants: u64,
+    /// Sessions that ran out of time.
+    pub expiries: u64,
+    /// Times at which a node became leader.
+    pub leaders: u64,
+    /// Snapshots that were taken up.
+    pub snapshots: u64,
+    /// Visits to guarded stores that were admitted, and those that were refused.
+    pub admitted: u64,
+    /// See `admitted`.
+    pub refused: u64,
+    /// Beliefs.
+    pub beliefs: u64,
+    /// Faults that were made, by the row of the matrix.
+    pub faults: BTreeMap<&'static str, u64>,
+}
+
+impl Recorder {
+    /// A recorder that knows what a run's plan relaxes.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        let state = State {
+            begun: None,
+            suite: Suite::new(bounds),
+            newest: Newest::default(),
+            log: BTreeSet::new(),
+            steps: Vec::new(),
+            history: Vec::new(),
+            believing: BTreeSet::new(),
+            tries: 0,
+            counts: Counts::default(),
+            hash: 0xCBF2_9CE4_8422_2325,
+        };
+        Self {
+            inner: Arc::new(Inner {
+                state: Mutex::new(state),
+                broken: watch::Sender::new(None),
+            }),
+        }
+    }
+
+    /// Something happened now.
+    pub fn see(&self, seen: Observation) {
+        let mut state = lock(&self.inner.state);
+        let at = state.now();
+        let broken = state.see(at, seen);
+        drop(state);
+        if let Err(violation) = broken {
+            self.inner.broken.send_if_modified(|first| {
+                let is_first = first.is_none();
+                first.get_or_insert(violation);
+                is_first
+            });
+        }
+    }
+
+    /// The run is over: what should have happened by now has.
+    ///
+    /// # Errors
+    /// The first promise that was broken in the run, or was not kept by its end.
+    pub fn end(&self) -> Result<(), Violation> {
+        let mut state = lock(&self.inner.state);
+        let at = state.now();
+        for belief in std::mem::take(&mut state.believing) {
+            let why = BeliefEnd::RecordingEnded;
+            let until = at;
+            state.see(at, Observation::BeliefEnded { belief, until, why })?;
+        }
+        if let Some(violation) = self.inner.broken.borrow().clone() {
+            return Err(violation);
+        }
+        state.suite.end(at)
+    }
+
+    /// The first promise that was broken, once there is one.
+    pub async fn broken(&self) -> Violation {
+        let mut broken = self.inner.broken.subscribe();
+        loop {
+            if let Some(violation) = broken.borrow_and_update().clone() {
+                return violation;
+            }
+            if broken.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// A number for one more try.
+    #[must_use]
+    pub fn next_try(&self) -> u64 {
+        let mut state = lock(&self.inner.state);
+        state.tries += 1;
+        state.tries
+    }
+
+    /// The time since the run began.
+    #[must_use]
+    pub fn now(&self) -> At {
+        lock(&self.inner.state).now()
+    }
+
+    /// The same in nanoseconds.
+    #[must_use]
+    pub fn nanos(&self) -> u64 {
+        nanos(self.now())
+    }
+
+    /// A client believes in a grant.
+    pub fn believe(&self, belief: &Belief) {
+        lock(&self.inner.state).believing.insert(belief.clone());
+        self.see(Observation::BeliefBegan(belief.clone()));
+    }
+
+    /// A client believes in a grant no more, since `until`. Whoever says so first is heard.
+    pub fn doubt(&self, belief: &Belief, until: At, why: BeliefEnd) {
+        if lock(&self.inner.state).believing.remove(belief) {
+            let belief = belief.clone();
+            self.see(Observation::BeliefEnded { belief, until, why });
+        }
+    }
+
+    /// A client's process is gone, and all that it believed with it.
+    pub fn client_gone(&self, client: u32) {
+        let believing = {
+            let state = lock(&self.inner.state);
+            let of_client = |belief: &&Belief| belief.client == client;
+            let own = state.believing.iter().filter(of_client);
+            own.cloned().collect::<Vec<_>>()
+        };
+        let now = self.now();
+        for belief in believing {
+            self.doubt(&belief, now, BeliefEnd::Killed);
+        }
+        self.see(Observation::ClientGone { client });
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        lock(&self.inner.state).counts.clone()
+    }
+
+    /// The newest observations, a line each.
+    #[must_use]
+    pub fn newest(&self) -> String {
+        lock(&self.inner.state).newest.to_string()
+    }
+
+    /// A number over everything that was seen.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        lock(&self.inner.state).hash
+    }
+
+    /// What clients saw, in the format of the checkers; it is taken out.
+    #[must_use]
+    pub fn take_history(&self) -> Vec<history::Record> {
+        std::mem::take(&mut lock(&self.inner.state).history)
+    }
+
+    /// The log as it was applied first; it is taken out.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<Arc<Applied>> {
+        std::mem::take(&mut lock(&self.inner.state).steps)
+    }
+}
+
+fn nanos(at: At) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl State {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the runtime's virtual clock, on which everything here stands"
+    )]
+    fn now(&mut self) -> At {
+        self.begun.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    fn see(&mut self, at: At, seen: Observation) -> Result<(), Violation> {
+        self.count(&seen);
+        self.newest.push(at, &seen);
+        self.mix(at, &seen);
+        let checked = self.suite.see(at, &seen);
+        self.keep(at, seen);
+        checked
+    }
+
+    fn mix(&mut self, at: At, seen: &Observation) {
+        struct Fnv<'a>(&'a mut u64);
+        impl Write for Fnv<'_> {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                for byte in text.bytes() {
+                    *self.0 = (*self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+                }
+                Ok(())
+            }
+        }
+        // What nodes apply is in the engine's own trace.
+        let mut to = Fnv(&mut self.hash);
+        let _infallible = match seen {
+            Observation::Applied(applied) => {
+                write!(to, "{at:?} {} {}", applied.node, applied.entry.index)
+            }
+            other => write!(to, "{at:?} {}", Line(other)),
+        };
+    }
+
+    fn count(&mut self, seen: &Observation) {
+        let counts = &mut self.counts;
+        match seen {
+            Observation::Applied(applied) if applied.first => {
+                counts.entries += 1;
+                for event in &applied.events {
+                    match event {
+                        Event::Granted(_) => counts.grants += 1,
+                        Event::SessionEnded {
+                            cause: ringfence_core::SessionEnd::Expired,
+                            ..
+                        } => counts.expiries += 1,
+                        _ => {}
+                    }
+                }
+            }
+            Observation::Asked(_) | Observation::KeepAliveAsked { .. } => counts.asked += 1,
+            Observation::Answered(answered) => match answered.outcome {
+                history::Outcome::Unknown { .. } => counts.unknown += 1,
+                history::Outcome::NotDone { .. } => counts.not_done += 1,
+                _ => counts.answered += 1,
+            },
+            Observation::Leads { .. } => counts.leaders += 1,
+            Observation::Installed { .. } => counts.snapshots += 1,
+            Observation::Guard(visit) if visit.admitted.is_ok() => counts.admitted += 1,
+            Observation::Guard(_) => counts.refused += 1,
+            Observation::BeliefBegan(_) => counts.beliefs += 1,
+            Observation::FaultBegan { fault, .. } => {
+                *counts.faults.entry(fault.row()).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes down what the checkers want to know.
+    fn keep(&mut self, at: At, seen: Observation) {
+        use history::Record;
+        let t = nanos(at);
+        let record = match seen {
+            Observation::Applied(applied) if applied.first => {
+                self.steps.push(applied);
+                return;
+            }
+            Observation::RolledBack => {
+                self.log.clear();
+                return;
+            }
+            Observation::Asked(asked) => Record::Invoked(asked),
+            Observation::Answered(answered) => Record::Returned(answered),
+            Observation::BeliefBegan(belief) => {
+                self.began(&belief, t);
+                return;
+            }
+            Observation::BeliefEnded { belief, until, why } => {
+                self.ended(&belief, nanos(until), why);
+                return;
+            }
+            Observation::WatchStarted(started) => Record::WatchStarted(started),
+            Observation::WatchEvent(event) => Record::WatchEvent(event),
+            Observation::WatchProgress(progress) => Record::WatchProgress(progress),
+            _ => return,
+        };
+        self.history.push(record);
+    }
+
+    fn began(&mut self, belief: &Belief, t: u64) {
+        self.history.push(history::Record::Belief(history::Belief {
+            client: belief.client,
+            session: belief.session,
+            lease: belief.lease.clone(),
+            token: belief.token,
+            from: t,
+            until: u64::MAX,
+            why: BeliefEnd::RecordingEnded,
+        }));
+    }
+
+    fn ended(&mut self, belief: &Belief, until: u64, why: BeliefEnd) {
+        let open = self
+            .history
+            .iter_mut()
+            .rev()
+            .find_map(|record| match record {
+                history::Record::Belief(open)
+                    if open.until == u64::MAX
+                        && (open.client, open.token) == (belief.client, belief.token) =>
+                {
+                    Some(open)
+                }
+                _ => None,
+            });
+        if let Some(open) = open {
+            open.until = until.max(open.from);
+            open.why = why;
+        }
+    }
+}
+
+impl Listener for Recorder {
+    fn applied(
+        &self,
+        node: usize,
+        machine: &StateMachine,
+        entry: &Entry,
+        outcome: &Outcome,
+        events: &[Event],
+    ) {
+        let first = lock(&self.inner.state).log.insert(entry.index);
+        let looked_at = first || entry.index.is_multiple_of(COMPARED);
+        self.see(Observation::Applied(Arc::new(Applied {
+            node,
+            first,
+            entry: entry.clone(),
+            outcome: outcome.clone(),
+            events: events.to_vec(),
+            digest: looked_at.then(|| state_hash(machine)),
+            after: first.then(|| View::of(machine)),
+        })));
+    }
+
+    fn skipped(&self, node: usize, _: &StateMachine, index: u64, term: u64) {
+        self.see(Observation::Skipped { node, index, term });
+    }
+
+    fn installed(&self, node: usize, machine: &StateMachine, index: u64, term: u64) {
+        let digest = state_hash(machine);
+        self.see(Observation::Installed {
+            node,
+            index,
+            term,
+            digest,
+        });
+    }
+
+    fn leads(&self, node: usize, term: u64) {
+        self.see(Observation::Leads { node, term });
+    }
+
+    fn leads_no_more(&self, node: usize, term: u64) {
+        self.see(Observation::LeadsNoMore { node, term });
+    }
+
+    fn started(&self, node: usize, _: u64) {
+        self.see(Observation::Started { node });
+    }
+
+    fn ended(&self, node: usize, how: &End) {
+        let how = how.clone();
+        self.see(Observation::Ended { node, how });
+    }
+}

@@ -1,0 +1,100 @@
+//! I16: whatever becomes of the disks, no token is granted a second time or after a greater one: not
+//! behind a rollback of all disks to an older copy, and not behind a wipe.
+
+use std::collections::BTreeMap;
+
+use ringfence_core::Event;
+
+use super::Property;
+use crate::observe::{At, Observation, Violation};
+
+#[derive(Default)]
+pub(super) struct TokensSurvive {
+    /// Who was granted each token: index, term, session.
+    granted: BTreeMap<u64, (u64, u64, u64)>,
+    lives: u64,
+}
+
+impl Property for TokensSurvive {
+    fn see(&mut self, _: At, seen: &Observation) -> Result<(), Violation> {
+        match seen {
+            Observation::RolledBack => self.lives += 1,
+            Observation::Applied(applied) => {
+                for event in &applied.events {
+                    let Event::Granted(granted) = event else {
+                        continue;
+                    };
+                    let token = granted.token.get();
+                    let entry = (applied.entry.index, applied.entry.term);
+                    let grant = (entry.0, entry.1, granted.session.get());
+                    self.grant(token, grant)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn outlives_a_rollback(&self) -> bool {
+        true
+    }
+}
+
+impl TokensSurvive {
+    fn grant(&mut self, token: u64, grant: (u64, u64, u64)) -> Result<(), Violation> {
+        match self.granted.get(&token) {
+            // Another replica, or the same one again.
+            Some(known) if *known == grant => return Ok(()),
+            Some(known) => {
+                let lives = self.lives;
+                let why = format!("{token} was granted to {known:?} and {grant:?} ({lives} lives)");
+                return Err(Violation::of("I16", why));
+            }
+            None => {}
+        }
+        if let Some((greatest, known)) = self.granted.last_key_value()
+            && *greatest > token
+        {
+            let why = format!("{token} was granted to {grant:?} behind {greatest} to {known:?}");
+            return Err(Violation::of("I16", why));
+        }
+        self.granted.insert(token, grant);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::{Scene, broken};
+    use super::*;
+
+    /// A cluster that is set back behind its first two grants.
+    fn scene() -> Scene<TokensSurvive> {
+        let mut scene = Scene::of(TokensSurvive::default());
+        scene.grant("a", 1, 5, 1).unwrap();
+        scene.grant("b", 1, 6, 2).unwrap();
+        scene.see(Observation::RolledBack).unwrap();
+        scene.index = 0;
+        scene.grant("a", 1, 5, 1).unwrap();
+        scene.term = 3;
+        scene
+    }
+
+    #[test]
+    fn a_token_that_is_granted_again_behind_a_rollback_is_noticed() {
+        broken(scene().grant("b", 2, 6, 1), "I16");
+    }
+
+    #[test]
+    fn a_smaller_token_behind_a_rollback_is_noticed() {
+        let mut scene = scene();
+        scene.grant("b", 2, 9, 1).unwrap();
+        broken(scene.grant("c", 2, 7, 2), "I16");
+    }
+
+    #[test]
+    fn the_log_that_is_left_may_be_applied_again() {
+        let mut scene = scene();
+        scene.grant("b", 2, 1_000, 1).unwrap();
+    }
+}
