@@ -9,8 +9,24 @@
 //!
 //! A seed fixes the *schedule* of faults, not what comes of them: that is up to real processes.
 
+mod capability;
 mod clock;
+mod cluster;
+mod crew;
+mod faults;
+mod judge;
 pub mod net;
+pub mod plan;
 pub mod record;
 pub mod report;
+mod roles;
+mod run;
+pub mod schedule;
+mod stage;
 mod sys;
+mod tally;
+pub mod workload;
+
+pub use capability::Ground;
+pub use plan::{Kind, Plan, Target};
+pub use run::{RunError, Say, run};

@@ -275,3 +275,24 @@ pub(crate) fn attach_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::R
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) })
         .map(drop)
 }
+
+static INTERRUPTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+extern "C" fn note_interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// From here on SIGINT, SIGTERM and SIGHUP are noted instead of ending the process, which then has
+/// to look.
+pub(crate) fn catch_interrupts() {
+    let handler = note_interrupt as extern "C" fn(libc::c_int);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic, which a handler may do at any moment.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
+/// Whether one of them has come.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed)
+}

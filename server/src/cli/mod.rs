@@ -5,6 +5,7 @@
 //! stdout, everything else on stderr, and the exit codes of [`exit`].
 
 mod bench;
+mod chaos;
 mod check;
 mod cluster;
 mod completions;
@@ -97,9 +98,12 @@ pub(crate) enum ClientCommand {
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
     Bench(bench::Bench),
+    Chaos(chaos::Chaos),
     Completions(completions::Completions),
     #[command(hide = true)]
     Tethered(tether::Tethered),
+    #[command(hide = true)]
+    ChaosClient(chaos::ChaosClient),
     #[command(hide = true)]
     DemoStore(demo::DemoStore),
     #[command(hide = true)]
@@ -111,6 +115,9 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
     let done = match command {
         // Becomes another program: no thread of this one may be in its way.
         ClientCommand::Tethered(command) => command.run(),
+        // Enters namespaces, which only a process of one thread may.
+        ClientCommand::Chaos(command) => command.run(global),
+        ClientCommand::ChaosClient(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
         ClientCommand::DemoStore(command) => command.run(),
         command => runtime().and_then(|runtime| {
@@ -160,6 +167,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCode, Failure> {
     match command {
         ClientCommand::Bench(command) => command.run(global).await,
+        ClientCommand::Chaos(command) => command.run(global),
+        ClientCommand::ChaosClient(command) => command.run(),
         ClientCommand::Demo(command) => command.run(global).await,
         ClientCommand::DemoWorker(command) => command.run(global).await,
         ClientCommand::Dev(command) => command.run(global).await,

@@ -1,0 +1,466 @@
+//! The run itself: everything is started, disturbed by schedule, healed, and judged.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringfence_check::history::{Fault as SeenFault, Header, Record};
+
+use crate::capability::Ground;
+use crate::clock::{millis_between, now_ns};
+use crate::crew::Crew;
+use crate::faults::{Active, blank};
+use crate::judge;
+use crate::plan::{Kind, Plan};
+use crate::record::{FaultRecord, Report, ViolationRecord};
+use crate::roles::Roles;
+use crate::schedule::{Means, Planned, Schedule, ScheduleError};
+use crate::stage::Stage;
+use crate::sys;
+use crate::tally::Tally;
+
+/// How often the run looks after everything.
+const TICK: Duration = Duration::from_millis(40);
+/// Ticks between two looks at nodes and lines for people.
+const TICKS_PER_LINE: u64 = 5;
+/// How long a cluster may take to form.
+const FORM_LIMIT_NS: u64 = 30_000_000_000;
+/// How long a cluster may take to be whole again, and to grant, once nothing disturbs it.
+const HEAL_LIMIT_NS: u64 = 20_000_000_000;
+/// What a fault leaves of the time behind it, for showing that it is over.
+const CALM_AFTER_MS: u64 = 3_000;
+
+/// What is shown to people while the run goes on.
+#[derive(Clone, Debug)]
+pub enum Say {
+    /// A line that stays.
+    Line(String),
+    /// How things stand now; replaces what was said so before.
+    Now(String),
+}
+
+/// Why there is no verdict at all.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The schedule cannot be had.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// None of the faults can be had on this machine.
+    #[error("no fault can be had on this machine: {why}")]
+    NoFaults {
+        /// What is missing.
+        why: String,
+    },
+    /// Something could not be made or started.
+    #[error("cannot {what}: {cause}")]
+    Setup {
+        /// What.
+        what: &'static str,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The cluster did not form.
+    #[error("the cluster does not serve: {why}")]
+    NotFormed {
+        /// How the nodes stand.
+        why: String,
+    },
+}
+
+fn setup(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
+    move |cause| RunError::Setup { what, cause }
+}
+
+/// Runs a plan and judges it. `say` is told what goes on. Everything that was started has ended
+/// when it returns.
+///
+/// # Errors
+/// [`RunError`] if the run did not come about.
+pub fn run(plan: &Plan, ground: &Ground, say: &mut dyn FnMut(Say)) -> Result<Report, RunError> {
+    let mut plan = plan.clone();
+    std::fs::create_dir_all(&plan.report).map_err(setup("make the report's directory"))?;
+    plan.report = std::fs::canonicalize(&plan.report).map_err(setup("find the report"))?;
+    let capabilities = ground.table();
+    if plan.target.is_none() {
+        say(Say::Line(shown(&capabilities)));
+    }
+    let (kinds, off) = split(&plan, ground);
+    for (kind, why) in &off {
+        say(Say::Line(format!("off: {kind}: {why}")));
+    }
+    if kinds.is_empty() && !plan.faults.is_empty() {
+        let why = off.first().map(|(_, why)| why.clone());
+        return Err(RunError::NoFaults {
+            why: why.unwrap_or_default(),
+        });
+    }
+    let schedule = schedule(&mut plan, ground, &kinds)?;
+    schedule
+        .write(&plan.report.join("schedule.json"))
+        .map_err(setup("write the schedule"))?;
+
+    let mut header = Header::new("chaos");
+    header.seed = Some(plan.seed);
+    header.nodes = (0..plan.nodes as usize)
+        .map(crate::cluster::node_name)
+        .collect();
+    let began_unix_ms = judge::unix_ms();
+    header.wall_ms = began_unix_ms.checked_sub(now_ns() / 1_000_000);
+    let tally = Tally::create(&plan.report.join("history.jsonl"), &header)
+        .map_err(setup("write the history"))?;
+    let tally = Arc::new(Mutex::new(tally));
+
+    sys::catch_interrupts();
+    let (quiet, pause) = channel();
+    let stage = Stage::set(&plan, ground, &kinds, Arc::clone(&tally));
+    let mut run = Run {
+        stage: stage.map_err(setup("set up the run"))?,
+        schedule,
+        roles: Roles::default(),
+        active: Vec::new(),
+        records: Vec::new(),
+        say,
+        pause,
+        _quiet: quiet,
+        calm_since: None,
+        said_not_whole: false,
+    };
+    run.form()?;
+    run.disturb()?;
+    let late = run.stage.crew.stop();
+    run.stage.troubles.extend(late);
+    run.keep_faults().map_err(setup("write the faults"))?;
+    let evidence = judge::Evidence {
+        capabilities,
+        off,
+        records: &run.records,
+        leader_changes: run.roles.changes,
+        began_unix_ms,
+        interrupted: sys::interrupted(),
+    };
+    let report = judge::judge(&mut run.stage, evidence);
+    judge::keep(&run.stage, &report, &run.records).map_err(setup("write the report"))?;
+    Ok(report)
+}
+
+/// The kinds that can be had, and those that cannot.
+fn split(plan: &Plan, ground: &Ground) -> (Vec<Kind>, Vec<(Kind, String)>) {
+    let (mut kinds, mut off) = (Vec::new(), Vec::new());
+    for kind in &plan.faults {
+        match ground.lacks(*kind) {
+            Some(why) if plan.target.is_none() => off.push((*kind, why.to_owned())),
+            _ => kinds.push(*kind),
+        }
+    }
+    (kinds, off)
+}
+
+/// The schedule of a file, which then says how many take part, or of the seed.
+fn schedule(plan: &mut Plan, ground: &Ground, kinds: &[Kind]) -> Result<Schedule, ScheduleError> {
+    let Some(path) = &plan.schedule else {
+        let means = Means {
+            power: ground.power.is_ok(),
+            full: ground.mounts.is_ok(),
+            network: ground.network.is_ok(),
+        };
+        return Schedule::make(plan, kinds, means);
+    };
+    let schedule = Schedule::read(path)?;
+    plan.nodes = schedule.nodes;
+    plan.clients = schedule.clients;
+    plan.seed = schedule.seed;
+    plan.duration = Duration::from_millis(schedule.duration_ms);
+    Ok(schedule)
+}
+
+fn shown(capabilities: &[crate::record::CapabilityRecord]) -> String {
+    let width = capabilities.iter().map(|row| row.name.len()).max();
+    let width = width.unwrap_or_default();
+    let rows = capabilities.iter().map(|row| {
+        let state = if row.available { "yes" } else { "off" };
+        format!("  {:width$}  {state}  {}", row.name, row.why)
+    });
+    format!(
+        "what this machine offers:\n{}",
+        rows.collect::<Vec<_>>().join("\n")
+    )
+}
+
+struct Run<'a> {
+    stage: Stage,
+    schedule: Schedule,
+    roles: Roles,
+    active: Vec<Active>,
+    records: Vec<FaultRecord>,
+    say: &'a mut dyn FnMut(Say),
+    pause: Receiver<()>,
+    /// Nobody sends: waiting for it is a pause.
+    _quiet: Sender<()>,
+    /// Since when nothing has disturbed the cluster, in ns.
+    calm_since: Option<u64>,
+    said_not_whole: bool,
+}
+
+impl Run<'_> {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.stage
+            .tally
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the cluster serves, then starts the clients.
+    fn form(&mut self) -> Result<(), RunError> {
+        let begin = now_ns();
+        while !self.stage.is_whole() {
+            let over = now_ns().saturating_sub(begin) > FORM_LIMIT_NS;
+            if over || sys::interrupted() {
+                let why = self.stage.not_whole();
+                return Err(RunError::NotFormed { why });
+            }
+            self.pause.recv_timeout(TICK).ok();
+            self.roles.look(&self.stage);
+        }
+        self.stage.began_ns = now_ns();
+        let prefix = match self.stage.plan.target {
+            // Nobody else's leases.
+            Some(_) => format!("chaos/{}/", judge::unix_ms()),
+            None => "chaos/".to_owned(),
+        };
+        self.stage.crew = Crew::start(&self.stage, &prefix).map_err(setup("start the clients"))?;
+        Ok(())
+    }
+
+    /// Lets the workload run, with the faults of the schedule, and then without.
+    fn disturb(&mut self) -> Result<(), RunError> {
+        let (mut waiting, mut of_clients) = (VecDeque::new(), VecDeque::new());
+        for planned in &self.schedule.faults {
+            match planned.fault.is_of_clients() {
+                true => of_clients.push_back(planned.clone()),
+                false => waiting.push_back(planned.clone()),
+            }
+        }
+        let ends_ns = self.stage.began_ns + self.schedule.duration_ms * 1_000_000;
+        for tick in 0_u64.. {
+            self.pause.recv_timeout(TICK).ok();
+            let now = now_ns();
+            let over = now >= ends_ns || sys::interrupted();
+            self.look_after(over);
+            if !over {
+                self.begin_due(&mut of_clients, now);
+                self.begin_next(&mut waiting, now, ends_ns);
+            }
+            if tick % TICKS_PER_LINE == 0 {
+                self.tell(now);
+            }
+            if over && self.active.is_empty() && (sys::interrupted() || self.is_over()) {
+                break;
+            }
+        }
+        for planned in waiting.iter().chain(&of_clients) {
+            let mut record = blank(planned, self.stage.began_ns);
+            record.note = "no time was left for it".to_owned();
+            self.records.push(record);
+        }
+        self.records.sort_by_key(|record| record.id);
+        Ok(())
+    }
+
+    /// Looks after nodes, clients and faults; with `end_now` the faults end.
+    fn look_after(&mut self, end_now: bool) {
+        for mut fault in std::mem::take(&mut self.active) {
+            match fault.go_on(&mut self.stage, end_now) {
+                None => self.active.push(fault),
+                Some(record) => self.ended(record),
+            }
+        }
+        self.stage.look_after_nodes();
+        self.roles.look(&self.stage);
+        let deserters = self.stage.crew.deserters();
+        self.stage.troubles.extend(deserters);
+        let disturbed = self.active.iter();
+        let disturbed = disturbed
+            .into_iter()
+            .any(|fault| !fault.planned.fault.is_of_clients());
+        match (disturbed, self.calm_since) {
+            (true, _) => self.calm_since = None,
+            (false, None) => self.calm_since = Some(now_ns()),
+            (false, Some(since)) => self.expect_whole(since),
+        }
+    }
+
+    /// A cluster that nothing disturbs must be whole before long.
+    fn expect_whole(&mut self, since: u64) {
+        let late = now_ns().saturating_sub(since) > HEAL_LIMIT_NS;
+        if self.stage.is_whole() {
+            self.said_not_whole = false;
+        } else if late && !self.said_not_whole {
+            self.said_not_whole = true;
+            self.stage.violations.push(ViolationRecord {
+                invariant: "I18".to_owned(),
+                what: format!(
+                    "20 s after the last fault the cluster was not whole: {}",
+                    self.stage.not_whole()
+                ),
+                at_ns: Some(now_ns()),
+                lease: None,
+            });
+        }
+    }
+
+    fn ended(&mut self, record: FaultRecord) {
+        let mark = if record.took_effect {
+            ""
+        } else {
+            " (NO EFFECT)"
+        };
+        let mut line = format!("  {} {}: {}{mark}", record.id, record.kind, record.what);
+        if !record.note.is_empty() {
+            line.push_str(&format!(" [{}]", record.note));
+        }
+        (self.say)(Say::Line(line));
+        self.tally().take(Record::Fault(seen(&record)));
+        self.records.push(record);
+    }
+
+    /// Begins faults of clients at their times.
+    fn begin_due(&mut self, waiting: &mut VecDeque<Planned>, now: u64) {
+        while let Some(planned) = waiting.front() {
+            if now < self.stage.began_ns + planned.begin_ms * 1_000_000 {
+                return;
+            }
+            if let Some(planned) = waiting.pop_front() {
+                self.begin(&planned);
+            }
+        }
+    }
+
+    /// Begins the next fault of the cluster, when its time has come and, unless the quorum may
+    /// break, everybody has recovered from the last one.
+    fn begin_next(&mut self, waiting: &mut VecDeque<Planned>, now: u64, ends_ns: u64) {
+        while let Some(planned) = waiting.front() {
+            if now < self.stage.began_ns + planned.begin_ms * 1_000_000 {
+                return;
+            }
+            if now + (planned.lasts_ms + CALM_AFTER_MS) * 1_000_000 > ends_ns {
+                return;
+            }
+            if !self.stage.plan.break_quorum && !self.may_be_hit() {
+                return;
+            }
+            if let Some(planned) = waiting.pop_front() {
+                self.begin(&planned);
+            }
+        }
+    }
+
+    fn may_be_hit(&self) -> bool {
+        let mut active = self.active.iter();
+        active.all(|fault| fault.planned.fault.is_of_clients()) && self.stage.is_whole()
+    }
+
+    fn begin(&mut self, planned: &Planned) {
+        match Active::begin(planned, &mut self.stage) {
+            Ok(active) => self.active.push(active),
+            Err(record) => {
+                let line = format!(
+                    "  {} {}: not begun: {}",
+                    record.id, record.kind, record.note
+                );
+                (self.say)(Say::Line(line));
+                self.records.push(record);
+            }
+        }
+    }
+
+    /// Whether everything has recovered, or had time enough to.
+    fn is_over(&mut self) -> bool {
+        let Some(since) = self.calm_since else {
+            return false;
+        };
+        let granted = |tally: &Tally| tally.grants.iter().any(|(begun, _)| *begun > since);
+        if self.stage.is_whole() && granted(&self.tally()) {
+            return true;
+        }
+        if now_ns().saturating_sub(since) <= HEAL_LIMIT_NS {
+            return false;
+        }
+        if !granted(&self.tally()) {
+            self.stage.violations.push(ViolationRecord {
+                invariant: "I18".to_owned(),
+                what: "20 s after the last fault nothing had been granted".to_owned(),
+                at_ns: Some(now_ns()),
+                lease: None,
+            });
+        }
+        true
+    }
+
+    fn tell(&mut self, now: u64) {
+        let clock = |ms: u64| format!("{:02}:{:02}", ms / 60_000, ms / 1_000 % 60);
+        let leader = match self.stage.views.leader() {
+            Some((place, term)) => {
+                format!("{} leads in term {term}", crate::cluster::node_name(place))
+            }
+            None if self.stage.plan.target.is_some() => "somebody leads".to_owned(),
+            None => "nobody leads".to_owned(),
+        };
+        let faults: Vec<String> = self.active.iter().map(Active::short).collect();
+        let faults = match faults.is_empty() {
+            true => "none".to_owned(),
+            false => faults.join(", "),
+        };
+        let (answered, refused) = {
+            let tally = self.tally();
+            (tally.answered, tally.refused())
+        };
+        let line = format!(
+            "{} of {} · {answered} operations · {leader} · faults: {faults} · stale writes refused: {refused}",
+            clock(millis_between(self.stage.began_ns, now)),
+            clock(self.schedule.duration_ms),
+        );
+        (self.say)(Say::Now(line));
+    }
+
+    fn keep_faults(&self) -> io::Result<()> {
+        let mut file = io::BufWriter::new(std::fs::File::create(
+            self.stage.plan.report.join("faults.jsonl"),
+        )?);
+        for record in &self.records {
+            serde_json::to_writer(&mut file, record)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    }
+}
+
+/// A fault as the history has it.
+fn seen(record: &FaultRecord) -> SeenFault {
+    let targets: Vec<&str> = record
+        .nodes
+        .iter()
+        .chain(&record.clients)
+        .map(String::as_str)
+        .collect();
+    let interval = record.effective.unwrap_or(record.planned);
+    let counted: u64 = record
+        .counters
+        .iter()
+        .filter(|(name, _)| *name != "seen" && *name != "free_bytes")
+        .map(|(_, count)| count)
+        .sum();
+    SeenFault {
+        kind: record.kind.clone(),
+        target: targets.join(","),
+        begin: interval.begin_ns,
+        end: Some(interval.end_ns),
+        effects: if record.took_effect {
+            counted.max(1)
+        } else {
+            0
+        },
+        detail: record.what.clone(),
+    }
+}

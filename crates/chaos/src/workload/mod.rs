@@ -1,0 +1,127 @@
+//! The work that is disturbed: clients that acquire, hold, wait, hand over, write and go on
+//! writing when they should not, each a process of its own that tells what it saw in lines of the
+//! history.
+
+mod actor;
+mod holding;
+mod memory;
+mod outcome;
+mod recorder;
+mod sqlite;
+mod stores;
+mod watcher;
+mod zombie;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use ringfence_client::Client;
+
+pub(crate) use memory::MemoryServer;
+pub(crate) use sqlite::{Entry, databases, read_journal};
+
+use actor::Actor;
+use recorder::Recorder;
+use stores::Stores;
+
+/// The store in SQLite files, behind a guard.
+pub(crate) const SQLITE: &str = "sqlite";
+/// The store in a process's memory, behind a guard.
+pub(crate) const MEMORY: &str = "memory";
+/// The store in SQLite files that has no guard.
+pub(crate) const UNGUARDED: &str = "unguarded";
+
+/// How long one request of a client may take.
+const REQUEST_LIMIT: Duration = Duration::from_secs(4);
+/// How often a client probes its connection, and how long the answer may take.
+const PROBE: Duration = Duration::from_millis(700);
+/// How long a client tries to reach any node.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+/// So many clients watch all leases, beside their other work.
+const WATCHERS: u32 = 2;
+
+/// One client of the workload, as its own process is told.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Where its dice begin.
+    pub seed: u64,
+    /// Client addresses of nodes.
+    pub endpoints: Vec<String>,
+    /// Where the databases of the guarded stores are.
+    pub stores: PathBuf,
+    /// The socket of the store in memory.
+    pub memory: PathBuf,
+    /// What the leases' names begin with.
+    pub prefix: String,
+    /// How many leases there are.
+    pub leases: u32,
+    /// Whether each write is also offered to a store without a guard.
+    pub control: bool,
+    /// Planted: the guard in SQLite lets everybody in.
+    pub open_guard: bool,
+}
+
+/// Runs one client until it is told to stop by a line on stdin, or stdin ends. Prints the lines of
+/// its history on stdout.
+///
+/// # Errors
+/// If its threads cannot be started, or nobody reads what it prints.
+pub fn run_client(options: ClientOptions) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(work(options));
+    // A write to a database may still be under way; what it does is the database's to tell.
+    runtime.shutdown_background();
+    done
+}
+
+async fn work(options: ClientOptions) -> io::Result<()> {
+    let recorder = Recorder::new(options.number);
+    let stop = stopped()?;
+    let connecting = Client::builder()
+        .endpoints(options.endpoints.clone())
+        .connect_timeout(CONNECT_LIMIT)
+        .request_timeout(REQUEST_LIMIT)
+        .keep_alive(PROBE, PROBE)
+        .connect();
+    let client = connecting.await.map_err(io::Error::other)?;
+    if options.number <= WATCHERS {
+        let watch = client.watch(options.prefix.clone());
+        tokio::spawn(watcher::run(
+            watch,
+            recorder.clone(),
+            options.prefix.clone(),
+        ));
+    }
+    let actor = Actor {
+        rng: StdRng::seed_from_u64(options.seed),
+        stores: Stores::new(&options, recorder.clone()),
+        zombies: zombie::start(&options, recorder.clone()),
+        client,
+        recorder,
+        options,
+        stop,
+    };
+    actor.live().await;
+    Ok(())
+}
+
+/// Becomes true when the process is to stop.
+fn stopped() -> io::Result<tokio::sync::watch::Receiver<bool>> {
+    let (tell, stop) = tokio::sync::watch::channel(false);
+    std::thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || {
+            let mut line = String::new();
+            // Also if it cannot be read: then nobody is left to work for.
+            io::stdin().read_line(&mut line).ok();
+            tell.send(true).ok();
+        })?;
+    Ok(stop)
+}
