@@ -24,6 +24,9 @@ function decode(raw) {
   run.marks = run.guards.map((guard, id) => marksOf(run, guard, id));
   run.stale = run.ops.filter((op) => op.stale).sort((a, b) => moment(a) - moment(b));
   run.refused = run.stale.filter((op) => op.outcome !== "ok");
+  run.staleOf = run.clients.map((_, client) => run.stale.filter((op) => op.client === client));
+  run.faultsOfClient = run.clients.map((_, client) => sequence(run.faults.filter((fault) => fault.clients.includes(client))));
+  run.faultsOfNode = run.nodes.map((_, node) => sequence(run.faults.filter((fault) => fault.nodes.includes(node))));
   run.tracks = run.clients.map((_, client) => tracksOf(run, client));
   run.roleOf = run.nodes.map((_, node) => run.roles.filter((role) => role.node === node));
   run.elections = run.roles.filter((role) => role.role === "leader").sort((a, b) => a.from - b.from);
@@ -48,11 +51,11 @@ function decodeOps(raw) {
       end: took < 0 ? FOREVER : start + took,
       outcome,
       stale: (columns.outcome[id] & 4) !== 0,
+      copyTook: (columns.outcome[id] & 8) !== 0,
       lease: columns.lease[id],
       token: columns.token[id],
       mark: columns.mark[id],
       guard,
-      node: columns.node[id],
       text: raw.texts[columns.text[id]],
       writes: guard >= 0,
     };

@@ -19,6 +19,15 @@ function describe(run, target) {
 }
 
 const DESCRIBE = {
+  error(run, nth) {
+    const error = run.errors[nth];
+    return {
+      title: `${error.rule} is broken`,
+      text: error.text,
+      facts: [["seen at", error.at === null ? null : seconds(error.at, 6)], ["lease", run.leases[error.lease]]],
+    };
+  },
+
   op(run, op) {
     const lease = op.lease >= 0 ? run.leases[op.lease] : null;
     return {
@@ -34,7 +43,6 @@ const DESCRIBE = {
         ["began", seconds(op.start, 6)],
         ["answered", op.end === FOREVER ? "never" : `${seconds(op.end, 6)}, after ${lasted(op.end - op.start)}`],
         ["outcome", op.stale ? (op.outcome === "ok" ? "ADMITTED though stale" : "refused as stale") : op.outcome],
-        ["node", op.node >= 0 ? run.nodes[op.node] : null],
         ["more", op.text],
         ["operation", String(op.id)],
       ],
@@ -71,7 +79,7 @@ const DESCRIBE = {
     const { belief, grant, acts } = tenure;
     const who = clientName(run, tenure.client);
     const grantText = grant ? `It was granted from ${seconds(grant.from)} to ${seconds(grant.to)}.` : "No grant of it was seen.";
-    const beliefText = belief ? ` ${who} believed in it from ${seconds(belief.from)} to ${seconds(belief.to)}, when ${HOW_BELIEF_ENDED[belief.how] ?? "the recording stopped"}.` : ` ${who} never knew of it.`;
+    const beliefText = belief ? ` ${who} believed in it from ${seconds(belief.from)} to ${seconds(belief.to)}, when ${HOW_BELIEF_ENDED[belief.how] ?? "the recording ended"}.` : ` ${who} never knew of it.`;
     const over = grant && belief ? belief.to - grant.to : 0;
     const verdict = over > 0 ? ` That is ${lasted(over)} longer than it was true.` : "";
     const actsText = acts !== null ? ` It went on with the token until ${seconds(acts)}: only the guard stands against that.` : "";

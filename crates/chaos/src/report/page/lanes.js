@@ -3,6 +3,7 @@
 const AXIS_HEIGHT = 26;
 const LANE_GAP = 9;
 const MOST_TRACKS = 3;
+const MOST_STRETCH = 1.35;
 const MOST_FAULT_ROWS = 4;
 
 // The lanes of the whole run, or of one story: the fewer there are, the sooner they are understood.
@@ -19,12 +20,21 @@ function laneList(run, focus) {
   for (const client of byImportance(run, focus)) lanes.push(clientLane(run, client, shown));
   run.nodes.forEach((name, node) => { if (wanted("nodes", node)) lanes.push(nodeLane(run, node, name)); });
 
+  return lanes;
+}
+
+// Gives each lane its place. Few lanes share the height that there is, up to a limit.
+function place(lanes, room) {
+  const wanted = lanes.reduce((sum, lane) => (
+    sum + LANE_GAP + lane.rows.reduce((rows, row) => rows + row.tall + (row.gap ?? 3), 0)), 6);
+  const stretch = Math.min(Math.max(room / wanted, 1), MOST_STRETCH);
   let top = 0;
   for (const lane of lanes) {
     lane.top = top;
     let y = 0;
     for (const row of lane.rows) {
       row.top = y;
+      row.height = Math.floor(row.tall * stretch);
       y += row.height + (row.gap ?? 3);
     }
     lane.height = y + LANE_GAP;
@@ -48,14 +58,14 @@ function faultsLane(faults) {
   const rows = rowsOf(faults.map((fault) => ({ ...fault, fault })).sort((a, b) => a.from - b.from), MOST_FAULT_ROWS);
   return {
     kind: "faults", id: 0, title: "Faults",
-    rows: rows.map((items) => ({ name: "fault", height: 17, items, gap: 2 })),
+    rows: rows.map((items) => ({ name: "fault", tall: 17, items, gap: 2 })),
   };
 }
 
 function leaseLane(run, lease) {
-  const rows = [{ name: "held", caption: "held by", height: 24, items: sequence(run.byLease[lease]) }];
+  const rows = [{ name: "held", caption: "held by", tall: 24, items: sequence(run.byLease[lease]) }];
   run.guards.forEach((guard, id) => {
-    if (guard.lease === lease) rows.push({ name: "mark", guard: id, caption: guard.store + " saw", height: 17, items: sequence(run.marks[id]) });
+    if (guard.lease === lease) rows.push({ name: "mark", guard: id, caption: guard.store + " saw", tall: 17, items: sequence(run.marks[id]) });
   });
   return { kind: "lease", id: lease, title: run.leases[lease], rows };
 }
@@ -64,17 +74,17 @@ function clientLane(run, client, shown) {
   const tenures = run.tracks[client].filter(shown);
   const rows = [];
   rowsOf(tenures, MOST_TRACKS).forEach((items, nth) => {
-    rows.push({ name: "believed", caption: nth ? "" : "believes", height: 19, gap: 1, items, nth });
-    rows.push({ name: "granted", caption: nth ? "" : "granted", height: 9, gap: 5, items, nth });
+    rows.push({ name: "believed", caption: nth ? "" : "believes", tall: 19, gap: 1, items, nth });
+    rows.push({ name: "granted", caption: nth ? "" : "granted", tall: 9, gap: 5, items, nth });
   });
   const { items } = run.byClient[client];
   const calls = items.filter((op) => !op.writes || shown(op));
-  rows.push({ name: "calls", caption: "calls", height: 22, items: calls.length === items.length ? run.byClient[client] : sequence(calls) });
-  return { kind: "client", id: client, title: run.clients[client], note: run.zombies.includes(client) ? "ignores losses" : "", rows };
+  rows.push({ name: "calls", caption: "calls", tall: 22, client, shown, items: calls.length === items.length ? run.byClient[client] : sequence(calls) });
+  return { kind: "client", id: client, title: run.clients[client], rows };
 }
 
 function nodeLane(run, node, title) {
-  return { kind: "node", id: node, title, rows: [{ name: "role", height: 20, items: sequence(run.roleOf[node]) }] };
+  return { kind: "node", id: node, title, rows: [{ name: "role", tall: 20, items: sequence(run.roleOf[node]) }] };
 }
 
 // The lanes that a stale write's story needs.

@@ -61,8 +61,14 @@ class RunMap {
     }
     ctx.globalAlpha = 1;
     ctx.fillStyle = colours.ink;
-    run.elections.forEach((role, nth) => { if (nth > 0) star(ctx, this.x(role.from), 20, 4); });
     let last = -Infinity;
+    for (const role of run.elections.slice(1)) {
+      const x = this.x(role.from);
+      if (x - last < 6) continue;
+      last = x;
+      star(ctx, x, 20, 4);
+    }
+    last = -Infinity;
     for (const op of run.stale) {
       const x = this.x(moment(op));
       const broken = op.outcome === "ok";
@@ -107,7 +113,7 @@ class RunMap {
     const left = this.x(Math.max(0, scale.from));
     const right = Math.max(this.x(scale.to), left + 4);
     ctx.fillStyle = colours.panel;
-    ctx.globalAlpha = 0.55;
+    ctx.globalAlpha = 0.38;
     ctx.fillRect(NAMES_WIDTH, 5, left - NAMES_WIDTH, 36);
     ctx.fillRect(right, 5, NAMES_WIDTH + this.inner - right, 36);
     ctx.globalAlpha = 1;

@@ -30,6 +30,7 @@ class Painter {
     const seen = this.layout.lanes.filter((lane) => (
       this.y(lane.top + lane.height) > AXIS_HEIGHT && this.y(lane.top) < this.height));
     seen.forEach((lane) => this.ground(lane));
+    this.badges = story ? this.placeBadges(story) : [];
     ctx.save();
     ctx.beginPath();
     ctx.rect(NAMES_WIDTH, AXIS_HEIGHT, this.width - NAMES_WIDTH, this.height - AXIS_HEIGHT);
@@ -37,6 +38,7 @@ class Painter {
     this.gridLines();
     for (const lane of seen) this.lane(lane);
     this.edges();
+    this.errors();
     if (story) this.storyMarks(story);
     ctx.restore();
     for (const lane of seen) this.names(lane);
@@ -116,10 +118,9 @@ class Painter {
     ctx.clip();
     setFont(ctx, 11);
     ctx.textAlign = "right";
-    let captions = 0;
+    const beside = lane.rows[0]?.caption ? widthOf(ctx, lane.rows[0].caption) : 0;
     for (const row of lane.rows) {
       if (!row.caption) continue;
-      captions = Math.max(captions, widthOf(ctx, row.caption));
       ctx.fillStyle = colours.soft;
       ctx.fillText(row.caption, NAMES_WIDTH - 9, this.y(lane.top + row.top) + row.height / 2);
     }
@@ -129,19 +130,21 @@ class Painter {
     const first = lane.rows[0];
     const kind = { lease: "lease", client: "client", node: "node", faults: "" }[lane.kind];
     const middle = this.y(lane.top + (first?.top ?? 0)) + (first ? first.height / 2 : 8);
-    // A long name goes over the captions' column; then it stands alone on its line.
-    this.ellipsis(lane.title, 10, middle, NAMES_WIDTH - 22 - (first?.caption ? captions : 0));
+    this.ellipsis(lane.title, 10, middle, NAMES_WIDTH - 24 - beside);
     setFont(ctx, 10.5);
     ctx.fillStyle = colours.faint;
     if (lane.rows.length > 1 && kind) ctx.fillText(lane.note || kind, 10, middle + 15);
     ctx.restore();
   }
 
+  // A name that is too long loses its middle: names differ at their ends.
   ellipsis(text, x, y, room) {
     const { ctx } = this;
     let shown = text;
-    while (shown.length > 3 && widthOf(ctx, shown + (shown === text ? "" : "…")) > room) shown = shown.slice(0, -1);
-    ctx.fillText(shown === text ? text : shown + "…", x, y);
+    for (let left = text.length - 1; left > 2 && widthOf(ctx, shown) > room; left -= 1) {
+      shown = text.slice(0, Math.ceil(left / 2)) + "…" + text.slice(text.length - Math.floor(left / 2));
+    }
+    ctx.fillText(shown, x, y);
   }
 
   axis() {
@@ -181,6 +184,29 @@ class Painter {
     ctx.fillText("time in the run", 10, AXIS_HEIGHT / 2);
   }
 
+  // A broken rule is a line through all lanes, with its name at the top of it.
+  errors() {
+    const { ctx, run, scale } = this;
+    const { colours } = brush;
+    let last = -Infinity;
+    run.errors.forEach((error, nth) => {
+      const x = error.at === null ? -1 : scale.x(error.at);
+      if (x < NAMES_WIDTH || x > this.width || x - last < 3) return;
+      ctx.fillStyle = colours.alarm;
+      ctx.fillRect(x - 0.75, AXIS_HEIGHT, 1.5, this.height);
+      setFont(ctx, 10.5, 700);
+      const width = widthOf(ctx, error.rule) + 8;
+      if (x - last > width) {
+        ctx.fillRect(x, AXIS_HEIGHT, width, 15);
+        ctx.fillStyle = colours.panel;
+        ctx.fillText(error.rule, x + 4, AXIS_HEIGHT + 8);
+      }
+      this.hit(x - 3, x + width, AXIS_HEIGHT, AXIS_HEIGHT + 15, { error: nth });
+      this.hit(x - 3, x + 3, AXIS_HEIGHT, this.height, { error: nth });
+      last = x;
+    });
+  }
+
   // Where the run ends, there is nothing: neither good nor bad.
   edges() {
     const { ctx, scale } = this;
@@ -192,21 +218,36 @@ class Painter {
 
   // The numbers of the story, at the time and in the lane of which each step speaks.
   storyMarks(story) {
-    const { ctx, run, scale } = this;
+    const { ctx } = this;
     const { write, steps } = story;
     this.verdictArrow(write);
-    const taken = [];
+    for (const { x, y, nth } of this.badges) {
+      numberBadge(ctx, nth + 1, x, y, steps[nth].refusal);
+      this.hit(x - 9, x + 9, y - 9, y + 9, { step: nth });
+    }
+  }
+
+  placeBadges({ write, steps }) {
+    const placed = [];
     steps.forEach((step, nth) => {
       const lane = laneAt(this.layout, ...step.lane);
       if (!lane) return;
-      let x = scale.x(step.at);
+      // The number of a write stands beside its mark, not on it.
+      let x = this.scale.x(step.at) - (step.row === "calls" ? 19 : 0);
       const y = this.y(step.row === "fault" ? lane.top + 8 : rowMiddle(lane, step.row, write.guard));
-      while (taken.some((other) => Math.abs(other.x - x) < 19 && Math.abs(other.y - y) < 16)) x += 19;
-      taken.push({ x, y });
-      numberBadge(ctx, nth + 1, x, y, step.refusal);
-      this.hit(x - 9, x + 9, y - 9, y + 9, { step: nth });
+      while (placed.some((other) => Math.abs(other.x - x) < 19 && Math.abs(other.y - y) < 16)) x += 19;
+      placed.push({ x, y, nth });
     });
-    return run;
+    return placed;
+  }
+
+  // Where a label may begin so that no number of the story stands on it.
+  clear(left, top, height) {
+    let begin = left;
+    for (const { x, y } of [...this.badges].sort((a, b) => a.x - b.x)) {
+      if (y > top - 6 && y < top + height + 6 && x + 10 > begin && x - 12 < begin + 6) begin = x + 10;
+    }
+    return begin;
   }
 
   // From the write to what the store had seen: the reason, as an arrow.
@@ -228,8 +269,10 @@ class Painter {
     const label = `${shortToken(write.token)} < ${shortToken(write.mark)}  ${write.outcome === "ok" ? "admitted!" : "refused"}`;
     setFont(ctx, 12, 700);
     const width = widthOf(ctx, label) + 12;
-    const left = x + 14 + width > this.width ? x - width - 14 : x + 14;
-    const middle = to + Math.sign(from - to) * 21;
+    const beside = x + 14 + width <= this.width;
+    const left = beside ? x + 14 : x - width - 14;
+    // On the left are the bands that the story is about; there it stands just above the write.
+    const middle = beside ? to + Math.sign(from - to) * 21 : from - Math.sign(from - to) * 23;
     ctx.fillStyle = brush.colours.alarm;
     box(ctx, left, left + width, middle - 9, 18, 4);
     ctx.fill();

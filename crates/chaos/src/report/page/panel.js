@@ -61,7 +61,18 @@ class Panel {
   }
 
   told(parts) {
-    return parts.map((part) => (typeof part === "string" ? part : this.chip(part.token)));
+    const nodes = [];
+    let keep = null;
+    for (const part of parts) {
+      const mark = typeof part === "string" && keep ? /^[.,:]/.exec(part)?.[0] ?? "" : "";
+      // A full stop stays with its token, whatever the width of the line.
+      if (keep) nodes.push(h("span", { class: "kept" }, keep, mark));
+      keep = null;
+      if (typeof part === "string") nodes.push(part.slice(mark.length));
+      else keep = this.chip(part.token);
+    }
+    if (keep) nodes.push(keep);
+    return nodes;
   }
 
   head() {
@@ -71,7 +82,8 @@ class Panel {
     verdict.textContent = { valid: "✓ VALID", invalid: "✗ INVALID", unknown: "? UNKNOWN" }[run.verdict];
     byId("title").textContent = run.title;
     byId("title").title = run.title;
-    byId("reason").textContent = run.reasons[0] ?? "";
+    const [first] = run.errors;
+    byId("reason").textContent = (first ? `${first.rule}: ${first.text}` : run.reasons[0]) ?? "";
     byId("reason").title = run.reasons.join("\n");
     const { figures } = run;
     const cells = [
@@ -117,7 +129,8 @@ class Panel {
   table() {
     const { run } = this;
     const rows = run.stale;
-    this.tabs[2].textContent = `Refused ${count(run.refused.length)}`;
+    const admitted = rows.length - run.refused.length;
+    this.tabs[2].textContent = admitted ? `Stale ${count(rows.length)}` : `Refused ${count(rows.length)}`;
     if (rows.length === 0) {
       this.fill("refused", h("p", {}, "No stale write was tried in this run, so it says nothing about guards."));
       return;
@@ -132,13 +145,13 @@ class Panel {
     const line = (op, nth) => h("tr", { "aria-current": op === this.current ? "true" : undefined, "data-op": op.id },
       h("td", {}, h("button", { onclick: () => this.go.stale(from + nth), "aria-label": `Story of the write at ${seconds(moment(op))}` }, seconds(moment(op)))),
       h("td", {}, clientName(run, op.client)),
-      h("td", {}, run.leases[op.lease]),
+      h("td", { class: "name" }, run.leases[op.lease].split("/").flatMap((part, nth) => (nth ? ["/", h("wbr"), part] : [part]))),
       h("td", {}, String(op.token)),
       h("td", {}, String(op.mark)),
       h("td", {}, op.outcome === "ok" ? "ADMITTED" : "refused"));
     this.fill("refused", pages, h("table", { class: "list" },
       h("caption", {}, "Writes with a token below the store’s mark. The time opens the story."),
-      h("thead", {}, h("tr", {}, ["time", "by", "lease", "token", "mark", ""].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, ["time", "by", "lease", "token", "mark", "outcome"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, some.map(line))));
   }
 
@@ -165,7 +178,7 @@ class Panel {
       h("ol", { class: "steps" }, steps.map((step, at) => h("li", { class: step.refusal ? "refusal" : undefined },
         h("span", { class: "number", "aria-hidden": "true" }, String(at + 1)),
         h("button", { onclick: () => go.step(at) }, h("time", {}, seconds(step.at)), this.told(step.text))))),
-      write.copy ? h("p", { class: "quiet" }, write.copy) : null,
+      write.copyTook ? h("p", { class: "quiet" }, "A copy of the store without a guard was offered the same write at that time, and took it: there the work of the later holder is overwritten.") : null,
       h("p", {}, h("button", { onclick: () => go.details({ op: write }) }, "Details of the write")));
   }
 

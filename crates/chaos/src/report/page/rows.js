@@ -28,7 +28,7 @@ Object.assign(Painter.prototype, {
       }
       ctx.fillStyle = isMark ? colours.ink : ink;
       const token = shortToken(item.token);
-      const begin = Math.max(left, NAMES_WIDTH) + (isMark ? 3 : 0);
+      const begin = this.clear(Math.max(left, NAMES_WIDTH) + (isMark ? 3 : 0), top, row.height);
       const texts = isMark ? [`seen ${token}: refuses less`, `seen ${token}`, token] : [`token ${token} · ${run.clients[item.client]}`, `${token} · ${run.clients[item.client]}`, token];
       fitText(ctx, texts, begin, Math.min(right, this.width), top + row.height / 2 + 0.5);
       this.outline(target(item), left, right, top, row.height);
@@ -73,7 +73,7 @@ Object.assign(Painter.prototype, {
       setFont(ctx, 11.5, 600);
       ctx.fillStyle = ink;
       const token = shortToken(item.token);
-      if (belief) fitText(ctx, [`believes it holds ${token}`, `believes ${token}`, token], Math.max(left, NAMES_WIDTH), Math.min(middle, this.width), top + row.height / 2 + 0.5);
+      if (belief) fitText(ctx, [`believes it holds ${token}`, `believes ${token}`, token], this.clear(Math.max(left, NAMES_WIDTH), top, row.height), Math.min(middle, this.width), top + row.height / 2 + 0.5);
       this.outline({ tenure: item }, left, Math.max(middle, right), top, row.height);
       this.hit(left, Math.max(middle, right), top, top + row.height, { tenure: item });
       return grant === undefined ? left : undefined;
@@ -92,11 +92,11 @@ Object.assign(Painter.prototype, {
     ctx.strokeRect(left, top + 1, right - left, height - 2);
     setFont(ctx, 11.5, 600);
     const heard = item.belief && item.belief.to <= lost;
-    const texts = heard ? ["goes on though it knows", "goes on"] : ["believes, but holds nothing", "holds nothing", "stale"];
+    const texts = heard ? [`still acts on ${shortToken(item.token)}`, "still acts"] : ["believes, but holds nothing", "holds nothing", "stale"];
     const text = texts.find((candidate) => widthOf(ctx, candidate) <= Math.min(right, this.width) - Math.max(left, NAMES_WIDTH) - 12);
     if (!text) return;
     const width = widthOf(ctx, text) + 8;
-    const start = Math.max(left, NAMES_WIDTH) + 4;
+    const start = this.clear(Math.max(left, NAMES_WIDTH), top, height) + 4;
     ctx.fillStyle = colours.panel;
     box(ctx, start, start + width, top + 2.5, height - 5, 3);
     ctx.fill();
@@ -142,12 +142,10 @@ Object.assign(Painter.prototype, {
       const right = op.end === FOREVER ? left + 5 : scale.x(op.end);
       if (op.writes) {
         const x = scale.x(moment(op));
-        if (op.stale) marks.push({ op, x });
-        else if (x - occupied >= 4) {
-          occupied = x;
-          marks.push({ op, x });
-        }
-        return undefined;
+        if (op.stale || x - occupied < 4) return undefined;
+        occupied = x;
+        marks.push({ op, x });
+        return left + 1;
       }
       ctx.fillStyle = op.outcome === "ok" ? colours.call : colours.soft;
       if (op.outcome === "unknown") {
@@ -157,14 +155,27 @@ Object.assign(Painter.prototype, {
         ctx.strokeRect(left, middle - 3.5, Math.max(right - left, 4), 7);
         ctx.setLineDash([]);
       } else {
-        ctx.fillRect(left, middle - 3, Math.max(right - left, 1.2), 6);
+        const waits = op.kind === "acquire" && right - left > 60 ? 3.5 : 0;
+        ctx.fillRect(left, middle - 3 - waits, Math.max(right - left, 1.2), 6 + 2 * waits);
+        if (waits) this.waiting(op, left, right, middle);
         if (op.outcome === "refused") ctx.fillRect(left, middle - 6, 1.6, 12);
       }
       this.outline({ op }, left, Math.max(right, left + 3), middle - 5, 10);
       this.hit(left, Math.max(right, left + 3), middle - 8, middle + 8, { op });
       return right - left < 1 ? left + 1 : undefined;
     });
+    for (const op of run.staleOf[row.client]) {
+      const x = scale.x(moment(op));
+      if (x > NAMES_WIDTH - 12 && x < this.width + 12 && row.shown(op)) marks.push({ op, x });
+    }
     this.writeMarks(marks, middle, run);
+  },
+
+  waiting(op, left, right, middle) {
+    const { ctx, run } = this;
+    setFont(ctx, 10.5);
+    ctx.fillStyle = brush.colours.panel;
+    fitText(ctx, [`waits for ${run.leases[op.lease]}`, "waits"], Math.max(left, NAMES_WIDTH), Math.min(right, this.width), middle + 0.5);
   },
 
   writeMarks(marks, middle, run) {
@@ -205,7 +216,7 @@ Object.assign(Painter.prototype, {
   },
 
   roles(row, top) {
-    const { ctx, scale } = this;
+    const { ctx, run, scale } = this;
     const { colours } = brush;
     this.visit(row.items, (item) => {
       const left = Math.max(scale.x(item.from), NAMES_WIDTH - 6);
@@ -227,7 +238,8 @@ Object.assign(Painter.prototype, {
         ctx.strokeRect(left + 0.5, top + 3.5, Math.max(right - left - 1, 1), row.height - 7);
         ctx.setLineDash([]);
         ctx.fillStyle = colours.alarm;
-        fitText(ctx, ["down"], Math.max(left, NAMES_WIDTH), right, middle + 0.5);
+        const told = run.faultsOfNode[item.node].items.some((fault) => fault.from < item.to && fault.to > item.from);
+        if (!told) fitText(ctx, ["down"], Math.max(left, NAMES_WIDTH), right, middle + 0.5);
       } else {
         const quiet = item.role !== "follower";
         ctx.fillStyle = colours.node;
@@ -255,8 +267,10 @@ Object.assign(Painter.prototype, {
       box(ctx, left, right, top, row.height);
       ctx.fill();
       ctx.fillStyle = colours.panel;
-      const { whom } = faultOf(run, fault);
-      fitText(ctx, [`${fault.label}: ${whom}`, fault.label], Math.max(left, NAMES_WIDTH), Math.min(right, this.width), top + row.height / 2 + 0.5);
+      if (right - left > 24) {
+        const { whom } = faultOf(run, fault);
+        fitText(ctx, [`${fault.label}: ${whom}`, fault.label], Math.max(left, NAMES_WIDTH), Math.min(right, this.width), top + row.height / 2 + 0.5);
+      }
       this.outline({ fault }, left, right, top, row.height);
       this.hit(left, right, top, top + row.height, { fault });
       return right - left < 2 ? left + 2 : undefined;
@@ -266,10 +280,9 @@ Object.assign(Painter.prototype, {
   // A fault runs across every lane that it hits.
   faultBands(lane) {
     const { ctx, scale } = this;
-    for (const fault of this.faultsOf(lane)) {
+    this.visit(this.faultsOf(lane), (fault) => {
       const left = Math.max(scale.x(fault.from), NAMES_WIDTH - 6);
       const right = Math.min(Math.max(scale.x(fault.to), left + 2), this.width + 6);
-      if (right < NAMES_WIDTH || left > this.width) continue;
       const [top, height] = [this.y(lane.top) - 4, lane.height - 1];
       ctx.globalAlpha = 0.16;
       ctx.fillStyle = brush.colours.fault;
@@ -279,7 +292,8 @@ Object.assign(Painter.prototype, {
       ctx.fillRect(left, top, right - left, height);
       ctx.globalAlpha = 1;
       this.hit(left, right, top, top + height, { fault });
-    }
+      return right - left < 3 ? left + 3 : undefined;
+    });
   },
 
   faultLabels(lane) {
@@ -288,25 +302,26 @@ Object.assign(Painter.prototype, {
     setFont(ctx, 11, 600);
     const row = lane.rows[lane.rows.length - 1];
     const middle = this.y(lane.top + row.top) + row.height / 2;
-    for (const fault of this.faultsOf(lane)) {
+    this.visit(this.faultsOf(lane), (fault) => {
       const left = Math.max(scale.x(fault.from), NAMES_WIDTH) + 3;
       const right = Math.min(scale.x(fault.to), this.width);
       const texts = [`${fault.label} for ${lasted(fault.to - fault.from)}`, fault.label];
       const text = texts.find((candidate) => widthOf(ctx, candidate) + 14 <= right - left);
-      if (!text) continue;
+      if (!text) return right - left < 3 ? left + 3 : undefined;
       ctx.fillStyle = brush.colours.fault;
       const start = lane.kind === "node" ? Math.max(left, (left + right - widthOf(ctx, text)) / 2 - 5) : left;
       box(ctx, start, start + widthOf(ctx, text) + 10, middle - 8, 16, 4);
       ctx.fill();
       ctx.fillStyle = brush.colours.panel;
       ctx.fillText(text, start + 5, middle + 0.5);
-    }
+      return undefined;
+    });
   },
 
   faultsOf(lane) {
-    if (lane.kind === "client") return this.run.faults.filter((fault) => fault.clients.includes(lane.id));
-    if (lane.kind === "node") return this.run.faults.filter((fault) => fault.nodes.includes(lane.id));
-    return [];
+    if (lane.kind === "client") return this.run.faultsOfClient[lane.id];
+    if (lane.kind === "node") return this.run.faultsOfNode[lane.id];
+    return NO_FAULTS;
   },
 
   outline(target, left, right, top, height) {
@@ -319,6 +334,7 @@ Object.assign(Painter.prototype, {
 });
 
 // What stops a process is upright, what cuts a cable slanted, what takes a disk crossed.
+const NO_FAULTS = sequence([]);
 const HATCH_OF = { pause: "|", kill: "|", partition: "\\", oneway: "\\", isolate: "\\", slow: "/", disk: "x", membership: "/" };
 
 function same(one, other) {

@@ -1,6 +1,6 @@
 // Which span of the run is shown, and how it moves.
 
-const NAMES_WIDTH = 132;
+const NAMES_WIDTH = 184;
 const NARROWEST_US = 2000;
 
 class Scale {

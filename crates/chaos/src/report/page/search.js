@@ -56,8 +56,11 @@ function searchBox(run, go) {
     if (found.length) input.setAttribute("aria-activedescendant", "found-" + chosen);
   };
   const pick = (nth) => {
+    if (!found[nth]) return;
     close();
-    found[nth]?.open();
+    input.value = "";
+    byId("lanes").focus({ preventScroll: true });
+    found[nth].open();
   };
   input.addEventListener("input", () => {
     [found, chosen] = [find(run, input.value, go), 0];

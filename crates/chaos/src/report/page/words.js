@@ -36,19 +36,22 @@ function shortToken(token) {
 }
 
 const CAUSES = {
-  released: "it was released",
+  released: "its holder gave it back",
   closed: "its holder closed the session",
-  expired: "the session expired: no keep-alive had come for its TTL",
+  expired: "no keep-alive came for a TTL, so its session ran out",
   revoked: "an operator revoked it",
-  transferred: "it was handed over",
+  evicted: "an operator ended its session",
+  transferred: "its holder handed it over",
 };
 
 const HOW_BELIEF_ENDED = {
   released: "it gave the lease back",
-  lost: "it heard of the loss",
-  window: "its window ran out, and it knew",
-  unaware: "its window ran out, and it did not look",
+  transferred: "it handed the lease over",
   closed: "it closed its session",
+  window: "its own window ran out",
+  told: "the cluster told it",
+  refused: "a guard refused it",
+  killed: "its process was killed",
 };
 
 function opTitle(run, op) {
@@ -96,20 +99,26 @@ function storyOf(run, write) {
   if (old) add(old.from, ["client", write.client], "granted", [who, " is granted ", name, " with ", { token: old.token }, "."]);
   const belief = run.beliefOf.get(write.token + "/" + write.client);
   const began = old?.from ?? write.start - 1e6;
-  for (const fault of faultsAround(run, write, began)) add(fault.from, faultLane(fault, write), "fault", faultText(run, fault));
-  if (belief && belief.to < write.start && belief.how === "lost") {
-    add(belief.to, ["client", write.client], "believed", [who, " hears of the loss, and does not care: it plays a process that never looks."]);
+  const faults = faultsAround(run, write, began);
+  for (const fault of faults) add(fault.from, faultLane(fault, write), "fault", faultText(run, fault));
+  const sleep = faults.find((fault) => fault.kind === "pause" && fault.clients.includes(write.client));
+  const knew = belief && belief.to <= write.start && !(sleep && sleep.to >= belief.to);
+  // Who ends a grant by its own will is told of where the grant ends.
+  if (knew && ["window", "told", "refused"].includes(belief.how)) {
+    const why = belief.how === "window" ? "’s own window runs out" : ` stops believing: ${HOW_BELIEF_ENDED[belief.how]}`;
+    add(belief.to, ["client", write.client], "believed", [who, why, ". It must not write any more."]);
   }
   if (old && old.to !== FOREVER) {
-    add(old.to, ["lease", lease], "held", [who, "’s grant ends: ", CAUSES[old.cause] ?? (old.cause || "cause unknown"), "."]);
+    add(old.to, ["lease", lease], "held", [who, "’s grant ends: ", CAUSES[old.cause] ?? "nobody saw why", "."]);
   }
   tellSuccessors(run, { write, old, mark, add });
   if (raised && raised.from <= moment(write) && raised.op.token === raised.token && raised.op.outcome === "ok") {
     const by = run.clients[raised.op.client];
-    add(raised.from, ["lease", lease], "mark", [by, raised.op.kind === "advance" ? " shows " : " writes with ", { token: raised.token }, ` to ${run.guards[write.guard].store} before anything else. From now on the store has seen `, { token: raised.token }, "."]);
+    add(raised.from, ["lease", lease], "mark", [by, raised.op.kind === "advance" ? " shows " : " writes with ", { token: raised.token }, ` to ${run.guards[write.guard].store}: from now on it refuses less.`]);
   }
-  const unaware = !belief || belief.how !== "lost";
-  add(write.start, ["client", write.client], "calls", [who, unaware ? ", which does not know, writes with " : " writes with ", { token: write.token }, "."]);
+  const wakes = sleep && write.start >= sleep.to;
+  const how = wakes ? " wakes. It knows of nothing that happened since, and writes with " : knew ? " does not look whether it may, and writes with " : ", which does not know, writes with ";
+  add(write.start, ["client", write.client], "calls", [who, how, { token: write.token }, "."]);
   add(moment(write), ["lease", lease], "mark", verdictText(run, write), { refusal: true });
   return steps.sort((a, b) => a.at - b.at || a.order - b.order);
 }
@@ -125,9 +134,9 @@ function tellSuccessors(run, { write, old, mark, add }) {
   const later = run.byLease[write.lease].filter((grant) => grant.token > write.token && grant.token <= write.mark);
   const told = later.length <= 2 ? later : [later[0], later[later.length - 1]];
   told.forEach((grant, nth) => {
-    const skipped = later.length > 2 && nth === 1 ? [` (after ${plural(later.length - 2, "more grant")})`] : [];
+    const skipped = later.length > 2 && nth === 1 ? [` after ${plural(later.length - 2, "more grant")}`] : [];
     const same = grant.client === write.client ? ", the same client anew," : "";
-    add(grant.from, ["lease", write.lease], "held", [run.clients[grant.client], same, " is granted the lease with ", { token: grant.token }, ...skipped, ". Tokens only grow."]);
+    add(grant.from, ["lease", write.lease], "held", [run.clients[grant.client], same, " is granted the lease with ", { token: grant.token }, ...skipped, nth === 0 ? ": tokens only grow." : "."]);
   });
   if (!mark && write.mark && told.length === 0) {
     add(old && old.to !== FOREVER ? old.to : write.start, ["lease", write.lease], "held", ["A later grant had ", { token: write.mark }, "."]);
@@ -140,7 +149,10 @@ function faultsAround(run, write, began) {
   const own = near.filter((fault) => fault.clients.includes(write.client));
   const leaders = near.filter((fault) => fault.nodes.some((node) => run.elections.some((role) => (
     role.node === node && role.from <= fault.from + 1e5 && role.to >= fault.from - 1e5))));
-  return [...own, ...leaders.filter((fault) => !own.includes(fault))].slice(0, 3);
+  // A leader that goes gives every session one fresh TTL, so it explains a late end: but not more.
+  const end = run.grantOf.get(write.token)?.to ?? write.start;
+  const late = leaders.filter((fault) => !own.includes(fault) && fault.from >= began && fault.from < end).slice(0, 1);
+  return [...own.slice(0, 3), ...late];
 }
 
 function faultLane(fault, write) {
@@ -150,9 +162,20 @@ function faultLane(fault, write) {
 function faultText(run, fault) {
   const { whom, span } = faultOf(run, fault);
   const told = fault.text || `${whom}: ${fault.label}`;
-  return [told.replace(/\.$/, ""), fault.to === FOREVER ? ", until the run ends." : `; over at ${seconds(fault.to)}, ${span} later.`];
+  return [told.replace(/\.$/, ""), fault.to === FOREVER ? ", until the run ends." : `; until ${seconds(fault.to)}, for ${span}.`];
 }
 
 function plain(run, parts) {
   return parts.map((part) => (typeof part === "string" ? part : "token " + part.token)).join("");
+}
+
+// The stale write to begin with: one that got through, or the accident that guards are for, a holder
+// that was stopped and overtaken; else the first.
+function mostTelling(run) {
+  const lost = (op) => ["expired", "evicted", "revoked"].includes(run.grantOf.get(op.token)?.cause);
+  const slept = (op) => run.faultsOfClient[op.client].items.some((fault) => (
+    fault.kind === "pause" && fault.from < op.start && fault.to > (run.grantOf.get(op.token)?.from ?? op.start)));
+  const tests = [(op) => op.outcome === "ok", (op) => lost(op) && slept(op), lost];
+  const found = tests.map((test) => run.stale.findIndex(test)).find((nth) => nth >= 0);
+  return found ?? 0;
 }
