@@ -23,6 +23,7 @@ use crate::recording::{Contradiction, Operation, Recording};
 use crate::verdict::{Report, Rule, Violation};
 
 pub use coverage::coverage;
+pub(crate) use watches::stretches;
 
 /// How many states the search for one lease may look at; a history of a correct service needs a
 /// few per operation.

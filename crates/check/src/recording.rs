@@ -226,6 +226,20 @@ impl Gathered {
     }
 
     fn invoked(&mut self, invoked: Invoked) -> Result<(), String> {
+        let in_session = !matches!(
+            invoked.op,
+            Op::Open { .. }
+                | Op::Check { .. }
+                | Op::Get { .. }
+                | Op::Revoke { .. }
+                | Op::Evict { .. }
+        );
+        if in_session && invoked.session.is_none() {
+            return Err(format!(
+                "operation {} belongs to a session, and has none",
+                invoked.id
+            ));
+        }
         let at = self.recording.operations.len();
         if self.by_id.insert(invoked.id, at).is_some() {
             return Err(format!("operation {} begins twice", invoked.id));
@@ -254,6 +268,10 @@ impl Gathered {
             return Err(format!("operation {id} returns twice"));
         }
         in_order(operation.begin, returned.t, "it returns before it began")?;
+        if !fits(&operation.op, &returned.outcome) {
+            let outcome = serde_json::to_string(&returned.outcome).unwrap_or_default();
+            return Err(format!("operation {id} cannot be answered with {outcome}"));
+        }
         let unknown = matches!(returned.outcome, Outcome::Unknown { .. });
         operation.end = (!unknown).then_some(returned.t);
         operation.outcome = returned.outcome;
@@ -267,6 +285,60 @@ impl Gathered {
             .sort_by_key(|operation| operation.begin);
         merge_tries(&mut self.recording);
         self.recording
+    }
+}
+
+/// Whether an operation of this kind can be answered so at all.
+fn fits(op: &Op, outcome: &Outcome) -> bool {
+    if let Outcome::Unknown { .. }
+    | Outcome::NotDone { .. }
+    | Outcome::Refused { .. }
+    | Outcome::SessionExpired = outcome
+    {
+        return true;
+    }
+    match op {
+        Op::Open { acquire, .. } => match (outcome, acquire) {
+            (Outcome::Opened { acquired: None, .. }, _) => true,
+            (
+                Outcome::Opened {
+                    acquired: Some(acquired),
+                    ..
+                },
+                Some(ask),
+            ) => fits(&Op::Acquire(ask.clone()), acquired),
+            _ => false,
+        },
+        Op::Acquire(_) => matches!(
+            outcome,
+            Outcome::Granted { .. }
+                | Outcome::Ended { .. }
+                | Outcome::TimedOut
+                | Outcome::Cancelled
+                | Outcome::Held { .. }
+                | Outcome::Queued { .. }
+                | Outcome::Blocked(_)
+        ),
+        Op::Cancel { .. } => matches!(
+            outcome,
+            Outcome::Removed | Outcome::StillGranted { .. } | Outcome::Settled | Outcome::Voided
+        ),
+        Op::Release { .. } => matches!(
+            outcome,
+            Outcome::Released | Outcome::StaleToken { .. } | Outcome::NotHolder
+        ),
+        Op::Transfer { .. } => matches!(
+            outcome,
+            Outcome::Transferred { .. }
+                | Outcome::StaleToken { .. }
+                | Outcome::NotHolder
+                | Outcome::NotWaiting
+        ),
+        Op::Close => *outcome == Outcome::Closed,
+        Op::Evict { .. } => matches!(outcome, Outcome::Closed | Outcome::Done),
+        Op::Check { .. } => matches!(outcome, Outcome::Checked(_)),
+        Op::Get { .. } => matches!(outcome, Outcome::Lease { .. }),
+        Op::Revoke { .. } => matches!(outcome, Outcome::Done | Outcome::StaleToken { .. }),
     }
 }
 

@@ -53,6 +53,8 @@ pub enum Rule {
     I14,
     /// What was said not to be done has no effect.
     I19,
+    /// Cluster time does not move faster than true time.
+    I22,
     /// No guard refuses a token that is not below its mark.
     I23,
     /// A grant that was reported lost is never again reported held.
@@ -74,6 +76,7 @@ impl Rule {
             Self::I12 => "waiting is first in, first out",
             Self::I14 => "watches are in order, without duplicates and without gaps",
             Self::I19 => "what was said not to be done has no effect",
+            Self::I22 => "cluster time does not move faster than true time",
             Self::I23 => "no guard refuses a token that is not below its mark",
             Self::I24 => "a grant that was reported lost is never again reported held",
         }
@@ -133,7 +136,7 @@ impl Report {
     /// Puts what was found into order and keeps the beginning of it.
     pub(crate) fn finish(mut self) -> Self {
         self.violations
-            .sort_by(|a, b| (a.t, a.rule).cmp(&(b.t, b.rule)));
+            .sort_by_key(|violation| (violation.t, violation.rule));
         let more = self.violations.len().saturating_sub(VIOLATIONS_MAX);
         self.violations.truncate(VIOLATIONS_MAX);
         self.more_violations += more as u64;

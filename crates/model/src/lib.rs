@@ -129,6 +129,12 @@ impl Model {
         self.quiet_until = until;
     }
 
+    /// Cluster time.
+    #[must_use]
+    pub fn time(&self) -> ClusterTime {
+        self.time
+    }
+
     /// Figures about the whole, as the state machine tells them.
     #[must_use]
     pub fn summary(&self) -> Summary {

@@ -49,7 +49,7 @@ pub(super) fn check(recording: &Recording, told: &Told, report: &mut Report) {
 
 /// Where the store counted its commits, their order is known.
 fn by_commits(admitted: &[&Guard], told: &Told, report: &mut Report) {
-    let mut counted: Vec<&Guard> = admitted.iter().copied().collect();
+    let mut counted: Vec<&Guard> = admitted.to_vec();
     counted.retain(|guard| guard.commit.is_some());
     counted.sort_by_key(|guard| guard.commit);
     let mut greatest: Option<&Guard> = None;
@@ -66,7 +66,7 @@ fn by_commits(admitted: &[&Guard], told: &Told, report: &mut Report) {
 /// Else one commit was before another only if it was answered before the other was asked for.
 fn by_time(admitted: &mut [&Guard], told: &Told, report: &mut Report) {
     admitted.sort_by_key(|guard| guard.begin);
-    let mut answered: Vec<&Guard> = admitted.iter().copied().collect();
+    let mut answered: Vec<&Guard> = admitted.to_vec();
     answered.sort_by_key(|guard| guard.end);
     let mut next = 0;
     let mut greatest: Option<&Guard> = None;

@@ -384,7 +384,7 @@ impl Stuck {
                 what += &format!(
                     "nobody held it, and the greatest token was {}",
                     self.before.max
-                )
+                );
             }
             Some(Holder { session, token }) => {
                 what += &format!("it was held with token {token}");

@@ -8,17 +8,18 @@ use crate::history::{Acquire, Op, Outcome, WatchEvent, WatchKind, WatchStarted};
 use crate::recording::{Operation, Recording, Watched};
 use crate::verdict::{Report, Rule, Violation};
 
-type Position = (u64, u32);
+/// An index and a place among the events of that entry.
+pub(crate) type Position = (u64, u32);
 
 /// What one watch told between two breaks.
-struct Stretch<'a> {
-    watcher: u32,
-    prefix: &'a str,
+pub(crate) struct Stretch<'a> {
+    pub(crate) watcher: u32,
+    pub(crate) prefix: &'a str,
     /// Everything after this was to be told.
-    after: Position,
+    pub(crate) after: Position,
     /// Everything up to this was told.
-    upto: Position,
-    events: Vec<&'a WatchEvent>,
+    pub(crate) upto: Position,
+    pub(crate) events: Vec<&'a WatchEvent>,
 }
 
 pub(super) fn check(recording: &Recording, told: &Told, report: &mut Report) {
@@ -77,7 +78,11 @@ fn same(a: &WatchEvent, b: &WatchEvent) -> bool {
 }
 
 /// Cuts what each watch told at its breaks, and checks its order on the way.
-fn stretches<'a>(recording: &'a Recording, told: &Told, report: &mut Report) -> Vec<Stretch<'a>> {
+pub(crate) fn stretches<'a>(
+    recording: &'a Recording,
+    told: &Told,
+    report: &mut Report,
+) -> Vec<Stretch<'a>> {
     let mut open: HashMap<u32, Option<Stretch<'a>>> = HashMap::new();
     let mut begun: HashMap<u32, &WatchStarted> = HashMap::new();
     let mut done = Vec::new();
@@ -240,8 +245,9 @@ fn acknowledged_is_told(
             seen.entry(&event.lease).or_default().push(event.token);
         }
     }
-    for (lease, tokens) in seen {
-        let (Some(&first), Some(&last)) = (tokens.iter().min(), tokens.iter().max()) else {
+    for (lease, mut tokens) in seen {
+        tokens.sort_unstable();
+        let (Some(&first), Some(&last)) = (tokens.first(), tokens.last()) else {
             continue;
         };
         let granted = granted.get(lease).map_or(&[][..], Vec::as_slice);

@@ -1,5 +1,4 @@
 //! The format of a history: what is written is read, and what is broken is named.
-#![allow(clippy::unwrap_used)]
 
 use ringfence_check::history::{
     Acquire, Admission, Belief, BeliefEnd, Block, Checked, CutOff, Fault, Guard, GuardAct, Header,
