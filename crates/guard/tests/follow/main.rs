@@ -4,5 +4,7 @@
 
 mod forged;
 mod memory;
+mod planted;
 mod streams;
+mod suite;
 mod support;

@@ -2,6 +2,9 @@
 #![cfg(feature = "tower")]
 #![allow(clippy::unwrap_used)]
 
+mod over_http;
+mod planted;
 mod refusing;
 mod routing;
+mod suite;
 mod support;
