@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::command::{Ask, Open, Request};
 use crate::deadlines::Due;
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
@@ -17,7 +19,9 @@ use crate::snapshot::Answer;
 impl StateMachine {
     /// Opens a session, or finds the one that this very `Open` made before.
     pub(crate) fn open(&mut self, open: &Open, events: &mut Vec<Event>) -> Outcome {
-        if let Some(&id) = self.opens.get(&open.id) {
+        if let Some(&id) = self.opens.get(&open.id)
+            && !planted(Bug::OpenRepeatedOpensAgain)
+        {
             return self.reopen(id, open, events);
         }
         if let Err(rejection) = self.check_open(open) {
@@ -145,7 +149,8 @@ impl StateMachine {
         } = request;
         let (now, term_start) = (self.time, self.term_start);
         let admitted = |session: &&mut Session| {
-            session.deadline(term_start) > now && session.secret.proves(secret)
+            (session.deadline(term_start) > now || planted(Bug::LateRequestFirst))
+                && (session.secret.proves(secret) || planted(Bug::SecretNotChecked))
         };
         let Some(session) = self.sessions.get_mut(*id).filter(admitted) else {
             self.end_if_due(*id, events);
@@ -180,7 +185,9 @@ impl StateMachine {
             && matches!(answer, Answer::Released { .. });
         if closing {
             self.end_session(id, &SessionEnd::Closed, events);
-        } else if let Some(session) = self.sessions.get_mut(id) {
+        } else if let Some(session) = self.sessions.get_mut(id)
+            && !(planted(Bug::RefusalsNotRemembered) && matches!(answer, Answer::Refused(_)))
+        {
             session.requests.remember(number, fingerprint(ask), answer);
         }
         outcome
@@ -248,6 +255,7 @@ impl StateMachine {
             }
             Some(Answer::Granted { name, token }) => Cancelled::Granted { name, token },
             Some(_) => Cancelled::Settled,
+            None if planted(Bug::CancelBeforeItsRequest) => Cancelled::Voided,
             None if session.requests.can_void(target) => {
                 session
                     .requests
@@ -289,6 +297,7 @@ impl StateMachine {
             .get(name)
             .and_then(|lease| lease.grant.as_deref());
         match grant {
+            Some(_) if planted(Bug::ReleaseByName) => Ok(()),
             Some(grant) if grant.token == offered && grant.session == id => Ok(()),
             Some(grant) if grant.token == offered => Err(Rejection::NotHolder {
                 name: name.clone(),
@@ -316,6 +325,7 @@ impl StateMachine {
         events: &mut Vec<Event>,
     ) -> Result<Answer, Rejection> {
         self.check_holder(id, name, token)?;
+        let to = to.filter(|_| !planted(Bug::TransferIgnoresTarget));
         let not_waiting = || Rejection::NotWaiting { name: name.clone() };
         let (now, term_start) = (self.time, self.term_start);
         let lease = self.leases.get(name).ok_or_else(not_waiting)?;

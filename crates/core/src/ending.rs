@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::budget::Budget;
 use crate::deadlines::{Deadlines, Due};
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
@@ -69,6 +71,9 @@ impl StateMachine {
         } else {
             let endings = self.end_session(id, &SessionEnd::Expired, events);
             budget.session_ended(endings);
+            if planted(Bug::GrantsWhileEnding) {
+                self.serve_queues(budget, events);
+            }
         }
     }
 
@@ -121,7 +126,9 @@ impl StateMachine {
                 drop(self.unserved.take(|unserved| unserved == name));
             }
             self.leases.remove(name);
-            self.forgotten = self.forgotten.max(floor);
+            if !planted(Bug::FloorForgottenForGood) {
+                self.forgotten = self.forgotten.max(floor);
+            }
             if let Some(floor) = floor {
                 events.push(Event::Forgotten {
                     name: name.clone(),
@@ -131,7 +138,9 @@ impl StateMachine {
             return;
         }
         self.lift_block(name);
-        self.after_change(name);
+        if !planted(Bug::LockDelayWakesNobody) {
+            self.after_change(name);
+        }
     }
 
     /// Begins a lease's idle time after the last one has left its queue.
@@ -188,6 +197,9 @@ impl StateMachine {
         let endings = session.holds().len() + session.waits().len();
 
         for wait in session.waits() {
+            if planted(Bug::GhostWaiter) {
+                break;
+            }
             self.remove_waiter(wait, events, WaitEnd::SessionEnded, id);
         }
         let (grant_cause, manner) = self.manner_of(cause, &session);
@@ -213,6 +225,9 @@ impl StateMachine {
             at: self.time,
         };
         self.ended.push(id, ended);
+        if planted(Bug::OpenIdForgotten) {
+            self.opens.remove(&open);
+        }
         endings
     }
 
@@ -304,7 +319,11 @@ impl StateMachine {
         self.end_held(
             name,
             cause,
-            if now { Manner::Dirty } else { believed },
+            if now || planted(Bug::RevokeGrantsAtOnce) {
+                Manner::Dirty
+            } else {
+                believed
+            },
             events,
         );
     }
@@ -328,7 +347,9 @@ impl StateMachine {
             return;
         };
         session.remove_hold(name);
-        session.requests.grant_ended(request, name, token, cause);
+        if !planted(Bug::EndedToldAsHeld) {
+            session.requests.grant_ended(request, name, token, cause);
+        }
         let identity = session.identity.clone();
         self.free_lease(name, cause, manner, identity, events);
     }
@@ -363,6 +384,7 @@ impl StateMachine {
         self.held -= 1;
         let lock_delay_until = match manner {
             Manner::Clean => now,
+            Manner::Dirty | Manner::Believed(_) if planted(Bug::LockDelayDropped) => now,
             Manner::Dirty | Manner::Believed(_) => now.after(grant.lock_delay),
         };
         let revoked = match manner {

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::iter;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::id::SessionId;
 use crate::lease::Lease;
 use crate::line::Line;
@@ -74,7 +76,11 @@ impl StateMachine {
             term_start: self.term_start,
             time: self.time,
             wall: self.wall,
-            counter: self.counter,
+            counter: if planted(Bug::CounterLostInSnapshot) {
+                self.last_token
+            } else {
+                self.counter
+            },
             last_token: self.last_token,
             next_session: self.next_session,
             next_place: self.next_place,
@@ -86,10 +92,11 @@ impl StateMachine {
 }
 
 fn with_unserved(header: Header, unserved: &Line<LeaseName>) -> Header {
-    Header {
-        unserved: unserved.iter().cloned().collect(),
-        ..header
+    let mut unserved: Vec<LeaseName> = unserved.iter().cloned().collect();
+    if planted(Bug::QueueOrderLostInSnapshot) {
+        unserved.sort();
     }
+    Header { unserved, ..header }
 }
 
 fn records<'a>(
@@ -117,7 +124,11 @@ fn session_record(id: SessionId, session: &Session) -> SessionRecord {
         seen: session.seen,
         armed: session.armed,
         lowest: session.requests.lowest(),
-        answers: session.requests.records(),
+        answers: if planted(Bug::AnswersLostInSnapshot) {
+            Vec::new()
+        } else {
+            session.requests.records()
+        },
         lost: session.lost().to_vec(),
     }
 }

@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::budget::Budget;
 use crate::command::Acquire;
 use crate::deadlines::Due;
@@ -36,6 +38,12 @@ impl StateMachine {
     ) -> Result<Answer, Rejection> {
         check_lengths(ask)?;
         let mut obstacle = self.obstacle(session, &ask.name);
+        if let Some(Rejection::Held { holder, mine: true }) = &obstacle
+            && planted(Bug::MineIsGrantedAgain)
+        {
+            let (name, token) = (ask.name.clone(), holder.token);
+            return Ok(Answer::Granted { name, token });
+        }
         if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
             // Its time may be over, and nobody has looked since.
             self.lift_block(&ask.name);
@@ -128,7 +136,7 @@ impl StateMachine {
             let remaining = block.lock_delay_until.since(self.time);
             return Some(Rejection::LockDelay { remaining });
         }
-        if self.quiet_until > self.time {
+        if self.quiet_until > self.time && !planted(Bug::QuietTimeIgnored) {
             return Some(Rejection::QuietTime {
                 remaining: self.quiet_until.since(self.time),
             });
@@ -182,7 +190,11 @@ impl StateMachine {
         award: Award,
         events: &mut Vec<Event>,
     ) -> Option<FencingToken> {
-        let token = FencingToken::new(self.counter.checked_add(1)?)?;
+        let mut token = FencingToken::new(self.counter.checked_add(1)?)?;
+        if planted(Bug::TokenPerLease) {
+            let floor = self.leases.get(name).and_then(|lease| lease.floor);
+            token = FencingToken::new(floor.map_or(1, |floor| floor.get() + 1))?;
+        }
         self.counter = token.get();
         self.last_token = token.get();
         let Award {
@@ -286,7 +298,11 @@ impl StateMachine {
         if !lease.wants_serving() {
             return;
         }
-        let Some((&place, head)) = lease.queue.first() else {
+        let mut head = lease.queue.first();
+        if planted(Bug::NewestServedFirst) {
+            head = lease.queue.iter().last();
+        }
+        let Some((&place, head)) = head else {
             return;
         };
         let (session, until) = (head.session, head.until);

@@ -7,6 +7,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::budget::Budget;
 use crate::command::{Command, Entry, Form};
 use crate::deadlines::Deadlines;
@@ -117,10 +119,20 @@ impl StateMachine {
         }
         self.time = self.time.max(entry.time);
         self.wall = self.wall.max(entry.wall);
+        if planted(Bug::WallTimeDecides) {
+            self.time = self.time.max(ClusterTime(entry.wall.0));
+        }
+        if planted(Bug::TimeRunsBack) {
+            self.time = entry.time;
+        }
 
         let mut budget = Budget::new();
+        let early = (planted(Bug::LateRequestFirst)
+            && matches!(entry.command, Command::Request(_)))
+            || (planted(Bug::LateRenewFirst) && matches!(entry.command, Command::Renew(_)));
+        let early = early.then(|| self.carry_out(entry, events));
         self.settle_due(&mut budget, events);
-        let outcome = self.carry_out(entry, events);
+        let outcome = early.unwrap_or_else(|| self.carry_out(entry, events));
         self.serve_queues(&mut budget, events);
         outcome
     }
@@ -154,6 +166,7 @@ impl StateMachine {
         if self.token_floor.is_none()
             && let Some(seconds) = unix_seconds
             && seconds < UNIX_SECONDS_END
+            && !(planted(Bug::TermDoesNotRaiseTokens) && self.cluster.is_some())
         {
             self.counter = self.counter.max(seconds << 20);
         }

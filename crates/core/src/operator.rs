@@ -1,5 +1,7 @@
 //! Keep-alives, and what operators ask.
 
+use ringfence_planted::{Bug, planted};
+
 use crate::command::{Configure, Evict, Renew, Revoke};
 use crate::event::{EndCause, Event, SessionEnd};
 use crate::machine::StateMachine;
@@ -26,9 +28,11 @@ impl StateMachine {
         let Renewed { ended, lost, .. } = &mut renewed;
         self.sessions
             .visit(&renew.sessions, |id, session| match session {
-                Some(session) if session.deadline(term_start) > now => {
+                Some(session)
+                    if session.deadline(term_start) > now || planted(Bug::LateRenewFirst) =>
+                {
                     session.seen = now;
-                    if !session.lost().is_empty() {
+                    if !session.lost().is_empty() && !planted(Bug::LossNotTold) {
                         lost.push((id, session.lost().to_vec()));
                     }
                 }
@@ -65,7 +69,8 @@ impl StateMachine {
             .get(name)
             .and_then(|lease| lease.grant.as_deref());
         let current = grant.map(|grant| grant.token);
-        if current != Some(*token) {
+        let by_name = planted(Bug::RevokeByName) && current.is_some();
+        if current != Some(*token) && !by_name {
             let (name, offered) = (name.clone(), *token);
             return Outcome::Rejected(Rejection::StaleToken {
                 name,

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::event::SessionEnd;
 use crate::few::Few;
 use crate::id::{FencingToken, OpenId, RequestNumber, Secret, SessionId};
@@ -75,13 +77,28 @@ impl Session {
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however
     /// many terms follow: the second one begins after `seen + ttl` and so counts for nothing more.
     pub(crate) fn deadline(&self, term_start: ClusterTime) -> ClusterTime {
-        let fresh = term_start.min(self.seen.after(self.ttl));
+        let mut fresh = term_start.min(self.seen.after(self.ttl));
+        if planted(Bug::FreshTtlInEveryTerm) {
+            fresh = term_start;
+        }
+        if planted(Bug::TermStartIgnored) {
+            fresh = self.seen;
+        }
+        if planted(Bug::DeadlineOverflows) {
+            return ClusterTime(self.seen.max(fresh).0.wrapping_add(self.ttl.0));
+        }
+        if planted(Bug::EndsAMomentEarly) {
+            return self.seen.max(fresh).after(Millis(self.ttl.0 - 1));
+        }
         self.seen.max(fresh).after(self.ttl)
     }
 
     /// What counts against the limit of one session. Losses count until they are acknowledged, or
     /// their list could grow without bound.
     pub(crate) fn load(&self) -> usize {
+        if planted(Bug::WaitsNotCounted) {
+            return self.holds.len() + self.lost().len();
+        }
         self.holds.len() + self.waits().len() + self.lost().len()
     }
 

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::test_runner::{FailurePersistence, FileFailurePersistence};
 use ringfence_testkit::arbitrary::{
     AcquireAct, Act, History, Limits, Move, Pace, extreme_histories, histories,
 };
@@ -17,12 +17,21 @@ fn config(cases: u32) -> ProptestConfig {
         Ok(given) => given.parse().expect("PROPTEST_CASES is a number"),
         Err(_) => cases,
     };
+    // Whoever only wants to know whether it fails needs no smallest history, and no file of it.
+    let told = |variable| std::env::var_os(variable).is_some();
+    let max_shrink_iters = match told("PROPTEST_MAX_SHRINK_ITERS") {
+        true => ProptestConfig::default().max_shrink_iters,
+        false => 20_000,
+    };
+    let file = FileFailurePersistence::Direct("tests/model.proptest-regressions");
+    let failure_persistence = match told("PROPTEST_DISABLE_FAILURE_PERSISTENCE") {
+        true => None,
+        false => Some(Box::new(file) as Box<dyn FailurePersistence>),
+    };
     ProptestConfig {
         cases,
-        max_shrink_iters: 20_000,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
-            "tests/model.proptest-regressions",
-        ))),
+        max_shrink_iters,
+        failure_persistence,
         ..ProptestConfig::default()
     }
 }

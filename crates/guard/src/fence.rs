@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ringfence_core::{FencingToken, InvalidName, LeaseName};
+use ringfence_planted::{Bug, planted};
 
 use crate::Refused;
 
@@ -112,7 +113,7 @@ impl Fence {
 
     /// Refuses the fence of any lease but `expected`.
     pub(crate) fn check_lease(&self, expected: &LeaseName) -> Result<(), Refused> {
-        if self.name == *expected {
+        if self.name == *expected || planted(Bug::AnyLeaseAdmitted) {
             return Ok(());
         }
         Err(Refused::WrongLease {

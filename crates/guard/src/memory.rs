@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringfence_core::{FencingToken, LeaseName};
+use ringfence_planted::{Bug, planted};
 
 use crate::{Admitted, Fence, Refused};
 
@@ -118,7 +119,7 @@ impl Guard {
     /// guarded, call it with the lease's newest token before writes are served.
     pub fn advance_to(&self, floor: FencingToken) {
         let _effects = self.lock();
-        if self.mark.load(Ordering::Acquire) < floor.get() {
+        if self.mark.load(Ordering::Acquire) < floor.get() || planted(Bug::FloorLowersMark) {
             self.mark.store(floor.get(), Ordering::Release);
         }
     }
@@ -134,8 +135,12 @@ impl Guard {
     /// As [`Guard::admit`]; `effect` was not run then.
     pub fn with<R>(&self, fence: &Fence, effect: impl FnOnce() -> R) -> Result<R, Refused> {
         fence.check_lease(&self.name)?;
-        let _effects = self.lock();
+        let effects = self.lock();
         self.raise(fence.token)?;
+        if planted(Bug::EffectAfterTheCheck) {
+            drop(effects);
+            return Ok(effect());
+        }
         Ok(effect())
     }
 

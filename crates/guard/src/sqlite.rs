@@ -45,6 +45,8 @@ use rusqlite::{
     TransactionState, params,
 };
 
+use ringfence_planted::{Bug, planted};
+
 use crate::{Admitted, Fence, Refused};
 
 /// One row per lease. Rows are never deleted and marks never lowered; the triggers hold that also
@@ -61,6 +63,10 @@ const INSTALL: &str = "
         BEFORE DELETE ON ringfence_marks
         BEGIN SELECT RAISE(ABORT, 'a mark of ringfence_marks outlives its data'); END;
 ";
+
+/// What [`Bug::MarkOfOneConnection`] makes.
+const MARKS_OF_ONE_CONNECTION: &str =
+    "CREATE TEMP TABLE IF NOT EXISTS ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)";
 
 /// Writes the mark also when it is equal: the write takes the lock that keeps every other grant
 /// out until the commit. One changed row, or the token is stale.
@@ -160,6 +166,9 @@ impl SqliteGuard {
     /// # Errors
     /// [`SqliteError::Busy`] or [`SqliteError::Database`].
     pub fn install(connection: &Connection) -> Result<(), SqliteError> {
+        if planted(Bug::MarkOfOneConnection) {
+            return Ok(connection.execute_batch(MARKS_OF_ONE_CONNECTION)?);
+        }
         Ok(connection.execute_batch(INSTALL)?)
     }
 
@@ -203,6 +212,10 @@ impl SqliteGuard {
         connection: &mut Connection,
         fence: &Fence,
     ) -> Result<Admitted, SqliteError> {
+        if planted(Bug::AdvanceLeftToFirstWrite) {
+            fence.check_lease(&self.name)?;
+            return Ok(Admitted::new(fence.token));
+        }
         self.write(connection, fence, |_| Ok(Admitted::new(fence.token)))
     }
 
@@ -257,6 +270,9 @@ impl SqliteGuard {
     fn raise(&self, transaction: &Transaction<'_>, token: FencingToken) -> Result<(), SqliteError> {
         if transaction.transaction_state(Some(MAIN_DB))? == TransactionState::Read {
             return Err(SqliteError::NotFirst);
+        }
+        if planted(Bug::EqualMarkNotWritten) && self.mark(transaction)? == Some(token) {
+            return Ok(());
         }
         let mut raise = transaction.prepare_cached(RAISE).map_err(not_installed)?;
         if raise.execute(params![self.name.as_str(), token.get()])? == 1 {

@@ -92,9 +92,9 @@ mod status;
 mod turned_away;
 
 pub use body::FenceBody;
+pub use door::{Door, DoorFn, door_fn};
 #[cfg(any(test, fuzzing))]
 pub(crate) use headers::fence_in;
-pub use door::{Door, DoorFn, door_fn};
 pub use headers::{LEASE_HEADER, STALE_HEADER, TOKEN_HEADER};
 pub use policy::Policy;
 pub use service::{FenceLayer, FenceService};

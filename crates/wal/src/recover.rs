@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::format::{BATCH_HEAD, Head, Kind, decode};
 use crate::fs::{Fs, FsFile};
 use crate::index::Loc;
@@ -256,6 +258,9 @@ impl Reader {
         content: &[u8],
         unreadable: usize,
     ) -> Result<(), OpenError> {
+        if planted(Bug::DamageTakenForTornTail) {
+            return Ok(());
+        }
         let mut at = unreadable + SECTOR as usize;
         while at < content.len() {
             if let Some(head) = Head::find(content, segment.seed, at) {
@@ -365,7 +370,7 @@ fn load(fs: &dyn Fs, path: &Path) -> Result<(Arc<dyn FsFile>, Vec<u8>), OpenErro
 
 /// Fills `bytes` bytes from `from` with zeros, durably.
 fn erase(segment: &Segment, from: u64, bytes: u64) -> Result<(), OpenError> {
-    if bytes == 0 {
+    if bytes == 0 || planted(Bug::TornTailLeft) {
         return Ok(());
     }
     let zeros = vec![0; bytes as usize];

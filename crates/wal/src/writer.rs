@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use ringfence_planted::{Bug, planted};
+
 use crate::clock;
 use crate::format::{Batch, Kind, MARKS_RECORD_MAX, RECORD_HEAD, Record};
 use crate::fs::FsLock;
@@ -360,9 +362,18 @@ impl Writer {
     pub(crate) fn sync_batch(&mut self, written: WrittenBatch) -> Result<(), WalError> {
         let WrittenBatch { len } = written;
         let begun = clock::now();
+        if planted(Bug::AckBeforeSync) {
+            while let Some(done) = self.dones.pop() {
+                done(Ok(()));
+            }
+        }
         let synced = self.active.file.sync_data();
         let synced = synced.map_err(|e| WalError::io("sync", &self.active.path, e));
-        synced.map_err(|error| self.fail(error))?;
+        if let Err(error) = synced
+            && !planted(Bug::SyncErrorBelieved)
+        {
+            return Err(self.fail(error));
+        }
         self.shared.counters.synced(len, begun.elapsed());
         self.shared
             .counters

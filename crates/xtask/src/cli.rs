@@ -1,5 +1,7 @@
 //! The words a person types after `cargo xtask`.
 
+use crate::planted;
+
 /// What `--help` prints.
 pub const HELP: &str = "\
 cargo xtask: the project's own commands
@@ -11,6 +13,9 @@ cargo xtask: the project's own commands
   cargo xtask fix              writes: what clippy can correct safely, then rustfmt; ends with tidy
   cargo xtask tidy             read-only, under a second: the rules of the house that no compiler
                                checks (who may depend on whom, banned words, long files, links)
+  cargo xtask planted          plants bugs, one at a time, and requires that tests notice each of
+                               them; minutes. --quick: only those of core, proto, wal and guard;
+                               --bug NAME: only that one
 
 Exit codes: 0 all holds, 1 something does not (the last lines say what to do next), 2 usage.
 When `verify` is red: `cargo xtask fix` corrects formatting and simple lints; the rest is by hand.";
@@ -24,6 +29,8 @@ pub enum Command {
     Fix,
     /// Check the rules of the house only.
     Tidy,
+    /// Plant bugs and see whether tests notice.
+    Planted(planted::Request),
     /// Explain the commands.
     Help,
 }
@@ -54,12 +61,33 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         ["verify", "--quick"] => Ok(Command::Verify(Tests::Skip)),
         ["fix"] => Ok(Command::Fix),
         ["tidy"] => Ok(Command::Tidy),
+        ["planted", options @ ..] => parse_planted(options).map(Command::Planted),
         [] => Err("error: which command?".to_owned()),
         ["verify" | "fix" | "tidy", extra, ..] => Err(format!(
             "error: unexpected `{extra}`; only `verify` takes an option, and that is `--quick`"
         )),
         [unknown, ..] => Err(format!("error: no command is called `{unknown}`")),
     }
+}
+
+fn parse_planted(options: &[&str]) -> Result<planted::Request, String> {
+    let mut request = planted::Request::default();
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        match *option {
+            "--quick" => request.quick = true,
+            "--bug" => {
+                let name = options.next().ok_or("error: --bug wants a name")?;
+                request.bug = Some(planted::bug_named(name)?);
+            }
+            unknown => {
+                return Err(format!(
+                    "error: unexpected `{unknown}`; `planted` takes --quick and --bug NAME"
+                ));
+            }
+        }
+    }
+    Ok(request)
 }
 
 #[cfg(test)]
@@ -78,6 +106,14 @@ mod tests {
         assert_eq!(parsed("fix"), Ok(Command::Fix));
         assert_eq!(parsed("tidy"), Ok(Command::Tidy));
         assert_eq!(parsed("fix --help"), Ok(Command::Help));
+        let quick = planted::Request {
+            quick: true,
+            bug: None,
+        };
+        assert_eq!(parsed("planted --quick"), Ok(Command::Planted(quick)));
+        assert!(parsed("planted --bug").is_err());
+        assert!(parsed("planted --bug nothing").is_err());
+        assert!(parsed("planted --slow").is_err());
     }
 
     #[test]

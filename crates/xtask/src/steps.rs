@@ -6,7 +6,7 @@ use std::process::{Command as Process, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::cli::{Command, HELP, Tests};
-use crate::tidy;
+use crate::{planted, tidy};
 
 /// One step: a line of `cargo`, or the tidy check, which runs in this process.
 struct Step {
@@ -105,7 +105,7 @@ fn steps(command: Command) -> Vec<Step> {
         Command::Verify(Tests::Run) => vec![TIDY, FORMAT, CLIPPY, RUSTDOC, TESTS],
         Command::Fix => vec![CLIPPY_FIX, FORMAT_FIX, TIDY],
         Command::Tidy => vec![TIDY],
-        Command::Help => Vec::new(),
+        Command::Planted(_) | Command::Help => Vec::new(),
     }
 }
 
@@ -115,6 +115,9 @@ pub fn run(command: Command, root: &Path) -> ExitCode {
     if command == Command::Help {
         println!("{HELP}");
         return ExitCode::SUCCESS;
+    }
+    if let Command::Planted(request) = command {
+        return planted::run(request, root);
     }
     let steps = steps(command);
     let mut summary = String::new();

@@ -10,3 +10,4 @@ mod lock;
 mod members;
 mod terminal;
 mod usage;
+mod without_bugs;

@@ -1,6 +1,7 @@
 //! The numbered requests of sessions.
 
 use ringfence_core::{Acquire, Ask, Millis, Request};
+use ringfence_planted::{Bug, planted};
 
 use super::pb;
 use super::shared::id;
@@ -82,7 +83,10 @@ impl From<&Acquire> for pb::Acquire {
     fn from(acquire: &Acquire) -> Self {
         Self {
             name: acquire.name.as_str().into(),
-            wait: acquire.wait.map(|wait| wait.0),
+            wait: match acquire.wait {
+                None if planted(Bug::NoWaitIsZero) => Some(0),
+                wait => wait.map(|wait| wait.0),
+            },
             data: fields::data_bytes(&acquire.data),
             lock_delay: acquire.lock_delay.0,
         }

@@ -6,6 +6,7 @@ use super::source::{Kind, Package};
 /// For each crate the crates of this workspace that it may name. A crate without a row is refused,
 /// so whoever adds one decides here what it stands on.
 const EDGES: &[(&str, &[&str])] = &[
+    (PLANTED, &[]),
     ("ringfence-core", &[]),
     ("ringfence-wal", &[]),
     ("ringfence-proto", &["ringfence-core"]),
@@ -65,10 +66,13 @@ const TESTS: &str = "ringfence-tests";
 /// The simulation of a whole cluster; it may name anything, and nobody may name it.
 const SIM: &str = "ringfence-sim";
 
+/// Bugs to switch on. Anybody may name it: it is empty, but for the builds that plant them.
+const PLANTED: &str = "ringfence-planted";
+
 /// Test helpers: named as a dev-dependency, so that they never ship.
 const TESTKIT: &str = "ringfence-testkit";
 
-/// The state machine: depends on nothing at all.
+/// The state machine: depends on nothing from outside.
 const CORE: &str = "ringfence-core";
 
 /// Crates from outside that only some of ours may name.
@@ -137,7 +141,7 @@ fn internal_fault(
     dependency: &str,
     kind: Kind,
 ) -> Option<Violation> {
-    let anything = allowed.contains(&"*");
+    let anything = allowed.contains(&"*") || dependency == PLANTED;
     if dependency == TESTKIT {
         let fine = kind == Kind::Dev || anything;
         return (!fine).then(|| {

@@ -1,0 +1,8 @@
+//! Log commands, outcomes, events and snapshot records.
+#![no_main]
+
+#[path = "../../proto/tests/formats/feed.rs"]
+#[allow(dead_code, reason = "each target calls one of its functions")]
+mod feed;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feed::records(bytes));

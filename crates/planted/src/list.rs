@@ -1,0 +1,144 @@
+//! The bugs. A new one gets a line here, and a branch where it would have been made.
+
+macro_rules! bugs {
+    ($($home:ident: $($variant:ident $name:literal $what:literal)*;)*) => {
+        /// A bug that can be planted. The order is that of the crates, from the core outwards.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Bug {
+            $($(#[doc = $what] $variant,)*)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$($(Self::$variant,)*)*];
+
+            /// The name that switches it on.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $($(Self::$variant => $name,)*)* }
+            }
+
+            /// The crate that has it, without `ringfence-`.
+            #[must_use]
+            pub const fn home(self) -> &'static str {
+                match self { $($(Self::$variant => stringify!($home),)*)* }
+            }
+
+            /// What goes wrong, in a sentence.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self { $($(Self::$variant => $what,)*)* }
+            }
+        }
+    };
+}
+
+bugs! {
+    core:
+        FreshTtlInEveryTerm "fresh-ttl-in-every-term"
+            "Each change of leader gives a silent session one more TTL, so it may live for ever."
+        TermStartIgnored "term-start-ignored"
+            "A new leader counts from the last keep-alive, though none could be logged meanwhile."
+        EndsAMomentEarly "ends-a-moment-early"
+            "A session ends in the last millisecond of its TTL instead of after it."
+        DeadlineOverflows "deadline-overflows"
+            "A deadline behind the end of time comes out before its beginning."
+        LateRequestFirst "late-request-first"
+            "A request of a session that is due is carried out before the session is ended."
+        LateRenewFirst "late-renew-first"
+            "A keep-alive brings back a session whose time was over before it came."
+        WallTimeDecides "wall-time-decides"
+            "Deadlines are judged by the leader's wall clock."
+        TimeRunsBack "time-runs-back"
+            "The reading of a new leader sets cluster time back."
+        GrantsWhileEnding "grants-while-ending"
+            "A lease goes to a waiter that the same entry is about to end."
+        TokenPerLease "token-per-lease"
+            "Each lease counts its tokens by itself."
+        TermDoesNotRaiseTokens "term-does-not-raise-tokens"
+            "Terms do not raise the counter, so a cluster that was rolled back repeats tokens."
+        FloorForgottenForGood "floor-forgotten-for-good"
+            "The floor of a forgotten name is not kept with the others."
+        MineIsGrantedAgain "mine-is-granted-again"
+            "A second acquire of the same session gets the same grant, and both go to work."
+        ReleaseByName "release-by-name"
+            "A release ends whatever grant the lease has, whoever holds it."
+        RevokeByName "revoke-by-name"
+            "A repeated revoke hits the next holder."
+        RevokeGrantsAtOnce "revoke-grants-at-once"
+            "A revoked lease is granted while its old holder still believes."
+        LossNotTold "loss-not-told"
+            "A holder whose grant was revoked never hears of it."
+        LockDelayDropped "lock-delay-dropped"
+            "After an expiry nobody waits for the lock-delay."
+        LockDelayWakesNobody "lock-delay-wakes-nobody"
+            "When a lock-delay is over the queue is not looked at."
+        QuietTimeIgnored "quiet-time-ignored"
+            "A restored cluster grants before the holders of the lost one can have stopped."
+        NewestServedFirst "newest-served-first"
+            "The last one in the queue is served first."
+        GhostWaiter "ghost-waiter"
+            "The places of a session that ended stay in their queues."
+        TransferIgnoresTarget "transfer-ignores-target"
+            "A transfer goes to the head of the queue, whoever was named."
+        OpenRepeatedOpensAgain "open-repeated-opens-again"
+            "A repeated Open makes a second session."
+        OpenIdForgotten "open-id-forgotten"
+            "The id of an Open is forgotten with its session, so a late duplicate opens another."
+        RetryDoneTwice "retry-done-twice"
+            "A retry under the same number is carried out again."
+        RefusalsNotRemembered "refusals-not-remembered"
+            "A refused acquire that is repeated later is granted to nobody who waits for it."
+        CancelBeforeItsRequest "cancel-before-its-request"
+            "A cancel that overtakes its request has no effect on it."
+        EndedToldAsHeld "ended-told-as-held"
+            "A repeated acquire is told of a grant that has ended as if it were held."
+        AnswersUnbounded "answers-unbounded"
+            "A session that confirms nothing is remembered without a limit."
+        WaitsNotCounted "waits-not-counted"
+            "Places in queues do not count against a session's limit."
+        SecretNotChecked "secret-not-checked"
+            "Whoever knows a session's number may act for it."
+        AnswersLostInSnapshot "answers-lost-in-snapshot"
+            "A snapshot leaves out what sessions remember of their requests."
+        CounterLostInSnapshot "counter-lost-in-snapshot"
+            "A snapshot keeps the last token and not what terms have raised the counter to."
+        QueueOrderLostInSnapshot "queue-order-lost-in-snapshot"
+            "Leases that wait to be served come back from a snapshot in another order.";
+    proto:
+        UnknownFieldsPassedOver "unknown-fields-passed-over"
+            "A command of a newer version is applied without what this version does not know."
+        NoWaitIsZero "no-wait-is-zero"
+            "An acquire that does not wait is written like one that waits for no time."
+        LossesLostInRecord "losses-lost-in-record"
+            "The record of a session leaves out the losses that its client has not heard of.";
+    wal:
+        AckBeforeSync "ack-before-sync"
+            "What was written is acknowledged before it is on the disk."
+        SyncErrorBelieved "sync-error-believed"
+            "The log goes on after a sync that failed."
+        DamageTakenForTornTail "damage-taken-for-torn-tail"
+            "An unreadable batch ends the log, though others follow it."
+        TornTailLeft "torn-tail-left"
+            "What a crash left half written stays behind the end of the log."
+        DirectoryNotSynced "directory-not-synced"
+            "The name of a new segment is not made durable before it is written to.";
+    guard:
+        AnyLeaseAdmitted "any-lease-admitted"
+            "A guard compares tokens and does not look at the name of the lease."
+        EqualMarkNotWritten "equal-mark-not-written"
+            "A transaction whose token equals the mark reads it and does not write it."
+        AdvanceLeftToFirstWrite "advance-left-to-first-write"
+            "A new holder reads before the old one is fenced off."
+        MarkOfOneConnection "mark-of-one-connection"
+            "The mark lives in a table that goes with the connection."
+        FloorLowersMark "floor-lowers-mark"
+            "A floor that comes late takes the mark back."
+        EffectAfterTheCheck "effect-after-the-check"
+            "The lock is given back between the check and the effect."
+        FenceOptionalAtTheDoor "fence-optional-at-the-door"
+            "A request without a fence passes a route that is guarded by a lease."
+        UnknownTokenAdmitted "unknown-token-admitted"
+            "A follower of floors admits a token that it was never told of.";
+}

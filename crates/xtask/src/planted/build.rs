@@ -1,0 +1,135 @@
+//! Building the test programs of the layers, all with one call.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::layers::{Layer, Target};
+use crate::steps::cargo;
+
+/// The package that switches bugs on.
+const PLANTED: &str = "ringfence-planted";
+
+/// A test program.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// The file.
+    pub(super) executable: PathBuf,
+    /// The folder of its package, where cargo would run it.
+    pub(super) folder: PathBuf,
+    package: String,
+    target: String,
+    is_library: bool,
+}
+
+/// All test programs that were built.
+pub(super) struct Built(Vec<Program>);
+
+impl Built {
+    /// Builds the programs of these layers.
+    ///
+    /// # Errors
+    /// A sentence, if cargo cannot be run or fails.
+    pub(super) fn new(root: &Path, layers: &[&Layer]) -> Result<Self, String> {
+        let mut packages: Vec<_> = layers.iter().map(|layer| layer.package).collect();
+        packages.push(PLANTED);
+        packages.dedup();
+        let mut cargo = cargo();
+        cargo.args([
+            "test",
+            "--no-run",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
+        // Its dependencies take the feature along, whoever depends on them.
+        cargo.args(["--features", "ringfence-planted/planted"]);
+        for package in packages {
+            cargo.args(["--package", package]);
+        }
+        let cargo = cargo.current_dir(root).stderr(Stdio::inherit());
+        let output = cargo
+            .output()
+            .map_err(|error| format!("cannot start cargo: {error}"))?;
+        if !output.status.success() {
+            return Err("the tests with planted bugs do not compile".to_owned());
+        }
+        let messages = String::from_utf8_lossy(&output.stdout);
+        Ok(Self(messages.lines().filter_map(program).collect()))
+    }
+
+    /// The program of a layer.
+    ///
+    /// # Errors
+    /// A sentence, if the layer names a program that there is not.
+    pub(super) fn program(&self, layer: &Layer) -> Result<&Program, String> {
+        let found = self.0.iter().find(|program| {
+            program.package == layer.package
+                && match layer.target {
+                    Target::Library => program.is_library,
+                    Target::Test(name) => !program.is_library && program.target == name,
+                }
+        });
+        found.ok_or_else(|| {
+            format!(
+                "layer {} names no test program of {}: see crates/xtask/src/planted/layers.rs",
+                layer.name, layer.package
+            )
+        })
+    }
+}
+
+/// The test program that a line of cargo's messages is about, if it is about one.
+fn program(line: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?)
+        .parent()?
+        .to_owned();
+    let target = &message["target"];
+    let is_library = target["kind"].as_array()?.iter().any(|kind| kind == "lib");
+    let target = target["name"].as_str()?.to_owned();
+    // The library of a package has its name, with other dashes.
+    let package = match is_library {
+        true => target.replace('_', "-"),
+        false => name_of(message["package_id"].as_str()?)?,
+    };
+    Some(Program {
+        executable,
+        folder,
+        package,
+        target,
+        is_library,
+    })
+}
+
+/// The name in a package id: behind the `#` if it stands there, else the last folder's package.
+fn name_of(id: &str) -> Option<String> {
+    let (path, rest) = id.rsplit_once('#')?;
+    match rest.split_once('@') {
+        Some((name, _)) => Some(name.to_owned()),
+        None => path.rsplit('/').next().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_program_is_known_by_its_package_and_name() {
+        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/core#ringfence-core@0.1.0","manifest_path":"/w/crates/core/Cargo.toml","target":{"kind":["test"],"name":"model"},"executable":"/t/model-1"}"#;
+        let found = program(line).expect("a test program");
+        assert_eq!(
+            (found.package.as_str(), found.target.as_str()),
+            ("ringfence-core", "model")
+        );
+        assert_eq!(found.folder, Path::new("/w/crates/core"));
+    }
+
+    #[test]
+    fn what_is_no_program_is_passed_over() {
+        assert!(program(r#"{"reason":"build-finished","success":true}"#).is_none());
+        assert!(program("warning: something").is_none());
+    }
+}

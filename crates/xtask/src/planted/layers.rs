@@ -1,0 +1,130 @@
+//! The layers of tests, from the fastest to the slowest.
+
+/// A test program, and the crates whose bugs it may notice.
+#[derive(Debug)]
+pub(super) struct Layer {
+    /// As the table calls it.
+    pub(super) name: &'static str,
+    /// The package that has it.
+    pub(super) package: &'static str,
+    /// Which of its programs.
+    pub(super) target: Target,
+    /// The crates, as bugs name their homes.
+    pub(super) homes: &'static [&'static str],
+    /// Seeds of its chance, tried in turn; one alone for a program without chance.
+    pub(super) seeds: &'static [u64],
+    /// Whether it belongs to the quick half.
+    pub(super) quick: bool,
+}
+
+/// A test program of a package.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The unit tests of the library.
+    Library,
+    /// A file or folder in `tests`.
+    Test(&'static str),
+}
+
+const NO_CHANCE: &[u64] = &[1];
+const SEEDS: &[u64] = &[1, 2, 3];
+
+/// All of them, in the order in which they are tried.
+pub(super) const LAYERS: &[Layer] = &[
+    Layer {
+        name: "scenarios",
+        package: "ringfence-core",
+        target: Target::Test("scenarios"),
+        homes: &["core"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
+        name: "model",
+        package: "ringfence-core",
+        target: Target::Test("model"),
+        homes: &["core"],
+        seeds: SEEDS,
+        quick: true,
+    },
+    Layer {
+        name: "formats",
+        package: "ringfence-proto",
+        target: Target::Test("formats"),
+        homes: &["proto"],
+        seeds: SEEDS,
+        quick: true,
+    },
+    Layer {
+        name: "crashes",
+        package: "ringfence-wal",
+        target: Target::Test("crashes"),
+        homes: &["wal"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
+        name: "fences",
+        package: "ringfence-guard",
+        target: Target::Library,
+        homes: &["guard"],
+        seeds: SEEDS,
+        quick: true,
+    },
+    Layer {
+        name: "guards",
+        package: "ringfence-guard",
+        target: Target::Test("suite"),
+        homes: &["guard"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
+        name: "door",
+        package: "ringfence-guard",
+        target: Target::Test("layers"),
+        homes: &["guard"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
+        name: "follower",
+        package: "ringfence-guard",
+        target: Target::Test("follow"),
+        homes: &["guard"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
+        name: "driver",
+        package: "ringfence-raft",
+        target: Target::Library,
+        homes: &["raft"],
+        seeds: NO_CHANCE,
+        quick: false,
+    },
+    Layer {
+        name: "nodes",
+        package: "ringfence-raft",
+        target: Target::Test("cluster"),
+        homes: &["raft"],
+        seeds: NO_CHANCE,
+        quick: false,
+    },
+    Layer {
+        name: "belief",
+        package: "ringfence-client",
+        target: Target::Library,
+        homes: &["client"],
+        seeds: SEEDS,
+        quick: false,
+    },
+    Layer {
+        name: "client",
+        package: "ringfence-client",
+        target: Target::Test("it"),
+        homes: &["client"],
+        seeds: NO_CHANCE,
+        quick: false,
+    },
+];
