@@ -3,7 +3,7 @@
 //!
 //! Checksums would keep random bytes from ever getting anywhere, so here they are made right.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::format::{Batch, decode};
@@ -120,7 +120,7 @@ fn open_twice(body: &[u8]) {
     assert_eq!(first, second);
 }
 
-fn put(fs: &SimFs, path: &PathBuf, content: &[u8]) {
+fn put(fs: &SimFs, path: &Path, content: &[u8]) {
     let file = fs.create(path).expect("there is room");
     let written = file.write_at(content, 0).and_then(|()| file.sync_data());
     written.expect("nothing is planted");

@@ -68,7 +68,7 @@ pub(super) const LAYERS: &[Layer] = &[
         package: "ringfence-guard",
         target: Target::Library,
         homes: &["guard"],
-        seeds: SEEDS,
+        seeds: NO_CHANCE,
         quick: true,
     },
     Layer {
