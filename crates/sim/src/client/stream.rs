@@ -1,0 +1,262 @@
+//! A client's end of its streams: the way from the client crate into the simulated network, and what
+//! is written down of everything that goes over it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use ringfence_check::history::{Invoked, Op, Outcome, Returned};
+use ringfence_client::sim::{Incoming, Network, Outgoing};
+use ringfence_proto::v1::{self, client_frame, server_frame};
+use tokio::sync::mpsc;
+
+use super::{gateway, words};
+use crate::machine::{Machine, lock};
+use crate::net::{Connection, Side};
+use crate::node;
+use crate::observe::{Kept, Observation, Recorder};
+use crate::world::World;
+
+/// How long a node may take to accept a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// The way of one client machine to the nodes.
+pub(super) struct Streams {
+    world: World,
+    machine: Machine,
+    client: u32,
+    recorder: Recorder,
+    open: Arc<Mutex<Vec<Weak<Connection>>>>,
+}
+
+impl Streams {
+    pub(super) fn new(
+        world: &World,
+        machine: &Machine,
+        client: u32,
+        recorder: &Recorder,
+        open: &Arc<Mutex<Vec<Weak<Connection>>>>,
+    ) -> Self {
+        Self {
+            open: Arc::clone(open),
+            world: world.clone(),
+            machine: machine.clone(),
+            client,
+            recorder: recorder.clone(),
+        }
+    }
+}
+
+impl Network for Streams {
+    fn connect(
+        &self,
+        address: &str,
+        outgoing: Outgoing,
+    ) -> BoxFuture<'static, Result<Incoming, String>> {
+        let (world, machine) = (self.world.clone(), self.machine.clone());
+        let (client, recorder) = (self.client, self.recorder.clone());
+        let known = Arc::clone(&self.open);
+        let address = address.to_owned();
+        Box::pin(async move {
+            let nodes = world.nodes();
+            let here = |index| node::client_address(index).to_string() == address;
+            let node = nodes.iter().find(|node| here(node.index()));
+            let node = node.ok_or_else(|| format!("nobody is at {address}"))?;
+            let handle = node.handle();
+            let connecting = world.net().connect(&machine, node.machine(), CONNECT_MAX);
+            let connection = connecting.await.map_err(|broken| broken.0)?;
+            let handle = handle.ok_or_else(|| format!("{address} refuses the connection"))?;
+            lock(&known).retain(|connection| connection.strong_count() > 0);
+            lock(&known).push(Arc::downgrade(&connection));
+            let tries = Tries::new(client, node.index(), &recorder);
+            Ok(open(&connection, handle, outgoing, tries))
+        })
+    }
+}
+
+fn open(
+    connection: &Arc<Connection>,
+    node: ringfence_raft::Node,
+    mut outgoing: Outgoing,
+    tries: Tries,
+) -> Incoming {
+    let (to_node, at_node) = connection.pipe::<v1::ClientMessage>(Side::Caller);
+    let (to_client, mut at_client) = connection.pipe::<v1::ServerMessage>(Side::Callee);
+    let own = Arc::clone(connection);
+    let serving = gateway::serve(node, own, at_node, to_client, tries.clone());
+    let _detached = connection.spawn(Side::Callee, serving);
+    let (tell, incoming) = mpsc::unbounded_channel();
+    let asking = tries.clone();
+    let _detached = connection.spawn(Side::Caller, async move {
+        while let Some(message) = outgoing.next().await {
+            asking.asked(&message);
+            if to_node.send(message).await.is_err() {
+                return;
+            }
+        }
+    });
+    let _detached = connection.spawn(Side::Caller, async move {
+        loop {
+            let message = match at_client.recv().await {
+                Ok(Some(message)) => Ok(message),
+                Ok(None) => break,
+                Err(broken) => Err(broken.0),
+            };
+            if let Ok(message) = &message {
+                tries.answered(message);
+            }
+            let over = message.is_err();
+            if tell.send(message).is_err() || over {
+                break;
+            }
+        }
+        tries.abandoned();
+    });
+    incoming
+}
+
+/// The tries of one stream, by the numbers of their frames. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Tries {
+    client: u32,
+    node: usize,
+    recorder: Recorder,
+    open: Arc<Mutex<BTreeMap<u64, Try>>>,
+}
+
+struct Try {
+    id: u64,
+    what: What,
+    /// The entry that answered it.
+    index: Option<u64>,
+}
+
+enum What {
+    Request(Op),
+    KeepAlive(Vec<u64>),
+}
+
+impl Tries {
+    fn new(client: u32, node: usize, recorder: &Recorder) -> Self {
+        Self {
+            client,
+            node,
+            recorder: recorder.clone(),
+            open: Arc::default(),
+        }
+    }
+
+    fn asked(&self, message: &v1::ClientMessage) {
+        for frame in &message.frames {
+            let Some(body) = &frame.body else { continue };
+            let id = self.recorder.next_try();
+            let (what, seen) = self.try_of(id, body);
+            let index = None;
+            lock(&self.open).insert(frame.id, Try { id, what, index });
+            self.recorder.see(seen);
+        }
+    }
+
+    fn try_of(&self, id: u64, body: &client_frame::Body) -> (What, Observation) {
+        let client = self.client;
+        if let client_frame::Body::KeepAlive(request) = body {
+            let number = |handle: &v1::SessionHandle| handle.session;
+            let sessions: Vec<u64> = request.sessions.iter().map(number).collect();
+            let seen = Observation::KeepAliveAsked {
+                id,
+                client,
+                sessions: sessions.clone(),
+            };
+            return (What::KeepAlive(sessions), seen);
+        }
+        let words::Asked {
+            session,
+            request,
+            op,
+        } = words::asked(body);
+        let seen = Observation::Asked(Invoked {
+            id,
+            t: self.recorder.nanos(),
+            client,
+            session,
+            request,
+            op: op.clone(),
+        });
+        (What::Request(op), seen)
+    }
+
+    /// A node has taken the frame in.
+    pub(super) fn received(&self, frame: u64) {
+        let id = lock(&self.open).get(&frame).map(|open| open.id);
+        if let Some(id) = id {
+            let node = self.node;
+            self.recorder.see(Observation::Received { id, node });
+        }
+    }
+
+    /// The node knows which entry answers the frame.
+    pub(super) fn answered_by(&self, frame: u64, index: Option<u64>) {
+        if let Some(open) = lock(&self.open).get_mut(&frame) {
+            open.index = index;
+        }
+    }
+
+    fn answered(&self, message: &v1::ServerMessage) {
+        for frame in &message.frames {
+            let Some(open) = lock(&self.open).remove(&frame.id) else {
+                continue;
+            };
+            let Some(body) = &frame.body else { continue };
+            match open.what {
+                What::Request(op) => self.recorder.see(Observation::Answered(Returned {
+                    id: open.id,
+                    t: self.recorder.nanos(),
+                    outcome: words::answered(&op, body),
+                    index: open.index,
+                })),
+                What::KeepAlive(sessions) => self.kept(open.id, &sessions, body),
+            }
+        }
+    }
+
+    fn kept(&self, id: u64, sessions: &[u64], body: &server_frame::Body) {
+        for &session in sessions {
+            let what = match body {
+                server_frame::Body::KeepAlive(reply) => {
+                    if reply.ended.iter().any(|ended| ended.session == session) {
+                        Kept::Ended
+                    } else if reply.untold.contains(&session) {
+                        Kept::Untold
+                    } else {
+                        Kept::Alive
+                    }
+                }
+                _ => Kept::NotDone,
+            };
+            self.recorder.see(Observation::KeptAlive {
+                id,
+                client: self.client,
+                session,
+                what,
+            });
+        }
+    }
+
+    /// The stream is gone, and with it everything that was not answered.
+    fn abandoned(&self) {
+        let open = std::mem::take(&mut *lock(&self.open));
+        for open in open.into_values() {
+            if matches!(open.what, What::Request(_)) {
+                let error = "the stream is gone".to_owned();
+                self.recorder.see(Observation::Answered(Returned {
+                    id: open.id,
+                    t: self.recorder.nanos(),
+                    outcome: Outcome::Unknown { error },
+                    index: None,
+                }));
+            }
+        }
+    }
+}

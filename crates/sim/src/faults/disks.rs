@@ -1,0 +1,86 @@
+//! D1 to D8: disks that fail, lose, tear, fill up, stall, or come back as they were before.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Fault, Stage};
+use crate::node::{Crash, SimNode};
+use crate::observe::Observation;
+
+/// How many bytes a disk has left when it is about to be full.
+const ALMOST_FULL: u64 = 2_048;
+/// How old the copy is that all disks are set back to.
+const COPY_AGE: Duration = Duration::from_secs(2);
+
+impl Stage {
+    pub(super) async fn disks(&self, fault: Fault, lasts: Duration) {
+        match fault {
+            Fault::SyncFails(who) => {
+                let node = self.node(who);
+                node.machine().disk().fail_next_sync();
+                sleep(lasts).await;
+                self.ended(&node).await;
+            }
+            Fault::PowerLoss(who) => self.crash(&self.node(who), Crash::Power, lasts).await,
+            Fault::PowerLossAll => self.crash_all(Crash::Power, lasts).await,
+            Fault::TornWrites(who) => self.crash(&self.node(who), Crash::Torn, lasts).await,
+            Fault::DiskFull(who) => {
+                let node = self.node(who);
+                node.machine().disk().limit(Some(ALMOST_FULL));
+                sleep(lasts).await;
+                node.machine().disk().limit(None);
+                self.ended(&node).await;
+            }
+            Fault::DiskStalls(who) => {
+                let node = self.node(who);
+                node.machine().disk().stall(lasts);
+                sleep(lasts).await;
+            }
+            Fault::Wipe(who) => {
+                let node = self.node(who);
+                node.wipe();
+                sleep(lasts).await;
+                self.start_again(&node).await;
+            }
+            Fault::CrashInRecovery(who) => {
+                let node = self.node(who);
+                node.crash(Crash::Torn);
+                sleep(lasts).await;
+                // The second crash comes while it reads what the first one has left.
+                tokio::join!(self.start_again(&node), async {
+                    sleep(Duration::from_micros(200)).await;
+                    node.crash(Crash::Power);
+                });
+                self.start_again(&node).await;
+            }
+            Fault::RollBackAll => self.roll_back_all(lasts).await,
+            _ => {}
+        }
+    }
+
+    /// A node whose disk failed has ended by itself; one that has not is ended, so that nothing is
+    /// left planted.
+    async fn ended(&self, node: &SimNode) {
+        if node.is_running() {
+            node.crash(Crash::Kill);
+        }
+        self.start_again(node).await;
+    }
+
+    async fn roll_back_all(&self, lasts: Duration) {
+        let nodes = self.nodes();
+        let copies: Vec<usize> = nodes
+            .iter()
+            .map(|node| node.machine().disk().keep_copy())
+            .collect();
+        sleep(COPY_AGE + lasts).await;
+        self.recorder.see(Observation::RolledBack);
+        for (node, copy) in nodes.iter().zip(copies) {
+            node.roll_back(copy);
+        }
+        for node in &nodes {
+            self.start_again(node).await;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a seed means: how large the cluster is, what its clients do, which faults come when, and what
+//! that relaxes.
+
+use std::time::Duration;
+
+use ringfence_core::Settings;
+use ringfence_raft::Timing;
+
+use crate::faults::{Fault, Frame, Scheduled, schedule};
+use crate::properties::{Bounds, PPM_MAX};
+use crate::random::Random;
+use crate::world::Setup;
+
+/// How far clocks are set off where the bound is not kept: 20 %.
+const PPM_BEYOND: i32 = 200_000;
+/// When the first fault may come.
+const CALM_FIRST: Duration = Duration::from_secs(3);
+/// How long all is well before the clients go.
+const WELL: Duration = Duration::from_secs(25);
+
+/// A run in all its parts.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// The cluster.
+    pub setup: Setup,
+    /// How many client machines there are.
+    pub clients: u32,
+    /// How many watchers there are.
+    pub watchers: u32,
+    /// The leases.
+    pub leases: Vec<String>,
+    /// The TTLs of sessions.
+    pub ttls: Vec<Duration>,
+    /// Of a thousand holders so many do not listen.
+    pub zombies_per_mille: u64,
+    /// Whether the operator revokes without waiting for the holder.
+    pub revoke_now: bool,
+    /// The faults, in the order of their beginnings.
+    pub faults: Vec<Scheduled>,
+    /// How long faults come and go.
+    pub safety: Duration,
+    /// How long all is well behind that.
+    pub well: Duration,
+    /// How long nobody is there at the end.
+    pub quiet: Duration,
+    /// What the faults relax.
+    pub bounds: Bounds,
+}
+
+impl Plan {
+    /// The run of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let safety = Random::new(seed)
+            .fork("length")
+            .time(Duration::from_secs(40)..Duration::from_secs(90));
+        Self::with(seed, safety)
+    }
+
+    /// The run of a seed whose faults come and go for this long.
+    #[must_use]
+    pub fn with(seed: u64, safety: Duration) -> Self {
+        let chance = Random::new(seed);
+        let mut random = chance.fork("plan");
+        let nodes = match random.within(0..20) {
+            0..=13 => 3,
+            14..=17 => 5,
+            18 => 4,
+            _ => 7,
+        };
+        let clients = 3 + u32::try_from(random.within(0..8)).unwrap_or_default();
+        let frame = Frame {
+            nodes,
+            clients: clients as usize,
+            from: CALM_FIRST,
+            until: safety,
+            ppm: if random.chance(150) {
+                PPM_BEYOND
+            } else {
+                PPM_MAX.cast_signed()
+            },
+            rollback: random.chance(300),
+        };
+        let faults = schedule(&frame, &mut chance.fork("faults"));
+        let setup = setup(nodes, &mut random);
+        let ttls = ttls(&mut random);
+        let longest = ttls.iter().max().copied().unwrap_or_default();
+        Self {
+            seed,
+            bounds: bounds(&faults, &setup.timing),
+            setup,
+            clients,
+            watchers: u32::try_from(random.within(0..3)).unwrap_or_default(),
+            leases: leases(&mut random),
+            zombies_per_mille: random.within(0..600),
+            revoke_now: random.chance(300),
+            faults,
+            safety,
+            well: WELL,
+            // Two TTLs and a second by cluster time, and then some more.
+            quiet: 2 * longest + Duration::from_secs(5),
+            ttls,
+        }
+    }
+}
+
+fn setup(nodes: usize, random: &mut Random) -> Setup {
+    Setup {
+        nodes,
+        settings: Settings::STANDARD,
+        token_floor: random.chance(200).then_some(0),
+        timing: Timing::default(),
+        wal_segment_bytes: 4 << random.within(10..15),
+        snapshot_log_bytes: 1 << random.within(11..18),
+        snapshot_log_keep: random.within(0..200),
+    }
+}
+
+fn ttls(random: &mut Random) -> Vec<Duration> {
+    let count = random.within(1..4);
+    let ttl = |_| Duration::from_millis(random.within(1_000..7_000));
+    (0..count).map(ttl).collect()
+}
+
+fn leases(random: &mut Random) -> Vec<String> {
+    let count = random.within(1..5);
+    (0..count).map(|number| format!("lease/{number}")).collect()
+}
+
+/// What the faults relax, as far as the contract says so.
+fn bounds(faults: &[Scheduled], timing: &Timing) -> Bounds {
+    let mut bounds = Bounds {
+        node_ppm: PPM_MAX,
+        client_ppm: PPM_MAX,
+        election_max: timing.election_max,
+        round_trip: Duration::from_millis(30),
+    };
+    for one in faults {
+        match one.fault {
+            Fault::NodeRate { ppm, .. } => {
+                bounds.node_ppm = bounds.node_ppm.max(ppm.unsigned_abs());
+            }
+            Fault::ClientRate { ppm, .. } => {
+                bounds.client_ppm = bounds.client_ppm.max(ppm.unsigned_abs());
+            }
+            _ => {}
+        }
+    }
+    bounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_means_the_same_each_time() {
+        for seed in 0..50 {
+            assert_eq!(
+                format!("{:?}", Plan::of(seed)),
+                format!("{:?}", Plan::of(seed))
+            );
+        }
+    }
+
+    #[test]
+    fn most_runs_keep_the_bound_of_clocks_and_some_do_not() {
+        let beyond = |seed: &u64| !Plan::of(*seed).bounds.beliefs_are_exclusive();
+        let beyond = (0..1_000).filter(beyond).count();
+        assert!((10..300).contains(&beyond), "{beyond}");
+    }
+}

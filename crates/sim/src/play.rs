@@ -1,0 +1,158 @@
+//! The run of a seed: faults, then peace, then silence, and all promises on the way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_core::LeaseName;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::campaign::Verdict;
+use crate::client::SimClient;
+use crate::faults::Stage;
+use crate::guards::Store;
+use crate::observe::{Counts, Observation, Phase, Recorder, Violation};
+use crate::plan::Plan;
+use crate::runner;
+use crate::trace::Trace;
+use crate::workload::operator::Operator;
+use crate::workload::watcher::Watcher;
+use crate::workload::{Work, session};
+use crate::world::World;
+
+/// What a run brought.
+pub struct Played {
+    /// How much time was simulated.
+    pub simulated: Duration,
+    /// What was counted.
+    pub counts: Counts,
+    /// A number over everything that happened.
+    pub hash: u64,
+    /// The promise that was broken, if one was, with the newest observations.
+    pub broken: Option<(Violation, String)>,
+    /// What was seen, for the checkers.
+    pub recorder: Recorder,
+}
+
+/// Runs a seed and says what became of it.
+#[must_use]
+pub fn scenario(seed: u64, trace: Trace) -> Verdict {
+    let played = play(&Plan::of(seed), trace);
+    let broken = played
+        .broken
+        .map(|(violation, newest)| format!("{violation}\n{newest}"));
+    Verdict {
+        simulated: played.simulated,
+        counts: named(&played.counts),
+        hash: played.hash,
+        broken,
+    }
+}
+
+/// Runs a plan.
+#[must_use]
+pub fn play(plan: &Plan, trace: Trace) -> Played {
+    let recorder = Recorder::new(plan.bounds);
+    let (own, plan) = (recorder.clone(), plan.clone());
+    let (seed, setup) = (plan.seed, plan.setup.clone());
+    let listener = Arc::new(recorder.clone());
+    let report = runner::run(seed, setup, listener, trace, move |world| async move {
+        // Sets the recorder's time to the world's.
+        let _begun = own.now();
+        let whole = run(&world, &plan, &own);
+        let verdict = tokio::select! {
+            biased;
+            violation = own.broken() => Err(violation),
+            verdict = whole => verdict,
+        };
+        verdict.and_then(|()| own.end())
+    });
+    let broken = report.value.err();
+    Played {
+        simulated: report.simulated,
+        counts: recorder.counts(),
+        hash: report.hash ^ recorder.hash(),
+        broken: broken.map(|violation| (violation, recorder.newest())),
+        recorder,
+    }
+}
+
+async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Violation> {
+    recorder.see(Observation::Phase(Phase::Safety));
+    world.form().await;
+    let names: Vec<LeaseName> = plan
+        .leases
+        .iter()
+        .map(|lease| LeaseName::parse(lease).expect("plans name leases as they are named"))
+        .collect();
+    let stores: BTreeMap<String, Store> = names
+        .iter()
+        .map(|name| (name.to_string(), Store::new(world, name, recorder)))
+        .collect();
+    let work = Work::new(stores, plan.ttls.clone(), plan.zombies_per_mille);
+    let work = Arc::new(work);
+    let clients = (1..=plan.clients).map(|number| SimClient::new(world, number, recorder));
+    let clients: Vec<SimClient> = clients.collect();
+    clients
+        .iter()
+        .for_each(|client| session::begin(client, &work));
+
+    let mut beside = JoinSet::new();
+    for number in 1..=plan.watchers {
+        beside.spawn(Watcher::new(world, number, "", recorder).watch());
+    }
+    let operator = Operator::new(world, recorder);
+    let interfering = operator.clone();
+    let revoke_now = plan.revoke_now;
+    beside.spawn(async move { interfering.interfere(names, revoke_now).await });
+
+    let stage = Stage::new(world, clients.clone(), &work, recorder);
+    let until = plan.safety.saturating_sub(world.now());
+    let _in_time = timeout(until, async {
+        stage.disturb(&plan.faults).await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    stage.heal().await?;
+
+    recorder.see(Observation::Phase(Phase::Liveness));
+    let mut probing = JoinSet::new();
+    probing.spawn(async move { operator.probe().await });
+    sleep(Duration::from_secs(5)).await;
+    probing.abort_all();
+    sleep(plan.well).await;
+
+    work.stop();
+    recorder.see(Observation::Phase(Phase::Quiet));
+    for client in &clients {
+        client.kill();
+    }
+    sleep(plan.quiet).await;
+    beside.abort_all();
+    Ok(())
+}
+
+fn named(counts: &Counts) -> BTreeMap<String, u64> {
+    let mut named: BTreeMap<String, u64> = [
+        ("entries", counts.entries),
+        ("asked", counts.asked),
+        ("answered", counts.answered),
+        ("unknown", counts.unknown),
+        ("not done", counts.not_done),
+        ("grants", counts.grants),
+        ("expiries", counts.expiries),
+        ("leaders", counts.leaders),
+        ("snapshots", counts.snapshots),
+        ("admitted", counts.admitted),
+        ("refused", counts.refused),
+        ("beliefs", counts.beliefs),
+    ]
+    .into_iter()
+    .map(|(name, count)| (name.to_owned(), count))
+    .collect();
+    for (row, count) in &counts.faults {
+        named.insert(format!("fault {row}"), *count);
+    }
+    named
+}

@@ -1,0 +1,260 @@
+//! Who works with leases: acquires them, writes while they last, gives them up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_check::history::BeliefEnd;
+use ringfence_client::sim::Host;
+use ringfence_client::{Client, HeldLease, Loss, Session, TransferError};
+use ringfence_proto::v1::{self, client_frame};
+use tokio::time::sleep;
+
+use super::Work;
+use crate::client::SimClient;
+use crate::guards::{Store, Visitor};
+use crate::observe::{Belief, Observation};
+use crate::random::Random;
+
+/// How long a worker rests between two leases.
+const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(1_500));
+/// How long a wait lasts at most.
+const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(8));
+/// How long a holder thinks between two writes.
+const THINK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(600));
+/// The most writes under one grant.
+const WRITES_MAX: u64 = 8;
+/// How long a zombie goes on when its lease is lost.
+const UNDEAD: Duration = Duration::from_secs(6);
+
+/// One worker of a session.
+pub(super) struct Holder {
+    pub(super) client: SimClient,
+    pub(super) host: Arc<Host>,
+    pub(super) work: Arc<Work>,
+    pub(super) connected: Client,
+    pub(super) session: Session,
+    pub(super) random: Random,
+    /// In true time.
+    pub(super) until: Duration,
+}
+
+/// A lease that is held, as far as its client knows.
+pub(super) struct Holding {
+    lease: HeldLease,
+    session: Session,
+    client: SimClient,
+    belief: Belief,
+}
+
+impl Holder {
+    /// Works until the time is over, or the session is. What it holds then it may hand back.
+    pub(super) async fn work(mut self) -> Option<Holding> {
+        while self.goes_on() {
+            if let Some(lease) = self.acquire().await {
+                let holding = self.believe(lease);
+                let holding = self.hold(holding).await;
+                if let Some(holding) = holding
+                    && let Some(kept) = self.give_up(holding).await
+                {
+                    return Some(kept);
+                }
+            }
+            sleep(self.random.time(REST.0..REST.1)).await;
+        }
+        None
+    }
+
+    fn goes_on(&self) -> bool {
+        let in_time = self.client.world().now() < self.until;
+        in_time && !self.work.is_over() && self.session.is_live()
+    }
+
+    async fn acquire(&mut self) -> Option<HeldLease> {
+        let names: Vec<&String> = self.work.stores.keys().collect();
+        let name = (*self.random.pick(&names)?).clone();
+        let mut acquire = self.session.acquire(name);
+        if self.random.chance(200) {
+            acquire = acquire.lock_delay(Duration::from_millis(700));
+        }
+        if self.random.chance(400) {
+            return acquire.send().await.ok();
+        }
+        let wait = self.random.time(WAIT.0..WAIT.1);
+        let acquire = acquire.wait(Duration::from_millis(
+            u64::try_from(wait.as_millis()).unwrap_or_default(),
+        ));
+        if self.random.chance(700) {
+            return acquire.send().await.ok();
+        }
+        // Gives up in between, at any point: nothing may be left behind.
+        let patience = self.random.time(Duration::ZERO..wait);
+        tokio::time::timeout(patience, acquire.send())
+            .await
+            .ok()?
+            .ok()
+    }
+
+    fn believe(&self, lease: HeldLease) -> Holding {
+        let belief = Belief {
+            client: self.client.number(),
+            session: lease.session().get(),
+            lease: lease.name().to_string(),
+            token: lease.token().get(),
+        };
+        let holding = Holding {
+            session: self.session.clone(),
+            client: self.client.clone(),
+            lease,
+            belief,
+        };
+        holding.believe();
+        self.listen(&holding);
+        holding
+    }
+
+    /// Hears of the loss, as an application that waits for it does.
+    fn listen(&self, holding: &Holding) {
+        let (client, session) = (self.client.clone(), self.session.clone());
+        let (lost, belief) = (holding.lease.lost(), holding.belief.clone());
+        drop(self.host.spawn(async move {
+            let why = match lost.await {
+                Loss::Released => BeliefEnd::Released,
+                Loss::Closed | Loss::Left => BeliefEnd::Closed,
+                Loss::WindowPassed | Loss::Stuck => BeliefEnd::Window,
+                Loss::Reported => BeliefEnd::Refused,
+                _ => BeliefEnd::Told,
+            };
+            doubt(&client, &session, &belief, why);
+        }));
+    }
+
+    /// Writes while the lease lasts. Gives it back if it is still there.
+    async fn hold(&mut self, holding: Holding) -> Option<Holding> {
+        let store = self.work.stores.get(&holding.belief.lease)?.clone();
+        let zombie = self.random.chance(self.work.zombies_per_mille);
+        let by = Visitor::with(self.client.number(), self.client.machine(), &holding.lease);
+        let mut undead_until = None;
+        // Before the first read: from here on the store refuses whoever was here before.
+        let Ok(mut version) = store.advance_and_read(&by).await else {
+            return self.refused(holding);
+        };
+        for _ in 0..self.random.within(0..WRITES_MAX) {
+            sleep(self.random.time(THINK.0..THINK.1)).await;
+            if !holding.look() {
+                let now = self.client.world().now();
+                let until = *undead_until.get_or_insert(now + UNDEAD);
+                if !zombie || now >= until {
+                    return None;
+                }
+            }
+            match self.write(&store, &by, version).await {
+                Some(written) => version = written,
+                None => return self.refused(holding),
+            }
+        }
+        holding.look().then_some(holding)
+    }
+
+    async fn write(&mut self, store: &Store, by: &Visitor, version: u64) -> Option<u64> {
+        if self.random.chance(150) {
+            self.read(by).await;
+        }
+        store.write(by, version).await.ok()
+    }
+
+    /// A refusal is final for the grant.
+    fn refused(&self, holding: Holding) -> Option<Holding> {
+        holding.doubt(BeliefEnd::Refused);
+        holding.lease.report_stale();
+        None
+    }
+
+    /// Asks the cluster what the token is worth, or who holds the lease.
+    async fn read(&mut self, by: &Visitor) {
+        let (name, token) = by.fence();
+        let read = None;
+        let body = if self.random.chance(500) {
+            client_frame::Body::Check(v1::CheckRequest { name, token, read })
+        } else {
+            client_frame::Body::Get(v1::GetRequest { name, read })
+        };
+        // What matters is written down on the way.
+        self.connected.request(body).await.ok();
+    }
+
+    /// Gives a lease up in one of the ways there are; what is kept to the session's end comes back.
+    async fn give_up(&mut self, holding: Holding) -> Option<Holding> {
+        match self.random.within(0..10) {
+            0..=3 => holding.release().await,
+            4..=5 => return self.hand_over(holding).await,
+            6..=7 => holding.doubt(BeliefEnd::Released),
+            8 => {
+                while self.goes_on() && holding.look() {
+                    sleep(self.random.time(REST.0..REST.1)).await;
+                }
+                holding.release().await;
+            }
+            _ => return Some(holding),
+        }
+        None
+    }
+
+    async fn hand_over(&mut self, holding: Holding) -> Option<Holding> {
+        holding.doubt(BeliefEnd::Transferred);
+        let Holding {
+            lease,
+            session,
+            client,
+            belief,
+        } = holding;
+        match lease.transfer_to(None).await {
+            Err(TransferError::NotWaiting { lease: Some(lease) }) => {
+                let holding = Holding {
+                    lease,
+                    session,
+                    client,
+                    belief,
+                };
+                if holding.lease.is_valid() {
+                    holding.believe();
+                }
+                holding.release().await;
+            }
+            Ok(_) | Err(_) => {}
+        }
+        None
+    }
+}
+
+impl Holding {
+    fn believe(&self) {
+        self.client.recorder().believe(&self.belief);
+    }
+
+    /// Whether it is held at this instant.
+    fn look(&self) -> bool {
+        let held = self.lease.is_valid();
+        self.client.recorder().see(Observation::Looked {
+            belief: self.belief.clone(),
+            held,
+        });
+        held
+    }
+
+    /// Its holder believes in it no more.
+    pub(super) fn doubt(&self, why: BeliefEnd) {
+        doubt(&self.client, &self.session, &self.belief, why);
+    }
+
+    /// Gives it back.
+    pub(super) async fn release(self) {
+        self.doubt(BeliefEnd::Released);
+        self.lease.release().await.ok();
+    }
+}
+
+/// Belief has ended, now or when the clock passed the window's end while nobody looked.
+fn doubt(client: &SimClient, session: &Session, belief: &Belief, why: BeliefEnd) {
+    let window = client.true_time_of(session.valid_until());
+    client.recorder().doubt(belief, window, why);
+}

@@ -1,0 +1,58 @@
+//! What the clients of a run do: sessions, leases, guarded writes; and some who do not listen.
+//!
+//! - [`session`] opens sessions, keeps a few workers busy in each, and closes them.
+//! - [`holder`] acquires leases, writes to guarded stores while they last, and gives them up in every
+//!   way there is. A part of them are zombies: they go on writing when their lease is lost.
+//! - [`operator`] revokes and evicts, and probes whether the service is there.
+//! - [`watcher`] follows what is granted, from node to node.
+
+pub mod holder;
+pub mod operator;
+pub mod session;
+pub mod watcher;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::guards::Store;
+
+/// What there is to work with.
+pub struct Work {
+    /// The stores, by the lease that guards them.
+    pub stores: BTreeMap<String, Store>,
+    /// The TTLs that sessions have.
+    pub ttls: Vec<Duration>,
+    /// Of a thousand holders so many do not listen when their lease is lost.
+    pub zombies_per_mille: u64,
+    over: watch::Sender<bool>,
+}
+
+impl Work {
+    /// Work on these stores.
+    #[must_use]
+    pub fn new(
+        stores: BTreeMap<String, Store>,
+        ttls: Vec<Duration>,
+        zombies_per_mille: u64,
+    ) -> Self {
+        Self {
+            stores,
+            ttls,
+            zombies_per_mille,
+            over: watch::Sender::new(false),
+        }
+    }
+
+    /// Nobody begins anything new.
+    pub fn stop(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Whether nobody is to begin anything new.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+}
