@@ -1,0 +1,97 @@
+//! Odd runs and odd windows.
+
+use ringfence_chaos::record::{Verdict, ViolationRecord};
+use ringfence_chaos::report::Timeline;
+use ringfence_check::history::{Fault, Guard, Record};
+
+use super::browser::Browser;
+use super::{fixture, nothing_went_wrong, overtaken, page};
+
+#[test]
+fn no_text_of_a_run_becomes_markup_and_nothing_is_asked_of_a_network() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let nasty = "</script><script>document.title='broken'</script><img src=http://127.0.0.1:9/ onerror=\"document.title='broken'\">\u{2028}'\"`${1}";
+    let mut records = fixture();
+    for record in &mut records {
+        match record {
+            Record::Guard(Guard { store, value, .. }) => {
+                nasty.clone_into(store);
+                *value = Some(nasty.to_owned());
+            }
+            Record::Fault(Fault { kind, detail, .. }) => {
+                kind.push_str(nasty);
+                nasty.clone_into(detail);
+            }
+            _ => {}
+        }
+    }
+    let mut timeline = Timeline::new(nasty);
+    for record in &records {
+        timeline.record(record);
+    }
+    let broken = ViolationRecord {
+        invariant: nasty.to_owned(),
+        what: nasty.to_owned(),
+        at_ns: None,
+        lease: Some(nasty.to_owned()),
+    };
+    timeline.judged(Verdict::Unknown, &[nasty.to_owned()], &[broken]);
+    browser.open(&page(timeline), "#refused=2");
+
+    browser.ask("for (const tab of document.querySelectorAll('[role=tab]')) tab.click()");
+    assert!(browser.text("document.title").starts_with("</script>"));
+    assert_eq!(browser.ask("document.images.length"), 0);
+    assert_eq!(
+        browser.text("document.getElementById('reason').title"),
+        nasty
+    );
+    let elsewhere = |address: &&String| !address.starts_with("file:") && *address != "about:blank";
+    let asked_for: Vec<&String> = browser.asked_for.iter().filter(elsewhere).collect();
+    assert!(
+        asked_for.iter().all(|address| *address == "data:,"),
+        "{asked_for:?}"
+    );
+    nothing_went_wrong(&mut browser);
+}
+
+#[test]
+fn a_narrow_and_a_dark_window_show_all_of_it() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.size(900, 700);
+    browser.prefer("dark");
+    browser.open(&overtaken(), "");
+
+    assert_eq!(browser.data("theme"), "dark");
+    assert_eq!(browser.ask("document.documentElement.scrollWidth"), 900);
+    // The lanes are painted in the colours of the night.
+    let light = browser.ask(
+        "document.getElementById('lanes').getContext('2d').getImageData(220, 560, 1, 1).data[0]",
+    );
+    assert!(light.as_u64().unwrap() < 80, "{light}");
+    assert_eq!(
+        browser.ask("document.getElementById('panel').clientWidth > 280"),
+        true
+    );
+    nothing_went_wrong(&mut browser);
+}
+
+#[test]
+fn a_run_of_nothing_is_a_page_too() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.open(&page(Timeline::new("nothing")), "");
+    assert_eq!(browser.data("refused"), "0");
+    for key in ["r", "n", "e", "a", "]", "s", "+", "0"] {
+        browser.key(key, 0);
+    }
+    assert_eq!(
+        browser.text("document.getElementById('verdict').textContent"),
+        "? UNKNOWN"
+    );
+    nothing_went_wrong(&mut browser);
+}

@@ -1,0 +1,150 @@
+//! The story of a stale write, as a stranger meets it.
+
+use ringfence_chaos::record::{Verdict, ViolationRecord};
+use ringfence_check::history::{Admission, Record};
+
+use super::browser::Browser;
+use super::{fixture, nothing_went_wrong, overtaken, page, shown, timeline};
+
+/// The texts of the story's steps, a line each.
+fn steps(browser: &mut Browser) -> Vec<String> {
+    let script = "[...document.querySelectorAll('.steps li button')].map((it) => it.textContent).join('\\n')";
+    browser.text(script).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_stranger_is_told_why_the_write_was_refused() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.open(&overtaken(), "");
+
+    assert_eq!(
+        browser.text("document.getElementById('verdict').textContent"),
+        "✓ VALID"
+    );
+    // Faults, two leases, three clients, three nodes; of them the story needs six.
+    assert_eq!(browser.data("total"), "9");
+    assert_eq!(browser.data("lanes"), "6");
+    assert_eq!(browser.data("refused"), "3");
+    // Not the first in time, which is c3's, but the accident that guards are for.
+    assert_eq!(browser.data("story"), "2");
+    let punch = browser.text("document.querySelector('.punch').textContent");
+    assert_eq!(
+        punch,
+        "c1 wrote with an old token 7, but sqlite had already seen token 8 of c2."
+    );
+    let told = steps(&mut browser);
+    let wanted = [
+        ("3.201 s", "c1 is granted bank/interest with token 7"),
+        ("4.000 s", "stopped (SIGSTOP)"),
+        ("4.600 s", "n2, which led, was killed"),
+        ("7.211 s", "its session ran out"),
+        ("7.211 s", "c2 is granted the lease with token 8"),
+        ("7.216 s", "c2 shows token 8 to sqlite"),
+        (
+            "10.203 s",
+            "c1 wakes. It knows of nothing that happened since, and writes with token 7",
+        ),
+        ("10.204 s", "token 7 is less than token 8. Refused"),
+    ];
+    assert_eq!(told.len(), wanted.len(), "{told:#?}");
+    for (step, (time, text)) in told.iter().zip(wanted) {
+        assert!(
+            step.starts_with(time) && step.contains(text),
+            "{step} lacks {time} {text}"
+        );
+    }
+    let copy = browser.text("document.querySelector('#pane-story .quiet').textContent");
+    assert!(copy.contains("without a guard"), "{copy}");
+    // All of it is in sight.
+    let (from, to) = shown(&mut browser);
+    assert!(from <= 3.2 && to >= 10.3, "{from} to {to}");
+    nothing_went_wrong(&mut browser);
+}
+
+#[test]
+fn refused_writes_are_also_a_table() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.open(&overtaken(), "");
+    let rows = browser.text(
+        "document.getElementById('tab-refused').click(); \
+         [...document.querySelectorAll('#pane-refused tbody tr')].map((row) => \
+         [...row.cells].map((cell) => cell.textContent).join(' ')).join('\\n')",
+    );
+    assert_eq!(
+        rows.lines().collect::<Vec<_>>(),
+        [
+            "4.301 s c3 bank/interest 6 7 refused",
+            "10.204 s c1 bank/interest 7 8 refused",
+            "10.291 s c1 bank/interest 7 8 refused",
+        ]
+    );
+
+    browser.ask("document.querySelectorAll('#pane-refused tbody button')[0].click()");
+    assert_eq!(browser.data("story"), "1");
+    let told = steps(&mut browser).join("\n");
+    assert!(told.contains("its holder gave it back"), "{told}");
+    assert!(
+        told.contains("c3 does not look whether it may, and writes with token 6"),
+        "{told}"
+    );
+    nothing_went_wrong(&mut browser);
+}
+
+#[test]
+fn a_stale_write_that_got_through_is_what_one_sees_first() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut records = fixture();
+    let mut at_ns = None;
+    for record in &mut records {
+        let Record::Guard(guard) = record else {
+            continue;
+        };
+        // A store that does not count its commits: the times say what was before what.
+        guard.commit = None;
+        let late = (1, 7, Some("140"));
+        if guard.guarded && (guard.client, guard.token, guard.value.as_deref()) == late {
+            guard.admission = Admission::Admitted;
+            at_ns = Some(guard.end);
+        }
+    }
+    let mut timeline = timeline(&records);
+    let broken = ViolationRecord {
+        invariant: "I1".to_owned(),
+        what: "a guard admitted 7 after 8".to_owned(),
+        at_ns,
+        lease: Some("bank/interest".to_owned()),
+    };
+    timeline.judged(
+        Verdict::Invalid,
+        &["a guard was wrong".to_owned()],
+        &[broken],
+    );
+    browser.open(&page(timeline), "");
+
+    assert_eq!(
+        browser.text("document.getElementById('verdict').textContent"),
+        "✗ INVALID"
+    );
+    assert_eq!(
+        browser.text("document.querySelector('#figures .bad dd').textContent"),
+        "1"
+    );
+    let pane = "document.getElementById('pane-story').textContent";
+    assert!(browser.text(pane).contains("A stale write got through"));
+    browser.key("r", 0);
+    assert_eq!(browser.data("story"), "1");
+    browser.key("e", 0);
+    assert!(
+        browser
+            .text(pane)
+            .contains("although the store had already seen token 8")
+    );
+    assert_eq!(browser.data("error"), "1");
+    nothing_went_wrong(&mut browser);
+}
