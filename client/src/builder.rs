@@ -12,6 +12,8 @@ use crate::error::ConnectError;
 #[must_use = "a builder does nothing until connect()"]
 pub struct ClientBuilder {
     endpoints: Vec<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
     pub(crate) options: Options,
 }
 
@@ -23,6 +25,9 @@ pub(crate) struct Options {
     pub(crate) keep_alive_interval: Duration,
     pub(crate) keep_alive_timeout: Duration,
     pub(crate) clock: Arc<dyn Clock>,
+    /// `None` connects without TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<ringfence_tls::Connector>,
     /// Where the client runs if it is simulated.
     #[cfg(feature = "sim")]
     pub(crate) place: Option<crate::sim::Place>,
@@ -54,20 +59,33 @@ impl ClientBuilder {
             keep_alive_interval: Duration::from_secs(2),
             keep_alive_timeout: Duration::from_secs(2),
             clock: Arc::new(BootClock),
+            #[cfg(feature = "tls")]
+            tls: None,
             #[cfg(feature = "sim")]
             place: None,
         };
         Self {
             endpoints: Vec::new(),
+            #[cfg(feature = "tls")]
+            tls: None,
             options,
         }
     }
 
-    /// Adds addresses of members, `HOST:PORT` or `http://HOST:PORT`. One that works is enough,
-    /// since each member names the leader; several survive the loss of one. Names are resolved
-    /// anew at each connection.
+    /// Adds addresses of members, `HOST:PORT`, `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
+    /// One that works is enough, since each member names the leader; several survive the loss of
+    /// one. Names are resolved anew at each connection. All members are connected to in one way,
+    /// those that the cluster names too.
     pub fn endpoints(mut self, endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.endpoints.extend(endpoints.into_iter().map(Into::into));
+        self
+    }
+
+    /// Connects with TLS: whom to trust, and what to show. Endpoints are then `https://` or without
+    /// a scheme.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -101,9 +119,17 @@ impl ClientBuilder {
     /// Starts the client and waits until a member has greeted it.
     ///
     /// # Errors
-    /// [`ConnectError`] if an endpoint is malformed, or none answers in time.
+    /// [`ConnectError`] if an endpoint is malformed, a certificate cannot be used, or no member
+    /// answers in time.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let endpoints = Endpoint::parse_all(&self.endpoints)?;
-        Client::start(endpoints, self.options).await
+        #[cfg(feature = "tls")]
+        let options = Options {
+            tls: crate::tls::connector(&self.endpoints, self.tls)?,
+            ..self.options
+        };
+        #[cfg(not(feature = "tls"))]
+        let options = self.options;
+        Client::start(endpoints, options).await
     }
 }

@@ -68,7 +68,7 @@ async fn greet(
     if let Some(place) = &options.place {
         return greet_simulated(endpoint, place).await;
     }
-    let channel = transport::Endpoint::from_shared(endpoint.uri())
+    let to = transport::Endpoint::from_shared(endpoint.uri())
         .and_then(|to| to.user_agent(concat!("ringfence-client/", env!("CARGO_PKG_VERSION"))))
         .map_err(|fault| in_full(&fault))?
         .connect_timeout(patience)
@@ -77,10 +77,19 @@ async fn greet(
         .keep_alive_timeout(options.probe_timeout())
         .keep_alive_while_idle(true)
         .initial_stream_window_size(FLOW_WINDOW_BYTES)
-        .initial_connection_window_size(FLOW_WINDOW_BYTES)
-        .connect()
-        .await
-        .map_err(|fault| in_full(&fault))?;
+        .initial_connection_window_size(FLOW_WINDOW_BYTES);
+    #[cfg(feature = "tls")]
+    let connected = match &options.tls {
+        None => to.connect().await,
+        Some(connector) => {
+            let origin = endpoint.origin().map_err(|fault| in_full(&fault))?;
+            let connector = connector.clone().connect_timeout(patience);
+            to.origin(origin).connect_with_connector(connector).await
+        }
+    };
+    #[cfg(not(feature = "tls"))]
+    let connected = to.connect().await;
+    let channel = connected.map_err(|fault| in_full(&fault))?;
     let (outbound, frames) = mpsc::unbounded_channel();
     let inbound = ConnectionClient::new(channel.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -137,19 +146,22 @@ async fn greeted(
     })
 }
 
-/// A status in one line.
+/// A status in one line, with what is behind it: the message of one that this side has made says
+/// only that the transport failed.
 pub(crate) fn describe(status: &tonic::Status) -> String {
-    if status.message().is_empty() {
-        format!("{:?}", status.code())
-    } else {
-        format!("{:?}: {}", status.code(), status.message())
+    let mut text = format!("{:?}", status.code());
+    if !status.message().is_empty() {
+        text = format!("{text}: {}", status.message());
     }
+    with_causes(text, std::error::Error::source(status))
 }
 
 /// An error with its causes: tonic's transport errors say only "transport error" by themselves.
 fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+    with_causes(error.to_string(), error.source())
+}
+
+fn with_causes(mut text: String, mut cause: Option<&dyn std::error::Error>) -> String {
     while let Some(error) = cause {
         let next = error.to_string();
         if !text.contains(&next) {

@@ -8,6 +8,11 @@ use crate::error::ConnectError;
 /// The most endpoints a client takes.
 const ENDPOINTS_MAX: usize = 64;
 
+/// What an address with TLS may begin with.
+pub(crate) const ENCRYPTED: &str = "https://";
+/// What an address without TLS may begin with.
+pub(crate) const PLAIN: &str = "http://";
+
 /// A member's address, `HOST:PORT`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint(Arc<str>);
@@ -40,10 +45,12 @@ impl Endpoint {
     /// Parses one address.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
-        if text.starts_with("https://") {
-            return Err("this client has no TLS");
+        let encrypted = text.strip_prefix(ENCRYPTED);
+        if encrypted.is_some() && !cfg!(feature = "tls") {
+            return Err("this program has no TLS; ringfence-client has it with its feature `tls`");
         }
-        let address = text.strip_prefix("http://").unwrap_or(text);
+        let plain = || text.strip_prefix(PLAIN).unwrap_or(text);
+        let address = encrypted.unwrap_or_else(plain);
         let address = address.strip_suffix('/').unwrap_or(address);
         let (host, port) = address.rsplit_once(':').ok_or("the port is missing")?;
         if host.is_empty() {
@@ -65,8 +72,15 @@ impl Endpoint {
         }
     }
 
+    /// The address as a URI; a connection with TLS has another [`origin`](Self::origin).
     pub(crate) fn uri(&self) -> String {
-        format!("http://{}", self.0)
+        format!("{PLAIN}{}", self.0)
+    }
+
+    /// What requests over a connection with TLS are addressed to.
+    #[cfg(feature = "tls")]
+    pub(crate) fn origin(&self) -> Result<http::Uri, http::uri::InvalidUri> {
+        format!("{ENCRYPTED}{}", self.0).parse()
     }
 }
 
@@ -109,7 +123,6 @@ mod tests {
             (":7420", "host is missing"),
             ("localhost:0", "no number from 1"),
             ("localhost:70000", "no number from 1"),
-            ("https://localhost:7420", "no TLS"),
             ("::1:7420", "brackets"),
             ("a b:7420", "character"),
             ("http://host/path:7420", "character"),

@@ -34,12 +34,20 @@ pub enum ConnectError {
     #[error("no endpoint was given; name at least one, for example 127.0.0.1:7420")]
     NoEndpoints,
     /// An endpoint is no address.
-    #[error("endpoint {offered:?}: {fault}; expected HOST:PORT or http://HOST:PORT")]
+    #[error(
+        "endpoint {offered:?}: {fault}; expected HOST:PORT, http://HOST:PORT or https://HOST:PORT"
+    )]
     InvalidEndpoint {
         /// What was given.
         offered: String,
         /// What is wrong with it.
         fault: &'static str,
+    },
+    /// What was given for TLS cannot be used.
+    #[error("TLS: {why}")]
+    Tls {
+        /// What was given, what is wrong with it, and what is expected.
+        why: String,
     },
     /// No endpoint answered with a greeting before the connect deadline.
     #[error("no endpoint answered: {why}")]

@@ -88,13 +88,14 @@
 //!
 //! - `blocking`, off unless asked for: the module `blocking`, for programs without an async runtime.
 //!   It brings no further dependency.
+//! - `tls`, off unless asked for: `Tls` and `https://` endpoints, with rustls and
+//!   ring. Certificates in files are read again when they have changed, for the next connection.
 //! - `tower`, off unless asked for: the module `attach`, a layer that puts the fence of a lease into
 //!   requests to guarded services. It brings `http` and tower's two traits, which are there already
 //!   with the client's own connections.
 //! - `sim`, off unless asked for: the module `sim`, for the simulation of whole clusters.
 //!
-//! The client speaks plain HTTP/2; it has no TLS yet, as the server has none. It needs the Rust
-//! version that its `Cargo.toml` names, or a later one.
+//! It needs the Rust version that its `Cargo.toml` names, or a later one.
 //!
 //! # One session or several
 //!
@@ -142,6 +143,8 @@ mod settle;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
 mod unary;
 mod unsettled;
 mod upkeep;
@@ -177,4 +180,6 @@ pub use ringfence_core::{FencingToken, LeaseName, Secret, SessionId};
 pub use ringfence_proto::refusal::Refusal;
 pub use ringfence_proto::v1 as proto;
 pub use session::{Session, SessionOptions, SessionState};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 pub use watch::{Anew, Watch, WatchItem};

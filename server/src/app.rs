@@ -9,6 +9,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use futures_util::StreamExt;
+use futures_util::future::Either;
 use ringfence_proto::FILE_DESCRIPTOR_SET;
 use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
@@ -16,6 +18,7 @@ use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, StartError, StopReason};
+use ringfence_tls::{Acceptor, Socket, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -51,6 +54,9 @@ pub(crate) enum AppError {
         /// Why.
         source: io::Error,
     },
+    /// A certificate that was good when the configuration was read is not any more.
+    #[error("TLS: {0}")]
+    Tls(TlsError),
     /// The node did not start.
     #[error("{}", in_full(.0))]
     Start(StartError),
@@ -77,6 +83,8 @@ pub(crate) enum AppError {
 pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client).await?;
+    let client_tls = config.client_tls.clone().map(Acceptor::new);
+    let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http).await?;
     let node = Node::start(node_config(&config))
         .await
@@ -85,6 +93,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         name = config.name,
         incarnation = %node.incarnation(),
         client = %config.listen_client,
+        client_tls = client_tls.is_some(),
         peer = %config.listen_peer,
         http = %config.listen_http,
         data_dir = %config.data_dir.display(),
@@ -120,7 +129,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
         .serve_with_incoming_shutdown(
-            TcpIncoming::from(client_listener).with_nodelay(Some(true)),
+            connections(client_listener, client_tls),
             stopped(stopping.clone()),
         );
     let mut clients = tokio::spawn(clients);
@@ -193,6 +202,20 @@ async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, Ap
         source,
     };
     TcpListener::bind(address).await.map_err(listen)
+}
+
+/// What arrives at a port, after its handshake if it has TLS.
+fn connections(
+    listener: TcpListener,
+    tls: Option<Acceptor>,
+) -> impl futures_util::Stream<Item = io::Result<Socket>> + Unpin {
+    match tls {
+        None => {
+            let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
+            Either::Left(accepted.map(|stream| stream.map(Socket::Plain)))
+        }
+        Some(tls) => Either::Right(tls.incoming(listener)),
+    }
 }
 
 /// The gRPC server of clients with its limits.

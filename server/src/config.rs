@@ -8,6 +8,7 @@ mod address;
 mod duration;
 mod error;
 mod given;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringfence_core::{Millis, Settings, TOKEN_FLOOR_MAX};
+use ringfence_tls::ServerTls;
 
 pub(crate) use address::{HOST_PORT_ALLOWED, is_host_port};
 pub(crate) use error::ConfigError;
@@ -53,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) listen_peer: SocketAddr,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub(crate) listen_http: SocketAddr,
+    /// TLS of the client port.
+    pub(crate) client_tls: Option<ServerTls>,
     /// What clients are told to connect to.
     pub(crate) advertise_client: String,
     /// What other nodes are told to connect to.
@@ -98,6 +102,7 @@ impl Config {
     }
 
     fn check(given: Given) -> Result<Self, ConfigError> {
+        let client_tls = tls::of_clients(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
 
@@ -142,6 +147,7 @@ impl Config {
             listen_client,
             listen_peer,
             listen_http,
+            client_tls,
             advertise_client,
             advertise_peer,
             initial_cluster,

@@ -167,8 +167,13 @@ fn key(pem: &Pem) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn read(pem: &Pem, part: Part) -> Result<Vec<u8>, TlsError> {
-    pem.read()
-        .map_err(|error| TlsError::new(part, pem, format!("it cannot be read: {error}")))
+    pem.read().map_err(|error| {
+        TlsError::new(
+            part,
+            pem,
+            format!("it cannot be read: {error}; expected a PEM file"),
+        )
+    })
 }
 
 fn unusable(certificate: &Pem, key: &Pem, error: &rustls::Error) -> TlsError {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -32,12 +32,14 @@ impl Pem {
         match self {
             Self::Text(text) => Ok(text.to_vec()),
             Self::File(path) => {
-                let bytes = fs::metadata(path)?.len();
-                if bytes > PEM_BYTES_MAX {
-                    let why = format!("it has {bytes} bytes, and at most {PEM_BYTES_MAX} may be");
+                let mut text = Vec::new();
+                let file = fs::File::open(path)?;
+                file.take(PEM_BYTES_MAX + 1).read_to_end(&mut text)?;
+                if text.len() as u64 > PEM_BYTES_MAX {
+                    let why = format!("it is longer than {PEM_BYTES_MAX} bytes");
                     return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
                 }
-                fs::read(path)
+                Ok(text)
             }
         }
     }

@@ -19,10 +19,14 @@ impl Context {
     /// # Errors
     /// If an endpoint is malformed, or none answers within the timeout.
     pub(crate) async fn connect(global: &Global) -> Result<Self, Failure> {
-        let client = Client::builder()
+        let mut builder = Client::builder()
             .endpoints(global.endpoints())
             .connect_timeout(global.timeout)
-            .request_timeout(global.timeout)
+            .request_timeout(global.timeout);
+        if let Some(tls) = global.tls.client().map_err(Failure::usage)? {
+            builder = builder.tls(tls);
+        }
+        let client = builder
             .connect()
             .await
             .map_err(|cause| Failure::connect(&cause, global))?;

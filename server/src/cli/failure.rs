@@ -56,12 +56,15 @@ impl Failure {
     /// No client could be made.
     pub(crate) fn connect(cause: &ConnectError, global: &Global) -> Self {
         let (exit, reason) = match cause {
-            ConnectError::NoEndpoints | ConnectError::InvalidEndpoint { .. } => {
-                (exit::USAGE, "INVALID_ARGUMENT")
-            }
+            ConnectError::NoEndpoints
+            | ConnectError::InvalidEndpoint { .. }
+            | ConnectError::Tls { .. } => (exit::USAGE, "INVALID_ARGUMENT"),
             _ => (exit::UNAVAILABLE, "UNAVAILABLE"),
         };
         let hint = match (exit, global.endpoints.is_empty()) {
+            (exit::USAGE, _) if matches!(cause, ConnectError::Tls { .. }) => {
+                "--cacert ca.pem, and --cert with --key if the servers ask for a certificate"
+            }
             (exit::USAGE, _) => "--endpoints host1:7420,host2:7420",
             (_, true) => "start a cluster with `ringfence dev`, or name yours with --endpoints",
             (_, false) => {

@@ -24,6 +24,7 @@ mod signals;
 mod tether;
 mod view;
 
+mod tls;
 use crate::duration;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub(crate) struct Global {
     endpoints: Vec<String>,
     /// Print JSON: one object, or one per line for streams; errors as {"error":{…}} on stderr
     #[arg(long, global = true, help_heading = "Global options")]
+    #[command(flatten)]
+    tls: tls::TlsArgs,
     json: bool,
     /// How long a request may take, not counting what it waits in a queue
     #[arg(

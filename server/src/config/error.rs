@@ -15,6 +15,16 @@ pub(crate) enum ConfigError {
         /// What is allowed.
         allowed: String,
     },
+    /// A file that is named cannot be used.
+    #[error("--{flag} is `{offered}`: {why}")]
+    Unusable {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        offered: String,
+        /// What is wrong with it, and what is expected.
+        why: String,
+    },
     /// The file cannot be read.
     #[error("cannot read the configuration file {}: {source}; check --config", path.display())]
     Unreadable {

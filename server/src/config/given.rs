@@ -77,6 +77,27 @@ pub(super) struct Given {
     /// --listen-peer]
     #[arg(long, env = "RINGFENCE_ADVERTISE_PEER", value_name = "HOST:PORT")]
     pub(super) advertise_peer: Option<String>,
+    /// The certificate of the client port, with those that signed it: a PEM file, read again when
+    /// it changes [default: the port has no TLS]
+    #[arg(long, env = "RINGFENCE_CERT_FILE", value_name = "FILE")]
+    pub(super) cert_file: Option<PathBuf>,
+    /// The key of --cert-file, not encrypted: a PEM file
+    #[arg(long, env = "RINGFENCE_KEY_FILE", value_name = "FILE")]
+    pub(super) key_file: Option<PathBuf>,
+    /// Who signs the certificates of clients: a PEM file; a certificate that a client shows has to
+    /// be good
+    #[arg(long, env = "RINGFENCE_TRUSTED_CA_FILE", value_name = "FILE")]
+    pub(super) trusted_ca_file: Option<PathBuf>,
+    /// Turn away clients that show no certificate
+    #[arg(
+        long,
+        env = "RINGFENCE_CLIENT_CERT_AUTH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) client_cert_auth: Option<bool>,
     /// With an empty data directory, take the place of the member of this name, whose data are
     /// lost
     #[arg(
@@ -139,6 +160,10 @@ impl Given {
             listen_http: self.listen_http.or(lower.listen_http),
             advertise_client: self.advertise_client.or(lower.advertise_client),
             advertise_peer: self.advertise_peer.or(lower.advertise_peer),
+            cert_file: self.cert_file.or(lower.cert_file),
+            key_file: self.key_file.or(lower.key_file),
+            trusted_ca_file: self.trusted_ca_file.or(lower.trusted_ca_file),
+            client_cert_auth: self.client_cert_auth.or(lower.client_cert_auth),
             replace_on_data_loss: self.replace_on_data_loss.or(lower.replace_on_data_loss),
             token_floor: self.token_floor.or(lower.token_floor),
             ttl_min: self.ttl_min.or(lower.ttl_min),

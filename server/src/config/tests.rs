@@ -17,11 +17,11 @@ fn given(line: &str) -> Given {
         .given
 }
 
-fn config(line: &str) -> Config {
+pub(super) fn config(line: &str) -> Config {
     Config::check(given(line)).expect("a usable configuration")
 }
 
-fn refusal(line: &str) -> String {
+pub(super) fn refusal(line: &str) -> String {
     Config::check(given(line))
         .expect_err("must be refused")
         .to_string()

@@ -13,4 +13,5 @@ mod refusals;
 mod starting;
 mod stopping;
 mod stream;
+mod tls;
 mod watching;

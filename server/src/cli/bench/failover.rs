@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use ringfence_client::{
-    AcquireError, BootClock, CallError, Client, Clock, Session, SessionOptions,
-};
+use ringfence_client::{AcquireError, BootClock, CallError, Clock, Session, SessionOptions};
 
 use super::load::{Load, progress, record, samples};
 use super::report::{Measured, Sheet, show_us};
 use super::target::Target;
-use crate::cli::{Failure, exit};
+use crate::cli::Failure;
 
 /// At least so many leaders are killed.
 const ROUNDS_MIN: u64 = 3;
@@ -19,9 +17,7 @@ const TTL: Duration = Duration::from_secs(60);
 /// Measures: one client of the client crate asks again and again.
 pub(super) async fn run(target: &mut Target, load: Load) -> Result<(), Failure> {
     let began = BootClock.now();
-    let connected = Client::connect(target.endpoints.clone()).await;
-    let client = connected
-        .map_err(|cause| Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", cause.to_string()))?;
+    let client = target.client().await?;
     let options = SessionOptions {
         ttl: TTL,
         identity: "bench".into(),

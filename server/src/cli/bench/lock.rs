@@ -2,20 +2,16 @@
 
 use std::time::Duration;
 
-use ringfence_client::{Client as Connection, SessionOptions};
+use ringfence_client::SessionOptions;
 
 use super::load::{Client, Load};
 use super::report::Sheet;
 use super::target::Target;
-use crate::cli::{Failure, exit};
+use crate::cli::Failure;
 
 /// Measures.
 pub(super) async fn run(target: &Target, load: Load) -> Result<(), Failure> {
-    let connected = Connection::connect(target.endpoints.clone()).await;
-    let connection = connected.map_err(|cause| {
-        Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", cause.to_string())
-            .hint("check the addresses in --endpoints")
-    })?;
+    let connection = target.client().await?;
     let measured = load
         .drive(2, |mut client: Client| {
             let connection = connection.clone();

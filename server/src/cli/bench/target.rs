@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use ringfence_client::Client;
 use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::cli::nodes::{Nodes, Plan, Ports};
+use crate::cli::tls::TlsArgs;
 use crate::cli::{Failure, Global, exit};
 
 /// How long a connection may take.
@@ -19,6 +21,7 @@ pub(super) struct Target {
     pub(super) endpoints: Vec<String>,
     /// Ours, if we started it.
     pub(super) nodes: Option<Nodes>,
+    tls: TlsArgs,
 }
 
 impl Target {
@@ -31,6 +34,7 @@ impl Target {
             return Ok(Self {
                 endpoints: global.endpoints(),
                 nodes: None,
+                tls: global.tls.clone(),
             });
         }
         let plan = Plan {
@@ -44,6 +48,7 @@ impl Target {
             Ok(_) => Ok(Self {
                 endpoints: nodes.endpoints(),
                 nodes: Some(nodes),
+                tls: TlsArgs::default(),
             }),
             Err(failure) => {
                 nodes.stop().await;
@@ -68,14 +73,14 @@ impl Target {
         let leader = self.leader().await?;
         let mut channels = Vec::new();
         for _ in 0..clients.div_ceil(CLIENTS_PER_CONNECTION) {
-            channels.push(connect(&leader).await?);
+            channels.push(self.connect(&leader).await?);
         }
         Ok(channels)
     }
 
     async fn leader(&self) -> Result<String, Failure> {
         for endpoint in &self.endpoints {
-            let Ok(channel) = connect(endpoint).await else {
+            let Ok(channel) = self.connect(endpoint).await else {
                 continue;
             };
             let status = ClusterClient::new(channel).status(StatusRequest {}).await;
@@ -92,31 +97,36 @@ impl Target {
         )
     }
 
+    /// A client of the client crate.
+    ///
+    /// # Errors
+    /// If no node answers, or what was given for TLS cannot be used.
+    pub(super) async fn client(&self) -> Result<Client, Failure> {
+        let mut builder = Client::builder().endpoints(self.endpoints.clone());
+        if let Some(tls) = self.tls.client().map_err(Failure::usage)? {
+            builder = builder.tls(tls);
+        }
+        builder.connect().await.map_err(|cause| {
+            Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", cause.to_string())
+                .hint("check the addresses in --endpoints")
+        })
+    }
+
+    async fn connect(&self, address: &str) -> Result<Channel, Failure> {
+        let connected = self.tls.connect(address, CONNECT_LIMIT).await;
+        connected.map_err(|cause| {
+            Failure::new(
+                exit::UNAVAILABLE,
+                "UNAVAILABLE",
+                format!("cannot reach {address}: {cause}"),
+            )
+        })
+    }
+
     /// Stops what we started.
     pub(super) async fn leave(self) {
         if let Some(nodes) = self.nodes {
             nodes.stop().await;
         }
     }
-}
-
-async fn connect(address: &str) -> Result<Channel, Failure> {
-    let address = match address.contains("://") {
-        true => address.to_owned(),
-        false => format!("http://{address}"),
-    };
-    let endpoint = Endpoint::from_shared(address.clone())
-        .map_err(|cause| Failure::usage(format!("endpoint {address}: {cause}")))?;
-    let connected = endpoint
-        .tcp_nodelay(true)
-        .connect_timeout(CONNECT_LIMIT)
-        .connect()
-        .await;
-    connected.map_err(|cause| {
-        Failure::new(
-            exit::UNAVAILABLE,
-            "UNAVAILABLE",
-            format!("cannot reach {address}: {cause}"),
-        )
-    })
 }

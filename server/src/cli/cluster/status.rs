@@ -1,14 +1,13 @@
 //! `ringfence cluster status`: what each node knows, asked one by one.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{StatusRequest, StatusResponse};
 use serde_json::{Value, json};
 
 use crate::cli::output::{Output, Table};
-use crate::cli::{Failure, Global, exit, view};
+use crate::cli::{Failure, Global, exit, tls, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
@@ -27,9 +26,7 @@ struct Answer {
 impl Status {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         let endpoints = global.endpoints();
-        let asked = endpoints
-            .into_iter()
-            .map(|endpoint| ask(endpoint, global.timeout));
+        let asked = endpoints.into_iter().map(|endpoint| ask(endpoint, global));
         let answers = futures_util::future::join_all(asked).await;
         let objects: Vec<Value> = answers.iter().map(object).collect();
 
@@ -70,33 +67,19 @@ impl Status {
     }
 }
 
-async fn ask(endpoint: String, limit: Duration) -> Answer {
-    let address = match endpoint.contains("://") {
-        true => endpoint.clone(),
-        false => format!("http://{endpoint}"),
-    };
+async fn ask(endpoint: String, global: &Global) -> Answer {
     let asked = async {
-        let connected = ClusterClient::connect(address).await;
-        let mut cluster = connected.map_err(|cause| root_cause(&cause))?;
-        let answer = cluster.status(StatusRequest {}).await;
+        let channel = global.tls.connect(&endpoint, global.timeout).await?;
+        let answer = ClusterClient::new(channel).status(StatusRequest {}).await;
         answer
             .map(tonic::Response::into_inner)
-            .map_err(|status| status.message().to_owned())
+            .map_err(|status| tls::said(&status))
     };
-    let said = match tokio::time::timeout(limit, asked).await {
+    let said = match tokio::time::timeout(global.timeout, asked).await {
         Ok(said) => said,
         Err(_) => Err("no answer in time".to_owned()),
     };
     Answer { endpoint, said }
-}
-
-/// The innermost error: the outer ones say "transport error".
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 fn table(answers: &[Answer]) -> Table {

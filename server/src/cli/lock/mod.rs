@@ -56,12 +56,13 @@ impl Lock {
                 return Err(failure);
             }
         };
-        let environment = [
+        let mut environment = vec![
             ("RINGFENCE_TOKEN", lease.token().to_string()),
             ("RINGFENCE_LEASE", lease.name().to_string()),
             ("RINGFENCE_SESSION", session.handle().to_string()),
             ("RINGFENCE_ENDPOINTS", global.endpoints().join(",")),
         ];
+        environment.extend(global.tls.environment());
         let finished = match Running::start(&self.command, environment) {
             Ok(running) => Ok(running.watch(&context.client, &lease, session.ttl()).await),
             Err(failure) => Err(failure),

@@ -40,9 +40,9 @@ impl Running {
     /// # Errors
     /// If no process can be started, or no signals received. A CMD that is not found ends with
     /// 127, as in a shell.
-    pub(super) fn start<const N: usize>(
+    pub(super) fn start(
         command: &[OsString],
-        environment: [(&str, String); N],
+        environment: Vec<(&str, String)>,
     ) -> Result<Self, Failure> {
         let failed = |cause: std::io::Error| {
             let message = format!("cannot start {}: {cause}", command[0].display());

@@ -1,0 +1,154 @@
+//! How the commands connect: with TLS if they are told to.
+
+use std::error::Error as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ringfence_client::Tls;
+use ringfence_tls::{ClientTls, Connector, Pem};
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+/// Whom a command trusts, and what it shows.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TlsArgs {
+    /// Connect with TLS, and trust the CAs in this PEM file
+    #[arg(
+        long,
+        global = true,
+        env = "RINGFENCE_CACERT",
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    cacert: Option<PathBuf>,
+    /// The certificate to show, if the servers ask for one: a PEM file
+    #[arg(
+        long,
+        global = true,
+        env = "RINGFENCE_CERT",
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    cert: Option<PathBuf>,
+    /// The key of --cert, not encrypted: a PEM file
+    #[arg(
+        long,
+        global = true,
+        env = "RINGFENCE_KEY",
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    key: Option<PathBuf>,
+    /// The name that the servers' certificates have, if it is not the host of --endpoints
+    #[arg(
+        long,
+        global = true,
+        env = "RINGFENCE_SERVER_NAME",
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
+    server_name: Option<String>,
+}
+
+impl TlsArgs {
+    /// Whether anything was said of TLS.
+    pub(super) fn given(&self) -> bool {
+        let Self {
+            cacert,
+            cert,
+            key,
+            server_name,
+        } = self;
+        cacert.is_some() || cert.is_some() || key.is_some() || server_name.is_some()
+    }
+
+    /// As the client crate takes it; `None` if nothing was said.
+    ///
+    /// # Errors
+    /// In words, if a certificate comes without its key or a key without its certificate.
+    pub(super) fn client(&self) -> Result<Option<Tls>, String> {
+        if !self.given() {
+            return Ok(None);
+        }
+        let mut tls = Tls::new();
+        if let Some(path) = &self.cacert {
+            tls = tls.ca_file(path);
+        }
+        if let Some((certificate, key)) = self.certificate()? {
+            tls = tls.certificate_files(certificate, key);
+        }
+        if let Some(name) = &self.server_name {
+            tls = tls.server_name(name);
+        }
+        Ok(Some(tls))
+    }
+
+    /// What a child process needs to connect in the same way.
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let said = [
+            ("RINGFENCE_CACERT", file(&self.cacert)),
+            ("RINGFENCE_CERT", file(&self.cert)),
+            ("RINGFENCE_KEY", file(&self.key)),
+            ("RINGFENCE_SERVER_NAME", self.server_name.clone()),
+        ];
+        let said = said.into_iter();
+        said.filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
+    /// A connection to one node, for what asks each by itself.
+    ///
+    /// # Errors
+    /// In words, what is wrong with the address, the certificates, or the node.
+    pub(super) async fn connect(&self, address: &str, limit: Duration) -> Result<Channel, String> {
+        let encrypted = self.given() || address.starts_with("https://");
+        let host = address.rsplit("://").next().unwrap_or(address);
+        let endpoint = Endpoint::from_shared(format!("http://{host}"));
+        let endpoint = endpoint.map_err(|error| root_cause(&error))?;
+        let endpoint = endpoint.tcp_nodelay(true).connect_timeout(limit);
+        let connected = match encrypted {
+            false => endpoint.connect().await,
+            true => {
+                let tls = ClientTls {
+                    ca: self.cacert.iter().cloned().map(Pem::File).collect(),
+                    certificate: self.certificate()?.map(|(of, key)| (of.into(), key.into())),
+                    server_name: self.server_name.clone(),
+                };
+                let connector = Connector::new(tls).map_err(|error| error.to_string())?;
+                let origin = format!("https://{host}").parse();
+                let origin = origin.map_err(|_| "it is no address".to_owned())?;
+                let endpoint = endpoint.origin(origin);
+                endpoint.connect_with_connector(connector).await
+            }
+        };
+        connected.map_err(|error| root_cause(&error))
+    }
+
+    fn certificate(&self) -> Result<Option<(PathBuf, PathBuf)>, String> {
+        match (&self.cert, &self.key) {
+            (Some(certificate), Some(key)) => Ok(Some((certificate.clone(), key.clone()))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err("--cert is given without --key".to_owned()),
+            (None, Some(_)) => Err("--key is given without --cert".to_owned()),
+        }
+    }
+}
+
+/// The innermost error: the outer ones say "transport error".
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+/// Why a call failed: what the server said, or what became of the connection.
+pub(super) fn said(status: &Status) -> String {
+    match status.source() {
+        Some(cause) => root_cause(cause),
+        None => status.message().to_owned(),
+    }
+}

@@ -1,0 +1,227 @@
+//! A client port with TLS, and whoever comes to it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use ringfence_client::{Client, SessionOptions, Tls};
+use ringfence_testkit::certificates::Authority;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, Ports, Process};
+
+/// A node, and the files of its certificates.
+struct Secured {
+    node: Process,
+    folder: TempDir,
+    servers: Authority,
+    clients: Authority,
+}
+
+impl Secured {
+    /// A node with TLS; `demanding` one turns away clients without a certificate.
+    async fn start(demanding: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
+        let own = servers.sign(&["127.0.0.1"]).save(folder.path(), "node");
+        let ca = clients.save(folder.path(), "clients");
+        drop(servers.save(folder.path(), "servers"));
+        drop(clients.sign(&[]).save(folder.path(), "client"));
+        let mut flags = vec![
+            format!("--cert-file={}", own.certificate.display()),
+            format!("--key-file={}", own.key.display()),
+            format!("--trusted-ca-file={}", ca.display()),
+        ];
+        if demanding {
+            flags.push("--client-cert-auth".to_owned());
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let node = Process::start(&folder.path().join("data"), Ports::free(), &flags);
+        Self {
+            node: node.ready().await,
+            folder,
+            servers,
+            clients,
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.node.ports.client)
+    }
+
+    fn trusting(&self) -> Tls {
+        Tls::new().ca_file(self.file("servers.pem"))
+    }
+
+    async fn connect(&self, tls: Tls) -> Result<Client, String> {
+        let builder = Client::builder().endpoints([self.address()]).tls(tls);
+        builder.connect().await.map_err(|error| error.to_string())
+    }
+
+    /// What a command says to a client's question.
+    fn list(&self, scheme: &str, flags: &[(&str, &Path)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+        command.env_clear().stdin(Stdio::null());
+        let endpoint = format!("{scheme}{}", self.address());
+        command.args(["--timeout", "2s", "--endpoints", &endpoint]);
+        for (flag, path) in flags {
+            command.arg(flag).arg(path);
+        }
+        command.args(["lease", "list"]).output().unwrap()
+    }
+}
+
+async fn take(client: &Client, name: &str) {
+    let options = SessionOptions::default();
+    let session = client.open_session(options).await.unwrap();
+    let lease = session.acquire(name).send().await.unwrap();
+    assert!(lease.is_valid());
+    lease.release().await.unwrap();
+    session.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_held_over_tls() {
+    let secured = Secured::start(true).await;
+    let shown = secured
+        .trusting()
+        .certificate_files(secured.file("client.pem"), secured.file("client.key"));
+
+    let client = secured.connect(shown).await.unwrap();
+    take(&client, "jobs/secured").await;
+
+    let (ca, cert) = (secured.file("servers.pem"), secured.file("client.pem"));
+    let key = secured.file("client.key");
+    for scheme in ["", "https://"] {
+        let said = secured.list(
+            scheme,
+            &[("--cacert", &ca), ("--cert", &cert), ("--key", &key)],
+        );
+        assert!(said.status.success(), "{said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_turned_away_hears_what_to_do() {
+    let secured = Secured::start(true).await;
+    let strangers = Authority::new("strangers");
+
+    let bare = secured.connect(secured.trusting()).await.unwrap_err();
+    assert!(
+        bare.contains("demands a client certificate; give one"),
+        "{bare}"
+    );
+
+    let strange = strangers.sign(&[]);
+    let strange = secured
+        .trusting()
+        .certificate_pem(strange.certificate, strange.key);
+    let strange = secured.connect(strange).await.unwrap_err();
+    assert!(
+        strange.contains("does not trust the CA of this client"),
+        "{strange}"
+    );
+
+    let expired = secured.clients.sign_expired(&[]);
+    let expired = secured
+        .trusting()
+        .certificate_pem(expired.certificate, expired.key);
+    let expired = secured.connect(expired).await.unwrap_err();
+    assert!(
+        expired.contains("certificate has expired; give a new one"),
+        "{expired}"
+    );
+
+    let suspicious = Tls::new().ca_pem(strangers.pem());
+    let suspicious = secured.connect(suspicious).await.unwrap_err();
+    assert!(
+        suspicious.contains("name the one that signed it"),
+        "{suspicious}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_tls_is_told_that_the_port_has_it() {
+    let secured = Secured::start(false).await;
+
+    let plain = Client::connect([secured.address()])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        plain.contains("this port speaks TLS: use https://"),
+        "{plain}"
+    );
+
+    let said = secured.list("", &[]);
+    assert_eq!(said.status.code(), Some(69));
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(told.contains("use https:// and name the CA"), "{told}");
+    let said = secured.list("https://", &[]);
+    assert_eq!(said.status.code(), Some(2));
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(told.contains("--cacert ca.pem"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_tls_is_told_that_the_port_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Process::start(&folder.path().join("data"), Ports::free(), &[]);
+    let node = node.ready().await;
+
+    let tls = Tls::new().ca_pem(Authority::new("ours").pem());
+    let address = format!("https://127.0.0.1:{}", node.ports.client);
+    let builder = Client::builder().endpoints([address]).tls(tls);
+    let why = builder.connect().await.unwrap_err().to_string();
+    assert!(why.contains("it does not speak TLS; use http://"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_replaced_without_a_restart() {
+    let secured = Secured::start(false).await;
+    let before = secured.connect(secured.trusting()).await.unwrap();
+    let later = Authority::new("a later one");
+    let former = Tls::new().ca_pem(secured.servers.pem());
+
+    drop(
+        later
+            .sign(&["127.0.0.1", "n1.example"])
+            .save(secured.folder.path(), "node"),
+    );
+
+    let why = secured.connect(former).await.unwrap_err();
+    assert!(why.contains("none of the CAs that were named"), "{why}");
+    let after = secured
+        .connect(Tls::new().ca_pem(later.pem()))
+        .await
+        .unwrap();
+    take(&after, "jobs/after").await;
+    // A connection lasts, whatever becomes of the file.
+    take(&before, "jobs/before").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_cannot_be_used_stops_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = Authority::new("ours");
+    let (own, other) = (ours.sign(&["x"]), ours.sign(&["x"]));
+    let own = own.save(folder.path(), "own");
+    let other = other.save(folder.path(), "other");
+
+    let mut command = crate::process::command();
+    command.arg("--cert-file").arg(&own.certificate);
+    let refused = command.arg("--key-file").arg(&other.key);
+    let refused = tokio::time::timeout(PATIENCE, async { refused.output().unwrap() }).await;
+
+    let refused = refused.unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("--key-file is `"), "{told}");
+    assert!(
+        told.contains("it is not the key of the certificate"),
+        "{told}"
+    );
+}
