@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::Reason;
 use tokio::sync::oneshot;
 
@@ -185,6 +186,11 @@ impl HeldLease {
             self.grant.name.clone(),
             self.token(),
         );
+        if planted(Bug::BeliefOutlivesRelease) {
+            let answer = give_up::release(hold, name, token).await;
+            self.end_belief();
+            return answer;
+        }
         if !self.end_belief() {
             return Err(ReleaseError::Lost(self.loss().unwrap_or(Loss::Released)));
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use ringfence_core::{FencingToken, SessionId};
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::{self, Reason};
 use tokio::sync::{Notify, watch};
@@ -200,7 +201,8 @@ impl Liveness {
         let now = self.hub.now();
         let mut inner = lock(&self.inner);
         // Other requests of a session whose work is stuck do not stretch belief either.
-        if inner.lost.is_some() || inner.is_stuck(sent) {
+        let stuck = inner.is_stuck(sent) && !planted(Bug::StuckWorkRenewed);
+        if inner.lost.is_some() || stuck {
             return;
         }
         match inner.window.extend(sent, now) {
@@ -247,7 +249,7 @@ impl Liveness {
     /// are due soon join in, so that one message serves all.
     pub(crate) fn join_keep_alive(&self, now: Moment) -> Option<Part> {
         let mut inner = lock(&self.inner);
-        let stuck = inner.is_stuck(now);
+        let stuck = inner.is_stuck(now) && !planted(Bug::StuckWorkRenewed);
         let renewal = &mut inner.renewal;
         let soon = if renewal.unanswered == 0 {
             self.pace / 10
@@ -335,7 +337,8 @@ impl Liveness {
     pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, Loss> {
         let loss = self.loss();
         let mut inner = lock(&self.inner);
-        let gone = inner.gone.contains(&grant.token.get());
+        let gone =
+            inner.gone.contains(&grant.token.get()) && !planted(Bug::LossBeforeItsGrantForgotten);
         let listed = gone.then_some(Loss::GrantEnded { cause: None });
         if let Some(loss) = loss.or_else(|| inner.lost.clone()).or(listed) {
             drop(inner);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rand::Rng;
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::Reason;
 
@@ -29,6 +30,7 @@ pub(crate) enum Meaning {
 pub(crate) fn meaning(refusal: &Refusal) -> Meaning {
     match refusal.reason {
         Reason::Unavailable => Meaning::NotDone,
+        Reason::OutcomeUnknown if planted(Bug::UnknownIsFinal) => Meaning::Final,
         // A node that fails in the middle of a request cannot know either.
         Reason::OutcomeUnknown | Reason::Fault => Meaning::Open,
         _ => Meaning::Final,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ringfence_core::FencingToken;
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::cancel_response::Result as CancelResult;
 use ringfence_proto::v1::{CancelRequest, Reason, ReleaseRequest, client_frame, server_frame};
 
@@ -98,7 +99,9 @@ async fn cancel(
         })
     };
     match repeat(session, deadline, body).await? {
-        server_frame::Body::Cancel(reply) if reply.result() == CancelResult::Granted => {
+        server_frame::Body::Cancel(reply)
+            if reply.result() == CancelResult::Granted && !planted(Bug::CrossedGrantKept) =>
+        {
             Ok(FencingToken::new(reply.token))
         }
         _ => Ok(None),

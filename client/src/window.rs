@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use ringfence_planted::{Bug, planted};
+
 use crate::clock::Moment;
 
 /// The least that is taken off a TTL.
@@ -18,6 +20,9 @@ const LEAD_MAX: Duration = Duration::from_millis(20);
 /// How long a session of this TTL may be believed in after a request was sent that is
 /// acknowledged; zero for a TTL too small to believe in at all.
 pub(crate) fn validity(ttl: Duration) -> Duration {
+    if planted(Bug::WindowIsTheTtl) {
+        return ttl;
+    }
     let drift = ttl / 100 + Duration::from_nanos(1); // Division rounds down, belief must not gain.
     ttl.saturating_sub(drift)
         .saturating_sub(MARGIN_MIN.max(ttl / 50))
@@ -75,9 +80,13 @@ impl Window {
 
     /// Takes the acknowledgement of a request that was sent at `sent`.
     pub(crate) fn extend(&mut self, sent: Moment, now: Moment) -> Extended {
-        if self.has_passed(now) {
+        if self.has_passed(now) && !planted(Bug::LateAnswerRevives) {
             return Extended::TooLate;
         }
+        let sent = match planted(Bug::WindowFromTheAnswer) {
+            true => now,
+            false => sent,
+        };
         // A request cannot be acknowledged before it is sent; a clock that claims so is not
         // allowed to stretch belief.
         let sent = sent.min(now);

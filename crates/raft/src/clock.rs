@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use ringfence_core::{ClusterTime, Millis, WallTime};
+use ringfence_planted::{Bug, planted};
 
 use crate::place;
 
@@ -43,7 +44,14 @@ impl Reading {
         let passed = now.saturating_sub(self.looked);
         self.looked = self.looked.max(now);
         let end = applied.after(LEAD_MAX).0.saturating_mul(NANOS_PER_MILLI);
-        let room = end.saturating_sub(self.counter);
+        let mut room = end.saturating_sub(self.counter);
+        if planted(Bug::ReadingUncapped) {
+            room = u64::MAX;
+        }
+        if planted(Bug::ReadingRebased) {
+            self.counter = applied.0.saturating_mul(NANOS_PER_MILLI);
+            room = u64::MAX;
+        }
         let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
         self.counter = self.counter.saturating_add(passed.min(room));
         ClusterTime(self.counter / NANOS_PER_MILLI)

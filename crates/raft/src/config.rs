@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringfence_core::Settings;
+use ringfence_planted::{Bug, planted};
 
 use crate::history::HistoryLimits;
 use crate::hooks::Hooks;
@@ -126,7 +127,7 @@ impl NodeConfig {
             enable_pre_vote: Some(true),
             // A leader that starts again must not go on in its old term: it would number entries
             // that others hold already, and what it remembered of the term is gone.
-            enable_leader_restore: Some(false),
+            enable_leader_restore: Some(planted(Bug::TermResumed)),
             quorum_loss_probe_interval: Some(2 * millis(self.timing.election_max)),
             max_payload_entries: 2_048,
             api_batch_capacity: 4_096,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringfence_core::{EndCause, Event, SessionEnd};
+use ringfence_planted::{Bug, planted};
 use tokio::sync::watch;
 
 /// The most events that a node keeps for watchers that lag.
@@ -202,12 +203,14 @@ impl EventFeed {
         // The head is read first: events that come meanwhile are left for the next call.
         let head = self.head();
         let kept = self.log.lock();
-        if from < kept.floor {
+        if from < kept.floor && !planted(Bug::WatchHidesItsGap) {
             return Err(Compacted { oldest: kept.floor });
         }
         let start = kept
             .events
-            .partition_point(|(position, _)| *position <= from);
+            .partition_point(|(position, _)| *position <= from)
+            .saturating_add(usize::from(planted(Bug::WatchSkipsOne)));
+        let start = start.min(kept.events.len());
         let wanted = kept.events.range(start..).take(max);
         let events: Vec<_> = wanted.cloned().collect();
         let drained = start + events.len() == kept.events.len();

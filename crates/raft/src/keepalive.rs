@@ -17,6 +17,7 @@ use ringfence_core::{
     ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renew, Renewed, Secret,
     SessionId,
 };
+use ringfence_planted::{Bug, planted};
 use tokio::sync::{mpsc, watch};
 
 pub use self::answer::KeptAlive;
@@ -257,6 +258,20 @@ async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batc
         .sum();
     counts.sessions.fetch_add(sessions, Ordering::Relaxed);
 
+    if planted(Bug::KeepAliveAckedFromMemory) {
+        let time = state.time();
+        let renewed = Renewed {
+            time,
+            ..Renewed::default()
+        };
+        let results = Results::new(entries.iter().map(|_| renewed.clone()).collect());
+        for one in checked {
+            answer(&state, one, &results);
+        }
+        let commands: Vec<Command> = entries.into_iter().map(Command::Renew).collect();
+        drop(join_all(commands.iter().map(|command| leading.write(command))).await);
+        return;
+    }
     let commands: Vec<Command> = entries.into_iter().map(Command::Renew).collect();
     let written = join_all(commands.iter().map(|command| leading.write(command))).await;
     match written

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use ringfence_core::{ClusterTime, Outcome, Rejection};
+use ringfence_planted::{Bug, planted};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
@@ -324,6 +325,9 @@ pub(crate) fn classify(result: ClientWriteResult<TypeConfig>) -> Written {
         Ok(response) => Written::Applied(response.data),
         Err(ClientWriteError::ForwardToLeader(forward)) => {
             Written::NotAppended(format!("this node does not lead ({:?})", forward.reason))
+        }
+        Err(ClientWriteError::LogEntryDiscarded(_)) if planted(Bug::DiscardedIsNotDone) => {
+            Written::NotAppended("leadership was lost".to_owned())
         }
         Err(ClientWriteError::LogEntryDiscarded(_)) => {
             Written::Unknown("leadership was lost while the entry was under way".to_owned())

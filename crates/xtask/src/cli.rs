@@ -15,7 +15,7 @@ cargo xtask: the project's own commands
                                checks (who may depend on whom, banned words, long files, links)
   cargo xtask planted          plants bugs, one at a time, and requires that tests notice each of
                                them; minutes. --quick: only those of core, proto, wal and guard;
-                               --bug NAME: only that one
+                               --crate NAME, --bug NAME: only those of a crate, only that one
 
 Exit codes: 0 all holds, 1 something does not (the last lines say what to do next), 2 usage.
 When `verify` is red: `cargo xtask fix` corrects formatting and simple lints; the rest is by hand.";
@@ -76,13 +76,17 @@ fn parse_planted(options: &[&str]) -> Result<planted::Request, String> {
     while let Some(option) = options.next() {
         match *option {
             "--quick" => request.quick = true,
+            "--crate" => {
+                let name = options.next().ok_or("error: --crate wants a name")?;
+                request.home = Some(planted::home_named(name)?);
+            }
             "--bug" => {
                 let name = options.next().ok_or("error: --bug wants a name")?;
                 request.bug = Some(planted::bug_named(name)?);
             }
             unknown => {
                 return Err(format!(
-                    "error: unexpected `{unknown}`; `planted` takes --quick and --bug NAME"
+                    "error: unexpected `{unknown}`; `planted` takes --quick, --crate NAME and --bug NAME"
                 ));
             }
         }
@@ -108,7 +112,7 @@ mod tests {
         assert_eq!(parsed("fix --help"), Ok(Command::Help));
         let quick = planted::Request {
             quick: true,
-            bug: None,
+            ..planted::Request::default()
         };
         assert_eq!(parsed("planted --quick"), Ok(Command::Planted(quick)));
         assert!(parsed("planted --bug").is_err());

@@ -7,6 +7,7 @@ mod build;
 mod layers;
 mod run;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use ringfence_planted::Bug;
 
 use build::{Built, Program};
 use layers::{LAYERS, Layer};
-use run::{Ended, Trial};
+use run::{Ended, Only, Trial};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Request {
     pub quick: bool,
     /// Only this bug.
     pub bug: Option<Bug>,
+    /// Only the bugs of this crate, named without `ringfence-`.
+    pub home: Option<&'static str>,
 }
 
 /// How long a layer may take with a bug: a bug that makes it hang is noticed too.
@@ -40,6 +43,22 @@ pub fn bug_named(name: &str) -> Result<Bug, String> {
         format!(
             "error: no bug is called `{name}`; there are {}",
             names.join(", ")
+        )
+    })
+}
+
+/// The crate of this name, if it has bugs.
+///
+/// # Errors
+/// A sentence with all names.
+pub fn home_named(name: &str) -> Result<&'static str, String> {
+    let mut homes: Vec<_> = Bug::ALL.iter().map(|bug| bug.home()).collect();
+    homes.dedup();
+    let found = homes.iter().find(|home| **home == name).copied();
+    found.ok_or_else(|| {
+        format!(
+            "error: no bug is in `{name}`; crates are {}",
+            homes.join(", ")
         )
     })
 }
@@ -79,6 +98,7 @@ fn try_run(request: Request, root: &Path) -> Result<Vec<Verdict>, String> {
     let bugs: Vec<(Bug, Vec<&Layer>)> = Bug::ALL
         .iter()
         .filter(|bug| request.bug.is_none_or(|only| only == **bug))
+        .filter(|bug| request.home.is_none_or(|home| home == bug.home()))
         .map(|bug| (*bug, layers_for(*bug, request.quick)))
         .filter(|(_, layers)| !layers.is_empty() || !request.quick)
         .collect();
@@ -96,11 +116,11 @@ fn try_run(request: Request, root: &Path) -> Result<Vec<Verdict>, String> {
     let (built, took) = timed(|| Built::new(root, &needed));
     let built = built?;
     println!("== built in {:.1} s", took.as_secs_f64());
-    without_a_bug(&built, &needed)?;
+    let mut proofs = Proofs::default();
     let all = bugs.len();
     let mut verdicts = Vec::with_capacity(all);
     for (at, (bug, layers)) in (1..).zip(bugs) {
-        let verdict = hunt(&built, bug, &layers)?;
+        let verdict = hunt(&built, &mut proofs, bug, &layers)?;
         println!("[{at:>2}/{all}] {}", line(&verdict));
         verdicts.push(verdict);
     }
@@ -113,33 +133,47 @@ fn layers_for(bug: Bug, quick: bool) -> Vec<&'static Layer> {
     layers
 }
 
-/// What fails anyway catches nothing.
-fn without_a_bug(built: &Built, layers: &[&Layer]) -> Result<(), String> {
-    for layer in layers {
-        let trial = run::trial(built.program(layer)?, layer, None, layer.seeds[0], LIMIT)?;
-        let seconds = trial.took.as_secs_f64();
-        match &trial.ended {
-            Ended::Passed => println!("   {:<10} passes without a bug, {seconds:.1} s", layer.name),
-            failed => {
-                return Err(format!(
-                    "layer {} fails without any bug: {failed}",
-                    layer.name
-                ));
-            }
+/// Tests that were seen to pass without a bug: what fails anyway catches nothing.
+#[derive(Default)]
+struct Proofs(BTreeSet<(&'static str, String, u64)>);
+
+impl Proofs {
+    /// Runs what noticed a bug once more, without the bug.
+    fn require(&mut self, built: &Built, layer: &Layer, trial: &Trial) -> Result<(), String> {
+        let (what, only) = match &trial.ended {
+            Ended::Failed(test) => (test.clone(), Only::Exactly(test)),
+            whole => (whole.to_string(), Only::Like(layer.filter)),
+        };
+        let seed = trial.seed;
+        if !self.0.insert((layer.name, what.clone(), seed)) {
+            return Ok(());
+        }
+        match run::trial(built.program(layer)?, None, seed, only, LIMIT)?.ended {
+            Ended::Passed => Ok(()),
+            failed => Err(format!(
+                "layer {} fails without any bug ({failed}, seed {seed})",
+                layer.name
+            )),
         }
     }
-    Ok(())
 }
 
 /// Runs one layer after the other, and each with all its seeds, until one fails.
-fn hunt(built: &Built, bug: Bug, layers: &[&'static Layer]) -> Result<Verdict, String> {
+fn hunt(
+    built: &Built,
+    proofs: &mut Proofs,
+    bug: Bug,
+    layers: &[&'static Layer],
+) -> Result<Verdict, String> {
     let mut took = Duration::ZERO;
     for layer in layers {
         let program: &Program = built.program(layer)?;
         for seed in layer.seeds {
-            let trial = run::trial(program, layer, Some(bug), *seed, LIMIT)?;
+            let only = Only::Like(layer.filter);
+            let trial = run::trial(program, Some(bug), *seed, only, LIMIT)?;
             took += trial.took;
             if trial.ended != Ended::Passed {
+                proofs.require(built, layer, &trial)?;
                 let caught = Some((*layer, trial));
                 return Ok(Verdict { bug, caught, took });
             }

@@ -1,5 +1,6 @@
 //! Who sends a call and for whom it is meant, checked before its first message is decoded.
 
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::RECORD_VERSION;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
@@ -85,7 +86,7 @@ pub(crate) fn check(metadata: &MetadataMap, me: &Caller) -> Result<Sender, Statu
     }
     let to = text(TO)?;
     let my_name = name(me.seat.node_id, me.incarnation);
-    if to != my_name {
+    if to != my_name && !planted(Bug::AnyIncarnation) {
         return Err(Status::failed_precondition(format!(
             "the call is meant for node {to}, this is node {my_name}"
         )));

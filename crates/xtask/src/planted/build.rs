@@ -34,6 +34,7 @@ impl Built {
     pub(super) fn new(root: &Path, layers: &[&Layer]) -> Result<Self, String> {
         let mut packages: Vec<_> = layers.iter().map(|layer| layer.package).collect();
         packages.push(PLANTED);
+        packages.sort_unstable();
         packages.dedup();
         let mut cargo = cargo();
         cargo.args([
@@ -46,6 +47,13 @@ impl Built {
         cargo.args(["--features", "ringfence-planted/planted"]);
         for package in packages {
             cargo.args(["--package", package]);
+        }
+        // Only the programs of the layers: others of these packages want more to be built.
+        for layer in layers {
+            match layer.target {
+                Target::Library => cargo.arg("--lib"),
+                Target::Test(name) => cargo.args(["--test", name]),
+            };
         }
         let cargo = cargo.current_dir(root).stderr(Stdio::inherit());
         let output = cargo

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use ringfence_planted::{Bug, VARIABLE};
 
 use super::build::Program;
-use super::layers::Layer;
 
 /// One run.
 #[derive(Debug)]
@@ -43,18 +42,32 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Runs the program with this bug.
+/// Which tests of a program are run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Only<'a> {
+    /// Those with this in their names.
+    Like(&'a str),
+    /// This one.
+    Exactly(&'a str),
+}
+
+/// Runs some tests of the program with this bug.
 ///
 /// # Errors
 /// A sentence, if it cannot be started.
 pub(super) fn trial(
     program: &Program,
-    layer: &Layer,
     bug: Option<Bug>,
     seed: u64,
+    only: Only<'_>,
     limit: Duration,
 ) -> Result<Trial, String> {
     let mut command = Command::new(&program.executable);
+    match only {
+        Only::Like(filter) if filter.is_empty() => {}
+        Only::Like(filter) => drop(command.arg(filter)),
+        Only::Exactly(test) => drop(command.args(["--exact", test])),
+    }
     command
         .current_dir(&program.folder)
         .env("CARGO_MANIFEST_DIR", &program.folder)
@@ -70,7 +83,7 @@ pub(super) fn trial(
     let start = now();
     let mut child = command
         .spawn()
-        .map_err(|error| format!("cannot start layer {}: {error}", layer.name))?;
+        .map_err(|error| format!("cannot start {}: {error}", program.executable.display()))?;
     let ended = watch(&mut child, limit);
     // It may be dead already.
     drop(child.kill());
