@@ -8,7 +8,7 @@ use crate::outcome::{Acquired, Rejection};
 use crate::query::{LeaseView, SessionView, Summary, Verdict};
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::time::{ClusterTime, Millis};
+use crate::time::{ClusterTime, Millis, WallTime};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
@@ -17,6 +17,19 @@ impl StateMachine {
     #[must_use]
     pub fn time(&self) -> ClusterTime {
         self.time
+    }
+
+    /// Wall time as the newest entries have it: for people, it decides nothing.
+    #[must_use]
+    pub fn wall(&self) -> WallTime {
+        self.wall
+    }
+
+    /// The token counter: no token up to here is granted from now on. It never falls, over all
+    /// lives of the cluster.
+    #[must_use]
+    pub fn token_counter(&self) -> u64 {
+        self.counter
     }
 
     /// The newest entry that was applied or skipped, 0 before the first.
@@ -151,6 +164,12 @@ impl StateMachine {
             leases: session.holds().to_vec(),
             ..self.session_view(id, session)
         })
+    }
+
+    /// How long ago a session was last kept alive; `None` if it is not alive.
+    #[must_use]
+    pub fn silence(&self, id: SessionId) -> Option<Millis> {
+        Some(self.time.since(self.sessions.get(id)?.seen))
     }
 
     /// Whether a session with this number was ever opened, alive or not. A node that lags may be

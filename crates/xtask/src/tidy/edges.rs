@@ -43,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-guard",
         ],
     ),
+    ("ringfence-kube", &["ringfence-client", "ringfence-core"]),
     (
         "ringfence",
         &[
@@ -50,18 +51,23 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-client",
             "ringfence-core",
             "ringfence-guard",
+            "ringfence-kube",
             "ringfence-proto",
             "ringfence-raft",
             "ringfence-tls",
         ],
     ),
     (TESTS, &["*"]),
+    (KUBERNETES, &["*"]),
     (SIM, &["*"]),
     ("xtask", &[]),
 ];
 
 /// The package of tests with real processes; it may name anything.
 const TESTS: &str = "ringfence-tests";
+
+/// The package of tests with a real Kubernetes; it may name anything.
+const KUBERNETES: &str = "ringfence-kubernetes";
 
 /// The simulation of a whole cluster; it may name anything, and nobody may name it.
 const SIM: &str = "ringfence-sim";
@@ -94,6 +100,16 @@ const CONFINED: &[Confined] = &[
             SIM,
         ],
         why: "gRPC belongs to the edges",
+    },
+    Confined {
+        prefix: "kube",
+        to: &["ringfence-kube", KUBERNETES],
+        why: "nothing needs Kubernetes but what is about it",
+    },
+    Confined {
+        prefix: "k8s-openapi",
+        to: &["ringfence-kube", KUBERNETES],
+        why: "nothing needs Kubernetes but what is about it",
     },
     Confined {
         prefix: "tokio-rustls",

@@ -1,0 +1,199 @@
+//! One look at one object, and what came of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Error};
+use ringfence_core::LeaseName;
+
+use crate::decision::{Case, Decision, Refusal, Why, Written, decide};
+use crate::face::Found;
+use crate::limits::REQUEST_TIME_MAX;
+use crate::name::ObjectName;
+use crate::schedule::Known;
+use crate::source::Source;
+use crate::tell;
+use crate::trouble::Trouble;
+
+/// What is known before the attempt.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) object: ObjectName,
+    pub(crate) lease: LeaseName,
+    pub(crate) known: Known,
+    pub(crate) written: Option<Arc<Written>>,
+    /// When the change was noted that it is for; `None` if it is for none.
+    pub(crate) noted: Option<Instant>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) object: ObjectName,
+    pub(crate) noted: Option<Instant>,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// There is no object, and none is needed.
+    Nothing,
+    /// It says what it should.
+    Kept(Arc<Found>),
+    /// It was written.
+    Wrote {
+        found: Arc<Found>,
+        written: Arc<Written>,
+        why: Why,
+    },
+    /// It is left alone.
+    Refused(Refusal),
+    /// It was not written, or nobody knows.
+    Failed(Trouble),
+}
+
+/// Looks, judges, and writes if need be.
+pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: Attempt) -> Done {
+    let Attempt {
+        object,
+        lease,
+        known,
+        written,
+        noted,
+    } = attempt;
+    let under_way = judge(
+        &*source,
+        &client,
+        &object,
+        &lease,
+        known,
+        written.as_deref(),
+    );
+    let outcome = match tokio::time::timeout(REQUEST_TIME_MAX, under_way).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(trouble)) => Outcome::Failed(trouble),
+        Err(_) => Outcome::Failed(Trouble::Away(format!(
+            "no answer within {} s",
+            REQUEST_TIME_MAX.as_secs()
+        ))),
+    };
+    if let Outcome::Wrote {
+        found,
+        why: Why::Undone(what),
+        ..
+    } = &outcome
+    {
+        tell::undone(&client, &object, &found.uid, what).await;
+    }
+    Done {
+        object,
+        noted,
+        outcome,
+    }
+}
+
+async fn judge<S: Source>(
+    source: &S,
+    client: &Client,
+    object: &ObjectName,
+    lease: &LeaseName,
+    known: Known,
+    written: Option<&Written>,
+) -> Result<Outcome, Trouble> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), &object.namespace);
+    let found = match known {
+        Known::Absent => None,
+        Known::Object(found) => Some(found),
+        Known::Unknown => read(&api, object).await?.map(Arc::new),
+    };
+    let judged = decision(source, lease, found.as_deref(), written).await?;
+    Ok(match (judged, found) {
+        (Decision::Keep, Some(found)) => Outcome::Kept(found),
+        (Decision::Refuse(refusal), _) => Outcome::Refused(refusal),
+        (
+            Decision::Write {
+                face,
+                stamp,
+                replaces,
+                why,
+            },
+            _,
+        ) => {
+            let sent = match replaces {
+                None => create(&api, &face.object(object, &stamp)).await?,
+                Some(version) => patch(&api, object, &face.patch(&version, &stamp)).await?,
+            };
+            let found = Arc::new(Found::of(&sent));
+            let written = Arc::new(Written {
+                face,
+                stamp,
+                uid: found.uid.clone(),
+            });
+            Outcome::Wrote {
+                found,
+                written,
+                why,
+            }
+        }
+        // Only an object can be kept, and nothing is to be confirmed twice.
+        (Decision::Nothing | Decision::Keep | Decision::Confirm, _) => {
+            Outcome::Nothing
+        }
+    })
+}
+
+/// The judgement; asks the cluster if the object claims to be newer than what is known here.
+async fn decision<S: Source>(
+    source: &S,
+    lease: &LeaseName,
+    found: Option<&Found>,
+    written: Option<&Written>,
+) -> Result<Decision, Trouble> {
+    let mut confirmed = false;
+    loop {
+        let Some(look) = source.look(lease) else {
+            return Err(Trouble::Away("this node belongs to no cluster".to_owned()));
+        };
+        let decision = decide(Case {
+            look: &look,
+            found,
+            written,
+            confirmed,
+        });
+        if decision != Decision::Confirm {
+            return Ok(decision);
+        }
+        if !source.confirm().await {
+            return Err(Trouble::Away("no leader confirms what is known".to_owned()));
+        }
+        confirmed = true;
+    }
+}
+
+async fn read(api: &Api<Lease>, object: &ObjectName) -> Result<Option<Found>, Trouble> {
+    let got = api.get_opt(&object.name).await;
+    let got = got.map_err(|error| Trouble::of(&error, false))?;
+    Ok(got.as_ref().map(Found::of))
+}
+
+async fn create(api: &Api<Lease>, object: &Lease) -> Result<Lease, Trouble> {
+    let created = api.create(&PostParams::default(), object).await;
+    created.map_err(|error| Trouble::of(&error, true))
+}
+
+async fn patch(
+    api: &Api<Lease>,
+    object: &ObjectName,
+    patch: &serde_json::Value,
+) -> Result<Lease, Trouble> {
+    let patch = Patch::Merge(patch);
+    let params = PatchParams::default();
+    let patched = api.patch(&object.name, &params, &patch).await;
+    patched.map_err(|error| match &error {
+        // It was there when it was judged.
+        Error::Api(status) if status.code == 404 => Trouble::Outdated,
+        _ => Trouble::of(&error, true),
+    })
+}

@@ -1,0 +1,299 @@
+//! What is to be done about an object: the mirror's whole judgement, without a clock or a network.
+//!
+//! Positions decide. An object that says more than the cluster knew when it was looked at is left
+//! alone; so a mirror that was deposed and does not know it can be late, but not do harm. That its
+//! write is conditional on the version it judged keeps out whatever came in between.
+
+use std::fmt::Write as _;
+
+use ringfence_core::{ClusterId, LeaseView, Millis, WallTime};
+
+use crate::face::{Face, Found, MANAGED_BY, Stamp, Version};
+use crate::position::Position;
+
+/// A lease as the cluster knows it at one position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The position.
+    pub at: Position,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The lease; `None` if its name was never granted, or is forgotten.
+    pub lease: Option<LeaseView>,
+    /// Wall time, as the newest entry has it.
+    pub now: WallTime,
+    /// For how long the holder's session has been silent.
+    pub silent: Millis,
+}
+
+/// What a mirror remembers of its own last write on an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What it wrote.
+    pub face: Face,
+    /// With which stamp.
+    pub stamp: Stamp,
+    /// The object.
+    pub uid: String,
+}
+
+/// Everything that a judgement stands on.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<'a> {
+    /// What the cluster says.
+    pub look: &'a Look,
+    /// What Kubernetes says.
+    pub found: Option<&'a Found>,
+    /// What the mirror did last, if it remembers.
+    pub written: Option<&'a Written>,
+    /// Whether the cluster was asked after the object was read, so that no honest object can be
+    /// newer.
+    pub confirmed: bool,
+}
+
+/// Why something is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// There was no such object.
+    Created,
+    /// The lease has changed.
+    Moved,
+    /// Its holder keeps it alive.
+    Renewed,
+    /// Somebody else has changed or deleted the object; this is what they did.
+    Undone(String),
+}
+
+/// Why an object is left alone although it does not say what the cluster says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is not the mirror's.
+    #[error(
+        "a Lease of this name belongs to somebody else (it has no label {MANAGED_BY}); rename \
+         either, or delete it"
+    )]
+    Foreign,
+    /// Another cluster has written what this one cannot know to be older.
+    #[error(
+        "cluster {cluster} mirrors the same lease and is at {at}; let only one of them mirror this \
+         prefix here, or delete the object if that cluster is gone"
+    )]
+    OtherCluster {
+        /// The other one, in hexadecimal.
+        cluster: String,
+        /// Where the object stands.
+        at: Position,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// There is no object, and nothing that one could say.
+    Nothing,
+    /// The object says what it should.
+    Keep,
+    /// The object is newer than what is known here: ask the cluster, and judge again.
+    Confirm,
+    /// It is left alone.
+    Refuse(Refusal),
+    /// It is written.
+    Write {
+        /// What it shall say.
+        face: Face,
+        /// With which stamp.
+        stamp: Stamp,
+        /// The version that is replaced; `None`: there must be no object.
+        replaces: Option<Version>,
+        /// Why.
+        why: Why,
+    },
+}
+
+/// Judges a case.
+#[must_use]
+pub fn decide(case: Case<'_>) -> Decision {
+    let Some(found) = case.found else {
+        return create(case);
+    };
+    if !found.is_ours() && case.written.is_none_or(|written| written.uid != found.uid) {
+        return Decision::Refuse(Refusal::Foreign);
+    }
+    let cluster = case.look.cluster.to_string();
+    let mut forged = false;
+    if let Some(stamp) = &found.stamp {
+        let foreign = stamp.cluster != cluster;
+        if stamp.at > case.look.at || (foreign && stamp.at == case.look.at) {
+            if !case.confirmed {
+                return Decision::Confirm;
+            }
+            if foreign {
+                return Decision::Refuse(Refusal::OtherCluster {
+                    cluster: stamp.cluster.clone(),
+                    at: stamp.at,
+                });
+            }
+            // The cluster was asked and has not come so far: nobody who mirrors it wrote this.
+            forged = true;
+        }
+    }
+    let known = case.look.lease.as_ref().and_then(|lease| lease.floor);
+    let foreign = found.stamp.as_ref().map(|stamp| stamp.cluster != cluster);
+    if known.is_none() && foreign == Some(true) {
+        // Another cluster's lease, of which this one knows nothing.
+        return Decision::Keep;
+    }
+    let Some(face) = face(case) else {
+        return Decision::Keep;
+    };
+    let why = match meddled(case, found) {
+        Some(what) => Why::Undone(what),
+        None if forged => Why::Undone("the position is one that was never reached".to_owned()),
+        None => match moved(found, &face, &cluster) {
+            Some(why) => why,
+            None => return Decision::Keep,
+        },
+    };
+    Decision::Write {
+        face,
+        stamp: Stamp {
+            at: case.look.at,
+            cluster,
+        },
+        replaces: Some(found.version.clone()),
+        why,
+    }
+}
+
+fn create(case: Case<'_>) -> Decision {
+    let Some(face) = face(case) else {
+        return Decision::Nothing;
+    };
+    let why = match case.written {
+        Some(_) => Why::Undone("it was deleted".to_owned()),
+        None => Why::Created,
+    };
+    Decision::Write {
+        face,
+        stamp: Stamp {
+            at: case.look.at,
+            cluster: case.look.cluster.to_string(),
+        },
+        replaces: None,
+        why,
+    }
+}
+
+/// What the object shall say; `None` if there is nothing to say.
+fn face(case: Case<'_>) -> Option<Face> {
+    let before = before(case);
+    let lease = case.look.lease.as_ref();
+    let token = lease.and_then(|lease| lease.floor);
+    let Some(granted) = lease.and_then(|lease| lease.holder.as_ref()) else {
+        // A name that the cluster has forgotten keeps its floor here.
+        let token = token.or(before.and_then(|face| face.token))?;
+        return Some(Face {
+            transitions: before.map_or(0, |face| face.transitions),
+            token: Some(token),
+            ..Face::default()
+        });
+    };
+    let ttl = lease.map_or(Millis(0), |lease| lease.ttl);
+    // Nobody may take it for free because its holder goes without a name.
+    let holder = match granted.identity.as_str() {
+        "" => format!("session-{}", granted.session),
+        identity => identity.to_owned(),
+    };
+    let kept_alive = WallTime(case.look.now.0.saturating_sub(case.look.silent.0));
+    let transitions = before.map_or(0, |face| {
+        let another = face.token != Some(granted.token) && face.holder.as_ref() != Some(&holder);
+        // From the first holder on, as client-go counts.
+        face.transitions.saturating_add(i32::from(another))
+    });
+    Some(Face {
+        holder: Some(holder),
+        seconds: Some(
+            i32::try_from(ttl.0.div_ceil(1_000))
+                .unwrap_or(i32::MAX)
+                .max(1),
+        ),
+        since: Some(granted.since),
+        renewed: Some(kept_alive.max(granted.since)),
+        transitions,
+        token: Some(granted.token),
+    })
+}
+
+/// What the object said before anybody meddled with it, as far as that is known.
+fn before(case: Case<'_>) -> Option<&Face> {
+    match (case.found, case.written) {
+        (Some(found), Some(written)) if by_another_mirror(case.look, found, written) => {
+            Some(&found.face)
+        }
+        (_, Some(written)) => Some(&written.face),
+        (found, None) => found.map(|found| &found.face),
+    }
+}
+
+/// Whether a later stamp than our last one is on the object, and one that this cluster has reached.
+fn by_another_mirror(look: &Look, found: &Found, written: &Written) -> bool {
+    let later = |stamp: &Stamp| stamp.at > written.stamp.at && stamp.at <= look.at;
+    found.labelled && found.stamp.as_ref().is_some_and(later)
+}
+
+/// What somebody else did to an object since the mirror wrote it.
+fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
+    let written = case.written?;
+    if written.uid != found.uid || by_another_mirror(case.look, found, written) {
+        return None;
+    }
+    let mut fields = written.face.differences(&found.face);
+    if !found.labelled {
+        fields.push(MANAGED_BY);
+    }
+    if found.stamp.as_ref() != Some(&written.stamp) {
+        fields.push("the mirror's annotations");
+    }
+    if fields.is_empty() {
+        return None;
+    }
+    let mut what = format!("changed: {}", fields.join(", "));
+    if let Some(holder) = &found.face.holder
+        && written.face.holder.as_ref() != Some(holder)
+    {
+        let short: String = holder.chars().take(64).collect();
+        // Writing to a `String` cannot fail.
+        let _ = write!(what, " (holder {short:?})");
+    }
+    Some(what)
+}
+
+/// A keep-alive that moves `renewTime` by less than this part of a TTL is not worth a write. How
+/// often a renewal is looked for is the driver's business: each half of a TTL.
+const NEWS: u64 = 8;
+
+/// Whether the cluster has gone on.
+fn moved(found: &Found, face: &Face, cluster: &str) -> Option<Why> {
+    let same_cluster = found
+        .stamp
+        .as_ref()
+        .is_some_and(|stamp| stamp.cluster == cluster);
+    let fields = face.differences(&found.face);
+    if !found.labelled || !same_cluster || fields.iter().any(|name| *name != "spec.renewTime") {
+        return Some(Why::Moved);
+    }
+    let ttl = u64::try_from(face.seconds.unwrap_or(0)).unwrap_or(0) * 1_000;
+    match (found.face.renewed, face.renewed) {
+        (found, wanted) if found == wanted => None,
+        // Two readings of one keep-alive may lie apart as much as the cluster's two times do.
+        (Some(found), Some(wanted)) if found.0 <= wanted.0.saturating_add(ttl) => {
+            (wanted.0 >= found.0.saturating_add(ttl / NEWS)).then_some(Why::Renewed)
+        }
+        // Missing, or in the future.
+        _ => Some(Why::Moved),
+    }
+}
+
+#[cfg(test)]
+#[path = "decision_tests.rs"]
+mod tests;

@@ -1,0 +1,63 @@
+//! The mirror: leases as objects of Kubernetes, for `kubectl get lease` and for policies that fence
+//! by them.
+//!
+//! ```text
+//!  lease k8s/demo/leader              Lease leader in namespace demo
+//!    held by worker-1, token 7   ──▶    spec.holderIdentity: worker-1
+//!    until it is not kept alive         ringfence.io/token: "7"
+//! ```
+//!
+//! It shows and never decides: nobody acquires a lease by writing an object, and what is written on
+//! one by hand is undone. A lease is granted without asking Kubernetes, however long the API server
+//! takes.
+//!
+//! # What is written
+//!
+//! - `spec.holderIdentity` is the holder's identity, empty when nobody holds the lease;
+//!   `leaseDurationSeconds` the TTL, rounded up; `acquireTime` the grant; `renewTime` the last
+//!   keep-alive, written at most every half TTL; `leaseTransitions` how often the holder changed, as
+//!   far as the mirror saw it.
+//! - The annotation [`TOKEN`] is the greatest token ever granted for the lease. It stays when the
+//!   grant has ended.
+//! - The annotations [`POSITION`] and [`CLUSTER`] say when, in which cluster, that was true.
+//!
+//! # Why an older state never replaces a newer one
+//!
+//! An object that stands at a later position than what is known here is left alone, and every write
+//! names the version of the object that was judged. So a mirror whose node was stopped, deposed and
+//! woken loses its write, whatever it believed.
+//!
+//! Objects without the mirror's label are somebody else's, and the namespaces in
+//! [`RESERVED_NAMESPACES`] are out of reach.
+
+mod attempt;
+mod clock;
+mod connect;
+mod decision;
+mod face;
+pub mod limits;
+mod metrics;
+mod mirror;
+mod name;
+mod notes;
+mod position;
+mod schedule;
+mod source;
+mod tell;
+mod trouble;
+mod watching;
+
+pub use kube::Client;
+
+pub use connect::{ConnectError, connect};
+pub use decision::{Case, Decision, Look, Refusal, Why, Written, decide};
+pub use face::{CLUSTER, Face, Found, MANAGED_BY, MANAGER, POSITION, Stamp, TOKEN, Version};
+pub use metrics::Metrics;
+pub use mirror::Mirror;
+pub use name::{
+    InvalidNaming, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Naming, ObjectName, PREFIX, Place,
+    RESERVED_NAMESPACES, Unfit,
+};
+pub use position::{InvalidPosition, Position};
+pub use source::{Source, look};
+pub use tell::UNDONE;

@@ -1,0 +1,35 @@
+//! What the mirror may do at most.
+
+use std::time::Duration;
+
+/// Requests about objects under way at once.
+pub const REQUESTS_MAX: usize = 32;
+/// Of these, at most so many that only move a `renewTime`.
+pub const RENEWALS_MAX: usize = 4;
+/// Between two such renewals: with more than 100 of them due a second, `renewTime` is later than
+/// half a TTL, and grants are as quick as ever.
+pub const RENEWAL_PACE: Duration = Duration::from_millis(10);
+/// Between two writes of one object; what happens meanwhile is written as one.
+pub const OBJECT_PACE: Duration = Duration::from_millis(20);
+/// How long one request may take; then its outcome is unknown, and the object is read again.
+pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// The first pause when the API server does not answer; each is twice the one before.
+pub const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The longest pause.
+pub const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The first wait for an object that was meddled with again, or whose write was refused.
+pub const STRIKE_MIN: Duration = Duration::from_millis(500);
+/// The longest such wait.
+pub const STRIKE_MAX: Duration = Duration::from_secs(30);
+/// After so long without one, strikes are forgotten.
+pub const STRIKES_KEPT: Duration = Duration::from_secs(60);
+/// How many changed leases are noted one by one; beyond that, all are looked at.
+pub const NOTES_MAX: usize = 65_536;
+/// How many names that Kubernetes cannot carry are told and counted one by one.
+pub const UNFIT_MAX: usize = 1_000;
+/// Objects per page when all are listed.
+pub const PAGE_OBJECTS: u32 = 500;
+/// For how long the API server is asked to keep a watch open, in seconds.
+pub const WATCH_SECONDS: u32 = 60;
+/// A watch that has not even ended by itself by then is dead.
+pub const WATCH_SILENCE_MAX: Duration = Duration::from_secs(75);

@@ -1,0 +1,94 @@
+use super::*;
+
+fn lease(name: &str) -> LeaseName {
+    LeaseName::parse(name).unwrap()
+}
+
+fn everywhere() -> Naming {
+    Naming::new(PREFIX, None).unwrap()
+}
+
+fn object(namespace: &str, name: &str) -> ObjectName {
+    ObjectName {
+        namespace: namespace.into(),
+        name: name.into(),
+    }
+}
+
+#[test]
+fn a_lease_and_its_object_name_each_other() {
+    let naming = everywhere();
+    for (namespace, name) in [
+        ("default", "leader"),
+        ("team-7", "a.b.c"),
+        ("0", "0"),
+        (&*"n".repeat(63), &*"x".repeat(180)),
+    ] {
+        let name_of = lease(&format!("k8s/{namespace}/{name}"));
+        let object = object(namespace, name);
+        assert_eq!(naming.place(&name_of), Place::Object(object.clone()));
+        assert_eq!(naming.lease(&object), Some(name_of));
+    }
+}
+
+#[test]
+fn what_kubernetes_cannot_carry_is_told_and_not_mangled() {
+    let naming = everywhere();
+    let long = format!("k8s/{}/x", "n".repeat(64));
+    for (name, unfit) in [
+        ("k8s/only", Unfit::Segments),
+        ("k8s/a/b/c", Unfit::Segments),
+        ("k8s/Team/x", Unfit::Namespace("Team".to_owned())),
+        ("k8s/a.b/x", Unfit::Namespace("a.b".to_owned())),
+        ("k8s/-a/x", Unfit::Namespace("-a".to_owned())),
+        (&long, Unfit::Namespace("n".repeat(64))),
+        ("k8s/a/Leader", Unfit::Name("Leader".to_owned())),
+        ("k8s/a/a_b", Unfit::Name("a_b".to_owned())),
+        ("k8s/a/a..b", Unfit::Name("a..b".to_owned())),
+        ("k8s/a/a.", Unfit::Name("a.".to_owned())),
+        ("k8s/a/-b", Unfit::Name("-b".to_owned())),
+        ("k8s/a/b@c:d~e", Unfit::Name("b@c:d~e".to_owned())),
+    ] {
+        assert_eq!(naming.place(&lease(name)), Place::Unfit(unfit), "{name}");
+    }
+}
+
+#[test]
+fn the_leases_of_kubernetes_itself_are_out_of_reach() {
+    for namespace in RESERVED_NAMESPACES {
+        let unfit = Unfit::Reserved(namespace.to_owned());
+        let name = lease(&format!("k8s/{namespace}/node-1"));
+        assert_eq!(everywhere().place(&name), Place::Unfit(unfit.clone()));
+        assert_eq!(
+            Naming::new(PREFIX, Some(namespace)),
+            Err(InvalidNaming::Namespace(unfit))
+        );
+    }
+}
+
+#[test]
+fn other_leases_are_none_of_its_business() {
+    for name in ["bank/interest", "k8s", "k8sx/a/b", "x/k8s/a/b"] {
+        assert_eq!(everywhere().place(&lease(name)), Place::Elsewhere, "{name}");
+    }
+    let one = Naming::new("mirror/here", Some("team")).unwrap();
+    assert_eq!(one.leases(), "mirror/here/team/");
+    for name in ["mirror/here/other/x", "mirror/here/Odd", "k8s/team/x"] {
+        assert_eq!(one.place(&lease(name)), Place::Elsewhere, "{name}");
+    }
+    let mine = object("team", "x");
+    assert_eq!(
+        one.place(&lease("mirror/here/team/x")),
+        Place::Object(mine.clone())
+    );
+    assert_eq!(one.lease(&mine), Some(lease("mirror/here/team/x")));
+    assert_eq!(one.lease(&object("other", "x")), None);
+}
+
+#[test]
+fn a_prefix_must_be_able_to_begin_a_name() {
+    for prefix in ["", "/", "a b", "a//b", ".."] {
+        let refused = Naming::new(prefix, None);
+        assert_eq!(refused, Err(InvalidNaming::Prefix(prefix.to_owned())));
+    }
+}

@@ -1,0 +1,370 @@
+//! Which object is looked at when: pure, every time is an argument.
+//!
+//! A change of a lease comes before any renewal, an object is looked at by one request at a time,
+//! and whoever fights with the mirror over an object is answered ever more slowly.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::attempt::Outcome;
+use crate::clock::backoff;
+use crate::decision::{Why, Written};
+use crate::face::Found;
+use crate::limits::{
+    OBJECT_PACE, RENEWAL_PACE, RENEWALS_MAX, REQUESTS_MAX, STRIKE_MAX, STRIKE_MIN, STRIKES_KEPT,
+};
+use crate::name::ObjectName;
+use crate::trouble::Trouble;
+
+/// What is known of an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Known {
+    /// It has to be read.
+    #[default]
+    Unknown,
+    /// There is none, or none of ours.
+    Absent,
+    /// It was this when it was seen last.
+    Object(Arc<Found>),
+}
+
+/// What is next.
+#[derive(Debug)]
+pub(crate) struct Next {
+    pub(crate) object: ObjectName,
+    pub(crate) known: Known,
+    pub(crate) written: Option<Arc<Written>>,
+    pub(crate) noted: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    known: Known,
+    written: Option<Arc<Written>>,
+    /// A request is under way; it is a renewal if nothing was noted.
+    busy: Option<Turn>,
+    /// Where it stands in the queue.
+    due: Option<(Instant, Turn)>,
+    /// Since when a change waits to be shown.
+    noted: Option<Instant>,
+    /// What the watch told while a request was under way.
+    told: Option<Known>,
+    /// Meddled with, or refused, so often in a row.
+    strikes: u32,
+    struck: Option<Instant>,
+    wrote: Option<Instant>,
+    refused: bool,
+}
+
+/// How urgent a look is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Something has changed.
+    Change,
+    /// Half a TTL has passed.
+    Renewal,
+}
+
+/// All objects and when they are due.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    entries: BTreeMap<ObjectName, Entry>,
+    changes: BTreeSet<(Instant, ObjectName)>,
+    renewals: BTreeSet<(Instant, ObjectName)>,
+    busy: usize,
+    busy_renewals: usize,
+    /// No renewal before this.
+    renewal_from: Option<Instant>,
+}
+
+impl Schedule {
+    /// A lease has changed.
+    pub(crate) fn changed(&mut self, object: ObjectName, noted: Instant) {
+        let entry = self.entries.entry(object.clone()).or_default();
+        entry.noted.get_or_insert(noted);
+        // A strike's wait is not shortened by a lease that changes often.
+        let paced = entry.wrote.map_or(noted, |wrote| wrote + OBJECT_PACE);
+        let at = noted.max(paced).max(struck_until(entry).unwrap_or(noted));
+        self.queue(&object, at, Turn::Change);
+    }
+
+    /// An object is to be looked at, though nothing is known to have changed.
+    pub(crate) fn look_at(&mut self, object: ObjectName, now: Instant) {
+        let entry = self.entries.entry(object.clone()).or_default();
+        let at = struck_until(entry).unwrap_or(now).max(now);
+        self.queue(&object, at, Turn::Change);
+    }
+
+    /// What the API server has, all of it: whatever is not told is not there.
+    pub(crate) fn listed(&mut self, objects: Vec<(ObjectName, Found)>, now: Instant) {
+        for entry in self.entries.values_mut() {
+            entry.known = Known::Absent;
+        }
+        for (object, found) in objects {
+            let entry = self.entries.entry(object).or_default();
+            entry.known = Known::Object(Arc::new(found));
+        }
+        self.look_at_all(now);
+    }
+
+    /// What the watch tells of an object; `None`: it is gone, or has lost its label.
+    pub(crate) fn told(&mut self, object: ObjectName, found: Found, gone: bool, now: Instant) {
+        let entry = self.entries.entry(object.clone()).or_default();
+        let news = if gone {
+            Known::Absent
+        } else {
+            Known::Object(Arc::new(found.clone()))
+        };
+        if entry.busy.is_some() {
+            // Judged when the request has its answer; then it may be old.
+            entry.told = Some(if gone { Known::Unknown } else { news });
+            return;
+        }
+        if let Known::Object(known) = &entry.known {
+            let same = known.version == found.version;
+            let older = !same && found.version.after(&known.version) == Some(false);
+            if older || (same && !gone) {
+                return;
+            }
+        }
+        entry.known = news;
+        self.look_at(object, now);
+    }
+
+    /// The next object to look at, if there is one and room for its request.
+    pub(crate) fn next(&mut self, now: Instant, requests_max: usize) -> Option<Next> {
+        if self.busy >= requests_max.min(REQUESTS_MAX) {
+            return None;
+        }
+        let due = |queue: &BTreeSet<(Instant, ObjectName)>| {
+            queue.first().filter(|(at, _)| *at <= now).cloned()
+        };
+        let (object, turn) = if let Some((_, object)) = due(&self.changes) {
+            (object, Turn::Change)
+        } else if self.busy_renewals < RENEWALS_MAX
+            && self.renewal_from.is_none_or(|from| from <= now)
+        {
+            let (_, object) = due(&self.renewals)?;
+            self.renewal_from = Some(now + RENEWAL_PACE);
+            self.busy_renewals += 1;
+            (object, Turn::Renewal)
+        } else {
+            return None;
+        };
+        self.unqueue(&object);
+        self.busy += 1;
+        let entry = self.entries.entry(object.clone()).or_default();
+        entry.busy = Some(turn);
+        Some(Next {
+            object,
+            known: entry.known.clone(),
+            written: entry.written.clone(),
+            noted: entry.noted.take(),
+        })
+    }
+
+    /// When [`Schedule::next`] may have something that it has not now, unless a request ends
+    /// before.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        let change = self.changes.first().map(|(at, _)| *at);
+        let renewal = self.renewals.first().map(|(at, _)| *at);
+        let renewal = renewal.filter(|_| self.busy_renewals < RENEWALS_MAX);
+        let renewal = renewal.map(|at| at.max(self.renewal_from.unwrap_or(at)));
+        if self.busy >= REQUESTS_MAX {
+            return None;
+        }
+        change.into_iter().chain(renewal).min()
+    }
+
+    /// What came of a request. `true` if the object is refused now and was not before.
+    pub(crate) fn done(
+        &mut self,
+        object: &ObjectName,
+        noted: Option<Instant>,
+        outcome: &Outcome,
+        now: Instant,
+    ) -> bool {
+        let Some(entry) = self.entries.get_mut(object) else {
+            return false;
+        };
+        let turn = entry.busy.take();
+        self.busy -= usize::from(turn.is_some());
+        self.busy_renewals -= usize::from(turn == Some(Turn::Renewal));
+        let told = entry.told.take();
+        let noted_since = entry.noted;
+        let refused_before = std::mem::take(&mut entry.refused);
+        let mut again = None;
+        match outcome {
+            Outcome::Nothing => {
+                entry.known = Known::Absent;
+                if entry.written.is_none() && told.is_none() && noted_since.is_none() {
+                    self.forget(object);
+                    return false;
+                }
+            }
+            Outcome::Kept(found) => entry.known = Known::Object(found.clone()),
+            Outcome::Wrote {
+                found,
+                written,
+                why,
+            } => {
+                entry.known = Known::Object(found.clone());
+                entry.written = Some(written.clone());
+                entry.wrote = Some(now);
+                if matches!(why, Why::Undone(_)) {
+                    strike(entry, now);
+                }
+            }
+            Outcome::Refused(_) => {
+                entry.known = Known::Unknown;
+                entry.refused = true;
+                strike(entry, now);
+                again = Some(now + STRIKE_MAX);
+            }
+            Outcome::Failed(trouble) => {
+                entry.known = Known::Unknown;
+                entry.noted = noted.or(entry.noted);
+                again = Some(now);
+                if let Trouble::Denied { .. } = trouble {
+                    entry.refused = true;
+                    strike(entry, now);
+                    again = struck_until(entry).max(Some(now + STRIKE_MIN));
+                }
+            }
+        }
+        if let Some(told) = told {
+            again = again.or(news(entry, told).then_some(now));
+        }
+        let again = again.or(noted_since.map(|_| now));
+        let newly_refused = entry.refused && !refused_before;
+        let renew_at = renew_at(entry, now);
+        if let Some(at) = again {
+            let at = at.max(struck_until(entry).unwrap_or(at));
+            let at = at.max(entry.wrote.map_or(at, |wrote| wrote + OBJECT_PACE));
+            self.queue(object, at, Turn::Change);
+        } else if let Some(at) = renew_at {
+            self.queue(object, at, Turn::Renewal);
+        }
+        newly_refused
+    }
+
+    /// All objects are to be looked at.
+    pub(crate) fn look_at_all(&mut self, now: Instant) {
+        let all: Vec<_> = self.entries.keys().cloned().collect();
+        all.into_iter().for_each(|object| self.look_at(object, now));
+    }
+
+    /// Whatever was under way is given up; nobody knows what came of it.
+    pub(crate) fn give_up(&mut self, now: Instant) {
+        let busy = self
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| entry.busy.is_some());
+        let mut given_up = Vec::new();
+        for (object, entry) in busy {
+            entry.busy = None;
+            entry.told = None;
+            entry.known = Known::Unknown;
+            given_up.push(object.clone());
+        }
+        (self.busy, self.busy_renewals) = (0, 0);
+        given_up
+            .into_iter()
+            .for_each(|object| self.look_at(object, now));
+    }
+
+    /// Leases that wait to be looked at, or are being looked at, because something changed.
+    pub(crate) fn pending(&self) -> usize {
+        self.changes.len() + self.busy - self.busy_renewals
+    }
+
+    /// Objects known.
+    pub(crate) fn objects(&self) -> usize {
+        let known = |entry: &&Entry| matches!(entry.known, Known::Object(_));
+        self.entries.values().filter(known).count()
+    }
+
+    /// Objects that are left alone, or refused by the API server.
+    pub(crate) fn refused(&self) -> usize {
+        self.entries.values().filter(|entry| entry.refused).count()
+    }
+
+    fn queue(&mut self, object: &ObjectName, at: Instant, turn: Turn) {
+        let entry = self.entries.entry(object.clone()).or_default();
+        if entry.busy.is_some() {
+            // What came meanwhile is remembered as `noted` or `told`.
+            return;
+        }
+        // A change is never put off by another one, nor by a renewal.
+        if let Some((before, Turn::Change)) = entry.due
+            && (turn == Turn::Renewal || before <= at)
+        {
+            return;
+        }
+        self.unqueue(object);
+        let entry = self.entries.entry(object.clone()).or_default();
+        entry.due = Some((at, turn));
+        match turn {
+            Turn::Change => self.changes.insert((at, object.clone())),
+            Turn::Renewal => self.renewals.insert((at, object.clone())),
+        };
+    }
+
+    fn unqueue(&mut self, object: &ObjectName) {
+        let due = self
+            .entries
+            .get_mut(object)
+            .and_then(|entry| entry.due.take());
+        if let Some((at, turn)) = due {
+            let key = (at, object.clone());
+            match turn {
+                Turn::Change => self.changes.remove(&key),
+                Turn::Renewal => self.renewals.remove(&key),
+            };
+        }
+    }
+
+    fn forget(&mut self, object: &ObjectName) {
+        self.unqueue(object);
+        self.entries.remove(object);
+    }
+}
+
+/// Takes in what the watch told during a request; whether it is news.
+fn news(entry: &mut Entry, told: Known) -> bool {
+    if let (Known::Object(told), Known::Object(known)) = (&told, &entry.known)
+        && (told.version == known.version || told.version.after(&known.version) == Some(false))
+    {
+        return false;
+    }
+    entry.known = told;
+    true
+}
+
+fn strike(entry: &mut Entry, now: Instant) {
+    let fresh = entry
+        .struck
+        .is_none_or(|struck| struck + STRIKES_KEPT < now);
+    entry.strikes = if fresh { 1 } else { entry.strikes + 1 };
+    entry.struck = Some(now);
+}
+
+/// The first strike is for free.
+fn struck_until(entry: &Entry) -> Option<Instant> {
+    let more = entry.strikes.checked_sub(2)?;
+    Some(entry.struck? + backoff(more, STRIKE_MIN, STRIKE_MAX))
+}
+
+fn renew_at(entry: &Entry, now: Instant) -> Option<Instant> {
+    let Known::Object(found) = &entry.known else {
+        return None;
+    };
+    found.face.holder.as_ref()?;
+    let seconds = u64::try_from(found.face.seconds?).ok()?;
+    Some(now + Duration::from_millis(seconds * 500))
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -1,0 +1,230 @@
+use super::*;
+use crate::face::{Face, Stamp, Version};
+use crate::position::Position;
+
+fn object(n: usize) -> ObjectName {
+    ObjectName {
+        namespace: "demo".into(),
+        name: format!("l{n:05}").into(),
+    }
+}
+
+fn found(version: u64) -> Found {
+    Found {
+        face: Face {
+            holder: Some("worker".to_owned()),
+            seconds: Some(10),
+            ..Face::default()
+        },
+        stamp: Some(stamp()),
+        labelled: true,
+        version: Version(version.to_string()),
+        uid: "u".to_owned(),
+    }
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        at: Position::default(),
+        cluster: "ab".to_owned(),
+    }
+}
+
+fn wrote(version: u64, why: Why) -> Outcome {
+    let found = Arc::new(found(version));
+    let written = Arc::new(Written {
+        face: found.face.clone(),
+        stamp: stamp(),
+        uid: found.uid.clone(),
+    });
+    Outcome::Wrote {
+        found,
+        written,
+        why,
+    }
+}
+
+fn denied() -> Outcome {
+    Outcome::Failed(Trouble::Denied {
+        code: 403,
+        message: String::new(),
+    })
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Takes what is due, and says which object.
+fn take(schedule: &mut Schedule, now: Instant) -> Option<ObjectName> {
+    schedule.next(now, REQUESTS_MAX).map(|next| next.object)
+}
+
+#[test]
+fn an_object_is_looked_at_by_one_request_at_a_time() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    assert_eq!(take(&mut schedule, now), Some(object(1)));
+
+    schedule.changed(object(1), now + MS);
+    assert_eq!(take(&mut schedule, now + MS), None);
+
+    schedule.done(&object(1), Some(now), &wrote(5, Why::Moved), now + MS * 2);
+    assert_eq!(take(&mut schedule, now + MS * 2), None, "paced");
+    let next = schedule.next(now + OBJECT_PACE * 2, REQUESTS_MAX).unwrap();
+    assert_eq!(
+        next.noted,
+        Some(now + MS),
+        "since the first change that is not shown"
+    );
+}
+
+#[test]
+fn a_change_comes_before_renewals_and_those_are_paced() {
+    let start = crate::clock::now();
+    let mut schedule = Schedule::default();
+    for n in 0..10 {
+        schedule.changed(object(n), start);
+        assert_eq!(take(&mut schedule, start), Some(object(n)));
+        schedule.done(&object(n), Some(start), &wrote(5, Why::Created), start);
+    }
+    assert_eq!(take(&mut schedule, start + MS * 4_999), None);
+
+    let half = start + MS * 5_000;
+    schedule.changed(object(9), half);
+    assert_eq!(take(&mut schedule, half), Some(object(9)));
+    assert_eq!(take(&mut schedule, half), Some(object(0)));
+    assert_eq!(take(&mut schedule, half), None, "one each RENEWAL_PACE");
+    let later = (1..RENEWALS_MAX).filter_map(|n| {
+        let n = u32::try_from(n).unwrap();
+        take(&mut schedule, half + RENEWAL_PACE * n)
+    });
+    assert_eq!(later.count(), RENEWALS_MAX - 1);
+    assert_eq!(
+        take(&mut schedule, half + RENEWAL_PACE * 50),
+        None,
+        "and so many at once"
+    );
+}
+
+#[test]
+fn there_is_room_for_so_many_requests_and_no_more() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    (0..100).for_each(|n| schedule.changed(object(n), now));
+    let begun = std::iter::from_fn(|| take(&mut schedule, now)).count();
+    assert_eq!(begun, REQUESTS_MAX);
+    assert_eq!(schedule.wake_at(), None);
+    assert_eq!(schedule.pending(), 100);
+}
+
+#[test]
+fn whoever_fights_over_an_object_is_answered_ever_more_slowly() {
+    let mut now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    let mut waits = Vec::new();
+    for version in 1..8 {
+        let at = schedule.wake_at().unwrap();
+        waits.push(at.saturating_duration_since(now));
+        now = now.max(at);
+        assert_eq!(take(&mut schedule, now), Some(object(1)));
+        let undone = wrote(version * 10, Why::Undone("edited".to_owned()));
+        schedule.done(&object(1), None, &undone, now);
+        schedule.told(object(1), found(version * 10 + 1), false, now);
+    }
+    assert_eq!(waits[0], Duration::ZERO);
+    assert_eq!(waits[1], Duration::ZERO, "the first edit is undone at once");
+    assert_eq!(waits[2], STRIKE_MIN);
+    assert!(waits.is_sorted() && waits[6] > STRIKE_MIN * 8, "{waits:?}");
+}
+
+#[test]
+fn a_refused_object_is_tried_again_and_told_once() {
+    let mut now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    for n in 0..3 {
+        now = now.max(schedule.wake_at().unwrap());
+        assert_eq!(take(&mut schedule, now), Some(object(1)));
+        let newly = schedule.done(&object(1), None, &denied(), now);
+        assert_eq!(newly, n == 0);
+        assert_eq!(schedule.refused(), 1);
+    }
+    assert!(schedule.wake_at().unwrap() <= now + STRIKE_MAX);
+
+    now = schedule.wake_at().unwrap();
+    assert_eq!(take(&mut schedule, now), Some(object(1)));
+    schedule.done(&object(1), None, &wrote(1, Why::Created), now);
+    assert_eq!(schedule.refused(), 0);
+}
+
+#[test]
+fn the_echo_of_our_own_write_is_no_news() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    take(&mut schedule, now);
+    // Before the answer, and after it; then what came before it.
+    schedule.told(object(1), found(5), false, now);
+    schedule.done(&object(1), None, &wrote(5, Why::Created), now);
+    schedule.told(object(1), found(5), false, now);
+    schedule.told(object(1), found(4), false, now);
+    assert_eq!(take(&mut schedule, now + OBJECT_PACE), None);
+
+    schedule.told(object(1), found(6), false, now);
+    assert_eq!(take(&mut schedule, now + OBJECT_PACE), Some(object(1)));
+}
+
+#[test]
+fn a_deletion_is_news_also_while_a_request_is_under_way() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    take(&mut schedule, now);
+    schedule.told(object(1), found(6), true, now);
+    schedule.done(&object(1), None, &wrote(5, Why::Created), now);
+
+    let next = schedule.next(now + OBJECT_PACE, REQUESTS_MAX).unwrap();
+    assert!(matches!(next.known, Known::Unknown), "{:?}", next.known);
+    schedule.done(&next.object, None, &wrote(7, Why::Created), now);
+    schedule.told(object(1), found(8), true, now);
+    let next = schedule.next(now + OBJECT_PACE, REQUESTS_MAX).unwrap();
+    assert!(matches!(next.known, Known::Absent), "{:?}", next.known);
+}
+
+#[test]
+fn what_was_under_way_when_the_api_server_went_is_read_again() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    take(&mut schedule, now);
+    schedule.give_up(now);
+
+    let next = schedule.next(now, REQUESTS_MAX).unwrap();
+    assert!(matches!(next.known, Known::Unknown));
+    assert_eq!(schedule.pending(), 1);
+}
+
+#[test]
+fn what_is_neither_lease_nor_object_is_forgotten() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    take(&mut schedule, now);
+    schedule.done(&object(1), Some(now), &Outcome::Nothing, now);
+    assert_eq!(schedule.entries.len(), 0);
+    assert_eq!(schedule.wake_at(), None);
+}
+
+#[test]
+fn a_list_says_also_what_is_not_there() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.listed(vec![(object(1), found(1)), (object(2), found(2))], now);
+    assert_eq!(schedule.objects(), 2);
+    schedule.listed(vec![(object(2), found(2))], now);
+    assert_eq!(schedule.objects(), 1);
+    let next = schedule.next(now, REQUESTS_MAX).unwrap();
+    assert_eq!(next.object, object(1));
+    assert!(matches!(next.known, Known::Absent));
+}
