@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The most violations that a report lists; the rest is counted.
 pub const VIOLATIONS_MAX: usize = 100;
@@ -112,7 +112,12 @@ pub struct Report {
     /// What was not looked at, and why that is right.
     pub remarks: Vec<String>,
     /// How much was looked at.
+    #[serde(serialize_with = "as_map")]
     pub looked_at: Vec<(&'static str, u64)>,
+}
+
+fn as_map<S: Serializer>(counts: &[(&'static str, u64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(counts.iter().copied())
 }
 
 impl Report {
@@ -159,6 +164,13 @@ impl fmt::Display for Report {
         }
         for remark in &self.remarks {
             writeln!(f, "not looked at: {remark}")?;
+        }
+        let counts = self.looked_at.iter();
+        let counts: Vec<String> = counts
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        if !counts.is_empty() {
+            writeln!(f, "looked at: {}", counts.join(", "))?;
         }
         Ok(())
     }

@@ -52,6 +52,7 @@ mod start;
 mod state;
 mod status;
 mod stop;
+mod stored_log;
 mod type_config;
 mod waiters;
 
@@ -74,4 +75,5 @@ pub use snapshot_file::SnapshotError;
 pub use start::StartError;
 pub use status::{Role, Status};
 pub use stop::StopReason;
+pub use stored_log::{LogReadError, StoredEntry, StoredLog, read_log};
 pub use waiters::{WaitDone, Waiter, WaiterKey};

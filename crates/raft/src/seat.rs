@@ -28,7 +28,7 @@ use crate::state::StateStore;
 use crate::stop::{StopReason, StopSignal};
 use crate::type_config::{Peer, Raft};
 
-const WAL_DIR: &str = "wal";
+pub(crate) const WAL_DIR: &str = "wal";
 const SNAPSHOT_DIR: &str = "snapshots";
 /// A node that has not heard a leader for this long asks whether it is a member still.
 const LONELY_AFTER: Duration = Duration::from_secs(2);

@@ -45,6 +45,7 @@ mod error;
 mod format;
 mod fs;
 mod index;
+mod inspect;
 mod marks;
 mod open;
 mod options;
@@ -64,6 +65,7 @@ mod writer;
 pub use entry::{Done, EntryId, LogEntry, Recovered};
 pub use error::{Damage, OpenError, WalError};
 pub use fs::{Fs, FsFile, FsLock};
+pub use inspect::read_back;
 pub use options::{
     MAX_ENTRY_BYTES, MAX_HEADER_BYTES, MAX_MARK_BYTES, MAX_SEGMENT_BYTES, MAX_SPARE_SEGMENTS,
     MIN_SEGMENT_BYTES, OnFatal, Options,

@@ -116,7 +116,7 @@ impl Writer {
 }
 
 /// Takes the lock of the log in `dir`.
-fn lock(fs: &dyn Fs, dir: &Path) -> Result<FsLock, OpenError> {
+pub(crate) fn lock(fs: &dyn Fs, dir: &Path) -> Result<FsLock, OpenError> {
     let path = dir.join("lock");
     match fs.lock(&path) {
         Ok(FsLock::Busy(holder)) => Err(OpenError::Locked {

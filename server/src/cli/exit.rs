@@ -4,6 +4,9 @@
 pub(crate) const NEGATIVE: u8 = 1;
 /// The command line, or a value in it, is wrong. The same number as clap's own.
 pub(crate) const USAGE: u8 = 2;
+/// `check-history` and `chaos` cannot say whether every promise was kept. The same number as a wrong
+/// command line: in both cases nothing was found out.
+pub(crate) const NO_VERDICT: u8 = 2;
 /// No node answered, or none could reach a quorum in time (`EX_UNAVAILABLE`).
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The lease was not obtained within `--wait` (`EX_TEMPFAIL`).
@@ -21,8 +24,8 @@ pub(crate) const SIGNAL_BASE: u8 = 128;
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  a negative answer: held, stale, superseded, ended, unknown
-    2  usage
+    1  a negative answer: held, stale, superseded, ended, unknown; a history that is invalid
+    2  usage; no verdict on a history
    69  cluster unavailable
    75  not obtained within --wait
    76  lease lost while CMD ran

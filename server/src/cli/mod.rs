@@ -7,6 +7,7 @@
 mod bench;
 mod chaos;
 mod check;
+mod check_history;
 mod cluster;
 mod completions;
 mod context;
@@ -16,6 +17,7 @@ mod exit;
 mod failure;
 mod lease;
 mod lock;
+mod log;
 mod nodes;
 mod output;
 mod parse;
@@ -97,6 +99,10 @@ pub(crate) enum ClientCommand {
     #[command(subcommand)]
     Session(session::SessionCommand),
     Check(check::Check),
+    CheckHistory(check_history::CheckHistory),
+    /// Look into the log of a node that is stopped
+    #[command(subcommand)]
+    Log(log::LogCommand),
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -122,6 +128,8 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         ClientCommand::Chaos(command) => command.run(global),
         ClientCommand::ChaosClient(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
+        ClientCommand::CheckHistory(command) => command.run(global),
+        ClientCommand::Log(command) => command.run(),
         ClientCommand::DemoStore(command) => command.run(),
         command => runtime().and_then(|runtime| {
             let done = runtime.block_on(run_connected(command, global));
@@ -181,6 +189,8 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Completions(command) => command.run(),
+        ClientCommand::CheckHistory(command) => command.run(global),
+        ClientCommand::Log(command) => command.run(),
         ClientCommand::DemoStore(command) => command.run(),
         ClientCommand::Tethered(command) => command.run(),
     }

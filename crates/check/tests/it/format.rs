@@ -281,7 +281,8 @@ fn what_is_not_known_is_not_passed_over() {
 
 #[test]
 fn a_history_begins_with_a_header_of_its_version() {
-    let cases: [(&str, fn(&ReadError) -> bool); 5] = [
+    type Right = fn(&ReadError) -> bool;
+    let cases: [(&str, Right); 5] = [
         ("", |e| matches!(e, ReadError::NoHeader)),
         ("{\"note\":{\"text\":\"a\"}}\n", |e| {
             matches!(e, ReadError::NoHeader)

@@ -93,7 +93,7 @@ fn corruptions(records: &[Record], at: usize, rng: &mut StdRng) -> Vec<(&'static
                     };
                     match records.iter().find_map(of) {
                         Some(Op::Release { .. }) => {
-                            push("stale told as released", Outcome::Released)
+                            push("stale told as released", Outcome::Released);
                         }
                         Some(Op::Revoke { .. }) => push("stale told as revoked", Outcome::Done),
                         _ => {}

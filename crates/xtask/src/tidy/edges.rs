@@ -48,6 +48,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "ringfence",
         &[
             "ringfence-chaos",
+            "ringfence-check",
             "ringfence-client",
             "ringfence-core",
             "ringfence-guard",
