@@ -24,9 +24,9 @@ mod parse;
 mod session;
 mod signals;
 mod tether;
+mod tls;
 mod view;
 
-mod tls;
 use crate::duration;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,10 +54,10 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     endpoints: Vec<String>,
-    /// Print JSON: one object, or one per line for streams; errors as {"error":{…}} on stderr
-    #[arg(long, global = true, help_heading = "Global options")]
     #[command(flatten)]
     tls: tls::TlsArgs,
+    /// Print JSON: one object, or one per line for streams; errors as {"error":{…}} on stderr
+    #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
     /// How long a request may take, not counting what it waits in a queue
     #[arg(
