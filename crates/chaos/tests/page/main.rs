@@ -6,6 +6,8 @@
 //! c1 wakes at 10.2 s, writes with 7, and is refused. Before that c3 has written with a token that
 //! it had given back.
 
+#![allow(clippy::unwrap_used)]
+
 mod browser;
 mod many;
 mod odd;

@@ -3,6 +3,7 @@
 use ringfence_chaos::record::{Verdict, ViolationRecord};
 use ringfence_chaos::report::Timeline;
 use ringfence_check::history::{Fault, Guard, Record};
+use serde_json::{Value, json};
 
 use super::browser::Browser;
 use super::{fixture, nothing_went_wrong, overtaken, page};
@@ -93,5 +94,57 @@ fn a_run_of_nothing_is_a_page_too() {
         browser.text("document.getElementById('verdict').textContent"),
         "? UNKNOWN"
     );
+    nothing_went_wrong(&mut browser);
+}
+
+/// Adds to every token and mark, wherever it stands.
+fn raise(value: &mut Value, by: u64) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field.as_u64() {
+                    Some(token) if name == "token" || name == "mark" => *field = json!(token + by),
+                    _ => raise(field, by),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| raise(item, by)),
+        _ => {}
+    }
+}
+
+#[test]
+fn tokens_of_a_lasting_cluster_have_short_names_and_are_found_by_both() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let clock = 1_882_457_409_323_000;
+    let mut timeline = Timeline::new("long tokens");
+    for record in fixture() {
+        let mut value = serde_json::to_value(&record).unwrap();
+        raise(&mut value, clock);
+        timeline.record(&serde_json::from_value(value).unwrap());
+    }
+    browser.open(&page(timeline), "");
+
+    let story = browser.text("document.getElementById('pane-story').textContent");
+    for part in [
+        "c1 wrote with an old token #2, but sqlite had already seen token #3 of c2.",
+        "#2 is token 1882457409323007, #3 is token 1882457409323008",
+    ] {
+        assert!(story.contains(part), "{part} is not in {story}");
+    }
+    for name in ["#3", "1882457409323008"] {
+        browser.key("/", 0);
+        for letter in name.chars() {
+            browser.key(&letter.to_string(), 0);
+        }
+        let found = browser.text("document.getElementById('found').innerText");
+        browser.key("Enter", 0);
+        assert!(
+            found.starts_with("token 1882457409323008 (#3)"),
+            "{name}: {found}"
+        );
+    }
     nothing_went_wrong(&mut browser);
 }

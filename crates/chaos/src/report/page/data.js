@@ -126,12 +126,13 @@ function tracksOf(run, client) {
   for (const tenure of tenures) {
     const { grant, belief } = tenure;
     tenure.from = Math.min(grant?.from ?? FOREVER, belief?.from ?? FOREVER);
-    tenure.to = Math.max(grant?.to ?? 0, belief?.to ?? 0, tenure.acts ?? 0);
+    tenure.until = Math.max(grant?.to ?? 0, belief?.to ?? 0, tenure.from);
+    tenure.to = Math.max(tenure.until, tenure.acts ?? 0);
   }
   return tenures.sort((a, b) => a.from - b.from);
 }
 
-// Items on rows such that none overlaps another of its row; at most `limit` rows.
+// Items on rows such that none overlaps another of its row before its `until`; at most `limit` rows.
 function rowsOf(items, limit) {
   const rows = [];
   for (const item of items) {
@@ -142,7 +143,7 @@ function rowsOf(items, limit) {
     }
     // More than can be shown at once share the last row; the lane says so.
     row ??= rows[rows.length - 1];
-    row.to = Math.max(row.to, item.to);
+    row.to = Math.max(row.to, item.until ?? item.to);
     row.items.push(item);
   }
   return rows.map((row) => sequence(row.items));

@@ -19,6 +19,15 @@ function describe(run, target) {
 }
 
 const DESCRIBE = {
+  lane(run, { kind, id, title }) {
+    const text = {
+      lease: () => `A lease: ${plural(run.byLease[id].length, "grant")} in this run. A click shows only the lanes of those who held it.`,
+      client: () => `A client: ${plural(run.tracks[id].length, "grant")}, ${plural(run.staleOf[id].length, "stale write")}.`,
+      node: () => "A node of the cluster.",
+    }[kind]();
+    return { title, text, facts: [] };
+  },
+
   error(run, nth) {
     const error = run.errors[nth];
     return {
@@ -38,8 +47,8 @@ const DESCRIBE = {
       facts: [
         ["client", clientName(run, op.client)],
         ["lease", lease],
-        ["token", op.token ? String(op.token) : null],
-        ["store’s mark", op.writes && op.mark ? String(op.mark) : null],
+        ["token", op.token ? tokenInFull(op.token) : null],
+        ["store’s mark", op.writes && op.mark ? tokenInFull(op.mark) : null],
         ["began", seconds(op.start, 6)],
         ["answered", op.end === FOREVER ? "never" : `${seconds(op.end, 6)}, after ${lasted(op.end - op.start)}`],
         ["outcome", op.stale ? (op.outcome === "ok" ? "ADMITTED though stale" : "refused as stale") : op.outcome],
@@ -55,10 +64,10 @@ const DESCRIBE = {
     const next = run.byLease[grant.lease][grant.nth + 1];
     const end = grant.to === FOREVER ? "It is in force when the run ends." : `It ended at ${seconds(grant.to)}: ${CAUSES[grant.cause] ?? "nobody saw why"}.`;
     return {
-      title: `Token ${grant.token}`,
-      text: `${who} holds ${lease} with token ${grant.token} from ${seconds(grant.from)} on. ${end}${next ? ` Next: token ${next.token}, to ${clientName(run, next.client)}.` : ""}`,
+      title: `Token ${tokenName(grant.token)}`,
+      text: `${who} holds ${lease} with token ${tokenName(grant.token)} from ${seconds(grant.from)} on. ${end}${next ? ` Next: token ${tokenName(next.token)}, to ${clientName(run, next.client)}.` : ""}`,
       facts: [
-        ["lease", lease], ["token", String(grant.token)], ["holder", who],
+        ["lease", lease], ["token", tokenInFull(grant.token)], ["holder", who],
         ["from", seconds(grant.from, 6)], ["to", seconds(grant.to, 6)], ["for", lasted(grant.to - grant.from)],
       ],
     };
@@ -68,10 +77,10 @@ const DESCRIBE = {
     const { store } = run.guards[mark.guard];
     const by = mark.op.outcome === "ok" ? `${clientName(run, mark.op.client)} raised it with its ${mark.op.kind}` : "A refusal told it";
     return {
-      title: `${store} has seen ${mark.token}`,
-      text: `The mark of ${store} for ${run.leases[mark.lease]}: every write with a token below ${mark.token} is refused from here on. ${by}.`,
+      title: `${store} has seen ${tokenName(mark.token)}`,
+      text: `The mark of ${store} for ${run.leases[mark.lease]}: every write with a token below ${tokenName(mark.token)} is refused from here on. ${by}.`,
       token: mark.token,
-      facts: [["from", seconds(mark.from, 6)], ["to", mark.to === FOREVER ? "the end" : `${seconds(mark.to, 6)}, when a greater one came`]],
+      facts: [["token", tokenInFull(mark.token)], ["from", seconds(mark.from, 6)], ["to", mark.to === FOREVER ? "the end" : `${seconds(mark.to, 6)}, when a greater one came`]],
     };
   },
 
@@ -84,11 +93,12 @@ const DESCRIBE = {
     const verdict = over > 0 ? ` That is ${lasted(over)} longer than it was true.` : "";
     const actsText = acts !== null ? ` It went on with the token until ${seconds(acts)}: only the guard stands against that.` : "";
     return {
-      title: `${who} and token ${tenure.token}`,
+      title: `${who} and token ${tokenName(tenure.token)}`,
       text: grantText + beliefText + verdict + actsText,
       token: tenure.token,
       facts: [
         ["lease", run.leases[tenure.lease]],
+        ["token", tokenInFull(tenure.token)],
         ["granted", grant ? `${seconds(grant.from)} to ${seconds(grant.to)}` : "never seen"],
         ["believed", belief ? `${seconds(belief.from)} to ${seconds(belief.to)}` : "never"],
         ["went on until", acts === null ? null : seconds(acts)],

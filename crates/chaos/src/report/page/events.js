@@ -65,6 +65,10 @@ function click(target) {
     byId("pane-story").querySelectorAll(".steps button")[target.step]?.focus();
     return;
   }
+  if (target.lane) {
+    if (target.lane.kind === "lease") go.lease(target.lane.id);
+    return;
+  }
   const nth = target.op?.stale ? run.stale.indexOf(target.op) : -1;
   go.details(target);
   if (nth >= 0) link("refused=" + (nth + 1));

@@ -78,7 +78,7 @@ function clientLane(run, client, shown) {
     rows.push({ name: "granted", caption: nth ? "" : "granted", tall: 9, gap: 5, items, nth });
   });
   const { items } = run.byClient[client];
-  const calls = items.filter((op) => !op.writes || shown(op));
+  const calls = items.filter((op) => op.lease < 0 || shown(op));
   rows.push({ name: "calls", caption: "calls", tall: 22, client, shown, items: calls.length === items.length ? run.byClient[client] : sequence(calls) });
   return { kind: "client", id: client, title: run.clients[client], rows };
 }

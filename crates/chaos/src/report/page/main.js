@@ -27,7 +27,7 @@ function repaint() {
     painter.scroll = byId("scroller").scrollTop;
     const before = performance.now();
     const told = state.story && laneAt(painter.layout, "lease", state.story.write.lease);
-    painter.paint({ ...state, story: told ? state.story : null });
+    painter.paint({ ...state, story: told ? state.story : null, alone: !state.all && !state.filter });
     map.paint();
     document.documentElement.dataset.frame = (performance.now() - before).toFixed(2);
   });

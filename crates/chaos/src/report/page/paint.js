@@ -18,11 +18,11 @@ class Painter {
     brush.hatches.clear();
   }
 
-  paint({ selected, story, hover }) {
-    const { ctx, run } = this;
+  paint({ selected, story, hover, alone }) {
+    const { ctx } = this;
     const { colours } = brush;
     this.hits = [];
-    Object.assign(this, { selected, story, hover });
+    Object.assign(this, { selected, story, hover, alone });
     ctx.fillStyle = colours.ground;
     ctx.fillRect(0, 0, this.width, this.height);
     ctx.textBaseline = "middle";
@@ -43,7 +43,6 @@ class Painter {
     ctx.restore();
     for (const lane of seen) this.names(lane);
     this.axis();
-    return run;
   }
 
   y(offset) { return AXIS_HEIGHT + 2 + offset - this.scroll; }
@@ -53,7 +52,11 @@ class Painter {
   }
 
   at(x, y) {
-    if (x < NAMES_WIDTH || y < AXIS_HEIGHT) return null;
+    if (y < AXIS_HEIGHT) return null;
+    if (x < NAMES_WIDTH) {
+      const lane = this.layout.lanes.find(({ top, height }) => y >= this.y(top) - 4 && y < this.y(top + height) - 4);
+      return lane && lane.kind !== "faults" ? { lane } : null;
+    }
     for (let nth = this.hits.length - 1; nth >= 0; nth -= 1) {
       const hit = this.hits[nth];
       if (x >= hit.left && x <= hit.right && y >= hit.top && y <= hit.bottom) return hit.target;
@@ -266,7 +269,7 @@ class Painter {
     ctx.lineTo(x, to);
     ctx.stroke();
     ctx.setLineDash([]);
-    const label = `${shortToken(write.token)} < ${shortToken(write.mark)}  ${write.outcome === "ok" ? "admitted!" : "refused"}`;
+    const label = `${tokenName(write.token)} < ${tokenName(write.mark)}  ${write.outcome === "ok" ? "admitted!" : "refused"}`;
     setFont(ctx, 12, 700);
     const width = widthOf(ctx, label) + 12;
     const beside = x + 14 + width <= this.width;

@@ -15,6 +15,13 @@ function h(tag, properties = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
+// What the short names stand for, where tokens are long.
+function longTokens({ token, mark }) {
+  if (!places.has(token)) return null;
+  const names = [token, mark].filter((one) => places.has(one)).map((one) => `${tokenName(one)} is token ${one}`);
+  return h("p", { class: "quiet" }, `#1, #2 and so on are the grants of this run in their order, which is that of the tokens: ${names.join(", ")}.`);
+}
+
 class Panel {
   constructor(run, go) {
     Object.assign(this, { run, go, page: 0 });
@@ -57,7 +64,7 @@ class Panel {
 
   chip(token) {
     const [fill, ink] = tokenColour(this.run, token);
-    return h("span", { class: "chip", style: `background:${fill};color:${ink}` }, "token " + token);
+    return h("span", { class: "chip", style: `background:${fill};color:${ink}` }, "token " + tokenName(token));
   }
 
   told(parts) {
@@ -83,7 +90,8 @@ class Panel {
     byId("title").textContent = run.title;
     byId("title").title = run.title;
     const [first] = run.errors;
-    byId("reason").textContent = (first ? `${first.rule}: ${first.text}` : run.reasons[0]) ?? "";
+    const good = run.verdict === "valid" ? "No promise was broken. " : "";
+    byId("reason").textContent = first ? `${first.rule}: ${first.text}` : good + run.reasons.join(" · ");
     byId("reason").title = run.reasons.join("\n");
     const { figures } = run;
     const cells = [
@@ -146,8 +154,8 @@ class Panel {
       h("td", {}, h("button", { onclick: () => this.go.stale(from + nth), "aria-label": `Story of the write at ${seconds(moment(op))}` }, seconds(moment(op)))),
       h("td", {}, clientName(run, op.client)),
       h("td", { class: "name" }, run.leases[op.lease].split("/").flatMap((part, nth) => (nth ? ["/", h("wbr"), part] : [part]))),
-      h("td", {}, String(op.token)),
-      h("td", {}, String(op.mark)),
+      h("td", { title: tokenInFull(op.token) }, tokenName(op.token)),
+      h("td", { title: tokenInFull(op.mark) }, tokenName(op.mark)),
       h("td", {}, op.outcome === "ok" ? "ADMITTED" : "refused"));
     this.fill("refused", pages, h("table", { class: "list" },
       h("caption", {}, "Writes with a token below the store’s mark. The time opens the story."),
@@ -179,6 +187,7 @@ class Panel {
         h("span", { class: "number", "aria-hidden": "true" }, String(at + 1)),
         h("button", { onclick: () => go.step(at) }, h("time", {}, seconds(step.at)), this.told(step.text))))),
       write.copyTook ? h("p", { class: "quiet" }, "A copy of the store without a guard was offered the same write at that time, and took it: there the work of the later holder is overwritten.") : null,
+      longTokens(write),
       h("p", {}, h("button", { onclick: () => go.details({ op: write }) }, "Details of the write")));
   }
 
@@ -191,7 +200,7 @@ class Panel {
     const { title, text, facts, token, write } = describe(run, target);
     const links = [];
     if (write) links.push(h("button", { onclick: () => go.stale(run.stale.indexOf(write)) }, "Tell its story"));
-    if (token && run.grantOf.has(token)) links.push(h("button", { onclick: () => go.token(token) }, `Go to token ${token}`));
+    if (token && run.grantOf.has(token)) links.push(h("button", { onclick: () => go.token(token) }, `Go to token ${tokenName(token)}`));
     this.fill("details",
       h("h2", {}, title),
       h("p", {}, text),

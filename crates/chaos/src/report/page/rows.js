@@ -27,7 +27,7 @@ Object.assign(Painter.prototype, {
         ctx.fillRect(left, top, 3, row.height);
       }
       ctx.fillStyle = isMark ? colours.ink : ink;
-      const token = shortToken(item.token);
+      const token = tokenName(item.token);
       const begin = this.clear(Math.max(left, NAMES_WIDTH) + (isMark ? 3 : 0), top, row.height);
       const texts = isMark ? [`seen ${token}: refuses less`, `seen ${token}`, token] : [`token ${token} · ${run.clients[item.client]}`, `${token} · ${run.clients[item.client]}`, token];
       fitText(ctx, texts, begin, Math.min(right, this.width), top + row.height / 2 + 0.5);
@@ -44,7 +44,9 @@ Object.assign(Painter.prototype, {
     const { colours } = brush;
     this.visit(row.items, (item) => {
       const [fill, ink] = tokenColour(run, item.token);
-      const { belief, grant, acts } = item;
+      const { belief } = item;
+      // In a story only its own token's ghost is shown; another's would lie on top of it.
+      const acts = this.story && this.alone && item.token !== this.story.write.token ? null : item.acts;
       const end = Math.max(belief?.to ?? 0, acts ?? 0);
       if (scale.x(item.to) - scale.x(item.from) < 2.5) {
         ctx.fillStyle = colours.call;
@@ -72,11 +74,11 @@ Object.assign(Painter.prototype, {
       this.overstayed(item, end, top, row.height);
       setFont(ctx, 11.5, 600);
       ctx.fillStyle = ink;
-      const token = shortToken(item.token);
+      const token = tokenName(item.token);
       if (belief) fitText(ctx, [`believes it holds ${token}`, `believes ${token}`, token], this.clear(Math.max(left, NAMES_WIDTH), top, row.height), Math.min(middle, this.width), top + row.height / 2 + 0.5);
       this.outline({ tenure: item }, left, Math.max(middle, right), top, row.height);
       this.hit(left, Math.max(middle, right), top, top + row.height, { tenure: item });
-      return grant === undefined ? left : undefined;
+      return undefined;
     });
   },
 
@@ -92,7 +94,7 @@ Object.assign(Painter.prototype, {
     ctx.strokeRect(left, top + 1, right - left, height - 2);
     setFont(ctx, 11.5, 600);
     const heard = item.belief && item.belief.to <= lost;
-    const texts = heard ? [`still acts on ${shortToken(item.token)}`, "still acts"] : ["believes, but holds nothing", "holds nothing", "stale"];
+    const texts = heard ? [`still acts on ${tokenName(item.token)}`, "still acts"] : ["believes, but holds nothing", "holds nothing", "stale"];
     const text = texts.find((candidate) => widthOf(ctx, candidate) <= Math.min(right, this.width) - Math.max(left, NAMES_WIDTH) - 12);
     if (!text) return;
     const width = widthOf(ctx, text) + 8;
@@ -137,6 +139,7 @@ Object.assign(Painter.prototype, {
     const middle = top + row.height / 2;
     const marks = [];
     let occupied = -Infinity;
+    let waited = -Infinity;
     this.visit(row.items, (op) => {
       const left = scale.x(op.start);
       const right = op.end === FOREVER ? left + 5 : scale.x(op.end);
@@ -157,7 +160,10 @@ Object.assign(Painter.prototype, {
       } else {
         const waits = op.kind === "acquire" && right - left > 60 ? 3.5 : 0;
         ctx.fillRect(left, middle - 3 - waits, Math.max(right - left, 1.2), 6 + 2 * waits);
-        if (waits) this.waiting(op, left, right, middle);
+        if (waits && left > waited) {
+          this.waiting(op, left, right, middle);
+          waited = right;
+        }
         if (op.outcome === "refused") ctx.fillRect(left, middle - 6, 1.6, 12);
       }
       this.outline({ op }, left, Math.max(right, left + 3), middle - 5, 10);
@@ -207,11 +213,15 @@ Object.assign(Painter.prototype, {
   writeLabels(stale, middle) {
     const { ctx } = this;
     setFont(ctx, 11, 600);
-    ctx.fillStyle = brush.colours.alarm;
     stale.forEach(({ op, x }, nth) => {
-      const text = `${shortToken(op.token)}<${shortToken(op.mark)}`;
+      const text = `${tokenName(op.token)}<${tokenName(op.mark)}`;
       const room = (stale[nth + 1]?.x ?? this.width) - x - 20;
-      if (widthOf(ctx, text) <= room && op !== this.story?.write) ctx.fillText(text, x + 10, middle);
+      if (widthOf(ctx, text) > room || op === this.story?.write) return;
+      ctx.fillStyle = brush.colours.panel;
+      box(ctx, x + 9, x + 15 + widthOf(ctx, text), middle - 7.5, 15, 3);
+      ctx.fill();
+      ctx.fillStyle = brush.colours.alarm;
+      ctx.fillText(text, x + 12, middle + 0.5);
     });
   },
 
@@ -228,7 +238,7 @@ Object.assign(Painter.prototype, {
         box(ctx, left, right, top, row.height);
         ctx.fill();
         ctx.fillStyle = colours.panel;
-        const begin = Math.max(left, NAMES_WIDTH);
+        const begin = this.clear(Math.max(left, NAMES_WIDTH), top, row.height);
         if (right - begin > 18) star(ctx, begin + 10, middle, 5.5);
         fitText(ctx, [`leader, term ${item.term}`, "leader", String(item.term)], begin + 14, Math.min(right, this.width), middle + 0.5);
       } else if (item.role === "down") {
@@ -309,7 +319,8 @@ Object.assign(Painter.prototype, {
       const text = texts.find((candidate) => widthOf(ctx, candidate) + 14 <= right - left);
       if (!text) return right - left < 3 ? left + 3 : undefined;
       ctx.fillStyle = brush.colours.fault;
-      const start = lane.kind === "node" ? Math.max(left, (left + right - widthOf(ctx, text)) / 2 - 5) : left;
+      // On a node's lane the begin is where a leader's band may end: the label keeps away from it.
+      const start = lane.kind === "node" ? right - widthOf(ctx, text) - 13 : left;
       box(ctx, start, start + widthOf(ctx, text) + 10, middle - 8, 16, 4);
       ctx.fill();
       ctx.fillStyle = brush.colours.panel;

@@ -9,9 +9,9 @@ function find(run, wanted, go) {
   const number = /^(?:token\s*)?#?(\d+)$/.exec(text);
   if (number) {
     const digits = number[1];
-    const exact = run.grantOf.get(Number(digits));
-    const ends = run.grants.filter((grant) => grant !== exact && String(grant.token).endsWith(digits));
-    for (const grant of [exact, ...ends].filter(Boolean).slice(0, MOST_FOUND)) found.push(foundGrant(run, grant, go));
+    const called = run.grants.filter((grant) => String(grant.token) === digits || tokenName(grant.token) === "#" + digits);
+    const ends = run.grants.filter((grant) => !called.includes(grant) && String(grant.token).endsWith(digits));
+    for (const grant of [...called, ...ends].slice(0, MOST_FOUND)) found.push(foundGrant(run, grant, go));
   }
   run.leases.forEach((name, lease) => {
     if (!name.toLowerCase().includes(text)) return;
@@ -27,7 +27,7 @@ function find(run, wanted, go) {
 
 function foundGrant(run, grant, go) {
   return {
-    title: `token ${grant.token}`,
+    title: `token ${tokenInFull(grant.token)}`,
     more: `${run.leases[grant.lease]}, held by ${clientName(run, grant.client)}, ${seconds(grant.from)} to ${seconds(grant.to)}`,
     open: () => go.token(grant.token),
   };

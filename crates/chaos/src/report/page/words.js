@@ -19,20 +19,25 @@ function plural(number, one, many = one + "s") {
   return count(number) + " " + (number === 1 ? one : many);
 }
 
-// Tokens of a lasting cluster have 16 digits of which the last few differ: bands show those.
-const tokenWords = { digits: 0 };
+// Tokens of a lasting cluster have 16 digits, which nobody can compare at a glance. There a token is
+// called by its place among the grants of the run, #17, which grows as tokens do.
+const LONG_TOKEN = 1e7;
+const places = new Map();
 
 function learnTokens(run) {
-  const tokens = run.grants.map((grant) => grant.token);
-  const greatest = Math.max(0, ...tokens.slice(0, 1), ...tokens.slice(-1));
-  if (greatest < 1e7) return;
-  const span = greatest - Math.min(...tokens.slice(0, 1), ...tokens.slice(-1));
-  tokenWords.digits = Math.max(4, String(span).length + 1);
+  const tokens = [...new Set(run.grants.map((grant) => grant.token))].sort((a, b) => a - b);
+  if (!tokens.some((token) => token >= LONG_TOKEN)) return;
+  tokens.forEach((token, nth) => places.set(token, nth + 1));
 }
 
-function shortToken(token) {
+function tokenName(token) {
+  if (places.has(token)) return "#" + places.get(token);
   const text = String(token);
-  return tokenWords.digits && text.length > tokenWords.digits ? "…" + text.slice(-tokenWords.digits) : text;
+  return token >= LONG_TOKEN ? "…" + text.slice(-6) : text;
+}
+
+function tokenInFull(token) {
+  return places.has(token) ? `${token} (#${places.get(token)})` : String(token);
 }
 
 const CAUSES = {
@@ -63,16 +68,16 @@ function opTitle(run, op) {
 function opSentence(run, op) {
   const who = run.clients[op.client];
   const lease = op.lease >= 0 ? run.leases[op.lease] : null;
-  const with_ = op.token ? ` with token ${op.token}` : "";
+  const with_ = op.token ? ` with token ${tokenName(op.token)}` : "";
   if (op.writes) {
     const store = run.guards[op.guard].store;
     const did = op.kind === "advance" ? "raised the mark of" : "wrote to";
     const head = `${who} ${op.stale || op.outcome !== "ok" ? "tried: it " : ""}${did} ${store}, guarded by ${lease},${with_}.`;
     if (op.outcome === "unknown") return head + " No answer came: it may have taken effect or not.";
-    if (op.stale && op.outcome === "ok") return head + ` The store had seen ${op.mark}, and let it pass. This must never happen.`;
-    if (op.stale) return head + ` The store had already seen ${op.mark}: refused, nothing was changed.`;
+    if (op.stale && op.outcome === "ok") return head + ` The store had seen ${tokenName(op.mark)}, and let it pass. This must never happen.`;
+    if (op.stale) return head + ` The store had already seen ${tokenName(op.mark)}: refused, nothing was changed.`;
     if (op.outcome === "refused") return head + " Refused.";
-    return head + (op.mark && op.mark < op.token ? ` The store had seen ${op.mark} until then: admitted, and from now on it refuses less than ${op.token}.` : " Admitted.");
+    return head + (op.mark && op.mark < op.token ? ` The store had seen ${tokenName(op.mark)} until then: admitted, and from now on it refuses less than ${tokenName(op.token)}.` : " Admitted.");
   }
   const object = lease ? ` ${lease}` : "";
   if (op.outcome === "unknown") return `${who} asked: ${op.kind}${object}${with_}. No answer came: it may have taken effect or not.`;
@@ -147,12 +152,15 @@ function tellSuccessors(run, { write, old, mark, add }) {
 function faultsAround(run, write, began) {
   const near = run.faults.filter((fault) => fault.from < write.start && fault.to > began);
   const own = near.filter((fault) => fault.clients.includes(write.client));
-  const leaders = near.filter((fault) => fault.nodes.some((node) => run.elections.some((role) => (
-    role.node === node && role.from <= fault.from + 1e5 && role.to >= fault.from - 1e5))));
-  // A leader that goes gives every session one fresh TTL, so it explains a late end: but not more.
+  // A leader that goes gives every session one fresh TTL, so it explains a late end: but not more
+  // than one, and rather one that began after the grant.
   const end = run.grantOf.get(write.token)?.to ?? write.start;
-  const late = leaders.filter((fault) => !own.includes(fault) && fault.from >= began && fault.from < end).slice(0, 1);
-  return [...own.slice(0, 3), ...late];
+  const leading = (fault, node) => run.elections.some((role) => (
+    role.node === node && role.from <= fault.from + 1e5 && role.to >= fault.from - 1e5));
+  const leaders = near.filter((fault) => (
+    !own.includes(fault) && fault.from < end && fault.nodes.some((node) => leading(fault, node))));
+  const one = leaders.find((fault) => fault.from >= began) ?? leaders[leaders.length - 1];
+  return one ? [...own.slice(0, 3), one] : own.slice(0, 3);
 }
 
 function faultLane(fault, write) {
@@ -166,7 +174,7 @@ function faultText(run, fault) {
 }
 
 function plain(run, parts) {
-  return parts.map((part) => (typeof part === "string" ? part : "token " + part.token)).join("");
+  return parts.map((part) => (typeof part === "string" ? part : "token " + tokenName(part.token))).join("");
 }
 
 // The stale write to begin with: one that got through, or the accident that guards are for, a holder
@@ -175,7 +183,9 @@ function mostTelling(run) {
   const lost = (op) => ["expired", "evicted", "revoked"].includes(run.grantOf.get(op.token)?.cause);
   const slept = (op) => run.faultsOfClient[op.client].items.some((fault) => (
     fault.kind === "pause" && fault.from < op.start && fault.to > (run.grantOf.get(op.token)?.from ?? op.start)));
-  const tests = [(op) => op.outcome === "ok", (op) => lost(op) && slept(op), lost];
+  const cut = (op) => run.faultsOfClient[op.client].items.some((fault) => (
+    fault.from < op.start && fault.to > (run.grantOf.get(op.token)?.from ?? op.start)));
+  const tests = [(op) => op.outcome === "ok", (op) => lost(op) && slept(op), (op) => lost(op) && cut(op), lost];
   const found = tests.map((test) => run.stale.findIndex(test)).find((nth) => nth >= 0);
   return found ?? 0;
 }
