@@ -18,7 +18,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http;
 
-/// Set for good by the first task at a place.
+/// Set for good as soon as anything happens at a place.
 static PLACED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -78,6 +78,7 @@ struct Entered {
 }
 
 fn enter(place: &Arc<dyn Place>) -> Entered {
+    PLACED.store(true, Ordering::Relaxed);
     let before = CURRENT.replace(Some(place.clone()));
     Entered { before }
 }
@@ -100,7 +101,6 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    PLACED.store(true, Ordering::Relaxed);
     let task = tokio::spawn(Gate {
         place: place.clone(),
         inner: Some(Box::pin(future)),
@@ -145,5 +145,94 @@ impl<T> Drop for Gate<T> {
 impl fmt::Debug for dyn Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Place")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::clock;
+
+    /// A place that opens when it is told to, and shows the wrong time.
+    #[derive(Default)]
+    struct Island {
+        open: AtomicBool,
+        waiting: Mutex<Vec<Waker>>,
+        tasks: Mutex<Vec<AbortHandle>>,
+    }
+
+    impl Place for Island {
+        fn admit(&self, context: &mut Context<'_>) -> Poll<()> {
+            if self.open.load(Ordering::Relaxed) {
+                return Poll::Ready(());
+            }
+            self.waiting.lock().unwrap().push(context.waker().clone());
+            Poll::Pending
+        }
+
+        fn began(&self, task: AbortHandle) {
+            self.tasks.lock().unwrap().push(task);
+        }
+
+        fn since_boot(&self) -> Duration {
+            Duration::from_secs(42)
+        }
+
+        fn wall_millis(&self) -> u64 {
+            7
+        }
+
+        fn random(&self) -> u64 {
+            4
+        }
+
+        fn dial(&self, _address: &str) -> Arc<dyn Dial> {
+            Arc::new(Nowhere)
+        }
+
+        fn serve(&self, _address: &str, _answer: Answer) {}
+
+        fn disk_time(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    struct Nowhere;
+
+    impl Dial for Nowhere {
+        fn exchange(&self, _request: http::Request<Body>) -> Exchange {
+            Box::pin(async { Err(Status::unavailable("nowhere")) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_runs_when_its_place_lets_it_and_sees_its_clocks() {
+        let island = Arc::new(Island::default());
+        let place: Arc<dyn Place> = island.clone();
+        let shown = spawn(&place, async {
+            let inner = crate::runtime::spawn(async { (clock::since_boot(), clock::wall().0) });
+            inner.await.unwrap()
+        });
+        tokio::task::yield_now().await;
+        assert!(!shown.is_finished(), "it is not let in");
+        island.open.store(true, Ordering::Relaxed);
+        let waiting = std::mem::take(&mut *island.waiting.lock().unwrap());
+        waiting.into_iter().for_each(Waker::wake);
+        assert_eq!(shown.await.unwrap(), (Duration::from_secs(42), 7));
+        let begun = island.tasks.lock().unwrap().len();
+        assert_eq!(begun, 2, "what its tasks begin belongs to it too");
+    }
+
+    #[tokio::test]
+    async fn elsewhere_time_and_chance_are_those_of_the_machine() {
+        let place: Arc<dyn Place> = Arc::new(Island::default());
+        let there = visit(&place, || (clock::wall().0, crate::runtime::random()));
+        assert_eq!(there, (7, 4));
+        assert!(clock::wall().0 > 7 && current().is_none());
+        let drawn = [crate::runtime::random(), crate::runtime::random()];
+        assert_ne!(drawn, [4, 4]);
     }
 }

@@ -6,39 +6,53 @@
 //!
 //! # The engine
 //!
-//! ```text
-//! let report = runner::run(seed, |world: World| async move {
-//!     let nodes = world.form(3).await;              // started, formed, one of them leads
-//!     let client = world.machine("c1");             // a machine that runs no node
-//!     client.spawn(async move { ... });             // paused, crashed and timed with its machine
-//!     world.node(0).crash(Crash::Power);            // lost and torn writes
-//!     world.node(0).start().await?;
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use ringfence_sim::{listener::Deaf, node::Crash, runner, trace::Trace, world::Setup};
+//!
+//! let report = runner::run(7, Setup::default(), Arc::new(Deaf), Trace::new(true), |world| async move {
+//!     let leader = world.form().await;
+//!     world.node(leader).crash(Crash::Torn);
+//!     world.leader_within(Duration::from_secs(10)).await
 //! });
+//! assert!(report.value.is_some(), "{}", report.trace);
 //! ```
 //!
-//! - `World`: `now`, `random(purpose)`, `trace(line)`, `node(i)`, `machine(name)`, `net()`.
-//! - `SimNode`: `start`, `stop`, `crash(Crash::{Kill, Power, Torn})`, `wipe`, `keep_copy`,
-//!   `roll_back`, `pause`, `resume`, `disk()`, `handle() -> Option<ringfence_raft::Node>`.
-//! - `Machine` (every node has one, every client is one): `id`, `clock()` (rate, wall steps),
-//!   `pause`, `resume`, `crash`, `spawn(future)`,
-//!   `call(to, |node: Node| async { .. }) -> Result<T, Lost>`: runs the closure's future *on* the
-//!   node `to`, with the links' delays and losses on the way there and back.
-//! - `Net`: `cut(from, to)` one way, `heal(from, to)`, `heal_all`, `freeze(from, to)` half-open,
-//!   `shape(from, to, Weather { delay, jitter, loss_per_mille, double_per_mille })`.
-//! - `Disk`: `stall(for)`, `latency(range)`, `fail_next_write`, `fail_next_sync`, `capacity(bytes)`.
-//! - [`listener::Listener`]: told synchronously of every applied entry and of every change of leadership.
+//! - [`runner::run`] makes a world, runs a scenario in it, and reports; [`campaign`] does so for
+//!   many seeds, each with [`play::scenario`].
+//! - [`world::World`] has the nodes, all other machines, the network, the simulation's own time, and
+//!   sources of chance, each for one purpose.
+//! - [`node::SimNode`] starts, stops, crashes, wipes and sets back one node.
+//! - [`machine::Machine`] pauses, and has clocks, a disk, and a process: tasks that are spawned on it
+//!   see its clocks, stand still while it is paused, and end with the process. Every client has one
+//!   of its own.
+//! - [`net::Net`] cuts links one way, delays and loses packets. [`world::World::call`] is one call to
+//!   a node, [`net::Net::connect`] a connection with pipes for whoever wants streams.
+//! - [`disk::Disk`] is slow, stalls, fails, fills up, keeps copies.
+//! - [`listener::Listener`] is told of every applied entry and of every change of leadership.
+//!
+//! Chance comes from [`random::Random`] alone, forked by purpose, and nothing that decides iterates
+//! in an order that differs between processes: equal seeds make equal traces.
 
+pub mod campaign;
+pub mod client;
 pub mod clock;
 pub mod disk;
 pub mod faults;
+pub mod guards;
 pub mod listener;
 pub mod machine;
 pub mod net;
 pub mod node;
 pub mod observe;
+pub mod plan;
+pub mod play;
 pub mod properties;
 pub mod random;
 pub mod runner;
 mod timeline;
 pub mod trace;
+pub mod workload;
 pub mod world;

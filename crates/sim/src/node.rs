@@ -138,7 +138,7 @@ impl SimNode {
         let why = match started {
             Ok(Ok(node)) if !process.is_dead() => {
                 lock(&self.shared.state).running = Some(node.clone());
-                let _detached = tokio::spawn(self.clone().notice_end(node));
+                drop(machine.spawn(self.clone().notice_end(node)));
                 return Ok(());
             }
             Ok(Ok(_)) | Err(_) => "it was crashed while it started".to_owned(),
@@ -204,13 +204,19 @@ impl SimNode {
         drop(node);
     }
 
+    /// A node that stops by itself ends its process, as a server does. It runs there, so that
+    /// nothing of a dead process is kept.
     async fn notice_end(self, node: Node) {
-        let process = self.machine().process();
         let reason = node.stopped().await;
         drop(node);
-        if reason != StopReason::ShutDown && !process.is_dead() {
+        if reason != StopReason::ShutDown {
             self.over(Loss::ProcessOnly, false, &End::ByItself(reason));
         }
+    }
+
+    /// Lets go of the node at the end of a run.
+    pub(crate) fn forget(&self) {
+        drop(lock(&self.shared.state).running.take());
     }
 
     fn config(&self) -> NodeConfig {
@@ -273,13 +279,7 @@ impl Reporter {
 }
 
 impl Observer for Reporter {
-    fn applied(
-        &self,
-        machine: &StateMachine,
-        entry: &Entry,
-        outcome: &Outcome,
-        events: &[Event],
-    ) {
+    fn applied(&self, machine: &StateMachine, entry: &Entry, outcome: &Outcome, events: &[Event]) {
         self.0.say(format_args!(
             "applied {}/{} at {}: {outcome:?}",
             entry.index, entry.term, entry.time

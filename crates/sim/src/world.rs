@@ -82,12 +82,7 @@ struct Inner {
 }
 
 impl World {
-    pub(crate) fn new(
-        seed: u64,
-        setup: Setup,
-        listener: Arc<dyn Listener>,
-        trace: Trace,
-    ) -> Self {
+    pub(crate) fn new(seed: u64, setup: Setup, listener: Arc<dyn Listener>, trace: Trace) -> Self {
         let random = Random::new(seed).fork("world");
         let timeline = Timeline::begin();
         let net = Net::new(timeline, random.fork("net"));
@@ -284,7 +279,11 @@ impl World {
             machine.disk().crash(ringfence_wal::sim::Crash::ProcessOnly);
             machine.end_process(false);
         }
-        lock(&self.inner.nodes).clear();
+        // What is left refers to each other in circles.
+        for node in std::mem::take(&mut *lock(&self.inner.nodes)) {
+            node.forget();
+        }
+        self.inner.net.forget();
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ringfence_raft::place::Answer;
 use tokio::sync::watch;
+use tonic::Status;
 
 pub(crate) use calls::Way;
 pub use connection::{Connection, Side};
@@ -86,6 +87,11 @@ struct Listener {
     machine: Machine,
     process: Arc<Process>,
     answer: Answer,
+}
+
+/// What answers for a process that has ended.
+fn nobody() -> Answer {
+    Arc::new(|_| Box::pin(async { Err(Status::unavailable("the process has ended")) }))
 }
 
 /// Figures about a run's network.
@@ -186,6 +192,12 @@ impl Net {
         self.state().listeners.insert(address.to_owned(), listener);
     }
 
+    /// Lets go of everything at the end of a run.
+    pub(crate) fn forget(&self) {
+        let listeners = std::mem::take(&mut self.state().listeners);
+        drop(listeners);
+    }
+
     fn listener(&self, address: &str) -> Option<Listener> {
         self.state().listeners.get(address).cloned()
     }
@@ -193,6 +205,14 @@ impl Net {
     /// Breaks the connections of a process that ended. Whether the other ends hear of it at once
     /// depends on whether its machine still has power.
     pub(crate) fn process_ended(&self, process: &Process, power_lost: bool) {
+        // Its address still refuses connections, but nothing of it is kept.
+        let mut former = Vec::new();
+        for listener in self.state().listeners.values_mut() {
+            if *listener.process == *process {
+                former.push(std::mem::replace(&mut listener.answer, nobody()));
+            }
+        }
+        drop(former);
         for connection in self.connections() {
             connection.process_ended(process, power_lost);
         }
@@ -213,11 +233,7 @@ impl Net {
         state
             .connections
             .retain(|connection| connection.strong_count() > 0);
-        state
-            .connections
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        state.connections.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -242,7 +258,9 @@ impl Net {
             counts,
             ..
         } = &mut *state;
-        let special = links.get(&(from, to)).and_then(|link| link.weather.as_ref());
+        let special = links
+            .get(&(from, to))
+            .and_then(|link| link.weather.as_ref());
         let weather = special.unwrap_or(weather);
         let mut delay = random.time(weather.delay.clone());
         let mut again = RESEND_AFTER;

@@ -33,8 +33,9 @@ struct Shared<T> {
 
 struct State<T> {
     under_way: VecDeque<(Duration, T)>,
-    /// When the newest message arrives; what comes later does not overtake it.
-    last: Duration,
+    /// When the newest message was sent, and when it arrives: what is sent at the same time is in
+    /// the same packet, and what comes later does not overtake it.
+    last: (Duration, Duration),
     /// The sender has gone, and when that is noticed.
     closed: Option<Duration>,
     /// The receiver has gone.
@@ -59,7 +60,7 @@ pub(super) fn pipe<T>(connection: &Arc<Connection>, from: Side) -> (Inlet<T>, Ou
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
             under_way: VecDeque::new(),
-            last: Duration::ZERO,
+            last: (Duration::MAX, Duration::ZERO),
             closed: None,
             refused: false,
         }),
@@ -111,19 +112,25 @@ impl<T> Inlet<T> {
         if self.connection.whole_at(self.from).is_err() {
             return;
         }
-        let arrives = self.arrives();
         let mut state = lock(&self.shared.state);
-        let arrives = arrives.max(state.last);
-        state.last = arrives;
+        let arrives = self.arrives(&mut state);
         state.under_way.push_back((arrives, message));
         drop(state);
         self.shared.moved.notify_waiters();
     }
 
-    fn arrives(&self) -> Duration {
-        let (from, to) = self.machines();
+    /// When what is sent now arrives.
+    fn arrives(&self, state: &mut State<T>) -> Duration {
         let net = self.connection.net();
-        net.now() + net.delay(from, to)
+        let now = net.now();
+        let (sent, arrives) = state.last;
+        if sent == now {
+            return arrives;
+        }
+        let (from, to) = self.machines();
+        let arrives = arrives.max(now + net.delay(from, to));
+        state.last = (now, arrives);
+        arrives
     }
 
     fn machines(&self) -> (MachineId, MachineId) {
@@ -134,9 +141,8 @@ impl<T> Inlet<T> {
 
 impl<T> Drop for Inlet<T> {
     fn drop(&mut self) {
-        let arrives = self.arrives();
         let mut state = lock(&self.shared.state);
-        state.closed = Some(arrives.max(state.last));
+        state.closed = Some(self.arrives(&mut state));
         drop(state);
         self.shared.moved.notify_waiters();
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringfence_core::{
     Acquire, Acquired, Ask, Command, FencingToken, HolderData, Identity, LeaseName, Millis, Open,
-    OpenId, Outcome, Request, RequestNumber, Secret, SessionId,
+    OpenId, Outcome, Rejection, Request, RequestNumber, Secret, SessionId,
 };
 use ringfence_raft::{Applied, ProposeError};
 use ringfence_sim::listener::Deaf;
@@ -60,11 +60,16 @@ impl Caller {
     }
 
     pub(crate) async fn open(&self) -> SessionId {
+        self.open_as(1).await
+    }
+
+    /// Opens its `life`th session.
+    async fn open_as(&self, life: u64) -> SessionId {
         let open = Open {
-            id: OpenId::new(u128::from(self.number).to_be_bytes()),
+            id: OpenId::new(u128::from(self.number << 32 | life).to_be_bytes()),
             ttl: Millis(10_000),
             identity: Identity::parse("caller").unwrap(),
-            secret: Secret::new(u128::from(self.number).to_be_bytes()),
+            secret: self.secret(),
             seen: None,
             acquire: None,
         };
@@ -87,16 +92,63 @@ impl Caller {
             data: HolderData::default(),
             lock_delay: Millis(0),
         };
-        let request = Request {
-            session,
-            secret: Secret::new(u128::from(self.number).to_be_bytes()),
-            number: RequestNumber::new(number).unwrap(),
-            lowest: RequestNumber::FIRST,
-            ask: Ask::Acquire(acquire),
-        };
-        match self.propose(Command::Request(request)).await.outcome {
+        let outcome = self.ask(session, number, Ask::Acquire(acquire)).await;
+        match outcome {
             Outcome::Acquired(Acquired::Granted(granted)) => granted.token,
             other => panic!("{other:?}"),
         }
+    }
+
+    async fn ask(&self, session: SessionId, number: u64, ask: Ask) -> Outcome {
+        let number = RequestNumber::new(number).unwrap();
+        let request = Request {
+            session,
+            secret: self.secret(),
+            number,
+            lowest: number,
+            ask,
+        };
+        self.propose(Command::Request(request)).await.outcome
+    }
+
+    fn secret(&self) -> Secret {
+        Secret::new(u128::from(self.number).to_be_bytes())
+    }
+
+    /// Takes leases and gives them back, a few times a second, and says how often it was granted
+    /// one.
+    pub(crate) async fn work_until(&self, until: Duration) -> u64 {
+        let mut random = self.world.random(self.machine.name());
+        let mut granted = 0;
+        let mut lives = 0;
+        while self.world.now() < until {
+            lives += 1;
+            let session = self.open_as(lives).await;
+            let mut number = 0;
+            while self.world.now() < until {
+                let pause = Duration::from_millis(random.within(10..400));
+                tokio::time::sleep(pause).await;
+                let name = LeaseName::parse(&format!("lease-{}", random.within(0..3))).unwrap();
+                let acquire = Acquire {
+                    name: name.clone(),
+                    wait: None,
+                    data: HolderData::default(),
+                    lock_delay: Millis(0),
+                };
+                number += 1;
+                let outcome = self.ask(session, number, Ask::Acquire(acquire)).await;
+                let token = match outcome {
+                    Outcome::Acquired(Acquired::Granted(granted)) => granted.token,
+                    Outcome::Rejected(Rejection::SessionExpired { .. }) => break,
+                    _ => continue,
+                };
+                granted += 1;
+                number += 1;
+                let close = false;
+                let release = Ask::Release { name, token, close };
+                drop(self.ask(session, number, release).await);
+            }
+        }
+        granted
     }
 }

@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod harness;
+mod lives;
 mod repeats;
+mod storm;

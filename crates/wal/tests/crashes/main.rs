@@ -8,3 +8,4 @@ mod golden;
 mod group_commit;
 mod model;
 mod scenario;
+mod stepped;
