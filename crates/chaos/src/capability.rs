@@ -28,9 +28,16 @@ impl Ground {
     /// Finds out what this machine lets the process do, and takes it.
     #[must_use]
     pub fn take() -> Self {
-        let unrooted = !rustix::process::geteuid().is_root();
-        let rights = if unrooted { become_root() } else { Ok(()) };
-        let mounts = rights.clone().and_then(|()| own_mounts());
+        let is_root = rustix::process::geteuid().is_root();
+        // Root of a container may lack the right, and be granted a user namespace all the same.
+        let (unrooted, rights, mounts) = match own_mounts() {
+            Ok(()) if is_root => (false, Ok(()), Ok(())),
+            _ => {
+                let rights = become_root();
+                let mounts = rights.clone().and_then(|()| own_mounts());
+                (true, rights, mounts)
+            }
+        };
         let network = rights.and_then(|()| {
             let tried = Fabric::build(1, 0).map(drop);
             tried.map_err(|cause| cause.to_string())

@@ -15,6 +15,7 @@ use crate::cluster::{CLIENT_PORT, stopped, without_settings};
 use crate::stage::{MEMORY_SOCKET, Stage};
 use crate::sys;
 use crate::tally::Tally;
+use crate::workload::{ORDER_CALM, ORDER_FLOOD};
 
 /// How long clients get to end what they are doing.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -75,6 +76,17 @@ impl Crew {
         if let Some(pid) = pid {
             // Not waited for yet, so the number cannot be another process's by now.
             kill_process(pid, signal).ok();
+        }
+    }
+
+    /// Has clients fill the nodes' logs, or no longer.
+    pub(crate) fn flood(&mut self, wanted: bool) {
+        let order = if wanted { ORDER_FLOOD } else { ORDER_CALM };
+        for member in &mut self.members {
+            if let Some(input) = &mut member.input {
+                // One that has ended is noticed elsewhere.
+                writeln!(input, "{order}").ok();
+            }
         }
     }
 

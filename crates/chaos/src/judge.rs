@@ -3,7 +3,8 @@
 mod stores;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::record::{
     CapabilityRecord, Coverage, FaultRecord, Interval, Report, Verdict, ViolationRecord,
     WriteCounts,
 };
+use crate::report::Timeline;
 use crate::stage::Stage;
 use crate::tally::Tally;
 
@@ -260,12 +262,15 @@ pub(crate) fn keep(stage: &Stage, report: &Report, records: &[FaultRecord]) -> i
         }
         copy(&stage.scratch.path("stores"), &data.join("stores")).ok();
     }
-    let mut faults = String::new();
-    for record in records {
-        faults.push_str(&serde_json::to_string(record)?);
-        faults.push('\n');
+    let mut page = Timeline::new(format!("ringfence chaos, seed {}", report.seed));
+    let mut history = Reader::open(&dir.join("history.jsonl")).map_err(io::Error::other)?;
+    for record in &mut history {
+        page.record(&record.map_err(io::Error::other)?);
     }
-    std::fs::write(dir.join("faults.jsonl"), faults)
+    page.faults(records);
+    page.report(report);
+    let file = File::create(dir.join("timeline.html"))?;
+    page.write(&mut BufWriter::new(file)).map(drop)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {

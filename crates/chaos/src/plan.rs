@@ -143,9 +143,9 @@ pub const NODES: std::ops::RangeInclusive<u32> = 3..=9;
 pub const CLIENTS: std::ops::RangeInclusive<u32> = 1..=32;
 
 impl Plan {
-    /// How many leases the clients contend for: two or three to each.
+    /// How many leases the clients contend for: two clients to each.
     #[must_use]
     pub fn leases(&self) -> u32 {
-        self.clients.div_ceil(3).max(1)
+        self.clients.div_ceil(2).max(1)
     }
 }

@@ -128,6 +128,14 @@ impl Tally {
         self.handed_over.len() as u64
     }
 
+    /// Hands everything over so far.
+    pub(crate) fn hand_over(&mut self) {
+        if let Err(cause) = self.writer.flush() {
+            self.broken.get_or_insert(cause);
+        }
+    }
+
+    /// Hands everything over.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if let Some(cause) = self.broken.take() {
             return Err(cause);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod chaos;
 mod commands;
 mod demo;
 mod dev;

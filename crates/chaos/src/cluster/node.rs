@@ -14,6 +14,9 @@ use crate::sys;
 /// Small, so that segments change and snapshots are made within a minute.
 const SEGMENT_BYTES: u32 = 1 << 20;
 const SNAPSHOT_LOG_BYTES: u32 = 1 << 20;
+/// Longer than usual: all nodes and clients share the cores of one machine.
+const HEARTBEAT_MS: u32 = 100;
+const ELECTION_MS: &str = "600..900";
 
 /// A node.
 #[derive(Debug)]
@@ -97,6 +100,8 @@ impl Node {
             .arg(format!("--listen-http={address}:{HTTP_PORT}"))
             .arg(format!("--wal-segment-bytes={SEGMENT_BYTES}"))
             .arg(format!("--snapshot-log-bytes={SNAPSHOT_LOG_BYTES}"))
+            .arg(format!("--heartbeat-ms={HEARTBEAT_MS}"))
+            .arg(format!("--election-ms={ELECTION_MS}"))
             .arg("--worker-threads=1")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

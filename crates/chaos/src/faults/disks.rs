@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Begun, Effect, Running, called, resolve};
+use super::{Begun, Effect, Running, inserted, resolve};
+use crate::clock::now_ns;
 use crate::cluster::{Ended, tear};
 use crate::schedule::Victim;
 use crate::stage::Stage;
@@ -18,7 +19,7 @@ struct PowerLost {
 
 pub(super) fn power_loss(stage: &mut Stage, victim: Victim) -> Result<Begun, String> {
     let place = resolve(stage, victim)?;
-    let what = format!("the disk of {} loses its power", called(stage, place));
+    let what = format!("the disk of {} loses its power", inserted(stage, place));
     let node = &mut stage.nodes[place];
     if !node.disk.can_lose_power() {
         return Err("the node's disk cannot lose its power on this machine".to_owned());
@@ -53,8 +54,13 @@ impl Running for PowerLost {
     }
 }
 
+/// How long beyond its time a disk stays full until its node notices, in ns.
+const NOTICE_LIMIT_NS: u64 = 10_000_000_000;
+
 struct Full {
     place: usize,
+    /// Since when it is to end, in ns.
+    over_since: Option<u64>,
     /// How much was free when it was full.
     free: u64,
     /// Where the node's log was when it began.
@@ -65,7 +71,7 @@ struct Full {
 
 pub(super) fn full(stage: &mut Stage, victim: Victim) -> Result<Begun, String> {
     let place = resolve(stage, victim)?;
-    let what = format!("the disk of {} is full", called(stage, place));
+    let what = format!("the disk of {} is full", inserted(stage, place));
     let node = &mut stage.nodes[place];
     if !node.disk.can_be_filled() {
         return Err("the node's disk cannot be filled on this machine".to_owned());
@@ -74,9 +80,12 @@ pub(super) fn full(stage: &mut Stage, victim: Victim) -> Result<Begun, String> {
     node.doomed = true;
     let log_at = std::fs::metadata(&node.log).map_or(0, |log| log.len());
     let free = node.disk.fill().map_err(|cause| cause.to_string())?;
+    // A log that does not grow needs no room.
+    stage.crew.flood(true);
     Ok(Begun {
         running: Box::new(Full {
             place,
+            over_since: None,
             free,
             log_at,
             ended: None,
@@ -103,6 +112,13 @@ impl Running for Full {
         let since = usize::try_from(self.log_at).unwrap_or(usize::MAX);
         let said = String::from_utf8_lossy(log.get(since..).unwrap_or_default());
         self.complained |= NO_ROOM.iter().any(|words| said.contains(words));
+        let over_since = *self.over_since.get_or_insert_with(now_ns);
+        let noticed = self.complained || self.ended.is_some();
+        if !noticed && now_ns().saturating_sub(over_since) < NOTICE_LIMIT_NS {
+            return None;
+        }
+        stage.crew.flood(false);
+        let node = &stage.nodes[self.place];
         let emptied = node.disk.empty();
         let mut problem = emptied.err().map(|cause| cause.to_string());
         if stage.nodes[self.place].runs() {
@@ -141,7 +157,7 @@ pub(super) fn torn(
     let place = resolve(stage, victim)?;
     let what = format!(
         "{} is killed in the middle of a write of {bytes} bytes",
-        called(stage, place)
+        inserted(stage, place)
     );
     if !stage.nodes[place].kill() {
         return Err("the node did not run".to_owned());

@@ -1,6 +1,6 @@
 //! Members that are added, removed and replaced.
 
-use super::{Begun, Effect, Running, called, resolve};
+use super::{Begun, Effect, Running, inserted, resolve};
 use crate::cluster::{Change, Membership, node_name};
 use crate::schedule::Victim;
 use crate::stage::Stage;
@@ -86,7 +86,7 @@ pub(super) fn replace(stage: &mut Stage, victim: Victim) -> Result<Begun, String
     let place = resolve(stage, victim)?;
     let what = format!(
         "{} is removed, loses its disk, and joins as a new member",
-        called(stage, place)
+        inserted(stage, place)
     );
     // It may end by itself once it is no member.
     stage.nodes[place].doomed = true;

@@ -54,7 +54,7 @@ pub(crate) struct Begun {
 
 impl Active {
     /// Begins a fault. What cannot be begun is a record without effect.
-    pub(crate) fn begin(planned: &Planned, stage: &mut Stage) -> Result<Self, FaultRecord> {
+    pub(crate) fn begin(planned: &Planned, stage: &mut Stage) -> Result<Self, Box<FaultRecord>> {
         let mut record = blank(planned, stage.began_ns);
         let begun_ns = now_ns();
         match begin(&planned.fault, planned, stage) {
@@ -77,7 +77,7 @@ impl Active {
             }
             Err(why) => {
                 record.note = why;
-                Err(record)
+                Err(Box::new(record))
             }
         }
     }
@@ -176,6 +176,15 @@ fn resolve(stage: &Stage, victim: Victim) -> Result<usize, String> {
             None => Err("no node led when it was to begin".to_owned()),
         },
     }
+}
+
+/// `n2, which leads,` in the middle of a sentence.
+fn inserted(stage: &Stage, place: usize) -> String {
+    let mut called = called(stage, place);
+    if called.contains(',') {
+        called.push(',');
+    }
+    called
 }
 
 /// `n2, which leads`.

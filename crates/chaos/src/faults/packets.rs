@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Begun, Effect, Running, called, resolve};
+use super::{Begun, Effect, Running, inserted, resolve};
 use crate::cluster::node_name;
 use crate::net::{Imposed, Link, Rule};
 use crate::schedule::{Direction, Fault, Shape, Victim};
@@ -155,27 +155,20 @@ pub(super) fn oneway(
 ) -> Result<Begun, String> {
     let place = resolve(stage, victim)?;
     let links = directed(place, &others(stage, place, clients_too), direction);
-    let (who, whom) = (called(stage, place), whom(clients_too));
+    let whom = whom(clients_too);
     let what = match direction {
-        Direction::Out => format!("what {who}, sends to {whom} is lost"),
-        Direction::In | Direction::Both => format!("what {whom} send to {who}, is lost"),
+        Direction::Out => format!("what {} sends to {whom} is lost", inserted(stage, place)),
+        Direction::In | Direction::Both => {
+            format!("what {whom} send to {} is lost", inserted(stage, place))
+        }
     };
-    let what = what.replace(&format!("{who},"), &with_comma(&who));
     impose(stage, links, what, vec![place], Vec::new())
-}
-
-/// `n2, which leads,` but `n3`.
-fn with_comma(who: &str) -> String {
-    match who.contains(',') {
-        true => format!("{who},"),
-        false => who.to_owned(),
-    }
 }
 
 pub(super) fn isolate(stage: &Stage, victim: Victim, clients_too: bool) -> Result<Begun, String> {
     let place = resolve(stage, victim)?;
     let links = cut_between(&[place], &others(stage, place, clients_too));
-    let who = with_comma(&called(stage, place));
+    let who = inserted(stage, place);
     let what = format!("{who} is cut off from {}", whom(clients_too));
     impose(stage, links, what, vec![place], Vec::new())
 }
@@ -231,7 +224,7 @@ pub(super) fn slow(stage: &Stage, victim: Option<Victim>, fault: &Fault) -> Resu
         }
     }
     let whose = match victim {
-        Some(_) => format!("of {}", with_comma(&called(stage, slowed[0]))),
+        Some(_) => format!("of {}", inserted(stage, slowed[0])),
         None => "of everybody".to_owned(),
     };
     let mut traits = vec![format!("{delay_ms} to {} ms late", delay_ms + jitter_ms)];

@@ -14,11 +14,13 @@ mod gather;
 mod grants;
 mod guards;
 mod hits;
+mod offline;
 mod page;
 mod settle;
 mod thin;
 mod timeline;
 
+pub use offline::{PageError, write_offline};
 pub use page::PAGE_BYTES_MAX;
 pub use thin::{LEASES_MAX, OPERATIONS_MAX};
 pub use timeline::{PageSize, Timeline};

@@ -32,7 +32,7 @@ const TTLS: [Duration; 3] = [
 /// How long a client stands in a queue.
 const WAIT_MS: std::ops::Range<u64> = 200..3_000;
 /// Between two things that a client does.
-const PAUSE_MS: std::ops::Range<u64> = 5..150;
+const PAUSE_MS: std::ops::Range<u64> = 2..60;
 /// How many things it does in one session.
 const ROUNDS: std::ops::Range<u32> = 5..40;
 /// What it publishes with a grant.
@@ -140,7 +140,7 @@ impl Actor {
     async fn act(&mut self, session: &Session) -> Then {
         let name = self.choose();
         match self.rng.random_range(0..100) {
-            0..10 => {
+            0..15 => {
                 self.get(&name).await;
                 Then::On
             }

@@ -19,9 +19,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(15);
 /// The client crate ends belief so long before the window's end at most.
 const ENDS_EARLY: Duration = Duration::from_millis(20);
 /// Steps of a holder's work.
-const ROUNDS: std::ops::Range<u32> = 1..12;
+const ROUNDS: std::ops::Range<u32> = 1..8;
 /// How long one step takes.
-const STEP_MS: std::ops::Range<u64> = 5..120;
+const STEP_MS: std::ops::Range<u64> = 2..50;
 
 /// A holder at work.
 pub(super) struct Holding<'a> {

@@ -3,6 +3,7 @@
 //! history.
 
 mod actor;
+mod flood;
 mod holding;
 mod memory;
 mod outcome;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use ringfence_client::Client;
+use tokio::sync::watch;
 
 pub(crate) use memory::MemoryServer;
 pub(crate) use sqlite::{Entry, databases, read_journal};
@@ -66,6 +68,11 @@ pub struct ClientOptions {
     pub open_guard: bool,
 }
 
+/// Tells a client to make load of no consequence, besides its work.
+pub(crate) const ORDER_FLOOD: &str = "flood";
+/// Tells it to make no more of it.
+pub(crate) const ORDER_CALM: &str = "calm";
+
 /// Runs one client until it is told to stop by a line on stdin, or stdin ends. Prints the lines of
 /// its history on stdout.
 ///
@@ -83,7 +90,7 @@ pub fn run_client(options: ClientOptions) -> io::Result<()> {
 
 async fn work(options: ClientOptions) -> io::Result<()> {
     let recorder = Recorder::new(options.number);
-    let stop = stopped()?;
+    let Orders { stop, flood } = orders()?;
     let connecting = Client::builder()
         .endpoints(options.endpoints.clone())
         .connect_timeout(CONNECT_LIMIT)
@@ -99,6 +106,7 @@ async fn work(options: ClientOptions) -> io::Result<()> {
             options.prefix.clone(),
         ));
     }
+    tokio::spawn(flood::run(client.clone(), options.clone(), flood));
     let actor = Actor {
         rng: StdRng::seed_from_u64(options.seed),
         stores: Stores::new(&options, recorder.clone()),
@@ -112,16 +120,31 @@ async fn work(options: ClientOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes true when the process is to stop.
-fn stopped() -> io::Result<tokio::sync::watch::Receiver<bool>> {
-    let (tell, stop) = tokio::sync::watch::channel(false);
+/// What whoever started the process wants of it.
+struct Orders {
+    /// Becomes true when the process is to stop.
+    stop: watch::Receiver<bool>,
+    /// Is true while load is wanted.
+    flood: watch::Receiver<bool>,
+}
+
+/// Listens to stdin on a thread of its own.
+fn orders() -> io::Result<Orders> {
+    let (tell_stop, stop) = watch::channel(false);
+    let (tell_flood, flood) = watch::channel(false);
     std::thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {
-            let mut line = String::new();
+            for line in io::stdin().lines() {
+                match line.as_deref() {
+                    Ok(ORDER_FLOOD) => drop(tell_flood.send(true)),
+                    Ok(ORDER_CALM) => drop(tell_flood.send(false)),
+                    Ok(_) | Err(_) => break,
+                }
+            }
             // Also if it cannot be read: then nobody is left to work for.
-            io::stdin().read_line(&mut line).ok();
-            tell.send(true).ok();
+            tell_stop.send(true).ok();
+            tell_flood.send(false).ok();
         })?;
-    Ok(stop)
+    Ok(Orders { stop, flood })
 }
