@@ -45,8 +45,8 @@ impl fmt::Display for Ended {
 /// Which tests of a program are run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Only<'a> {
-    /// Those with this in their names.
-    Like(&'a str),
+    /// Those with this in their names, but for some.
+    Like(&'a str, &'a [String]),
     /// This one.
     Exactly(&'a str),
 }
@@ -64,9 +64,15 @@ pub(super) fn trial(
 ) -> Result<Trial, String> {
     let mut command = Command::new(&program.executable);
     match only {
-        Only::Like(filter) if filter.is_empty() => {}
-        Only::Like(filter) => drop(command.arg(filter)),
-        Only::Exactly(test) => drop(command.args(["--exact", test])),
+        Only::Like(filter, but) => {
+            command.args(Some(filter).filter(|filter| !filter.is_empty()));
+            for test in but {
+                command.args(["--skip", test]);
+            }
+        }
+        Only::Exactly(test) => {
+            command.args(["--exact", test]);
+        }
     }
     command
         .current_dir(&program.folder)
