@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ringfence_planted::Bug;
 
 use build::{Built, Program};
-use layers::{LAYERS, Layer};
+use layers::{LAYERS, Layer, Target};
 use run::{Ended, Only, Trial};
 
 /// What was asked for.
@@ -152,7 +152,11 @@ impl Proofs {
         if let Some(known) = self.0.get(&key) {
             return Ok(*known);
         }
-        let only = test.map_or(Only::Like(layer.filter, &[]), Only::Exactly);
+        let only = match test {
+            _ if layer.target == Target::Simulation => Only::Seed,
+            Some(test) => Only::Exactly(test),
+            None => Only::Like(layer.filter, &[]),
+        };
         let passes = run::trial(program, bug, seed, only, LIMIT)?.ended == Ended::Passed;
         self.0.insert(key, passes);
         Ok(passes)
@@ -169,6 +173,10 @@ impl Proofs {
     ) -> Result<bool, String> {
         Ok(match ended {
             Ended::Passed => false,
+            // It repeats to the byte, so that only the seed without the bug is to be looked at.
+            Ended::Failed(_) if layer.target == Target::Simulation => {
+                self.passes(program, layer, None, seed, None)?
+            }
             Ended::Failed(test) => {
                 let test = Some(test.as_str());
                 !self.passes(program, layer, test, seed, Some(bug))?
@@ -195,7 +203,10 @@ fn hunt(
         for seed in layer.seeds {
             let mut passed_over = Vec::new();
             loop {
-                let only = Only::Like(layer.filter, &passed_over);
+                let only = match layer.target {
+                    Target::Simulation => Only::Seed,
+                    Target::Library | Target::Test(_) => Only::Like(layer.filter, &passed_over),
+                };
                 let trial = run::trial(program, Some(bug), *seed, only, LIMIT)?;
                 took += trial.took;
                 if proofs.confirm(program, layer, &trial.ended, *seed, bug)? {
@@ -205,6 +216,9 @@ fn hunt(
                 let Ended::Failed(test) = trial.ended else {
                     break;
                 };
+                if layer.target == Target::Simulation {
+                    break;
+                }
                 println!("        {}: {test} fails, but not for this bug", bug.name());
                 passed_over.push(test);
                 if passed_over.len() == PASSED_OVER_MAX {

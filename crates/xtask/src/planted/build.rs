@@ -32,38 +32,27 @@ impl Built {
     /// # Errors
     /// A sentence, if cargo cannot be run or fails.
     pub(super) fn new(root: &Path, layers: &[&Layer]) -> Result<Self, String> {
-        let mut packages: Vec<_> = layers.iter().map(|layer| layer.package).collect();
-        packages.push(PLANTED);
-        packages.sort_unstable();
-        packages.dedup();
-        let mut cargo = cargo();
-        cargo.args([
-            "test",
-            "--no-run",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
-        // Its dependencies take the feature along, whoever depends on them.
-        cargo.args(["--features", "ringfence-planted/planted"]);
-        for package in packages {
-            cargo.args(["--package", package]);
+        let (simulation, tests): (Vec<&Layer>, Vec<&Layer>) = layers
+            .iter()
+            .partition(|layer| layer.target == Target::Simulation);
+        let mut programs = Vec::new();
+        if !tests.is_empty() {
+            let mut arguments = vec!["test", "--no-run"];
+            // Only the programs of the layers: others of these packages want more to be built.
+            for layer in &tests {
+                match layer.target {
+                    Target::Library => arguments.push("--lib"),
+                    Target::Test(name) => arguments.extend(["--test", name]),
+                    Target::Simulation => {}
+                }
+            }
+            programs.extend(build(root, &arguments, &tests)?);
         }
-        // Only the programs of the layers: others of these packages want more to be built.
-        for layer in layers {
-            match layer.target {
-                Target::Library => cargo.arg("--lib"),
-                Target::Test(name) => cargo.args(["--test", name]),
-            };
+        if !simulation.is_empty() {
+            let arguments = ["build", "--bins", "--profile", "sim"];
+            programs.extend(build(root, &arguments, &simulation)?);
         }
-        let cargo = cargo.current_dir(root).stderr(Stdio::inherit());
-        let output = cargo
-            .output()
-            .map_err(|error| format!("cannot start cargo: {error}"))?;
-        if !output.status.success() {
-            return Err("the tests with planted bugs do not compile".to_owned());
-        }
-        let messages = String::from_utf8_lossy(&output.stdout);
-        Ok(Self(messages.lines().filter_map(program).collect()))
+        Ok(Self(programs))
     }
 
     /// The program of a layer.
@@ -76,6 +65,7 @@ impl Built {
                 && match layer.target {
                     Target::Library => program.is_library,
                     Target::Test(name) => !program.is_library && program.target == name,
+                    Target::Simulation => !program.is_library,
                 }
         });
         found.ok_or_else(|| {
@@ -85,6 +75,31 @@ impl Built {
             )
         })
     }
+}
+
+/// Builds with bugs to switch on, and returns what was built.
+fn build(root: &Path, arguments: &[&str], layers: &[&Layer]) -> Result<Vec<Program>, String> {
+    let mut packages: Vec<_> = layers.iter().map(|layer| layer.package).collect();
+    packages.push(PLANTED);
+    packages.sort_unstable();
+    packages.dedup();
+    let mut cargo = cargo();
+    cargo.args(arguments);
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    // Its dependencies take the feature along, whoever depends on them.
+    cargo.args(["--features", "ringfence-planted/planted"]);
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
+    let cargo = cargo.current_dir(root).stderr(Stdio::inherit());
+    let output = cargo
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("with planted bugs it does not compile".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    Ok(messages.lines().filter_map(program).collect())
 }
 
 /// The test program that a line of cargo's messages is about, if it is about one.

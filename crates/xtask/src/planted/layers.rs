@@ -26,10 +26,16 @@ pub(super) enum Target {
     Library,
     /// A file or folder in `tests`.
     Test(&'static str),
+    /// The simulation of whole clusters, one seed at a time.
+    Simulation,
 }
 
 const NO_CHANCE: &[u64] = &[1];
 const SEEDS: &[u64] = &[1, 2, 3];
+/// A seed has some of the faults only, and not every bug shows under every fault.
+const CLUSTER_SEEDS: &[u64] = &[
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+];
 
 /// All of them, in the order in which they are tried.
 pub(super) const LAYERS: &[Layer] = &[
@@ -148,6 +154,15 @@ pub(super) const LAYERS: &[Layer] = &[
         filter: "",
         homes: &["client"],
         seeds: NO_CHANCE,
+        quick: false,
+    },
+    Layer {
+        name: "simulation",
+        package: "ringfence-sim",
+        target: Target::Simulation,
+        filter: "",
+        homes: &["core", "proto", "wal", "guard", "raft", "client"],
+        seeds: CLUSTER_SEEDS,
         quick: false,
     },
 ];

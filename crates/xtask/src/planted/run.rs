@@ -18,6 +18,9 @@ pub(super) struct Trial {
     pub(super) took: Duration,
 }
 
+/// How much is shown of what a simulation says, in characters.
+const PROMISE_SHOWN: usize = 90;
+
 /// How a run ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -49,6 +52,8 @@ pub(super) enum Only<'a> {
     Like(&'a str, &'a [String]),
     /// This one.
     Exactly(&'a str),
+    /// No tests: a simulation, of the seed.
+    Seed,
 }
 
 /// Runs some tests of the program with this bug.
@@ -64,6 +69,12 @@ pub(super) fn trial(
 ) -> Result<Trial, String> {
     let mut command = Command::new(&program.executable);
     match only {
+        Only::Seed => {
+            let into = program.executable.with_file_name("planted-sim");
+            command
+                .args(["--seed", &seed.to_string(), "--into"])
+                .arg(into);
+        }
         Only::Like(filter, but) => {
             command.args(Some(filter).filter(|filter| !filter.is_empty()));
             for test in but {
@@ -132,8 +143,13 @@ fn watch(child: &mut Child, limit: Duration) -> Ended {
     }
 }
 
-/// The test that a line says has failed.
+/// The test that a line says has failed, or the promise that was broken in a simulation.
 fn failed(line: &str) -> Option<String> {
+    if let Some((seed, broken)) = line.split_once(" FAILED: ")
+        && seed.starts_with("seed ")
+    {
+        return Some(broken.chars().take(PROMISE_SHOWN).collect());
+    }
     let test = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
     // Behind the name there may be what should have happened.
     test.split(' ').next().map(str::to_owned)
@@ -159,6 +175,10 @@ mod tests {
             "story::of_a_lease"
         );
         assert_eq!(named("test a - should panic ... FAILED"), "a");
+        assert_eq!(
+            named("seed 7 FAILED: I7: it ended early"),
+            "I7: it ended early"
+        );
         assert_eq!(named("test story::of_a_lease ... ok"), "");
         assert_eq!(named("test result: FAILED. 3 passed; 1 failed"), "");
     }
