@@ -17,8 +17,8 @@ use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
-use ringfence_raft::{Node, NodeConfig, StartError, StopReason};
-use ringfence_tls::{Acceptor, Socket, TlsError};
+use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
+use ringfence_tls::{Acceptor, ClientTls, Connector, Socket, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -86,7 +86,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let client_tls = config.client_tls.clone().map(Acceptor::new);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http).await?;
-    let node = Node::start(node_config(&config))
+    let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
+    let has_peer_tls = peer_tls.is_some();
+    let node = Node::start(node_config(&config, peer_tls))
         .await
         .map_err(start_error)?;
     info!(
@@ -94,6 +96,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         incarnation = %node.incarnation(),
         client = %config.listen_client,
         client_tls = client_tls.is_some(),
+        peer_tls = has_peer_tls,
         peer = %config.listen_peer,
         http = %config.listen_http,
         data_dir = %config.data_dir.display(),
@@ -307,9 +310,26 @@ impl Signals {
     }
 }
 
-fn node_config(config: &Config) -> NodeConfig {
+/// Nodes show the same certificate on both sides, and trust the same authority.
+fn peer_tls(config: &Config) -> Result<Option<PeerTls>, TlsError> {
+    let Some(tls) = &config.peer_tls else {
+        return Ok(None);
+    };
+    let connect = ClientTls {
+        ca: tls.client_ca.iter().cloned().collect(),
+        certificate: Some((tls.certificate.clone(), tls.key.clone())),
+        server_name: None,
+    };
+    Ok(Some(PeerTls {
+        accept: Acceptor::new(tls.clone())?,
+        connect: Connector::new(connect)?.telling(),
+    }))
+}
+
+fn node_config(config: &Config, peer_tls: Option<PeerTls>) -> NodeConfig {
     let mut node = NodeConfig::new(&config.name, &config.data_dir);
     node.peer_listen = config.listen_peer;
+    node.peer_tls = peer_tls;
     node.client_advertise = config.advertise_client.clone();
     node.peer_advertise = Some(config.advertise_peer.clone());
     node.initial_cluster = config.initial_cluster.clone();

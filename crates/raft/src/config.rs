@@ -1,11 +1,13 @@
 //! What a node is started with.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ringfence_core::Settings;
 use ringfence_planted::{Bug, planted};
+use ringfence_tls::{Acceptor, Connector};
 
 use crate::history::HistoryLimits;
 use crate::hooks::Hooks;
@@ -26,6 +28,8 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// Where calls of other nodes are taken. Port 0 takes any free one.
     pub peer_listen: SocketAddr,
+    /// TLS between nodes; `None` for none. The same on every node of a cluster.
+    pub peer_tls: Option<PeerTls>,
     /// host:port under which other nodes reach the peer port. `None`: as `initial_cluster` says
     /// for this node, or else what was bound.
     pub peer_advertise: Option<String>,
@@ -64,6 +68,22 @@ pub struct NodeConfig {
     pub hooks: Hooks,
 }
 
+/// Both sides of the handshakes between nodes.
+#[derive(Clone)]
+pub struct PeerTls {
+    /// For nodes that connect to this one.
+    pub accept: Acceptor,
+    /// For those that this one connects to. Their certificates have to be for the hosts of their
+    /// peer addresses.
+    pub connect: Connector,
+}
+
+impl fmt::Debug for PeerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerTls")
+    }
+}
+
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -98,6 +118,7 @@ impl NodeConfig {
             name: name.into(),
             data_dir: data_dir.into(),
             peer_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            peer_tls: None,
             peer_advertise: None,
             client_advertise: String::new(),
             initial_cluster: Vec::new(),

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
+use ringfence_tls::Connector;
 
 use crate::identity::{Incarnation, Seat, random_bytes};
 use crate::inner::{Inner, Running};
@@ -167,8 +168,13 @@ async fn one_round(inner: &Arc<Inner>) -> Result<(), String> {
     }
 }
 
+/// What this node connects to others with, if there is TLS between them.
+fn tls_of(inner: &Inner) -> Option<&Connector> {
+    Some(&inner.config.peer_tls.as_ref()?.connect)
+}
+
 async fn hello(inner: &Inner, address: &str) -> Option<pb::HelloResponse> {
-    let mut client = connect(address)?;
+    let mut client = connect(address, tls_of(inner))?;
     let request = pb::HelloRequest {
         name: inner.config.name.clone(),
         incarnation: Bytes::copy_from_slice(inner.incarnation.as_bytes()),
@@ -225,7 +231,7 @@ async fn form(
         .iter()
         .filter(|(_, peer)| peer.name != inner.config.name)
     {
-        adopt(cluster, *id, peer).await?;
+        adopt(inner, cluster, *id, peer).await?;
     }
     let seat = Seat {
         cluster,
@@ -289,9 +295,10 @@ fn draw_cluster(inner: &Inner) -> Result<ClusterId, String> {
     Ok(cluster)
 }
 
-async fn adopt(cluster: ClusterId, id: u64, peer: &Peer) -> Result<(), String> {
+async fn adopt(inner: &Inner, cluster: ClusterId, id: u64, peer: &Peer) -> Result<(), String> {
     let waiting = |why: &str| format!("{} to take its seat: {why}", peer.name);
-    let mut client = connect(&peer.peer_address).ok_or_else(|| waiting("no valid address"))?;
+    let mut client =
+        connect(&peer.peer_address, tls_of(inner)).ok_or_else(|| waiting("no valid address"))?;
     let request = pb::AdoptRequest {
         cluster: Bytes::copy_from_slice(cluster.as_bytes()),
         member: Some(crate::codec::peer_to_pb(id, peer)),
@@ -309,7 +316,7 @@ async fn adopt(cluster: ClusterId, id: u64, peer: &Peer) -> Result<(), String> {
 /// Joins the cluster of a member, as a new node.
 async fn join(inner: &Arc<Inner>, address: &str) -> Result<(), String> {
     let waiting = |why: &str| format!("the cluster of {address} to take it in: {why}");
-    let mut client = connect(address).ok_or_else(|| waiting("no valid address"))?;
+    let mut client = connect(address, tls_of(inner)).ok_or_else(|| waiting("no valid address"))?;
     let request = pb::JoinRequest {
         name: inner.config.name.clone(),
         peer_address: inner.peer_advertise.clone(),

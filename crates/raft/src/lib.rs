@@ -56,7 +56,7 @@ mod stored_log;
 mod type_config;
 mod waiters;
 
-pub use config::{LOG_UNFLUSHED_BYTES_MAX, NodeConfig, Timing};
+pub use config::{LOG_UNFLUSHED_BYTES_MAX, NodeConfig, PeerTls, Timing};
 pub use events::{Batch, Compacted, EVENTS_BYTES_KEPT, EVENTS_KEPT, EventFeed, Position};
 pub use history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryLimits, HistoryQuery,

@@ -412,7 +412,7 @@ mod tests {
             peer_address: address,
             ..Peer::default()
         };
-        Transport::new(caller, Arc::new(ringfence_wal::RealFs)).forwarder(2, &peer)
+        Transport::new(caller, Arc::new(ringfence_wal::RealFs), None).forwarder(2, &peer)
     }
 
     #[tokio::test]

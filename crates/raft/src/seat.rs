@@ -253,7 +253,9 @@ async fn run(
         seat,
         incarnation: inner.incarnation,
     };
-    let transport = Arc::new(Transport::new(caller, config.hooks.files.clone()));
+    let connector = config.peer_tls.as_ref().map(|tls| tls.connect.clone());
+    let files = config.hooks.files.clone();
+    let transport = Arc::new(Transport::new(caller, files, connector));
     let raft_error = |error: &dyn std::fmt::Display| SeatError::Raft {
         why: error.to_string(),
     };

@@ -148,7 +148,9 @@ impl Node {
         tasks.spawn(pump.run());
         tasks.spawn(batcher.run());
         let service = PeerService::new(inner.clone());
-        tasks.spawn(server.run(service, inner.stop.clone()));
+        let accept = inner.config.peer_tls.as_ref();
+        let accept = accept.map(|tls| tls.accept.clone());
+        tasks.spawn(server.run(service, inner.stop.clone(), accept));
         let node = Self {
             inner: inner.clone(),
         };

@@ -1,9 +1,10 @@
 //! The client's side: what gRPC connects with.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::explain;
 use crate::material::ClientTls;
 use crate::watched::Watched;
 
+/// The most addresses of which a failure is remembered.
+const TOLD_MAX: usize = 64;
+
 /// Connects over TCP and makes the client's side of a handshake, for tonic's
 /// `Endpoint::connect_with_connector`. The URI names host and port; its scheme does not matter.
 #[derive(Clone)]
@@ -30,6 +34,7 @@ pub struct Connector {
     config: Arc<Watched<ClientConfig>>,
     server_name: Option<ServerName<'static>>,
     tcp: HttpConnector,
+    teller: Option<Arc<Teller>>,
 }
 
 impl Connector {
@@ -47,7 +52,16 @@ impl Connector {
             config: Arc::new(config),
             server_name,
             tcp,
+            teller: None,
         })
+    }
+
+    /// The same, and failed handshakes are logged, each the first time that it comes. For a
+    /// process that connects by itself, with nobody who would hear of an error.
+    #[must_use]
+    pub fn telling(mut self) -> Self {
+        self.teller = Some(Arc::default());
+        self
     }
 
     /// The same with a limit on how long connecting over TCP may take, spread over the addresses
@@ -74,13 +88,19 @@ impl Service<Uri> for Connector {
             None => server_name(uri.host().unwrap_or_default()),
         };
         let config = self.config.current();
+        let teller = self.teller.clone();
+        let to: Arc<str> = uri.authority().map_or("", |to| to.as_str()).into();
         let connecting = self.tcp.call(uri);
         Box::pin(async move {
             let name = expected?;
             let stream = connecting.await?.into_inner();
             let stream = TlsConnector::from(config).connect(name, stream).await;
-            let stream = stream.map_err(explained)?;
-            Ok(TokioIo::new(Dialed(stream)))
+            let stream = stream.map_err(explained).inspect_err(|error| {
+                if let Some(teller) = &teller {
+                    teller.tell(&to, &error.to_string());
+                }
+            })?;
+            Ok(TokioIo::new(Dialed { stream, teller, to }))
         })
     }
 }
@@ -108,7 +128,29 @@ fn explained(error: io::Error) -> io::Error {
 }
 
 /// A connection with TLS that this side has made.
-pub struct Dialed(TlsStream<TcpStream>);
+pub struct Dialed {
+    stream: TlsStream<TcpStream>,
+    teller: Option<Arc<Teller>>,
+    to: Arc<str>,
+}
+
+/// Logs what keeps from connecting, and does not repeat itself.
+#[derive(Default)]
+struct Teller(Mutex<BTreeMap<Arc<str>, String>>);
+
+impl Teller {
+    fn tell(&self, to: &Arc<str>, why: &str) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(to).is_some_and(|before| before == why) {
+            return;
+        }
+        tracing::warn!(%to, %why, "not connected");
+        if told.len() == TOLD_MAX {
+            told.clear();
+        }
+        told.insert(Arc::clone(to), why.to_owned());
+    }
+}
 
 impl AsyncRead for Dialed {
     fn poll_read(
@@ -116,10 +158,16 @@ impl AsyncRead for Dialed {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.0).poll_read(cx, buffer);
-        read.map_err(|error| match explain::to_client(&error) {
-            Some(why) => io::Error::new(error.kind(), format!("TLS: {why}")),
-            None => error,
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        read.map_err(|error| {
+            let Some(why) = explain::to_client(&error) else {
+                return error;
+            };
+            let why = format!("TLS: {why}");
+            if let Some(teller) = &self.teller {
+                teller.tell(&self.to, &why);
+            }
+            io::Error::new(error.kind(), why)
         })
     }
 }
@@ -130,15 +178,15 @@ impl AsyncWrite for Dialed {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -146,10 +194,10 @@ impl AsyncWrite for Dialed {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 }

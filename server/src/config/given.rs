@@ -98,6 +98,26 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) client_cert_auth: Option<bool>,
+    /// This node's certificate towards other nodes, with those that signed it, for the host of
+    /// --advertise-peer: a PEM file, read again when it changes [default: no TLS between nodes]
+    #[arg(long, env = "RINGFENCE_PEER_CERT_FILE", value_name = "FILE")]
+    pub(super) peer_cert_file: Option<PathBuf>,
+    /// The key of --peer-cert-file, not encrypted: a PEM file
+    #[arg(long, env = "RINGFENCE_PEER_KEY_FILE", value_name = "FILE")]
+    pub(super) peer_key_file: Option<PathBuf>,
+    /// Who signs the certificates of nodes: a PEM file
+    #[arg(long, env = "RINGFENCE_PEER_TRUSTED_CA_FILE", value_name = "FILE")]
+    pub(super) peer_trusted_ca_file: Option<PathBuf>,
+    /// Turn away from the peer port whoever shows no certificate of --peer-trusted-ca-file
+    #[arg(
+        long,
+        env = "RINGFENCE_PEER_CLIENT_CERT_AUTH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) peer_client_cert_auth: Option<bool>,
     /// With an empty data directory, take the place of the member of this name, whose data are
     /// lost
     #[arg(
@@ -164,6 +184,10 @@ impl Given {
             key_file: self.key_file.or(lower.key_file),
             trusted_ca_file: self.trusted_ca_file.or(lower.trusted_ca_file),
             client_cert_auth: self.client_cert_auth.or(lower.client_cert_auth),
+            peer_cert_file: self.peer_cert_file.or(lower.peer_cert_file),
+            peer_key_file: self.peer_key_file.or(lower.peer_key_file),
+            peer_trusted_ca_file: self.peer_trusted_ca_file.or(lower.peer_trusted_ca_file),
+            peer_client_cert_auth: self.peer_client_cert_auth.or(lower.peer_client_cert_auth),
             replace_on_data_loss: self.replace_on_data_loss.or(lower.replace_on_data_loss),
             token_floor: self.token_floor.or(lower.token_floor),
             ttl_min: self.ttl_min.or(lower.ttl_min),

@@ -21,6 +21,13 @@ const CLIENT: Flags = Flags {
     demand: "client-cert-auth",
 };
 
+const PEER: Flags = Flags {
+    certificate: "peer-cert-file",
+    key: "peer-key-file",
+    ca: "peer-trusted-ca-file",
+    demand: "peer-client-cert-auth",
+};
+
 /// What was given for one port.
 struct Files<'a> {
     certificate: Option<&'a Path>,
@@ -38,6 +45,21 @@ pub(super) fn of_clients(given: &Given) -> Result<Option<ServerTls>, ConfigError
         demand: given.client_cert_auth.unwrap_or(false),
     };
     CLIENT.check(files)
+}
+
+/// The TLS between nodes; `None` if there is none.
+pub(super) fn of_peers(given: &Given) -> Result<Option<ServerTls>, ConfigError> {
+    let files = Files {
+        certificate: given.peer_cert_file.as_deref(),
+        key: given.peer_key_file.as_deref(),
+        ca: given.peer_trusted_ca_file.as_deref(),
+        demand: given.peer_client_cert_auth.unwrap_or(false),
+    };
+    if let (Some(certificate), None) = (files.certificate, files.ca) {
+        let allowed = "together with --peer-trusted-ca-file, by which nodes know each other";
+        return Err(refused(PEER.certificate, certificate, allowed.to_owned()));
+    }
+    PEER.check(files)
 }
 
 impl Flags {
@@ -138,6 +160,21 @@ mod tests {
             let refused = refusal(line);
             assert!(refused.contains(expected), "{line}: {refused}");
         }
+    }
+
+    #[test]
+    fn nodes_have_to_know_each_other() {
+        let refused = refusal("--peer-cert-file a --peer-key-file b");
+        assert!(
+            refused.contains("--peer-trusted-ca-file, by which"),
+            "{refused}"
+        );
+        let refused = refusal("--peer-client-cert-auth");
+        assert!(
+            refused.contains("--peer-cert-file and --peer-key-file"),
+            "{refused}"
+        );
+        assert_eq!(config("").peer_tls, None);
     }
 
     #[test]

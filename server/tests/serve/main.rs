@@ -8,6 +8,7 @@ mod handover;
 mod limits;
 mod members;
 mod metrics;
+mod peer_tls;
 mod process;
 mod refusals;
 mod starting;

@@ -19,6 +19,7 @@ use openraft::raft::{
 use openraft::{RaftNetworkV2, Snapshot};
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_client::PeersClient;
+use ringfence_tls::Connector;
 use ringfence_wal::Fs;
 use tonic::{Code, Status, Streaming};
 
@@ -53,8 +54,8 @@ pub(crate) struct Link {
 
 /// A client of the peer port at `address`, host:port. It connects when it is first used, and
 /// again whenever it has to. `None` if that is no address.
-pub(crate) fn connect(address: &str) -> Option<PeersClient<Wire>> {
-    let client = PeersClient::new(Wire::to(address)?);
+pub(crate) fn connect(address: &str, tls: Option<&Connector>) -> Option<PeersClient<Wire>> {
+    let client = PeersClient::new(Wire::to(address, tls)?);
     Some(
         client
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -63,11 +64,17 @@ pub(crate) fn connect(address: &str) -> Option<PeersClient<Wire>> {
 }
 
 impl Link {
-    pub(super) fn new(caller: &Caller, files: Arc<dyn Fs>, node_id: u64, peer: &Peer) -> Self {
+    pub(super) fn new(
+        caller: &Caller,
+        files: Arc<dyn Fs>,
+        tls: Option<&Connector>,
+        node_id: u64,
+        peer: &Peer,
+    ) -> Self {
         // An address that is none behaves like a peer that is never there.
         let open = || {
-            connect(&peer.peer_address)
-                .or_else(|| connect("0.0.0.0:0"))
+            connect(&peer.peer_address, tls)
+                .or_else(|| connect("0.0.0.0:0", tls))
                 .expect("a fixed, valid address")
         };
         Self {

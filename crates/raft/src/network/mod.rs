@@ -18,6 +18,7 @@ pub(crate) use header::check_any as check_headers;
 pub(crate) use server::PeerService;
 pub(crate) use serving::bind;
 
+use ringfence_tls::Connector;
 use ringfence_wal::Fs;
 
 use crate::forward::Forwarder;
@@ -44,15 +45,17 @@ type PeerKey = (u64, Incarnation, String);
 pub(crate) struct Transport {
     caller: Caller,
     files: Arc<dyn Fs>,
+    tls: Option<Connector>,
     links: Mutex<BTreeMap<PeerKey, Arc<Link>>>,
     forwarders: Mutex<BTreeMap<PeerKey, Arc<Forwarder>>>,
 }
 
 impl Transport {
-    pub(crate) fn new(caller: Caller, files: Arc<dyn Fs>) -> Self {
+    pub(crate) fn new(caller: Caller, files: Arc<dyn Fs>, tls: Option<Connector>) -> Self {
         Self {
             caller,
             files,
+            tls,
             links: Mutex::default(),
             forwarders: Mutex::default(),
         }
@@ -64,10 +67,11 @@ impl Transport {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         // An id at another address or incarnation is a former one.
         links.retain(|other, _| other.0 != node_id || *other == key);
-        links
-            .entry(key)
-            .or_insert_with(|| Arc::new(Link::new(&self.caller, self.files.clone(), node_id, peer)))
-            .clone()
+        let open = || {
+            let (files, tls) = (self.files.clone(), self.tls.as_ref());
+            Arc::new(Link::new(&self.caller, files, tls, node_id, peer))
+        };
+        links.entry(key).or_insert_with(open).clone()
     }
 
     /// The way for calls to a peer that leads.

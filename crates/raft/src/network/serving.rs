@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
+use futures_util::future::Either;
 use ringfence_proto::raft::peers_server::PeersServer;
+use ringfence_tls::{Acceptor, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
@@ -46,15 +48,24 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<(PeerServer, So
 impl PeerServer {
     /// Serves until the task is aborted; streams between nodes have no end to wait for, so they
     /// break when the node stops.
-    pub(crate) async fn run(self, service: PeerService, stop: StopSignal) {
+    pub(crate) async fn run(self, service: PeerService, stop: StopSignal, tls: Option<Acceptor>) {
         let service = PeersServer::new(service)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let Some(listener) = self.listener else {
             return serve_at_place(self.address, service);
         };
-        let incoming = TcpListenerStream::new(listener)
-            .map(move |accepted| Connection::new(accepted?, stop.clone()));
+        let accepted = match tls {
+            None => Either::Left(TcpListenerStream::new(listener).map(|accepted| {
+                let stream = accepted?;
+                // tonic sets this only on connections that it accepts itself.
+                stream.set_nodelay(true)?;
+                Ok(Socket::Plain(stream))
+            })),
+            Some(tls) => Either::Right(tls.incoming(listener)),
+        };
+        let incoming =
+            accepted.map(move |accepted| io::Result::Ok(Connection::new(accepted?, stop.clone())));
         let served = Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -87,20 +98,18 @@ fn serve_at_place(address: SocketAddr, service: PeersServer<PeerService>) {
 /// else can end, and a peer that still had one would go on talking to a node that is gone, even
 /// when the next one listens on the same port.
 struct Connection {
-    stream: TcpStream,
+    stream: Socket,
     /// `None` once the node has stopped.
     stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Connection {
-    fn new(stream: TcpStream, stop: StopSignal) -> io::Result<Self> {
-        // tonic sets this only on connections that it accepts itself.
-        stream.set_nodelay(true)?;
+    fn new(stream: Socket, stop: StopSignal) -> Self {
         let stopped = Box::pin(async move { drop(stop.stopped().await) });
-        Ok(Self {
+        Self {
             stream,
             stopped: Some(stopped),
-        })
+        }
     }
 }
 

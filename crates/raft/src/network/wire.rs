@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ringfence_tls::Connector;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::channel::ResponseFuture;
@@ -25,20 +26,29 @@ pub(crate) enum Wire {
 
 impl Wire {
     /// The way to `address`, host:port; `None` if that is none.
-    pub(super) fn to(address: &str) -> Option<Self> {
+    pub(super) fn to(address: &str, tls: Option<&Connector>) -> Option<Self> {
         if let Some(dial) = place::ask(|place| place.dial(address)) {
             return Some(Self::Placed(dial));
         }
         let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
-        let channel = endpoint
+        let endpoint = endpoint
             .connect_timeout(CONNECT_MAX)
             .tcp_nodelay(true)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
             .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
             .keep_alive_timeout(KEEP_ALIVE_MAX)
-            .keep_alive_while_idle(true)
-            .connect_lazy();
+            .keep_alive_while_idle(true);
+        let channel = match tls {
+            None => endpoint.connect_lazy(),
+            Some(connector) => {
+                let origin = format!("https://{address}").parse().ok()?;
+                let connector = connector.clone().connect_timeout(CONNECT_MAX);
+                endpoint
+                    .origin(origin)
+                    .connect_with_connector_lazy(connector)
+            }
+        };
         Some(Self::Real(channel))
     }
 }
