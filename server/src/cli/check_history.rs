@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use ringfence_chaos::report::write_offline;
 use ringfence_check::blackbox::{self, Caps, STATES_MAX, coverage};
 use ringfence_check::history::Reader;
 use ringfence_check::log::DumpReader;
@@ -22,7 +23,8 @@ use crate::duration;
 /// write it. It is judged by itself: operations must be linearizable per lease, tokens unique and
 /// rising, beliefs and guards exclusive, sessions kept alive for as long as promised, queues first
 /// in, first out, and watches without gaps. With --log it is also held against the committed log,
-/// entry by entry.
+/// entry by entry. With --timeline all of it becomes a page that a browser shows, with the story of
+/// each refused write.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Exit codes:
     0  valid
@@ -32,6 +34,7 @@ use crate::duration;
 
 Examples:
   ringfence check-history run/history.jsonl
+  ringfence check-history run/history.jsonl --timeline run.html
   ringfence log dump --data-dir /tmp/rf/n1 > n1.log && ringfence check-history history.jsonl --log n1.log")]
 pub(crate) struct CheckHistory {
     /// The history
@@ -43,6 +46,9 @@ pub(crate) struct CheckHistory {
     /// succeeded once, a stale write was refused, each fault had an effect
     #[arg(long)]
     coverage: bool,
+    /// Write a page that shows the history, one file that needs no network
+    #[arg(long, value_name = "OUT.html")]
+    timeline: Option<PathBuf>,
     /// How many states the search for one lease may look at before it is unknown
     #[arg(long, value_name = "N", default_value_t = STATES_MAX)]
     states: u64,
@@ -68,6 +74,18 @@ impl CheckHistory {
         };
         let by_log = witness.as_ref().map_or(Verdict::Valid, Report::verdict);
         let verdict = black_box.verdict().max(by_log).max(uncovered);
+        if let Some(page) = &self.timeline {
+            let uncovered = Report {
+                unknowns: missing.clone(),
+                ..Report::default()
+            };
+            let found: Vec<&Report> = [&black_box, &uncovered]
+                .into_iter()
+                .chain(&witness)
+                .collect();
+            write_offline(&self.file, &found, page)
+                .map_err(|cause| Failure::new(exit::NO_VERDICT, "NO_PAGE", cause.to_string()))?;
+        }
         let cut_off = recording.cut_off.map(|cut_off| cut_off.line);
         let object = json!({
             "verdict": verdict,
