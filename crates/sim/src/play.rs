@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::campaign::Verdict;
+use crate::checked;
 use crate::client::SimClient;
 use crate::faults::Stage;
 use crate::guards::Store;
@@ -27,6 +28,8 @@ pub struct Played {
     pub simulated: Duration,
     /// What was counted.
     pub counts: Counts,
+    /// How many checkers could not say whether the run was right.
+    pub unknowns: u64,
     /// A number over everything that happened.
     pub hash: u64,
     /// The promise that was broken, if one was, with the newest observations.
@@ -44,7 +47,7 @@ pub fn scenario(seed: u64, trace: Trace) -> Verdict {
         .map(|(violation, newest)| format!("{violation}\n{newest}"));
     Verdict {
         simulated: played.simulated,
-        counts: named(&played.counts),
+        counts: named(&played.counts, played.unknowns),
         hash: played.hash,
         broken,
     }
@@ -54,7 +57,8 @@ pub fn scenario(seed: u64, trace: Trace) -> Verdict {
 #[must_use]
 pub fn play(plan: &Plan, trace: Trace) -> Played {
     let recorder = Recorder::new(plan.bounds);
-    let (own, plan) = (recorder.clone(), plan.clone());
+    let (own, drawn) = (recorder.clone(), plan.clone());
+    let plan = plan.clone();
     let (seed, setup) = (plan.seed, plan.setup.clone());
     let listener = Arc::new(recorder.clone());
     let report = runner::run(seed, setup, listener, trace, move |world| async move {
@@ -68,10 +72,13 @@ pub fn play(plan: &Plan, trace: Trace) -> Played {
         };
         verdict.and_then(|()| own.end())
     });
-    let broken = report.value.err();
+    let checked = report.value.and_then(|()| checked::check(&drawn, &recorder));
+    let unknowns = *checked.as_ref().unwrap_or(&0);
+    let broken = checked.err();
     Played {
         simulated: report.simulated,
         counts: recorder.counts(),
+        unknowns,
         hash: report.hash ^ recorder.hash(),
         broken: broken.map(|violation| (violation, recorder.newest())),
         recorder,
@@ -133,7 +140,7 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     Ok(())
 }
 
-fn named(counts: &Counts) -> BTreeMap<String, u64> {
+fn named(counts: &Counts, unknowns: u64) -> BTreeMap<String, u64> {
     let mut named: BTreeMap<String, u64> = [
         ("entries", counts.entries),
         ("asked", counts.asked),
@@ -147,6 +154,7 @@ fn named(counts: &Counts) -> BTreeMap<String, u64> {
         ("admitted", counts.admitted),
         ("refused", counts.refused),
         ("beliefs", counts.beliefs),
+        ("verdicts unknown", unknowns),
     ]
     .into_iter()
     .map(|(name, count)| (name.to_owned(), count))

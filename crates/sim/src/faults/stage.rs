@@ -86,7 +86,10 @@ impl Stage {
             session::begin(client, &self.work);
         }
         for node in self.nodes() {
-            // One that was told to fail soon, or is in the middle of a crash.
+            // What was in the middle of a start when its fault was called off begins anew.
+            if !node.is_running() {
+                node.crash(Crash::Kill);
+            }
             let starting = tokio::time::timeout(START_MAX, self.start(&node)).await;
             let why = match starting {
                 Ok(Ok(())) => continue,

@@ -5,12 +5,13 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 use ringfence_check::history::{self, BeliefEnd};
+use ringfence_check::log::Logged;
 use ringfence_core::{Entry, Event, Outcome, StateMachine};
 use ringfence_testkit::view::View;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Applied, At, Belief, Line, Newest, Observation, Violation};
+use super::{Act, Applied, At, Belief, Line, Newest, Observation, Violation, Visit};
 use crate::listener::{End, Listener};
 use crate::machine::lock;
 use crate::properties::{Bounds, Suite};
@@ -38,11 +39,25 @@ struct State {
     /// The entries that some node has applied.
     log: BTreeSet<u64>,
     steps: Vec<Arc<Applied>>,
+    /// The entries of the log without a command, and their terms.
+    skipped: BTreeMap<u64, u64>,
+    rolled_back: bool,
+    kept: Kept,
     history: Vec<history::Record>,
     believing: BTreeSet<Belief>,
     tries: u64,
     counts: Counts,
     hash: u64,
+}
+
+/// What records need to know of earlier observations.
+#[derive(Default)]
+struct Kept {
+    /// When keep-alives were sent.
+    sent: BTreeMap<u64, u64>,
+    /// The TTLs of sessions, in milliseconds.
+    ttls: BTreeMap<u64, u64>,
+    commits: u64,
 }
 
 /// How often things happened.
@@ -86,6 +101,9 @@ impl Recorder {
             newest: Newest::default(),
             log: BTreeSet::new(),
             steps: Vec::new(),
+            skipped: BTreeMap::new(),
+            rolled_back: false,
+            kept: Kept::default(),
             history: Vec::new(),
             believing: BTreeSet::new(),
             tries: 0,
@@ -219,10 +237,25 @@ impl Recorder {
         std::mem::take(&mut lock(&self.inner.state).history)
     }
 
-    /// The log as it was applied first; it is taken out.
+    /// The log as it was applied first; it is taken out. `None` if it was set back, so that there are
+    /// several.
     #[must_use]
-    pub fn take_log(&self) -> Vec<Arc<Applied>> {
-        std::mem::take(&mut lock(&self.inner.state).steps)
+    pub fn take_log(&self) -> Option<Vec<Logged>> {
+        let mut state = lock(&self.inner.state);
+        if state.rolled_back {
+            return None;
+        }
+        let applied = std::mem::take(&mut state.steps);
+        let applied = applied.iter().map(|step| Logged::from(step.entry.clone()));
+        let skipped = std::mem::take(&mut state.skipped);
+        let skipped = skipped.into_iter().map(|(index, term)| Logged {
+            index,
+            term,
+            entry: None,
+        });
+        let mut log: Vec<Logged> = applied.chain(skipped).collect();
+        log.sort_by_key(|logged| logged.index);
+        Some(log)
     }
 }
 
@@ -313,10 +346,37 @@ impl State {
             }
             Observation::RolledBack => {
                 self.log.clear();
+                self.rolled_back = true;
+                return;
+            }
+            Observation::Skipped { index, term, .. } => {
+                self.skipped.insert(index, term);
                 return;
             }
             Observation::Asked(asked) => Record::Invoked(asked),
-            Observation::Answered(answered) => Record::Returned(answered),
+            Observation::Answered(answered) => {
+                if let history::Outcome::Opened {
+                    session, ttl_ms, ..
+                } = answered.outcome
+                {
+                    self.kept.ttls.insert(session, ttl_ms);
+                }
+                Record::Returned(answered)
+            }
+            Observation::KeepAliveAsked { id, .. } => {
+                self.kept.sent.insert(id, t);
+                return;
+            }
+            Observation::KeptAlive {
+                id,
+                client,
+                session,
+                what,
+            } => match self.kept_alive(id, client, session, what, t) {
+                Some(record) => record,
+                None => return,
+            },
+            Observation::Guard(visit) => self.visited(&visit, t),
             Observation::BeliefBegan(belief) => {
                 self.began(&belief, t);
                 return;
@@ -331,6 +391,56 @@ impl State {
             _ => return,
         };
         self.history.push(record);
+    }
+
+    fn kept_alive(
+        &self,
+        id: u64,
+        client: u32,
+        session: u64,
+        what: super::Kept,
+        t: u64,
+    ) -> Option<history::Record> {
+        match what {
+            super::Kept::Alive => Some(history::Record::KeepAlive(history::KeepAlive {
+                client,
+                session,
+                sent: *self.kept.sent.get(&id)?,
+                acked: t,
+                ttl_ms: *self.kept.ttls.get(&session)?,
+            })),
+            super::Kept::Ended => Some(history::Record::SessionEnded(history::SessionEnded {
+                client,
+                session,
+                t,
+                cause: None,
+            })),
+            super::Kept::Untold | super::Kept::NotDone => None,
+        }
+    }
+
+    fn visited(&mut self, visit: &Visit, t: u64) -> history::Record {
+        self.kept.commits += 1;
+        history::Record::Guard(history::Guard {
+            store: visit.store.clone(),
+            client: visit.client,
+            lease: visit.lease.clone(),
+            token: visit.token,
+            act: match visit.act {
+                Act::Advance => history::GuardAct::Advance,
+                Act::Write { .. } => history::GuardAct::Write,
+            },
+            begin: t,
+            end: t,
+            commit: Some(self.kept.commits),
+            admission: match visit.admitted {
+                Ok(()) => history::Admission::Admitted,
+                Err(Some(mark)) => history::Admission::Refused { mark },
+                Err(None) => history::Admission::Failed,
+            },
+            value: None,
+            guarded: true,
+        })
     }
 
     fn began(&mut self, belief: &Belief, t: u64) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringfence_check::history::Outcome;
-use ringfence_core::{Command, Event};
+use ringfence_core::{Command, Event, Outcome as Said, Rejection};
 
 use super::Property;
 use crate::observe::{Applied, At, Observation, Violation};
@@ -52,7 +52,11 @@ impl NotDoneStaysUndone {
                 }
             }
         }
-        if let Command::Request(asked) = &applied.entry.command {
+        // An entry of a term that is not open yet has no effect, and says so.
+        let without_effect = applied.outcome == Said::Rejected(Rejection::NotReady);
+        if let Command::Request(asked) = &applied.entry.command
+            && !without_effect
+        {
             let request = (asked.session.get(), asked.number.get());
             self.logged.insert(request);
             return self.judge(request);
