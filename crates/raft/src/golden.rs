@@ -125,7 +125,6 @@ fn a_snapshot_is_written_and_read_as_ever() {
     let meta = SnapshotMeta {
         last_log_id: Some(log_id(2, 2)),
         last_membership: StoredMembership::new(Some(log_id(1, 1)), membership()),
-        ..SnapshotMeta::default()
     };
     let temp = tempfile::tempdir().unwrap();
     let dir = SnapshotDir::open(temp.path().join("s"), cluster).unwrap();

@@ -17,7 +17,7 @@ impl Subject for Followed {
     }
 
     async fn reconnect(&mut self) {
-        drop(self.end(None).await);
+        let _told = self.end(None).await;
         self.connect();
     }
 
