@@ -122,11 +122,17 @@ pub(crate) struct Dev {
 impl Dev {
     /// Starts one with so many nodes and waits until it is ready.
     pub(crate) fn start(nodes: u8) -> Self {
+        Self::start_with(nodes, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with(nodes: u8, more: &[&str]) -> Self {
         loop {
             let port = free_port(nodes).to_string();
             let nodes = nodes.to_string();
             let mut process = ringfence()
                 .args(["--json", "dev", "--port", &port, "--nodes", &nodes])
+                .args(more)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()

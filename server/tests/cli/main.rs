@@ -7,6 +7,7 @@ mod commands;
 mod demo;
 mod dev;
 mod harness;
+mod history;
 mod lock;
 mod members;
 mod terminal;
