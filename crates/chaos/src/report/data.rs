@@ -37,6 +37,26 @@ pub(super) struct Data {
     pub(super) left_out: Vec<String>,
 }
 
+impl Data {
+    /// Drops all remarks, which nothing else depends on, and says so.
+    pub(super) fn drop_texts(&mut self) {
+        self.texts = vec![String::new()];
+        self.ops.text.fill(0);
+        for fault in &mut self.faults {
+            fault.text.clear();
+            fault.effect.clear();
+        }
+        for error in self.errors.iter_mut().skip(ERRORS_IN_FULL) {
+            error.text.clear();
+        }
+        let said = "All remarks on operations and faults, since with them it would be too long.";
+        self.left_out.push(said.to_owned());
+    }
+}
+
+/// Broken rules whose text stays when texts must go.
+const ERRORS_IN_FULL: usize = 20;
+
 /// The counts beside the verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Figures {

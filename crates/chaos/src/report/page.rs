@@ -7,6 +7,9 @@ use super::data::Data;
 /// The longest page, in bytes: what a browser opens without a pause that one notices.
 pub const PAGE_BYTES_MAX: usize = 24 * 1024 * 1024;
 
+/// Of these, what is left for the run beside the page's own program.
+const DATA_BYTES_MAX: usize = PAGE_BYTES_MAX - 256 * 1024;
+
 const SKELETON: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
@@ -31,8 +34,12 @@ const PROGRAM: [&str; 13] = [
 ///
 /// # Errors
 /// What `to` says.
-pub(super) fn write(data: &Data, to: &mut impl Write) -> io::Result<usize> {
-    let json = in_script(&serde_json::to_string(data)?);
+pub(super) fn write(data: &mut Data, to: &mut impl Write) -> io::Result<usize> {
+    let mut json = in_script(&serde_json::to_string(data)?);
+    if json.len() > DATA_BYTES_MAX {
+        data.drop_texts();
+        json = in_script(&serde_json::to_string(data)?);
+    }
     let title = in_text(&data.title);
     let summary = in_text(&format!(
         "Verdict: {}. {}",
@@ -100,14 +107,14 @@ mod tests {
     use super::*;
 
     fn page(title: &str) -> String {
-        let data = Data {
+        let mut data = Data {
             title: title.to_owned(),
             verdict: "valid",
             texts: vec![title.to_owned()],
             ..Data::default()
         };
         let mut bytes = Vec::new();
-        let length = write(&data, &mut bytes).unwrap();
+        let length = write(&mut data, &mut bytes).unwrap();
         assert_eq!(length, bytes.len());
         String::from_utf8(bytes).unwrap()
     }
@@ -137,6 +144,27 @@ mod tests {
         let data: serde_json::Value = serde_json::from_str(json).unwrap();
         assert_eq!(data["texts"][0], nasty);
         assert!(!json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']));
+    }
+
+    #[test]
+    fn texts_that_would_make_it_too_long_are_left_out_and_that_is_said() {
+        // Each character takes six bytes in the page.
+        let long = "<".repeat(PAGE_BYTES_MAX / 6);
+        let mut data = Data {
+            texts: vec![String::new(), long],
+            ..Data::default()
+        };
+        data.ops.text = vec![1, 1, 0];
+        let mut bytes = Vec::new();
+
+        assert!(write(&mut data, &mut bytes).unwrap() < PAGE_BYTES_MAX);
+        assert_eq!((data.texts.len(), data.ops.text), (1, vec![0, 0, 0]));
+        assert!(data.left_out[0].contains("remarks"), "{:?}", data.left_out);
+        assert!(
+            String::from_utf8(bytes)
+                .unwrap()
+                .contains(&data.left_out[0])
+        );
     }
 
     #[test]

@@ -147,8 +147,8 @@ impl Timeline {
     /// # Errors
     /// What `to` says.
     pub fn write(self, to: &mut impl Write) -> io::Result<PageSize> {
-        let data = settle::settle(self);
-        let bytes = page::write(&data, to)?;
+        let mut data = settle::settle(self);
+        let bytes = page::write(&mut data, to)?;
         to.flush()?;
         let left_out = data.left_out;
         Ok(PageSize { bytes, left_out })

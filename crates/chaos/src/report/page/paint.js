@@ -1,6 +1,9 @@
 // Draws the lanes that are in sight, each shape once per pixel at most, and remembers where they are
 // for the pointer.
 
+// Pixels that a label should have before a number of the story stands on it.
+const LABEL_NEEDS = 64;
+
 class Painter {
   constructor(run, canvas, scale) {
     Object.assign(this, { run, canvas, scale, ctx: canvas.getContext("2d"), hits: [], layout: null });
@@ -237,7 +240,7 @@ class Painter {
       if (!lane) return;
       // The number of a write stands beside its mark, not on it.
       let x = this.scale.x(step.at) - (step.row === "calls" ? 19 : 0);
-      const y = this.y(step.row === "fault" ? lane.top + 8 : rowMiddle(lane, step.row, write.guard));
+      const y = this.y(step.row === "fault" && lane.kind === "client" ? lane.top + 8 : rowMiddle(lane, step.row, write.guard));
       while (placed.some((other) => Math.abs(other.x - x) < 19 && Math.abs(other.y - y) < 16)) x += 19;
       placed.push({ x, y, nth });
     });
@@ -248,7 +251,7 @@ class Painter {
   clear(left, top, height) {
     let begin = left;
     for (const { x, y } of [...this.badges].sort((a, b) => a.x - b.x)) {
-      if (y > top - 6 && y < top + height + 6 && x + 10 > begin && x - 12 < begin + 6) begin = x + 10;
+      if (y > top - 6 && y < top + height + 6 && x + 10 > begin && x - 12 < begin + LABEL_NEEDS) begin = x + 10;
     }
     return begin;
   }
