@@ -225,9 +225,10 @@ async fn postgres(bench: &Bench) {
     let fence = fence();
     let guard = PostgresGuard::new(fence.name.clone());
     let client = Mutex::new(client);
-    for (what, synced) in [
-        ("synchronous_commit on", "on"),
-        ("synchronous_commit off", "off"),
+    for (what, synced, guard) in [
+        ("synchronous_commit on", "on", guard.clone()),
+        ("synchronous_commit off", "off", guard.clone()),
+        ("the same, nothing prepared", "off", guard.pooled()),
     ] {
         let set = format!("SET synchronous_commit = {synced}");
         client.lock().await.batch_execute(&set).await.unwrap();

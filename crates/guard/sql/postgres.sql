@@ -63,6 +63,18 @@ BEGIN
 END
 $$;
 
+-- Refuses a token that was overtaken.
+CREATE OR REPLACE FUNCTION ringfence_stale(lease text, current_mark bigint, offered bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
+        offered, lease, current_mark
+        USING ERRCODE = 'RF001',
+              DETAIL = 'mark=' || current_mark,
+              HINT = 'This is final for that grant: stop the work, its lease is lost.';
+END
+$$;
+
 -- What the functions below have in common, and what the guard in Rust calls, whose types have
 -- checked name and token: to set and reset a search path, and to compare a numeric, would cost as
 -- much as the write itself.
@@ -81,11 +93,7 @@ BEGIN
         END IF;
         SELECT mark INTO current_mark FROM ringfence_marks WHERE name = lease;
         IF current_mark > offered THEN
-            RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
-                offered, lease, current_mark
-                USING ERRCODE = 'RF001',
-                      DETAIL = 'mark=' || current_mark,
-                      HINT = 'This is final for that grant: stop the work, its lease is lost.';
+            PERFORM ringfence_stale(lease, current_mark, offered);
         END IF;
         IF current_mark IS NULL THEN
             IF lease COLLATE "C" !~ '^[A-Za-z0-9._~:@/-]{1,255}$' THEN

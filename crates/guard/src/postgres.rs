@@ -61,11 +61,13 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::mem;
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 use ringfence_core::{FencingToken, LeaseName};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, SimpleQueryMessage, Transaction};
 
 use crate::{Admitted, Fence, Refused};
 
@@ -81,8 +83,17 @@ pub const ATTEMPTS: u32 = 64;
 
 /// Beneath `ringfence_admit`: what that checks is checked by types here.
 const RAISE: &str = "SELECT ringfence_raise($1, $2)";
+/// The way of most writes: a statement that the server has parsed and planned once per connection.
+/// It writes the mark also when it is equal, raises as the functions do, and changes no row if there
+/// is none yet. A third of the cost of calling `ringfence_raise` is saved.
+const PREPARE: &str = "PREPARE ringfence_mark(text, bigint) AS UPDATE ringfence_marks \
+     SET mark = CASE WHEN mark <= $2 THEN $2 ELSE ringfence_stale($1, mark, $2) END \
+     WHERE name = $1";
 const ADVANCE_TO: &str = "SELECT ringfence_advance_to($1, $2)";
 const READ: &str = "SELECT mark FROM ringfence_marks WHERE name = $1";
+
+/// How often one write may change its [`Way`] before it takes the one that always works.
+const WAYS_MAX: u32 = 4;
 
 /// Services that start together install together; `CREATE … IF NOT EXISTS` alone fails for all but
 /// one of them then. The number is "ringfenc" in ASCII.
@@ -107,6 +118,18 @@ pub struct PostgresGuard {
     name: LeaseName,
     isolation: Option<IsolationLevel>,
     attempts: u32,
+    prepares: bool,
+}
+
+/// How a write shows its fence.
+#[derive(Clone, Copy)]
+enum Way {
+    /// By the statement that an earlier write has prepared on this connection.
+    Prepared,
+    /// The same, which is prepared before.
+    Prepare,
+    /// By the function, which also makes a row where there is none.
+    Raise,
 }
 
 impl PostgresGuard {
@@ -126,7 +149,17 @@ impl PostgresGuard {
             name,
             isolation: None,
             attempts: ATTEMPTS,
+            prepares: true,
         }
+    }
+
+    /// For connections behind a pooler that gives each transaction another one, or makes them forget
+    /// what was prepared: nothing is. Without it [`PostgresGuard::write`] would be right there, too,
+    /// but begin most transactions twice.
+    #[must_use]
+    pub const fn pooled(mut self) -> Self {
+        self.prepares = false;
+        self
     }
 
     /// Sets the isolation level of [`PostgresGuard::write`]; without it the server's default holds.
@@ -198,6 +231,10 @@ impl PostgresGuard {
     /// it is repeated. For both reasons `effect` must do nothing that a rollback does not undo, at
     /// least not before the server has answered a statement of it.
     ///
+    /// The admission is a statement that the server has prepared. Where it has not, as in the first
+    /// write of a connection, the transaction is begun anew with it, before any statement of
+    /// `effect` was answered; see [`PostgresGuard::pooled`].
+    ///
     /// A conflict is recognised in the errors that `effect` returns by following
     /// [`Error::source`], so they must not hide where they come from.
     ///
@@ -215,9 +252,24 @@ impl PostgresGuard {
         E: From<PostgresError> + Error + 'static,
     {
         let mut left = self.attempts;
+        let mut ways_left = WAYS_MAX;
+        let mut way = if self.prepares {
+            Way::Prepared
+        } else {
+            Way::Raise
+        };
         loop {
+            let other = OnceLock::new();
+            let done = self
+                .write_once(client, fence, way, &other, &mut effect)
+                .await;
+            if let Some(&other) = other.get() {
+                ways_left -= 1;
+                way = if ways_left > 0 { other } else { Way::Raise };
+                continue;
+            }
             left = left.saturating_sub(1);
-            match self.write_once(client, fence, &mut effect).await {
+            match done {
                 Err(error) if left > 0 && stems_from_conflict(&error) => {}
                 done => return done,
             }
@@ -228,14 +280,25 @@ impl PostgresGuard {
         &self,
         client: &Client,
         fence: &Fence,
+        way: Way,
+        other: &OnceLock<Way>,
         effect: &mut impl AsyncFnMut(&Client) -> Result<R, E>,
     ) -> Result<R, E> {
         // Before anything is sent: what follows relies on the server to refuse.
         fence.check_lease(&self.name).map_err(PostgresError::from)?;
         let open = Open(client);
         let begin = async {
-            let begun = client.batch_execute(&self.begin(fence)).await;
-            begun.map_err(|source| PostgresError::of_fence(source, fence))
+            let begun = client.simple_query(&self.begin(fence, way)).await;
+            let instead = Way::instead_of(&begun);
+            if let Some(way) = instead {
+                other.get_or_init(|| way);
+            }
+            match begun {
+                Ok(_) if instead.is_none() => Ok(()),
+                // Nobody sees this error: the write is begun anew.
+                Ok(_) => Err(PostgresError::NotInstalled),
+                Err(source) => Err(PostgresError::of_fence(source, fence)),
+            }
         };
         let value = behind(begin, effect(client)).await?;
         client
@@ -248,7 +311,7 @@ impl PostgresGuard {
     }
 
     /// Begins and admits in one message. Neither a lease name nor a number can end a text in SQL.
-    fn begin(&self, fence: &Fence) -> String {
+    fn begin(&self, fence: &Fence, way: Way) -> String {
         let level = match self.isolation {
             None => "",
             Some(IsolationLevel::Serializable) => " ISOLATION LEVEL SERIALIZABLE",
@@ -257,7 +320,14 @@ impl PostgresGuard {
             Some(_) => " ISOLATION LEVEL READ COMMITTED",
         };
         let (name, token) = (&fence.name, fence.token);
-        format!("START TRANSACTION{level}; SELECT ringfence_raise('{name}', {token})")
+        let begin = format!("START TRANSACTION{level}");
+        match way {
+            Way::Prepared => format!("{begin}; EXECUTE ringfence_mark('{name}', {token})"),
+            Way::Prepare => {
+                format!("{begin}; {PREPARE}; EXECUTE ringfence_mark('{name}', {token})")
+            }
+            Way::Raise => format!("{begin}; SELECT ringfence_raise('{name}', {token})"),
+        }
     }
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of the database,
@@ -322,6 +392,31 @@ impl PostgresGuard {
             .await
             .map_err(|source| PostgresError::of_fence(source, fence))?;
         Ok(())
+    }
+}
+
+impl Way {
+    /// The way to take instead of one that has come to nothing on this connection.
+    fn instead_of(begun: &Result<Vec<SimpleQueryMessage>, tokio_postgres::Error>) -> Option<Self> {
+        match begun {
+            Ok(answers) => {
+                let rows = answers.iter().rev().find_map(|answer| match answer {
+                    SimpleQueryMessage::CommandComplete(rows) => Some(*rows),
+                    _ => None,
+                });
+                (rows == Some(0)).then_some(Self::Raise)
+            }
+            Err(error) => {
+                let code = error.code()?;
+                if *code == SqlState::INVALID_SQL_STATEMENT_NAME {
+                    Some(Self::Prepare)
+                } else if *code == SqlState::DUPLICATE_PSTATEMENT {
+                    Some(Self::Prepared)
+                } else {
+                    None
+                }
+            }
+        }
     }
 }
 

@@ -129,6 +129,50 @@ fn an_equal_token_keeps_the_next_grant_out_until_the_commit() {
     });
 }
 
+/// Makes this connection's first write, which prepares the statement of all that follow.
+async fn prepared(client: &mut Client) {
+    let (bound, shown) = (guard(), fence("a#1"));
+    let nothing = bound.write(client, &shown, async |_| Ok::<_, PostgresError>(()));
+    nothing.await.unwrap();
+}
+
+#[test]
+fn the_first_writes_of_a_connection_are_begun_anew_until_their_statement_is_ready() {
+    installed("preparing", async |database| {
+        let mut client = database.connect().await;
+        let (bound, shown) = (guard(), fence("a#8"));
+        let mut answered = 0;
+        // Not prepared yet; prepared, but without a row; by the function. From then on at once, until
+        // the connection is made to forget.
+        for (write, forgets, begun) in [(1, false, 3), (2, false, 1), (3, true, 2), (4, false, 1)] {
+            if forgets {
+                client.batch_execute("DISCARD ALL").await.unwrap();
+            }
+            let mut began = 0;
+            let written = bound.write(&mut client, &shown, async |client| {
+                began += 1;
+                client.batch_execute("INSERT INTO datum VALUES (1)").await?;
+                answered += 1;
+                Ok::<_, PostgresError>(())
+            });
+            written.await.unwrap();
+            assert_eq!((began, answered), (begun, write));
+            assert_eq!(count(&client).await, write);
+        }
+
+        // Behind a pooler nothing is prepared, and nothing is begun twice.
+        let mut pooled = database.connect().await;
+        let bound = guard().pooled();
+        let mut began = 0;
+        let written = bound.write(&mut pooled, &shown, async |_| {
+            began += 1;
+            Ok::<_, PostgresError>(())
+        });
+        written.await.unwrap();
+        assert_eq!(began, 1);
+    });
+}
+
 #[test]
 fn a_write_repeats_what_the_server_gives_up() {
     for (name, level) in [
@@ -145,6 +189,7 @@ fn a_write_repeats_what_the_server_gives_up() {
             let add = "UPDATE datum SET value = value + 1";
             let mut tries = 0;
             let guard = guard().isolation(level);
+            prepared(&mut client).await;
             guard
                 .write(&mut client, &fence("a#8"), async |client| {
                     tries += 1;
@@ -208,6 +253,7 @@ fn a_conflict_is_recognised_inside_the_errors_of_a_service() {
 fn a_refused_write_gets_no_answer_from_the_store_and_is_not_repeated() {
     installed("refusing", async |database| {
         let mut client = database.connect().await;
+        prepared(&mut client).await;
         guard().advance(&mut client, &fence("a#9")).await.unwrap();
         let insert = client
             .prepare("INSERT INTO datum VALUES (1)")
