@@ -3,17 +3,17 @@
 #[test]
 fn the_binary_knows_no_planted_bug() {
     let binary = std::fs::read(env!("CARGO_BIN_EXE_ringfence")).expect("the binary can be read");
-    let knows = |word: &str| {
-        let mut places = binary.windows(word.len());
-        places.any(|bytes| bytes == word.as_bytes())
-    };
-    // What is looked for could be found, if it were there.
-    assert!(knows("RINGFENCE_DATA_DIR"));
+    // Texts are searched much faster than bytes.
+    let binary = String::from_utf8_lossy(&binary);
+    assert!(
+        binary.contains("RINGFENCE_DATA_DIR"),
+        "nothing can be found in it"
+    );
     for word in [
         "RINGFENCE_PLANTED",
         "fresh-ttl-in-every-term",
         "ack-before-sync",
     ] {
-        assert!(!knows(word), "{word} is in the binary");
+        assert!(!binary.contains(word), "{word} is in the binary");
     }
 }
