@@ -192,7 +192,7 @@ const PASSED_OVER_MAX: usize = 5;
 
 /// Runs one layer after the other, and each with all its seeds, until one fails for the bug.
 fn hunt(
-    built: &Built,
+    built: &Built<'_>,
     proofs: &mut Proofs,
     bug: Bug,
     layers: &[&'static Layer],

@@ -1,5 +1,6 @@
 //! Building the test programs of the layers, all with one call.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -23,44 +24,61 @@ pub(super) struct Program {
     is_library: bool,
 }
 
-/// All test programs that were built.
-pub(super) struct Built(Vec<Program>);
+/// The test programs. The simulation is built only when a bug gets as far: it takes longest.
+pub(super) struct Built<'a> {
+    root: &'a Path,
+    tests: Vec<Program>,
+    simulation: OnceCell<Vec<Program>>,
+}
 
-impl Built {
+impl<'a> Built<'a> {
     /// Builds the programs of these layers.
     ///
     /// # Errors
     /// A sentence, if cargo cannot be run or fails.
-    pub(super) fn new(root: &Path, layers: &[&Layer]) -> Result<Self, String> {
-        let (simulation, tests): (Vec<&Layer>, Vec<&Layer>) = layers
-            .iter()
-            .partition(|layer| layer.target == Target::Simulation);
-        let mut programs = Vec::new();
-        if !tests.is_empty() {
-            let mut arguments = vec!["test", "--no-run"];
-            // Only the programs of the layers: others of these packages want more to be built.
-            for layer in &tests {
-                match layer.target {
-                    Target::Library => arguments.push("--lib"),
-                    Target::Test(name) => arguments.extend(["--test", name]),
-                    Target::Simulation => {}
-                }
+    pub(super) fn new(root: &'a Path, layers: &[&Layer]) -> Result<Self, String> {
+        let mut packages: Vec<_> = Vec::new();
+        let mut arguments = vec!["test", "--no-run"];
+        // Only the programs of the layers: others of these packages want more to be built.
+        for layer in layers {
+            match layer.target {
+                Target::Library => arguments.push("--lib"),
+                Target::Test(name) => arguments.extend(["--test", name]),
+                Target::Simulation => continue,
             }
-            programs.extend(build(root, &arguments, &tests)?);
+            packages.push(layer.package);
         }
-        if !simulation.is_empty() {
-            let arguments = ["build", "--bins", "--profile", "sim"];
-            programs.extend(build(root, &arguments, &simulation)?);
+        let tests = match packages.is_empty() {
+            true => Vec::new(),
+            false => build(root, &arguments, packages)?,
+        };
+        Ok(Self {
+            root,
+            tests,
+            simulation: OnceCell::new(),
+        })
+    }
+
+    fn simulation(&self, layer: &Layer) -> Result<&[Program], String> {
+        if let Some(built) = self.simulation.get() {
+            return Ok(built);
         }
-        Ok(Self(programs))
+        println!("== building the simulation");
+        let arguments = ["build", "--bins", "--profile", "sim"];
+        let built = build(self.root, &arguments, vec![layer.package])?;
+        Ok(self.simulation.get_or_init(|| built))
     }
 
     /// The program of a layer.
     ///
     /// # Errors
-    /// A sentence, if the layer names a program that there is not.
+    /// A sentence, if the layer names a program that there is not, or it cannot be built.
     pub(super) fn program(&self, layer: &Layer) -> Result<&Program, String> {
-        let found = self.0.iter().find(|program| {
+        let programs = match layer.target {
+            Target::Simulation => self.simulation(layer)?,
+            Target::Library | Target::Test(_) => &self.tests,
+        };
+        let found = programs.iter().find(|program| {
             program.package == layer.package
                 && match layer.target {
                     Target::Library => program.is_library,
@@ -78,8 +96,7 @@ impl Built {
 }
 
 /// Builds with bugs to switch on, and returns what was built.
-fn build(root: &Path, arguments: &[&str], layers: &[&Layer]) -> Result<Vec<Program>, String> {
-    let mut packages: Vec<_> = layers.iter().map(|layer| layer.package).collect();
+fn build(root: &Path, arguments: &[&str], mut packages: Vec<&str>) -> Result<Vec<Program>, String> {
     packages.push(PLANTED);
     packages.sort_unstable();
     packages.dedup();
