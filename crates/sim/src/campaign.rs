@@ -1,5 +1,6 @@
 //! Many seeds, one after another on each core, with what became of them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,12 +63,21 @@ struct Tally {
     running: BTreeMap<usize, (u64, Instant)>,
 }
 
+thread_local! {
+    static FIRST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
 /// Runs the seeds and tells of them on standard output.
 #[must_use]
 pub fn run(options: &Options, scenario: Scenario) -> ExitCode {
     let begun = now();
     let tally = Arc::new(Mutex::new(Tally::default()));
-    std::panic::set_hook(Box::new(|_| {}));
+    std::panic::set_hook(Box::new(|panic| {
+        // The first one tells what happened; the runtime's own follows it.
+        FIRST_PANIC.with_borrow_mut(|first| {
+            first.get_or_insert_with(|| panic.to_string());
+        });
+    }));
     std::thread::scope(|scope| {
         for job in 0..options.jobs {
             let tally = tally.clone();
@@ -130,12 +140,14 @@ fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>)
 /// Runs one seed; a panic is a failure like any other.
 #[must_use]
 pub fn one(seed: u64, scenario: Scenario, trace: &Trace) -> Verdict {
+    FIRST_PANIC.take();
     let ran = catch_unwind(AssertUnwindSafe(|| scenario(seed, trace.clone())));
     ran.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let text = FIRST_PANIC.take().or(text);
         Verdict {
-            broken: Some(format!("panic: {}", text.unwrap_or("without a word"))),
+            broken: Some(text.unwrap_or_else(|| "a panic without a word".to_owned())),
             hash: trace.hash(),
             ..Verdict::default()
         }

@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     clock: Mutex<MachineClock>,
     state: Mutex<State>,
     disk: Disk,
+    /// How often a task was let run.
+    turns: AtomicU64,
 }
 
 struct State {
@@ -111,6 +113,7 @@ impl Machine {
                 clock: Mutex::new(clock),
                 state: Mutex::new(state),
                 disk,
+                turns: AtomicU64::new(0),
             }),
         }
     }
@@ -163,6 +166,12 @@ impl Machine {
     /// Sets its wall clock forward or back, in milliseconds.
     pub fn step_wall_clock(&self, millis: i64) {
         lock(&self.inner.clock).step_wall(millis);
+    }
+
+    /// How often a task on it was let run: what a simulation's speed depends on.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.inner.turns.load(Ordering::Relaxed)
     }
 
     /// What its boot clock shows now.
@@ -248,6 +257,7 @@ impl Place for Here {
             state.parked.push(context.waker().clone());
             return Poll::Pending;
         }
+        self.machine.inner.turns.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(())
     }
 

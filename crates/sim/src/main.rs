@@ -21,6 +21,10 @@ Exit codes: 0 every promise was kept, 1 one was broken, 2 usage.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     match parse(&arguments) {
         Ok(options) => campaign::run(&options, ringfence_sim::play::scenario),
         Err(why) => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, RngSeed, UnhandledPanic};
 
 use crate::listener::Listener;
+use crate::machine::Machine;
 use crate::net::Counts;
 use crate::trace::Trace;
 use crate::world::{Setup, World};
@@ -23,6 +24,8 @@ pub struct Report<T> {
     pub trace: String,
     /// Figures about the network.
     pub net: Counts,
+    /// How often any task on any machine was let run.
+    pub turns: u64,
 }
 
 /// Runs `scenario` in a world of its own. Equal seeds, setups and scenarios make equal runs.
@@ -52,6 +55,7 @@ where
         let value = scenario(world.clone()).await;
         let simulated = world.now();
         let net = world.net().counts();
+        let turns = world.machines().iter().map(Machine::turns).sum();
         world.end();
         Report {
             value,
@@ -59,6 +63,7 @@ where
             hash: trace.hash(),
             trace: trace.text(),
             net,
+            turns,
         }
     })
 }

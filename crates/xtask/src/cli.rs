@@ -16,6 +16,8 @@ cargo xtask: the project's own commands
   cargo xtask planted          plants bugs, one at a time, and requires that tests notice each of
                                them; minutes. --quick: only those of core, proto, wal and guard;
                                --crate NAME, --bug NAME: only those of a crate, only that one
+  cargo xtask sim [OPTIONS]    writes to target/sim: simulates whole clusters, 100 seeds of them;
+                               `cargo xtask sim --help` has the options, `--seed N` repeats one
 
 Exit codes: 0 all holds, 1 something does not (the last lines say what to do next), 2 usage.
 When `verify` is red: `cargo xtask fix` corrects formatting and simple lints; the rest is by hand.";
@@ -31,6 +33,8 @@ pub enum Command {
     Tidy,
     /// Plant bugs and see whether tests notice.
     Planted(planted::Request),
+    /// Simulate clusters; the words behind it are the simulation's.
+    Simulate,
     /// Explain the commands.
     Help,
 }
@@ -50,6 +54,9 @@ pub enum Tests {
 /// A sentence naming the word that is not understood.
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words.first() == Some(&"sim") {
+        return Ok(Command::Simulate);
+    }
     if words
         .iter()
         .any(|word| matches!(*word, "--help" | "-h" | "help"))
@@ -109,6 +116,7 @@ mod tests {
         assert_eq!(parsed("verify --quick"), Ok(Command::Verify(Tests::Skip)));
         assert_eq!(parsed("fix"), Ok(Command::Fix));
         assert_eq!(parsed("tidy"), Ok(Command::Tidy));
+        assert_eq!(parsed("sim --seed 7"), Ok(Command::Simulate));
         assert_eq!(parsed("fix --help"), Ok(Command::Help));
         let quick = planted::Request {
             quick: true,

@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod planted;
+pub mod sim;
 pub mod steps;
 pub mod tidy;
 

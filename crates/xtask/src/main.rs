@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
+use xtask::cli::Command;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match xtask::cli::parse(&arguments) {
+        Ok(Command::Simulate) => xtask::sim::run(&arguments[1..], &xtask::workspace_root()),
         Ok(command) => xtask::steps::run(command, &xtask::workspace_root()),
         Err(message) => {
             eprintln!("{message}\n\n{}", xtask::cli::HELP);

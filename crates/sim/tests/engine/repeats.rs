@@ -41,6 +41,19 @@ fn equal_seeds_make_equal_traces() {
 }
 
 #[test]
+fn an_idle_cluster_does_next_to_nothing() {
+    let report = run(2, Setup::default(), |world: World| async move {
+        world.form().await;
+        tokio::time::sleep(Duration::from_secs(100)).await;
+    });
+    let seconds = report.simulated.as_secs();
+    let (packets, turns) = (report.net.sent / seconds, report.turns / seconds);
+    // Forty heartbeats and their answers, and the nodes' own timers.
+    assert!(packets < 300, "{packets} packets a second");
+    assert!(turns < 3_000, "{turns} turns a second");
+}
+
+#[test]
 fn two_processes_with_one_seed_write_the_same_trace() {
     if let Some(path) = std::env::var_os(TRACE_TO) {
         let lasts = Duration::from_secs(8);
