@@ -1,7 +1,7 @@
 //! How fast the two checkers are: `cargo bench -p ringfence-check -- OPERATIONS CLIENTS LEASES`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
-#[path = "../tests/it/world.rs"]
+#[path = "../tests/it/world/mod.rs"]
 mod world;
 
 use std::io::Cursor;
