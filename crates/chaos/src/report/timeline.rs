@@ -111,7 +111,11 @@ impl Timeline {
                 0 => String::new(),
                 _ => format!(", of which the first {} are listed", found.violations.len()),
             };
-            reasons.insert(0, format!("Promises were broken {all} times{listed}."));
+            let told = match all {
+                1 => "One promise was broken.".to_owned(),
+                _ => format!("{all} promises were broken{listed}."),
+            };
+            reasons.insert(0, told);
         }
         reasons.extend(found.remarks.iter().cloned());
         self.reasons = reasons;

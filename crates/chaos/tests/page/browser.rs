@@ -243,6 +243,28 @@ impl Browser {
         self.order("Input.dispatchMouseEvent", event);
     }
 
+    /// Moves over the lanes as a person would, until the tip begins so, and returns the place.
+    pub(crate) fn look_for(&mut self, tip: &str) -> (f64, f64) {
+        let script = format!(
+            "(() => {{
+               const canvas = document.getElementById('lanes');
+               const tip = document.getElementById('tip');
+               const box = canvas.getBoundingClientRect();
+               for (let y = 30; y < box.height; y += 6) for (let x = 190; x < box.width; x += 4) {{
+                 const at = {{ clientX: box.left + x, clientY: box.top + y, bubbles: true }};
+                 canvas.dispatchEvent(new PointerEvent('pointermove', at));
+                 if (!tip.hidden && tip.textContent.startsWith({})) return [at.clientX, at.clientY];
+               }}
+               return null;
+             }})()",
+            json!(tip)
+        );
+        let place = self.ask(&script);
+        let number = |nth: usize| place[nth].as_f64();
+        let place = number(0).zip(number(1));
+        place.unwrap_or_else(|| panic!("no tip in all the lanes begins with {tip}"))
+    }
+
     /// Clicks there.
     pub(crate) fn click(&mut self, place: (f64, f64)) {
         self.point(place);

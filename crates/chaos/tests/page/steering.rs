@@ -83,22 +83,7 @@ fn a_click_on_a_mark_says_in_words_what_it_is() {
         return;
     };
     browser.open(&overtaken(), "#refused=1");
-    // The pointer looks for it as a person would: where the tip names it.
-    let place = browser.text(
-        "(() => {
-           const canvas = document.getElementById('lanes');
-           const tip = document.getElementById('tip');
-           const box = canvas.getBoundingClientRect();
-           for (let y = 30; y < box.height; y += 6) for (let x = 190; x < box.width; x += 4) {
-             const at = { clientX: box.left + x, clientY: box.top + y, bubbles: true };
-             canvas.dispatchEvent(new PointerEvent('pointermove', at));
-             if (!tip.hidden && tip.textContent.startsWith('stale write refused')) return `${at.clientX} ${at.clientY}`;
-           }
-           return 'nowhere 0';
-         })()",
-    );
-    let mut numbers = place.split(' ').map(|part| part.parse().expect(&place));
-    let place = (numbers.next().unwrap(), numbers.next().unwrap());
+    let place = browser.look_for("stale write refused");
     browser.click(place);
 
     let details = browser.text("document.getElementById('pane-details').innerText");

@@ -2,6 +2,7 @@
 
 use ringfence_chaos::record::{Verdict, ViolationRecord};
 use ringfence_check::history::{Admission, Record};
+use ringfence_check::{Rule, Violation};
 
 use super::browser::Browser;
 use super::{fixture, nothing_went_wrong, overtaken, page, shown, timeline};
@@ -146,5 +147,48 @@ fn a_stale_write_that_got_through_is_what_one_sees_first() {
             .contains("although the store had already seen token 8")
     );
     assert_eq!(browser.data("error"), "1");
+    nothing_went_wrong(&mut browser);
+}
+
+#[test]
+fn a_belief_that_outlasts_its_grant_is_what_one_sees_first() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut records = fixture();
+    let mut seen_at = 0;
+    for record in &mut records {
+        if let Record::Belief(belief) = record
+            && belief.token == 7
+        {
+            // c2 has token 8 since 7.2 s.
+            belief.until = belief.from + 6_000_000_000;
+            seen_at = belief.until;
+        }
+    }
+    let mut timeline = timeline(&records);
+    let mut found = ringfence_check::Report::default();
+    found.violations.push(Violation {
+        rule: Rule::I4,
+        t: seen_at,
+        lease: Some("bank/interest".to_owned()),
+        operations: Vec::new(),
+        what: "two believed at once".to_owned(),
+    });
+    timeline.checked(&found);
+    browser.open(&page(timeline), "");
+
+    assert_eq!(browser.data("error"), "1");
+    let reason = browser.text("document.getElementById('reason').textContent");
+    assert_eq!(reason, "I4: two believed at once");
+    // The lanes of the lease, of those who held it, and of their faults.
+    assert_eq!(browser.data("lanes"), "5");
+    let place = browser.look_for("c1 and token 7");
+    browser.click(place);
+    let details = browser.text("document.getElementById('pane-details').innerText");
+    assert!(
+        details.contains("1.99 s longer than it was true"),
+        "{details}"
+    );
     nothing_went_wrong(&mut browser);
 }
