@@ -83,7 +83,12 @@ impl Node {
     }
 
     /// Starts its process. To be called on the thread that lives as long as the run.
+    ///
+    /// One that runs is left alone: another fault may have started it again.
     pub(crate) fn start(&mut self) -> io::Result<()> {
+        if self.process.is_some() {
+            return Ok(());
+        }
         let log = OpenOptions::new()
             .create(true)
             .append(true)

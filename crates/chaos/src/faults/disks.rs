@@ -38,6 +38,8 @@ pub(super) fn power_loss(stage: &mut Stage, victim: Victim) -> Result<Begun, Str
 
 impl Running for PowerLost {
     fn heal(&mut self, stage: &mut Stage) -> Option<Effect> {
+        // With faults that overlap another one may have started it.
+        stage.nodes[self.place].kill();
         let restored = stage.nodes[self.place].disk.restore_power();
         let started = stage.start_node(self.place);
         let (took_effect, note) = match (restored, started) {
@@ -172,6 +174,7 @@ pub(super) fn torn(
 
 impl Running for Torn {
     fn heal(&mut self, stage: &mut Stage) -> Option<Effect> {
+        stage.nodes[self.place].kill();
         let torn = tear(&stage.nodes[self.place].disk.data(), self.bytes, self.seed);
         let started = stage.start_node(self.place);
         let (bytes, note) = match (torn, started) {

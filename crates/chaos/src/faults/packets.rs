@@ -66,54 +66,76 @@ fn names(places: &[usize]) -> String {
     names.join(", ")
 }
 
+/// The pairs of nodes that a partition of this shape separates.
+fn separated(shape: Shape, order: &[usize]) -> Vec<(usize, usize)> {
+    let (few, rest) = sides(order);
+    let across = |these: &[usize], those: &[usize]| -> Vec<(usize, usize)> {
+        let pairs = these.iter();
+        let pairs = pairs.flat_map(|one| those.iter().map(move |other| (*one, *other)));
+        pairs.collect()
+    };
+    match shape {
+        Shape::Sides => across(few, rest),
+        Shape::Bridge => across(few, &rest[..rest.len() - 1]),
+        Shape::Ring => {
+            // A node and its neighbours within this distance are a majority.
+            let reach = (order.len() / 2).div_ceil(2);
+            let mut pairs = Vec::new();
+            for (here, one) in order.iter().enumerate() {
+                for (there, other) in order.iter().enumerate().skip(here + 1) {
+                    let apart = (there - here).min(order.len() - (there - here));
+                    if apart > reach {
+                        pairs.push((*one, *other));
+                    }
+                }
+            }
+            pairs
+        }
+    }
+}
+
+/// The largest minority, and all others.
+fn sides(order: &[usize]) -> (&[usize], &[usize]) {
+    order.split_at(((order.len() - 1) / 2).max(1))
+}
+
 pub(super) fn partition(
     stage: &Stage,
     shape: Shape,
     order: &[usize],
     clients_too: bool,
 ) -> Result<Begun, String> {
-    let smaller = (order.len() - 1) / 2;
-    let (few, rest) = order.split_at(smaller.max(1));
-    let (links, what) = match shape {
-        Shape::Sides => {
-            let mut links = cut_between(few, rest);
-            let mut what = format!("{} cut off from {}", names(few), names(rest));
-            if clients_too {
-                for number in 1..=stage.plan.clients {
-                    let away = if number % 2 == 0 { rest } else { few };
-                    links.extend(cut_between(&[stage.client_port(number)], away));
-                }
-                what.push_str("; every other client is on the smaller side");
+    let (few, rest) = sides(order);
+    let mut links = Vec::new();
+    for (one, other) in separated(shape, order) {
+        links.extend(cut_between(&[one], &[other]));
+    }
+    let what = match shape {
+        Shape::Sides if clients_too => {
+            for number in 1..=stage.plan.clients {
+                let away = if number % 2 == 0 { rest } else { few };
+                links.extend(cut_between(&[stage.client_port(number)], away));
             }
-            (links, what)
+            format!(
+                "{} cut off from {}; every other client is on the smaller side",
+                names(few),
+                names(rest)
+            )
         }
+        Shape::Sides => format!("{} cut off from {}", names(few), names(rest)),
         Shape::Bridge => {
             let (many, hub) = rest.split_at(rest.len() - 1);
-            let what = format!(
+            format!(
                 "{} and {} reach each other through {} only",
                 names(few),
                 names(many),
                 names(hub)
-            );
-            (cut_between(few, many), what)
+            )
         }
-        Shape::Ring => {
-            let reach = (order.len() / 2).div_ceil(2);
-            let mut links = Vec::new();
-            for (here, one) in order.iter().enumerate() {
-                for (there, other) in order.iter().enumerate().skip(here + 1) {
-                    let apart = (there - here).min(order.len() - (there - here));
-                    if apart > reach {
-                        links.extend(cut_between(&[*one], &[*other]));
-                    }
-                }
-            }
-            let what = format!(
-                "each of the ring {} reaches its neighbours only",
-                names(order)
-            );
-            (links, what)
-        }
+        Shape::Ring => format!(
+            "each of the ring {} reaches its neighbours only",
+            names(order)
+        ),
     };
     impose(stage, links, what, order.to_vec(), Vec::new())
 }
@@ -242,4 +264,41 @@ pub(super) fn slow(stage: &Stage, victim: Option<Victim>, fault: &Fault) -> Resu
     }
     let what = format!("packets {whose} are {}", traits.join(", "));
     impose(stage, links.into_iter().collect(), what, slowed, Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many nodes each node reaches, itself included.
+    fn reached(shape: Shape, nodes: usize) -> Vec<usize> {
+        let order: Vec<usize> = (0..nodes).rev().collect();
+        let separated = separated(shape, &order);
+        let mut reached = vec![nodes; nodes];
+        for (one, other) in separated {
+            reached[one] -= 1;
+            reached[other] -= 1;
+        }
+        reached
+    }
+
+    #[test]
+    fn a_majority_stays_connected_and_somebody_is_cut_off() {
+        for nodes in 3..=9 {
+            let majority = nodes / 2 + 1;
+            let sides = reached(Shape::Sides, nodes);
+            let whole = sides.iter().filter(|reached| **reached >= majority);
+            assert!(whole.count() >= majority, "{sides:?}");
+            assert!(sides.iter().any(|reached| *reached < majority), "{sides:?}");
+
+            let bridge = reached(Shape::Bridge, nodes);
+            let hubs = bridge.iter().filter(|reached| **reached == nodes);
+            assert_eq!(hubs.count(), 1, "{bridge:?}");
+        }
+        for nodes in 5..=9 {
+            let ring = reached(Shape::Ring, nodes);
+            let fits = |reached: &usize| (nodes / 2 + 1..nodes).contains(reached);
+            assert!(ring.iter().all(fits), "{nodes}: {ring:?}");
+        }
+    }
 }

@@ -139,3 +139,49 @@ fn acknowledged(stage: &Stage, journals: &[Journal], findings: &mut Findings) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal of (token, amount); no amount is an advance.
+    fn journal(entries: &[(u64, Option<i64>)]) -> Read {
+        let entries = entries.iter().zip(1..);
+        let entries = entries.map(|(&(token, amount), place)| Entry {
+            place,
+            token,
+            amount,
+        });
+        Journal {
+            store: SQLITE,
+            lease: "db".to_owned(),
+            entries: entries.collect(),
+        }
+        .read()
+    }
+
+    #[test]
+    fn holders_one_after_the_other_lose_nothing() {
+        let read = journal(&[
+            (3, None),
+            (3, Some(1)),
+            (3, Some(2)),
+            (7, None),
+            (7, Some(3)),
+            (7, Some(4)),
+        ]);
+        assert_eq!((read.stale.len(), read.lost.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_write_below_an_advance_is_stale_also_before_the_new_holder_wrote() {
+        let read = journal(&[(3, None), (3, Some(1)), (7, None), (3, Some(2))]);
+        assert_eq!((read.stale.len(), read.lost.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_write_that_had_not_seen_the_last_one_loses_it() {
+        let read = journal(&[(3, Some(1)), (7, Some(2)), (7, Some(3)), (3, Some(2))]);
+        assert_eq!((read.stale.len(), read.lost.len()), (1, 1));
+    }
+}

@@ -43,10 +43,13 @@ pub(super) async fn run(mut watch: Watch, recorder: Recorder, prefix: String) {
                 end_of.tell(&recorder, watcher, position);
             }
             Ok(WatchItem::Reached(position)) => {
+                // A position may lie within an entry, of which the rest is then still to be told.
+                let whole = position.n == u32::MAX;
+                let index = position.index.saturating_sub(u64::from(!whole));
                 recorder.put(&Record::WatchProgress(WatchProgress {
                     watcher,
                     t: now_ns(),
-                    index: position.index,
+                    index,
                 }));
             }
             // The present state tells nothing about the order of things.
