@@ -39,7 +39,7 @@ use crate::metrics::Metrics;
 use crate::services::{
     ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
 };
-use crate::{http, progress};
+use crate::{http, kube, progress};
 
 /// Why a node did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,9 @@ pub(crate) enum AppError {
     /// A certificate that was good when the configuration was read is not any more.
     #[error("TLS: {0}")]
     Tls(TlsError),
+    /// There is no way to the API server of Kubernetes.
+    #[error("--kube-mirror: {0}")]
+    Kube(ringfence_kube::ConnectError),
     /// The node did not start.
     #[error("{}", in_full(.0))]
     Start(StartError),
@@ -86,6 +89,13 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let client_tls = config.client_tls.clone().map(Acceptor::new);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http).await?;
+    let kube_mirror = match &config.kube_mirror {
+        Some(mirror) => {
+            let connected = ringfence_kube::connect(mirror.kubeconfig.as_deref()).await;
+            Some((connected.map_err(AppError::Kube)?, mirror.naming.clone()))
+        }
+        None => None,
+    };
     let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
     let node = Node::start(node_config(&config, peer_tls))
@@ -103,7 +113,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         "started"
     );
 
-    let metrics = Metrics::new(&node);
+    let kube_metrics = kube_mirror.is_some().then(ringfence_kube::Metrics::default);
+    let metrics = Metrics::new(&node, kube_metrics.as_ref());
     let (stop, stopping) = watch::channel(false);
     let context = Context::new(node.clone(), metrics.clone(), stopping.clone());
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -144,6 +155,10 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     );
     let mut http = tokio::spawn(http);
     tokio::spawn(metrics.count_transitions(node.clone()));
+    if let (Some((client, naming)), Some(metrics)) = (kube_mirror, kube_metrics) {
+        let mirror = kube::mirror(node.clone(), client, naming, metrics, stopping.clone());
+        tokio::spawn(mirror);
+    }
     tokio::spawn(tell_health(node.clone(), health, stopping));
 
     let ended = tokio::select! {

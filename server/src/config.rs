@@ -8,6 +8,7 @@ mod address;
 mod duration;
 mod error;
 mod given;
+mod kube;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use ringfence_tls::ServerTls;
 pub(crate) use address::{HOST_PORT_ALLOWED, is_host_port};
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
+pub(crate) use kube::KubeMirror;
 
 use address::{host_port, listen};
 use given::Given;
@@ -59,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) client_tls: Option<ServerTls>,
     /// TLS between nodes; whose CA is also what this node trusts when it connects.
     pub(crate) peer_tls: Option<ServerTls>,
+    /// Leases as objects of Kubernetes.
+    pub(crate) kube_mirror: Option<KubeMirror>,
     /// What clients are told to connect to.
     pub(crate) advertise_client: String,
     /// What other nodes are told to connect to.
@@ -105,6 +109,7 @@ impl Config {
 
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
+        let kube_mirror = kube::mirror(&given)?;
         let peer_tls = tls::of_peers(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
@@ -151,6 +156,7 @@ impl Config {
             listen_peer,
             listen_http,
             client_tls,
+            kube_mirror,
             peer_tls,
             advertise_client,
             advertise_peer,

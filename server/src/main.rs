@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod duration;
 mod http;
+mod kube;
 mod limits;
 mod metrics;
 mod progress;

@@ -94,8 +94,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The counters of `node`, all at zero.
-    pub(crate) fn new(node: &Node) -> Arc<Self> {
+    /// The counters of `node`, all at zero, and those of its mirror to Kubernetes.
+    pub(crate) fn new(node: &Node, mirror: Option<&ringfence_kube::Metrics>) -> Arc<Self> {
         let mut registry = Registry::with_prefix("ringfence");
         let calls = Family::<CallLabels, Counter>::default();
         let done = Call::ALL.map(|(_, call)| {
@@ -128,6 +128,9 @@ impl Metrics {
             transitions.clone(),
         );
         registry.register("streams", "Open streams of clients", streams.clone());
+        if let Some(mirror) = mirror {
+            mirror.register(&mut registry);
+        }
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
         let done = done.to_vec();
         Arc::new(Self {

@@ -10,7 +10,7 @@ use ringfence_core::LeaseName;
 
 use crate::decision::{Case, Decision, Refusal, Why, Written, decide};
 use crate::face::Found;
-use crate::limits::REQUEST_TIME_MAX;
+use crate::limits::{EVENT_TIME_MAX, REQUEST_TIME_MAX};
 use crate::name::ObjectName;
 use crate::schedule::Known;
 use crate::source::Source;
@@ -85,7 +85,9 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
         ..
     } = &outcome
     {
-        tell::undone(&client, &object, &found.uid, what).await;
+        let told = tell::undone(&client, &object, &found.uid, what);
+        // Nothing depends on it.
+        drop(tokio::time::timeout(EVENT_TIME_MAX, told).await);
     }
     Done {
         object,
@@ -138,9 +140,7 @@ async fn judge<S: Source>(
             }
         }
         // Only an object can be kept, and nothing is to be confirmed twice.
-        (Decision::Nothing | Decision::Keep | Decision::Confirm, _) => {
-            Outcome::Nothing
-        }
+        (Decision::Nothing | Decision::Keep | Decision::Confirm, _) => Outcome::Nothing,
     })
 }
 

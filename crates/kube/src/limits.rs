@@ -13,6 +13,8 @@ pub const RENEWAL_PACE: Duration = Duration::from_millis(10);
 pub const OBJECT_PACE: Duration = Duration::from_millis(20);
 /// How long one request may take; then its outcome is unknown, and the object is read again.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long an event about what was undone may take; nobody waits longer for it to be taken.
+pub const EVENT_TIME_MAX: Duration = Duration::from_secs(1);
 /// The first pause when the API server does not answer; each is twice the one before.
 pub const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause.

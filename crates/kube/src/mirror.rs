@@ -245,7 +245,7 @@ impl<S: Source> Run<'_, S> {
     /// The API server has answered something.
     fn answered(&mut self) {
         if self.troubles > 0 {
-            info!("the API server answers again");
+            info!("leases are shown in Kubernetes again");
         }
         self.troubles = 0;
         self.resume = None;
@@ -255,7 +255,7 @@ impl<S: Source> Run<'_, S> {
     /// It has not; the pause grows.
     fn away(&mut self, trouble: &Trouble) {
         if self.troubles == 0 {
-            warn!(%trouble, "the API server is away; leases are granted all the same");
+            warn!(%trouble, "leases are not shown in Kubernetes for now; they are granted all the same");
         }
         self.mirror.metrics.failed(Failure::Away);
         self.resume = Some(clock::now() + backoff(self.troubles, PAUSE_MIN, PAUSE_MAX));

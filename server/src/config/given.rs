@@ -118,6 +118,26 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) peer_client_cert_auth: Option<bool>,
+    /// While this node leads, show leases named PREFIX/NAMESPACE/NAME as Lease objects of Kubernetes
+    #[arg(
+        long,
+        env = "RINGFENCE_KUBE_MIRROR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) kube_mirror: Option<bool>,
+    /// How the API server is reached, by the current context of this file [default: by the service
+    /// account of the Pod that the node runs in]
+    #[arg(long, env = "RINGFENCE_KUBECONFIG", value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Mirror to this namespace alone, so that a role in it is enough [default: to all]
+    #[arg(long, env = "RINGFENCE_KUBE_NAMESPACE", value_name = "NAMESPACE")]
+    pub(super) kube_namespace: Option<String>,
+    /// What the names of mirrored leases begin with [default: k8s]
+    #[arg(long, env = "RINGFENCE_KUBE_PREFIX", value_name = "PREFIX")]
+    pub(super) kube_prefix: Option<String>,
     /// With an empty data directory, take the place of the member of this name, whose data are
     /// lost
     #[arg(
@@ -188,6 +208,10 @@ impl Given {
             peer_key_file: self.peer_key_file.or(lower.peer_key_file),
             peer_trusted_ca_file: self.peer_trusted_ca_file.or(lower.peer_trusted_ca_file),
             peer_client_cert_auth: self.peer_client_cert_auth.or(lower.peer_client_cert_auth),
+            kube_mirror: self.kube_mirror.or(lower.kube_mirror),
+            kubeconfig: self.kubeconfig.or(lower.kubeconfig),
+            kube_namespace: self.kube_namespace.or(lower.kube_namespace),
+            kube_prefix: self.kube_prefix.or(lower.kube_prefix),
             replace_on_data_loss: self.replace_on_data_loss.or(lower.replace_on_data_loss),
             token_floor: self.token_floor.or(lower.token_floor),
             ttl_min: self.ttl_min.or(lower.ttl_min),

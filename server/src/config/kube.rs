@@ -1,0 +1,108 @@
+//! The mirror to Kubernetes: which leases, and who the node is there.
+
+use std::path::PathBuf;
+
+use ringfence_kube::{InvalidNaming, Naming, PREFIX};
+
+use super::{ConfigError, Given};
+
+/// How leases are mirrored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KubeMirror {
+    /// How the API server is reached; `None`: by the Pod that this process runs in.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Which leases are which objects.
+    pub(crate) naming: Naming,
+}
+
+/// The mirror; `None` if there is none.
+pub(super) fn mirror(given: &Given) -> Result<Option<KubeMirror>, ConfigError> {
+    if !given.kube_mirror.unwrap_or(false) {
+        let kubeconfig = given.kubeconfig.as_ref();
+        let kubeconfig = kubeconfig.map(|path| path.display().to_string());
+        let idle = [
+            ("kubeconfig", kubeconfig),
+            ("kube-namespace", given.kube_namespace.clone()),
+            ("kube-prefix", given.kube_prefix.clone()),
+        ];
+        let idle = idle
+            .into_iter()
+            .find_map(|(flag, value)| Some((flag, value?)));
+        return match idle {
+            None => Ok(None),
+            Some((flag, value)) => {
+                let allowed = "together with --kube-mirror, without which nothing is mirrored";
+                Err(ConfigError::value(flag, value, allowed))
+            }
+        };
+    }
+    let prefix = given.kube_prefix.as_deref().unwrap_or(PREFIX);
+    let namespace = given.kube_namespace.as_deref();
+    let naming = Naming::new(prefix, namespace).map_err(|invalid| match invalid {
+        InvalidNaming::Prefix(prefix) => {
+            let allowed = "what can begin the name of a lease, as k8s";
+            ConfigError::value("kube-prefix", prefix, allowed)
+        }
+        InvalidNaming::Namespace(unfit) => {
+            let offered = namespace.unwrap_or_default();
+            ConfigError::value("kube-namespace", offered, format!("a namespace ({unfit})"))
+        }
+    })?;
+    Ok(Some(KubeMirror {
+        kubeconfig: given.kubeconfig.clone(),
+        naming,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::config::tests::{config, refusal};
+
+    #[test]
+    fn nothing_is_mirrored_unless_it_is_asked_for() {
+        assert_eq!(config("").kube_mirror, None);
+        assert_eq!(config("--kube-mirror=false").kube_mirror, None);
+    }
+
+    #[test]
+    fn all_namespaces_are_mirrored_or_one() {
+        let mirror = config("--kube-mirror").kube_mirror.unwrap();
+        assert_eq!(mirror.naming.leases(), "k8s/");
+        assert_eq!(mirror.kubeconfig, None);
+        let one = "--kube-mirror --kubeconfig a.yaml --kube-namespace team --kube-prefix here";
+        let mirror = config(one).kube_mirror.unwrap();
+        assert_eq!(mirror.naming.leases(), "here/team/");
+        assert_eq!(mirror.kubeconfig, Some("a.yaml".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_mirrored_is_refused() {
+        for (line, expected) in [
+            (
+                "--kubeconfig a.yaml",
+                "--kubeconfig is `a.yaml`; allowed: together with --kube-mirror",
+            ),
+            (
+                "--kube-namespace team",
+                "--kube-namespace is `team`; allowed: together with --kube-mirror",
+            ),
+            (
+                "--kube-mirror --kube-namespace Team",
+                "--kube-namespace is `Team`; allowed: a namespace",
+            ),
+            (
+                "--kube-mirror --kube-namespace kube-system",
+                "belong to Kubernetes",
+            ),
+            (
+                "--kube-mirror --kube-prefix a//b",
+                "--kube-prefix is `a//b`",
+            ),
+        ] {
+            let refused = refusal(line);
+            assert!(refused.contains(expected), "{line}: {refused}");
+        }
+    }
+}

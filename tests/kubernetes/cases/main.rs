@@ -1,0 +1,13 @@
+//! What Ringfence does in Kubernetes, shown on a real one.
+#![allow(clippy::unwrap_used)]
+
+mod away;
+mod crowd;
+mod deposed;
+mod hands;
+mod names;
+mod objects;
+mod policy;
+mod replica;
+mod shown;
+mod site;

@@ -1,0 +1,170 @@
+//! Where the components of Kubernetes are, and how they come to be.
+//!
+//! `KUBEBUILDER_ASSETS` is honoured first: a folder with `etcd`, `kube-apiserver` and `kubectl`.
+//! Else they are built with Go, once for each state of `components`, into
+//! `$RINGFENCE_KUBERNETES_CACHE`, or `ringfence/kubernetes` in the user's cache. Tests without
+//! either say so in one loud line; under CI that is a failure.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::{env, process};
+
+/// The version of Kubernetes in `components/go.mod`, as the components tell it.
+pub const VERSION: &str = "v1.36.3";
+
+/// The components that are linked into one binary, whose name chooses among them.
+const COMPONENTS: [&str; 5] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+];
+
+/// Folders in which Go is looked for beside those of the search path.
+const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
+
+/// A folder with the components; `None` if there are none, which is told once.
+pub(crate) fn folder() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(find).as_deref()
+}
+
+/// The command line that people use.
+#[must_use]
+pub fn kubectl() -> Option<PathBuf> {
+    Some(folder()?.join("kubectl")).filter(|path| path.exists())
+}
+
+fn find() -> Option<PathBuf> {
+    if let Some(assets) = env::var_os("KUBEBUILDER_ASSETS") {
+        let assets = PathBuf::from(assets);
+        for needed in ["etcd", "kube-apiserver"] {
+            let path = assets.join(needed);
+            assert!(
+                path.is_file(),
+                "KUBEBUILDER_ASSETS names a folder without {needed}: {}",
+                assets.display()
+            );
+        }
+        return Some(assets);
+    }
+    let Some(go) = go() else {
+        let what = "neither KUBEBUILDER_ASSETS nor Go: install Go 1.26 or later (https://go.dev/dl), \
+                    or name a folder with etcd, kube-apiserver and kubectl";
+        return without(what);
+    };
+    match built(&go) {
+        Ok(folder) => Some(folder),
+        Err(why) => without(&why),
+    }
+}
+
+/// Says why nothing is tested, past the harness, which keeps what a passing test prints to itself.
+fn without(why: &str) -> Option<PathBuf> {
+    let ci = env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!ci, "no Kubernetes: {why}");
+    tell(&format!("NOT TESTED: no Kubernetes: {why}"));
+    None
+}
+
+fn tell(line: &str) {
+    // Nothing can be done about a closed stderr, and nothing depends on it.
+    drop(io::stderr().write_all(format!("\n{line}\n").as_bytes()));
+}
+
+fn go() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places = env::split_paths(&path).chain(GO_HOMES.map(PathBuf::from));
+    let mut programs = places.map(|place| place.join("go"));
+    programs.find(|program| program.is_file())
+}
+
+/// The folder for the present state of the module, built if need be.
+fn built(go: &Path) -> Result<PathBuf, String> {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("components");
+    let cache = cache()?;
+    let folder = cache.join(format!("{VERSION}-{:016x}", state(go, &module)?));
+    let made = |error: io::Error| format!("cannot write to {}: {error}", cache.display());
+    fs::create_dir_all(&cache).map_err(made)?;
+
+    // Several test binaries may come at once; one of them builds.
+    let lock = File::create(cache.join("lock")).map_err(made)?;
+    lock.lock().map_err(made)?;
+    if folder.join("kube").is_file() {
+        return Ok(folder);
+    }
+    tell(&format!(
+        "building the components of Kubernetes {VERSION} once, for about a quarter of an hour on \
+         two cores, into {}",
+        folder.display()
+    ));
+    let half = cache.join(format!("half-{}", process::id()));
+    drop(fs::remove_dir_all(&half));
+    fs::create_dir_all(&half).map_err(made)?;
+    build(go, &module, &half.join("kube"))?;
+    for component in COMPONENTS {
+        symlink("kube", half.join(component)).map_err(made)?;
+    }
+    fs::rename(&half, &folder).map_err(made)?;
+    Ok(folder)
+}
+
+fn cache() -> Result<PathBuf, String> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(chosen) = set("RINGFENCE_KUBERNETES_CACHE") {
+        return Ok(chosen.into());
+    }
+    let user = set("XDG_CACHE_HOME").map(PathBuf::from);
+    let user = user.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
+    let user = user.ok_or("neither RINGFENCE_KUBERNETES_CACHE, XDG_CACHE_HOME nor HOME is set")?;
+    Ok(user.join("ringfence").join("kubernetes"))
+}
+
+/// Changes with everything that the binary is made of.
+fn state(go: &Path, module: &Path) -> Result<u64, String> {
+    let mut state = DefaultHasher::new();
+    for file in ["go.mod", "go.sum", "main.go"] {
+        let path = module.join(file);
+        let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        content.hash(&mut state);
+    }
+    let version = Command::new(go).arg("version").output();
+    let version = version.map_err(|error| format!("{} version: {error}", go.display()))?;
+    version.stdout.hash(&mut state);
+    FLAGS.hash(&mut state);
+    Ok(state.finish())
+}
+
+/// What makes the same binary of the same sources everywhere, and a small one.
+const FLAGS: [&str; 3] = ["-trimpath", "-mod=readonly", "-buildvcs=false"];
+
+fn build(go: &Path, module: &Path, binary: &Path) -> Result<(), String> {
+    let stamp = format!("-s -w -X k8s.io/component-base/version.gitVersion={VERSION}");
+    let status = Command::new(go)
+        .arg("build")
+        .args(FLAGS)
+        .args(["-ldflags", &stamp, "-o"])
+        .arg(binary)
+        .arg(".")
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        .env_remove("GOFLAGS")
+        .stdin(Stdio::null())
+        // Cargo reads our stdout.
+        .stdout(Stdio::null())
+        .status();
+    let status = status.map_err(|error| format!("{} build: {error}", go.display()))?;
+    let failed = || {
+        format!(
+            "`go build` in {} failed ({status}), see above",
+            module.display()
+        )
+    };
+    status.success().then_some(()).ok_or_else(failed)
+}

@@ -1,0 +1,14 @@
+//! A real Kubernetes for tests: etcd and an API server on loopback, without root, in four seconds.
+//!
+//! The components are linked into one binary by the Go module in `components`, built on demand and
+//! kept outside the repository. What a run starts ends with it, however it ends: the kernel kills
+//! the processes, and a janitor that outlives them removes their files.
+
+mod binaries;
+mod certificates;
+mod control_plane;
+mod janitor;
+mod process;
+
+pub use binaries::{VERSION, kubectl};
+pub use control_plane::{ControlPlane, User};
