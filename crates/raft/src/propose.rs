@@ -462,4 +462,15 @@ mod tests {
         pump.abort();
         assert!(tried.is_ok(), "it was not tried again");
     }
+
+    /// The library offers both of them as a hint to go elsewhere; only one says that nothing was
+    /// done.
+    #[test]
+    fn an_entry_that_was_discarded_by_its_leader_may_still_commit() {
+        let elsewhere = openraft::errors::ForwardToLeader::empty;
+        let discarded = classify(Err(ClientWriteError::LogEntryDiscarded(elsewhere())));
+        assert!(matches!(discarded, Written::Unknown(_)));
+        let refused = classify(Err(ClientWriteError::ForwardToLeader(elsewhere())));
+        assert!(matches!(refused, Written::NotAppended(_)));
+    }
 }

@@ -1,6 +1,7 @@
 //! Nodes in one process, on loopback, each with a directory of its own.
 #![allow(clippy::unwrap_used)]
 
+mod alone;
 mod away;
 mod clocks;
 mod data_v1;
