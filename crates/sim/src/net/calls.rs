@@ -22,6 +22,9 @@ use crate::machine::Machine;
 /// How long opening a connection may take; as long as between nodes.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
+/// How many frames go with the head of a call.
+const READY_MAX: usize = 3;
+
 /// A part of a call, or of its answer.
 enum Part<H> {
     Head(H),
@@ -121,21 +124,48 @@ async fn call(
         answering.push(Part::<http::response::Parts>::Head(head));
         send_body(body, &answering).await;
     });
-    let (head, body) = request.into_parts();
-    let sent = connection.spawn(Side::Caller, async move {
-        outgoing.push(Part::<http::request::Parts>::Head(head));
-        send_body(body, &outgoing).await;
-    });
-    // Whoever drops the answer takes the call back.
-    let sent = AbortOnDrop(sent.abort_handle());
+    let (head, mut body) = request.into_parts();
+    outgoing.push(Part::<http::request::Parts>::Head(head));
+    // A single message goes with the head; only a stream needs a task of its own.
+    let sent = if send_ready(&mut body, &outgoing).await {
+        None
+    } else {
+        let send = async move { send_body(body, &outgoing).await };
+        let sending = connection.spawn(Side::Caller, send);
+        // Whoever drops the answer takes the call back.
+        Some(AbortOnDrop(sending.abort_handle()))
+    };
     match answers.recv().await {
         Ok(Some(Part::Head(head))) => {
-            let body = Body::new(Arriving::new(answers, Some(sent)));
+            let body = Body::new(Arriving::new(answers, sent));
             Ok(http::Response::from_parts(head, body))
         }
         Ok(_) => Err(Status::cancelled("the peer gave the call up")),
         Err(broken) => Err(Status::unavailable(broken.0)),
     }
+}
+
+/// Sends what of a body is there, as far as it is short; true if that was all.
+async fn send_ready<H>(body: &mut Body, to: &Inlet<Part<H>>) -> bool {
+    for _ in 0..READY_MAX {
+        let next = std::future::poll_fn(|context| {
+            Poll::Ready(match Pin::new(&mut *body).poll_frame(context) {
+                Poll::Ready(frame) => Some(frame),
+                Poll::Pending => None,
+            })
+        });
+        match next.await {
+            Some(Some(Ok(frame))) => to.push(Part::Frame(frame)),
+            Some(None) => {
+                to.push(Part::End);
+                return true;
+            }
+            // The inlet goes with the call, which tells the other end.
+            Some(Some(Err(_))) => return true,
+            None => return false,
+        }
+    }
+    false
 }
 
 async fn send_body<H>(mut body: Body, to: &Inlet<Part<H>>) {

@@ -44,7 +44,7 @@ fn equal_seeds_make_equal_traces() {
 fn an_idle_cluster_does_next_to_nothing() {
     let report = run(2, Setup::default(), |world: World| async move {
         world.form().await;
-        tokio::time::sleep(Duration::from_secs(100)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
     });
     let seconds = report.simulated.as_secs();
     let (packets, turns) = (report.net.sent / seconds, report.turns / seconds);
