@@ -37,6 +37,7 @@
 //! in an order that differs between processes: equal seeds make equal traces.
 
 pub mod campaign;
+pub mod checked;
 pub mod client;
 pub mod clock;
 pub mod disk;

@@ -15,8 +15,10 @@ use crate::world::Setup;
 const PPM_BEYOND: i32 = 200_000;
 /// When the first fault may come.
 const CALM_FIRST: Duration = Duration::from_secs(3);
-/// How long all is well before the clients go.
-const WELL: Duration = Duration::from_secs(25);
+/// How long all is well before the clients go, behind a long time of faults and behind a short one.
+const WELL: (Duration, Duration) = (Duration::from_secs(25), Duration::from_secs(8));
+/// What a long time is.
+const LONG: Duration = Duration::from_secs(30);
 
 /// A run in all its parts.
 #[derive(Clone, Debug)]
@@ -98,7 +100,7 @@ impl Plan {
             revoke_now: random.chance(300),
             faults,
             safety,
-            well: WELL,
+            well: if safety < LONG { WELL.1 } else { WELL.0 },
             // Two TTLs and a second by cluster time, and then some more.
             quiet: 2 * longest + Duration::from_secs(5),
             ttls,
@@ -112,7 +114,8 @@ fn setup(nodes: usize, random: &mut Random) -> Setup {
         settings: Settings::STANDARD,
         token_floor: random.chance(200).then_some(0),
         timing: Timing::default(),
-        wal_segment_bytes: 4 << random.within(10..15),
+        // From the least that there is.
+        wal_segment_bytes: ringfence_wal::MIN_SEGMENT_BYTES << random.within(0..4),
         snapshot_log_bytes: 1 << random.within(11..18),
         snapshot_log_keep: random.within(0..200),
     }

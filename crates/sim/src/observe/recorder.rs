@@ -58,6 +58,10 @@ struct Kept {
     /// The TTLs of sessions, in milliseconds.
     ttls: BTreeMap<u64, u64>,
     commits: u64,
+    /// The first try to close each session, and that of each further one.
+    closes: BTreeMap<u64, u64>,
+    again: BTreeMap<u64, u64>,
+    closed: BTreeSet<u64>,
 }
 
 /// How often things happened.
@@ -353,8 +357,27 @@ impl State {
                 self.skipped.insert(index, term);
                 return;
             }
-            Observation::Asked(asked) => Record::Invoked(asked),
-            Observation::Answered(answered) => {
+            Observation::Asked(asked) => {
+                if let (history::Op::Close, Some(session)) = (&asked.op, asked.session) {
+                    let first = *self.kept.closes.entry(session).or_insert(asked.id);
+                    if first != asked.id {
+                        self.kept.again.insert(asked.id, first);
+                        return;
+                    }
+                    self.kept.again.insert(asked.id, first);
+                }
+                Record::Invoked(asked)
+            }
+            Observation::Answered(mut answered) => {
+                if let Some(first) = self.kept.again.remove(&answered.id) {
+                    // A close has no number: its tries are told apart by nobody, so one that was
+                    // not done says nothing of the others, and the first answer is the answer.
+                    let closed = answered.outcome == history::Outcome::Closed;
+                    if !closed || !self.kept.closed.insert(first) {
+                        return;
+                    }
+                    answered.id = first;
+                }
                 if let history::Outcome::Opened {
                     session, ttl_ms, ..
                 } = answered.outcome

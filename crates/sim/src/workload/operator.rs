@@ -8,7 +8,6 @@ use ringfence_core::{
     Command, Evict, FencingToken, LeaseName, Outcome as Said, Rejection, Revoke, SessionId,
 };
 use ringfence_proto::Refusal;
-use ringfence_raft::ProposeError;
 use tokio::time::sleep;
 
 use crate::client::refused;
@@ -138,11 +137,11 @@ impl Operator {
         };
         let outcome = match asked {
             Ok(Ok(applied)) => outcome_of(&op, applied.outcome),
-            Ok(Err(ProposeError::NotDone { why, .. })) => Outcome::NotDone { error: why },
+            // The call may have arrived twice, and the other time it may have been done.
             Ok(Err(error)) => Outcome::Unknown {
                 error: error.to_string(),
             },
-            Err(Lost::NotThere) => Outcome::NotDone {
+            Err(Lost::NotThere) => Outcome::Unknown {
                 error: "nobody is there".to_owned(),
             },
             Err(Lost::Unknown) => Outcome::Unknown {
@@ -178,7 +177,7 @@ fn revoke_op(name: &LeaseName, token: FencingToken, now: bool) -> Op {
 
 fn outcome_of(op: &Op, outcome: Said) -> Outcome {
     match outcome {
-        Said::Rejected(Rejection::NotReady) => Outcome::NotDone {
+        Said::Rejected(Rejection::NotReady) => Outcome::Unknown {
             error: "not ready".to_owned(),
         },
         Said::Rejected(rejection) => refused(op, Refusal::from_rejection(&rejection)),
