@@ -69,4 +69,15 @@ mod tests {
             Duration::from_secs(3)
         );
     }
+
+    #[test]
+    fn only_what_was_surely_not_done_or_surely_answered_is_taken_for_that() {
+        let unknown = Refusal::outcome_unknown("the leader went away");
+        assert_eq!(meaning(&unknown), Meaning::Open);
+        assert_eq!(meaning(&Refusal::fault("the disk is gone")), Meaning::Open);
+        let away = Refusal::unavailable("nobody leads", None, Duration::ZERO);
+        assert_eq!(meaning(&away), Meaning::NotDone);
+        let ended = Refusal::new(Reason::SessionExpired, "it has ended");
+        assert_eq!(meaning(&ended), Meaning::Final);
+    }
 }
