@@ -4,6 +4,7 @@
 //! clients asked and were told stands here in the words of the history format, so that a run can be
 //! handed to the black-box checker as it is.
 
+mod counts;
 mod recorder;
 
 use std::collections::VecDeque;
@@ -18,7 +19,8 @@ use ringfence_testkit::view::View;
 use crate::faults::Fault;
 use crate::listener::End;
 
-pub use recorder::{Counts, Recorder};
+pub use counts::Counts;
+pub use recorder::Recorder;
 
 /// Virtual time since the run began.
 pub type At = Duration;

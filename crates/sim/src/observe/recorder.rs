@@ -11,6 +11,7 @@ use ringfence_testkit::view::View;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::counts::Counts;
 use super::{Act, Applied, At, Belief, Line, Newest, Observation, Violation, Visit};
 use crate::listener::{End, Listener};
 use crate::machine::lock;
@@ -62,37 +63,6 @@ struct Kept {
     closes: BTreeMap<u64, u64>,
     again: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
-}
-
-/// How often things happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Entries in the log.
-    pub entries: u64,
-    /// Requests of clients, each try counted.
-    pub asked: u64,
-    /// Answers of applied entries and reads.
-    pub answered: u64,
-    /// Answers that left it open what became of a request.
-    pub unknown: u64,
-    /// Answers that said "not done".
-    pub not_done: u64,
-    /// Grants.
-    pub grants: u64,
-    /// Sessions that ran out of time.
-    pub expiries: u64,
-    /// Times at which a node became leader.
-    pub leaders: u64,
-    /// Snapshots that were taken up.
-    pub snapshots: u64,
-    /// Visits to guarded stores that were admitted, and those that were refused.
-    pub admitted: u64,
-    /// See `admitted`.
-    pub refused: u64,
-    /// Beliefs.
-    pub beliefs: u64,
-    /// Faults that were made, by the row of the matrix.
-    pub faults: BTreeMap<&'static str, u64>,
 }
 
 impl Recorder {
@@ -277,7 +247,7 @@ impl State {
     }
 
     fn see(&mut self, at: At, seen: Observation) -> Result<(), Violation> {
-        self.count(&seen);
+        self.counts.take(&seen);
         self.newest.push(at, &seen);
         self.mix(at, &seen);
         let checked = self.suite.see(at, &seen);
@@ -303,40 +273,6 @@ impl State {
             }
             other => write!(to, "{at:?} {}", Line(other)),
         };
-    }
-
-    fn count(&mut self, seen: &Observation) {
-        let counts = &mut self.counts;
-        match seen {
-            Observation::Applied(applied) if applied.first => {
-                counts.entries += 1;
-                for event in &applied.events {
-                    match event {
-                        Event::Granted(_) => counts.grants += 1,
-                        Event::SessionEnded {
-                            cause: ringfence_core::SessionEnd::Expired,
-                            ..
-                        } => counts.expiries += 1,
-                        _ => {}
-                    }
-                }
-            }
-            Observation::Asked(_) | Observation::KeepAliveAsked { .. } => counts.asked += 1,
-            Observation::Answered(answered) => match answered.outcome {
-                history::Outcome::Unknown { .. } => counts.unknown += 1,
-                history::Outcome::NotDone { .. } => counts.not_done += 1,
-                _ => counts.answered += 1,
-            },
-            Observation::Leads { .. } => counts.leaders += 1,
-            Observation::Installed { .. } => counts.snapshots += 1,
-            Observation::Guard(visit) if visit.admitted.is_ok() => counts.admitted += 1,
-            Observation::Guard(_) => counts.refused += 1,
-            Observation::BeliefBegan(_) => counts.beliefs += 1,
-            Observation::FaultBegan { fault, .. } => {
-                *counts.faults.entry(fault.row()).or_default() += 1;
-            }
-            _ => {}
-        }
     }
 
     /// Writes down what the checkers want to know.
