@@ -78,7 +78,6 @@ async fn a_holder_that_is_kept_alive_is_seen_to_be() {
     let options = ringfence_client::SessionOptions {
         identity: "worker".to_owned(),
         ttl: Duration::from_secs(2),
-        ..Default::default()
     };
     let session = client.open_session(options).await.unwrap();
     let lease = site.acquire(&session, "beats").await;

@@ -76,7 +76,6 @@ impl Site {
         let options = SessionOptions {
             identity: identity.to_owned(),
             ttl: Duration::from_secs(15),
-            ..SessionOptions::default()
         };
         client.open_session(options).await.unwrap()
     }
