@@ -207,20 +207,18 @@ impl Holder {
             client,
             belief,
         } = holding;
-        match lease.transfer_to(None).await {
-            Err(TransferError::NotWaiting { lease: Some(lease) }) => {
-                let holding = Holding {
-                    lease,
-                    session,
-                    client,
-                    belief,
-                };
-                if holding.lease.is_valid() {
-                    holding.believe();
-                }
-                holding.release().await;
+        if let Err(TransferError::NotWaiting { lease: Some(lease) }) = lease.transfer_to(None).await
+        {
+            let holding = Holding {
+                lease,
+                session,
+                client,
+                belief,
+            };
+            if holding.lease.is_valid() {
+                holding.believe();
             }
-            Ok(_) | Err(_) => {}
+            holding.release().await;
         }
         None
     }
