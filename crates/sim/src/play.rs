@@ -72,7 +72,9 @@ pub fn play(plan: &Plan, trace: Trace) -> Played {
         };
         verdict.and_then(|()| own.end())
     });
-    let checked = report.value.and_then(|()| checked::check(&drawn, &recorder));
+    let checked = report
+        .value
+        .and_then(|()| checked::check(&drawn, &recorder));
     let unknowns = *checked.as_ref().unwrap_or(&0);
     let broken = checked.err();
     Played {
