@@ -1,7 +1,7 @@
 //! The first checker: it looks at what clients saw, and at nothing else.
 //!
 //! Operations are split by lease, and for each lease a search looks for an order of them that a lease
-//! could have gone through ([`spec`]) and that agrees with the times. Beside the search, each promise
+//! could have gone through (`spec.rs`) and that agrees with the times. Beside the search, each promise
 //! that is about more than one lease, or about more than operations, is checked in a file of its own.
 //!
 //! The history must hold every operation on the leases that it names, but for reads: what somebody
