@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringfence_client::{CampaignError, StopCause, Successor};
 
-use crate::support::{Story, client, elector, eventually, long, one_node, within};
+use crate::support::{self, Story, client, elector, eventually, long, one_node, within};
 
 #[tokio::test]
 async fn s2_7_listeners_are_told_of_each_start_and_each_stop_and_need_not_listen() {
@@ -63,7 +63,7 @@ async fn s3_2_a_candidate_hears_of_leaders_and_of_no_stop_of_its_own() {
     let running = tokio::spawn(candidate.run_callbacks());
 
     story.until(1, "leader alice mine=false").await;
-    let seen = handle.leader().borrow().clone().unwrap();
+    let seen = support::leader(&handle).await;
     assert_eq!(seen.token, leader.token());
     leader.release().await.unwrap();
     story.until(1, "leader bob mine=true").await;

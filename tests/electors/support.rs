@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use ringfence_client::{Client, Elector, Timings};
+use ringfence_client::{CampaignHandle, Client, Elector, Leader, Timings};
 use ringfence_tests::{Cluster, Options};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -59,6 +59,13 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
         Ok(value) => value,
         Err(_) => panic!("not within {LONG:?}: {what}"),
     }
+}
+
+/// The leader, once the candidate has been told of one: that comes beside its own term, in no order.
+pub(crate) async fn leader(handle: &CampaignHandle) -> Leader {
+    let mut told = handle.leader();
+    let told = within("news of a leader", told.wait_for(Option::is_some)).await;
+    told.unwrap().clone().unwrap()
 }
 
 /// Waits until `condition` holds.

@@ -8,7 +8,9 @@ use ringfence_client::{BootClock, Client, Clock, Leading, Loss, Moment, StopCaus
 use tokio::sync::Notify;
 
 use crate::raw_lock::revoke;
-use crate::support::{LONG, Story, client, elector, eventually, long, one_node, short, within};
+use crate::support::{
+    LONG, Story, client, elector, eventually, leader, long, one_node, short, within,
+};
 
 /// Tells when it is dropped.
 struct Dropped(Story, String);
@@ -38,7 +40,7 @@ async fn s0_6_loss_drops_the_work_that_runs_beside_the_renewals() {
         }
     }));
     story.until(1, "works").await;
-    let token = handle.leader().borrow().as_ref().unwrap().token.get();
+    let token = leader(&handle).await.token.get();
     // Longer than a lease duration: the renewals go on beside the work.
     let until = BootClock.now() + short().lease_duration() * 2;
     near.sleep_until(until).await;
@@ -76,7 +78,7 @@ async fn s1_8_a_leader_in_the_middle_of_writes_does_not_go_on() {
     }));
     eventually("it writes", || writes.load(Ordering::SeqCst) > 100).await;
     let mut state = handle.state();
-    let token = handle.leader().borrow().as_ref().unwrap().token.get();
+    let token = leader(&handle).await.token.get();
 
     revoke(&client(&cluster).await, "db", token).await;
     let pausing = state.wait_for(|s| matches!(s, ringfence_client::CampaignState::Pausing { .. }));
