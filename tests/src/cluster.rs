@@ -1,16 +1,15 @@
 //! Server processes and what can be done to them.
 
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
+use ringfence_testkit::ports::Port;
 use rustix::process::{Pid, Signal as Unix, kill_process};
 use tempfile::TempDir;
-use tokio::net::TcpSocket;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::Caller;
@@ -57,12 +56,9 @@ pub enum Signal {
 }
 
 struct Ports {
-    client: u16,
-    peer: u16,
-    http: u16,
-    /// Keeps the three free for the node, also while it is down: a socket that is bound and does
-    /// not listen lets a server listen there, and nobody gets the port who asks for any.
-    _held: Vec<TcpSocket>,
+    client: Port,
+    peer: Port,
+    http: Port,
 }
 
 /// Nodes n1, n2 … with data directories of their own; all of it goes when it is dropped.
@@ -102,7 +98,11 @@ impl Cluster {
         let folder = tempfile::Builder::new().prefix("ringfence-test-").tempdir();
         let folder = folder.expect("a temporary folder can be made");
         let nodes = (0..options.nodes).map(|_| Node {
-            ports: free_ports(),
+            ports: Ports {
+                client: Port::any(),
+                peer: Port::any(),
+                http: Port::any(),
+            },
             child: None,
         });
         let mut cluster = Self {
@@ -140,16 +140,16 @@ impl Cluster {
         let ports = &self.nodes[at].ports;
         let members = self.nodes.iter().enumerate();
         let members =
-            members.map(|(at, node)| format!("n{}=127.0.0.1:{}", at + 1, node.ports.peer));
+            members.map(|(at, node)| format!("n{}={}", at + 1, node.ports.peer.address()));
         let members = members.collect::<Vec<_>>().join(",");
         let mut command = Command::new(crate::binary::server());
         command.env_clear().env("RUST_BACKTRACE", "1");
         command.args(["serve", "--name", &format!("n{}", at + 1)]);
         command.arg("--data-dir").arg(self.data_dir(at));
         command.args(["--initial-cluster", &members]);
-        command.args(["--listen-client", &format!("127.0.0.1:{}", ports.client)]);
-        command.args(["--listen-peer", &format!("127.0.0.1:{}", ports.peer)]);
-        command.args(["--listen-http", &format!("127.0.0.1:{}", ports.http)]);
+        command.args(["--listen-client", &ports.client.address().to_string()]);
+        command.args(["--listen-peer", &ports.peer.address().to_string()]);
+        command.args(["--listen-http", &ports.http.address().to_string()]);
         command.args(["--wal-segment-bytes", "4194304"]);
         if let Some(address) = self.options.advertise_client.get(at) {
             command.args(["--advertise-client", address]);
@@ -189,14 +189,14 @@ impl Cluster {
     /// Where clients reach each node.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
-        let ports = self.nodes.iter().map(|node| node.ports.client);
-        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+        let ports = self.nodes.iter().map(|node| &node.ports.client);
+        ports.map(|port| port.address().to_string()).collect()
     }
 
     /// Where a node serves HTTP.
     #[must_use]
     pub fn http(&self, at: usize) -> String {
-        format!("127.0.0.1:{}", self.nodes[at].ports.http)
+        self.nodes[at].ports.http.address().to_string()
     }
 
     /// A caller that knows all nodes.
@@ -349,24 +349,5 @@ pub fn copy_dir(from: &Path, to: &Path) {
         } else {
             fs::copy(entry.path(), target).expect("a file can be copied");
         }
-    }
-}
-
-/// Three ports that are the node's alone.
-fn free_ports() -> Ports {
-    let hold = |_| {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_reuseaddr(true).expect("it is new");
-        let any = (Ipv4Addr::LOCALHOST, 0).into();
-        socket.bind(any).expect("a free port");
-        socket
-    };
-    let held: Vec<TcpSocket> = (0..3).map(hold).collect();
-    let port = |at: usize| held[at].local_addr().expect("it is bound").port();
-    Ports {
-        client: port(0),
-        peer: port(1),
-        http: port(2),
-        _held: held,
     }
 }

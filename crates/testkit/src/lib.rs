@@ -5,6 +5,7 @@
 //! - [`arbitrary`] makes histories in which conflicts, duplicates and deadlines are frequent.
 //! - [`run`] puts the three together.
 //! - `certificates` signs what tests of TLS need, good and bad.
+//! - `ports` keeps ports of loopback for servers that come and go.
 //! - [`heap`] counts what a piece of work allocates.
 
 pub mod arbitrary;
@@ -12,6 +13,8 @@ pub mod arbitrary;
 pub mod certificates;
 pub mod heap;
 pub mod invariants;
+#[cfg(feature = "ports")]
+pub mod ports;
 pub mod run;
 pub mod view;
 

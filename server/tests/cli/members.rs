@@ -3,9 +3,9 @@
 use std::io::BufRead;
 use std::process::{Child, Stdio};
 
+use ringfence_testkit::ports::Port;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::net::TcpSocket;
 
 use crate::harness::{Dev, Said, await_that, ringfence};
 
@@ -14,22 +14,14 @@ struct Fourth {
     process: Child,
     client: String,
     dir: TempDir,
-    /// They keep its ports for it: bound, and not listening.
-    _held: [TcpSocket; 3],
+    _ports: [Port; 3],
 }
 
 impl Fourth {
     /// Starts n4, which asks this peer address to let it in.
     fn join(peer: &str) -> Self {
-        let held = [0; 3].map(|_| {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.set_reuseaddr(true).unwrap();
-            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            socket
-        });
-        let free = held
-            .each_ref()
-            .map(|socket| socket.local_addr().unwrap().to_string());
+        let ports = [(); 3].map(|()| Port::any());
+        let free = ports.each_ref().map(|port| port.address().to_string());
         let dir = tempfile::tempdir().unwrap();
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
         let process = ringfence()
@@ -46,7 +38,7 @@ impl Fourth {
             process,
             client: free[0].clone(),
             dir,
-            _held: held,
+            _ports: ports,
         }
     }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use ringfence_testkit::ports::Port;
 use tempfile::TempDir;
-use tokio::net::TcpSocket;
 use tokio::time::{sleep, timeout};
 
 /// How long a node may take to do what is expected of it.
@@ -25,16 +25,13 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Three ports that are the test's until its process ends: a socket that is bound and does not
-    /// listen lets a server listen there, and nobody gets the port who asks for any.
+    /// Three ports that are the test's until its process ends.
     pub(crate) fn free() -> Self {
         let [client, peer, http] = [0; 3].map(|_| {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.set_reuseaddr(true).unwrap();
-            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            let port = socket.local_addr().unwrap().port();
-            std::mem::forget(socket);
-            port
+            let port = Port::any();
+            let number = port.number();
+            std::mem::forget(port);
+            number
         });
         Self { client, peer, http }
     }

@@ -1,7 +1,6 @@
 //! etcd and an API server, started and stopped.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,9 +9,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use ringfence_testkit::ports::Port;
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::net::TcpSocket;
 use tokio::sync::Mutex;
 
 use crate::binaries;
@@ -68,29 +67,6 @@ impl User {
             self.name(),
             self.name()
         )
-    }
-}
-
-/// A port that stays ours while nobody listens there.
-struct Port {
-    number: u16,
-    /// Bound, and not listening: a server that allows its address to be used again may listen
-    /// there, and nobody gets the port who asks for any.
-    _held: TcpSocket,
-}
-
-impl Port {
-    fn any() -> Self {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_reuseaddr(true).expect("it is new");
-        socket
-            .bind((Ipv4Addr::LOCALHOST, 0).into())
-            .expect("a free port");
-        let number = socket.local_addr().expect("it is bound").port();
-        Self {
-            number,
-            _held: socket,
-        }
     }
 }
 
@@ -215,7 +191,7 @@ impl ControlPlane {
     /// Where the API server is reached, as `HOST:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.ports[2].number)
+        format!("127.0.0.1:{}", self.ports[2].number())
     }
 
     /// A kubeconfig of a user as a file, in which the API server is at `address`.
@@ -302,10 +278,10 @@ impl ControlPlane {
         let certificates = &self.certificates;
         let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
         vec![
-            format!("--etcd-servers=http://127.0.0.1:{}", self.ports[0].number),
+            format!("--etcd-servers=http://127.0.0.1:{}", self.ports[0].number()),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", self.ports[2].number),
+            format!("--secure-port={}", self.ports[2].number()),
             file("cert-dir", self.janitor.folder()),
             file("tls-cert-file", &certificates.server),
             file("tls-private-key-file", &certificates.server_key),
@@ -325,8 +301,8 @@ impl ControlPlane {
 }
 
 fn etcd_arguments(folder: &Path, [client, peer, _]: &[Port; 3]) -> Vec<String> {
-    let client = format!("http://127.0.0.1:{}", client.number);
-    let peer = format!("http://127.0.0.1:{}", peer.number);
+    let client = format!("http://127.0.0.1:{}", client.number());
+    let peer = format!("http://127.0.0.1:{}", peer.number());
     vec![
         format!("--data-dir={}", folder.join("etcd").display()),
         format!("--listen-client-urls={client}"),

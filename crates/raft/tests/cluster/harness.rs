@@ -1,7 +1,6 @@
 //! Starts nodes, and waits for what they come to.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +10,17 @@ use ringfence_core::{
     Outcome, Request, RequestNumber, Secret, SessionId, Settings,
 };
 use ringfence_raft::{Node, NodeConfig, ProposeError, Role};
+use ringfence_testkit::ports::Port;
 
 use crate::disk::Disk;
 
 /// No single step of a test takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// The directories and addresses of nodes, and those that run.
+/// The directories and ports of nodes, and those that run.
 pub(crate) struct Cluster {
     dir: tempfile::TempDir,
-    addresses: BTreeMap<String, SocketAddr>,
-    /// They keep the addresses for the nodes, also while those are down: bound, and not listening.
-    _held: Vec<tokio::net::TcpSocket>,
+    ports: BTreeMap<String, Port>,
     first: Vec<String>,
     pub(crate) nodes: BTreeMap<String, Node>,
     /// Applied to every node's configuration before it is started.
@@ -34,15 +32,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Directories for first members of these names; none is started.
     pub(crate) fn new(first: &[&str]) -> Self {
-        let (held, addresses) = free_addresses(first.len());
         Self {
             dir: tempfile::tempdir().unwrap(),
-            addresses: first
+            ports: first
                 .iter()
-                .map(|name| (*name).to_owned())
-                .zip(addresses)
+                .map(|name| ((*name).to_owned(), Port::any()))
                 .collect(),
-            _held: held,
             first: first.iter().map(|name| (*name).to_owned()).collect(),
             nodes: BTreeMap::new(),
             adjust: |_| {},
@@ -67,13 +62,13 @@ impl Cluster {
     }
 
     pub(crate) fn config(&self, name: &str) -> NodeConfig {
-        let address = self.addresses[name];
+        let address = self.ports[name].address();
         let first = self.first.iter();
         let mut config = NodeConfig {
             peer_listen: address,
             client_advertise: format!("{name}.clients:7420"),
             initial_cluster: first
-                .map(|n| (n.clone(), self.addresses[n].to_string()))
+                .map(|n| (n.clone(), self.ports[n].address().to_string()))
                 .collect(),
             wal_segment_bytes: 1 << 20,
             settings: Settings {
@@ -169,17 +164,6 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
         }
     })
     .await;
-}
-
-fn free_addresses(count: usize) -> (Vec<tokio::net::TcpSocket>, Vec<SocketAddr>) {
-    let bind = |_| {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = socket.local_addr().unwrap();
-        (socket, address)
-    };
-    (0..count).map(bind).unzip()
 }
 
 /// A session of a test.
