@@ -40,6 +40,7 @@ mod metrics;
 mod mirror;
 mod name;
 mod notes;
+pub mod policy;
 mod position;
 mod schedule;
 mod source;

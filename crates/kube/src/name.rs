@@ -164,12 +164,12 @@ fn check_namespace(namespace: &str) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn is_dns_name(name: &str) -> bool {
+pub(crate) fn is_dns_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('.').all(is_dns_label)
 }
 
 /// Its length is the caller's business: parts of an object's name may be longer than DNS allows.
-fn is_dns_label(label: &str) -> bool {
+pub(crate) fn is_dns_label(label: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !label.is_empty()
         && label.bytes().all(allowed)

@@ -1,0 +1,264 @@
+//! What is to be fenced: checked once, so that every manifest made of it can be applied.
+
+use ringfence_core::{FencingToken, LeaseName};
+
+use super::carrier::{Carrier, FIELD_MANAGER_BYTES_MAX};
+use super::subject::{Resource, ServiceAccount, is_namespace};
+use crate::name::{InvalidNaming, NAME_BYTES_MAX, Naming, ObjectName};
+
+/// The most resources that one lease guards.
+pub const RESOURCES_MAX: usize = 64;
+
+/// The most namespaces in which one lease guards objects.
+pub const NAMESPACES_MAX: usize = 64;
+
+/// The domain of everything that is ours in Kubernetes.
+const DOMAIN: &str = "ringfence.io";
+
+/// What the longest word before a lease's name in the name of a manifest is.
+const LONGEST_KIND: &str = "canary-floor";
+
+/// Digits of the greatest token.
+const TOKEN_DIGITS_MAX: usize = 19;
+
+/// What happens to guarded writes while there is no mirrored Lease to be the floor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutLease {
+    /// All writes to the guarded resources are refused, whoever makes them.
+    #[default]
+    Deny,
+    /// The floor judges nothing; the mark does all the same.
+    Allow,
+}
+
+/// What is said when manifests are asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The mirrored Lease, `NAMESPACE/NAME`.
+    pub lease: String,
+    /// The prefix of mirrored leases' names.
+    pub prefix: String,
+    /// What is guarded; at least one.
+    pub resources: Vec<Resource>,
+    /// Where; the Lease's namespace if none is named.
+    pub namespaces: Vec<String>,
+    /// Whose writes are judged; the account that is called like the Lease if `None`.
+    pub account: Option<ServiceAccount>,
+    /// How they carry the fence.
+    pub carrier: Carrier,
+    /// What is done without the Lease.
+    pub without_lease: WithoutLease,
+    /// Whether to print what all leases of a cluster share.
+    pub keeper: bool,
+}
+
+/// A lease that guards objects. It can be printed as manifests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fencing {
+    pub(super) object: ObjectName,
+    pub(super) lease: LeaseName,
+    pub(super) prefix: String,
+    /// In order, each once.
+    pub(super) resources: Vec<Resource>,
+    /// At least one.
+    pub(super) namespaces: Vec<String>,
+    pub(super) account: ServiceAccount,
+    pub(super) carrier: Carrier,
+    pub(super) without_lease: WithoutLease,
+    pub(super) keeper: bool,
+}
+
+/// Why nothing can be fenced so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidFencing {
+    /// The Lease is not `NAMESPACE/NAME`.
+    #[error("{0:?} is no Lease object; name it as NAMESPACE/NAME")]
+    Lease(String),
+    /// The prefix cannot begin a lease's name.
+    #[error(transparent)]
+    Prefix(#[from] InvalidNaming),
+    /// No lease is mirrored to this object.
+    #[error("no lease can be mirrored to the object {offered}: {why}")]
+    Unmirrored {
+        /// The object.
+        offered: String,
+        /// What is allowed.
+        why: String,
+    },
+    /// A namespace cannot be one.
+    #[error("{0:?} is no namespace; it is 1 to 63 of a-z, 0-9 and -")]
+    Namespace(String),
+    /// Nothing is guarded.
+    #[error(
+        "no resource is named; name what the lease guards, as in deployments.apps or configmaps"
+    )]
+    NoResource,
+    /// There are too many of something.
+    #[error("{offered} {what}; at most {allowed} are allowed for one lease")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        offered: usize,
+        /// How many there may be.
+        allowed: usize,
+    },
+    /// The names of the manifests would be too long.
+    #[error(
+        "the names of the Lease and its namespace have {offered} bytes; at most {allowed} leave room \
+         for the names of policies"
+    )]
+    TooLong {
+        /// Their bytes together.
+        offered: usize,
+        /// How many there may be.
+        allowed: usize,
+    },
+    /// A fence of the lease does not fit into the name of a field manager.
+    #[error(
+        "a fence of {lease} does not fit into the name of a field manager, which has at most \
+         {FIELD_MANAGER_BYTES_MAX} bytes; choose the carrier impersonate or sequence, or a shorter name"
+    )]
+    FieldManager {
+        /// The lease.
+        lease: LeaseName,
+    },
+}
+
+impl Fencing {
+    /// Checks what is wished.
+    ///
+    /// # Errors
+    /// [`InvalidFencing`] says what was offered and what is allowed.
+    pub fn new(wish: Wish) -> Result<Self, InvalidFencing> {
+        let (object, lease) = mirrored(&wish.prefix, &wish.lease)?;
+        let mut resources = wish.resources;
+        resources.sort();
+        resources.dedup();
+        if resources.is_empty() {
+            return Err(InvalidFencing::NoResource);
+        }
+        at_most("resources", resources.len(), RESOURCES_MAX)?;
+        let mut namespaces = wish.namespaces;
+        if namespaces.is_empty() {
+            namespaces.push(object.namespace.to_string());
+        }
+        at_most("namespaces", namespaces.len(), NAMESPACES_MAX)?;
+        if let Some(wrong) = namespaces.iter().find(|name| !is_namespace(name)) {
+            return Err(InvalidFencing::Namespace(wrong.clone()));
+        }
+        let account = wish.account.unwrap_or_else(|| ServiceAccount {
+            namespace: object.namespace.to_string(),
+            name: object.name.to_string(),
+        });
+        let fencing = Self {
+            object,
+            lease,
+            prefix: wish.prefix,
+            resources,
+            namespaces,
+            account,
+            carrier: wish.carrier,
+            without_lease: wish.without_lease,
+            keeper: wish.keeper,
+        };
+        fencing.check_lengths()?;
+        Ok(fencing)
+    }
+
+    fn check_lengths(&self) -> Result<(), InvalidFencing> {
+        let names = self.object.namespace.len() + self.object.name.len();
+        let around = self.named(LONGEST_KIND).len() - names;
+        let allowed = NAME_BYTES_MAX - around;
+        if names > allowed {
+            let offered = names;
+            return Err(InvalidFencing::TooLong { offered, allowed });
+        }
+        let longest = self.lease.as_str().len() + "#".len() + TOKEN_DIGITS_MAX;
+        if self.carrier == Carrier::FieldManager && longest > FIELD_MANAGER_BYTES_MAX {
+            let lease = self.lease.clone();
+            return Err(InvalidFencing::FieldManager { lease });
+        }
+        Ok(())
+    }
+
+    /// The lease whose fences are admitted.
+    #[must_use]
+    pub fn lease(&self) -> &LeaseName {
+        &self.lease
+    }
+
+    /// The fence of a grant, as writes carry it.
+    #[must_use]
+    pub fn fence(&self, token: FencingToken) -> String {
+        format!("{}#{token}", self.lease)
+    }
+
+    /// What one of this lease's manifests is called.
+    pub(super) fn named(&self, kind: &str) -> String {
+        let ObjectName { namespace, name } = &self.object;
+        format!("{kind}.{name}.{namespace}.{DOMAIN}")
+    }
+
+    /// The command that prints this.
+    pub(super) fn command(&self) -> String {
+        let mut command = format!("ringfence kube policy --lease {}", self.object);
+        let mut flag = |name: &str, value: &str| {
+            command.push_str(&format!(" --{name} {value}"));
+        };
+        for resource in &self.resources {
+            flag("resource", &resource.to_string());
+        }
+        flag("carrier", self.carrier.name());
+        flag("service-account", &self.account.to_string());
+        if self.prefix != crate::PREFIX {
+            flag("kube-prefix", &self.prefix);
+        }
+        if self.namespaces != [&*self.object.namespace] {
+            for namespace in &self.namespaces {
+                flag("namespace", namespace);
+            }
+        }
+        if self.without_lease == WithoutLease::Allow {
+            flag("without-lease", "allow");
+        }
+        if !self.keeper {
+            command.push_str(" --without-keeper");
+        }
+        command
+    }
+}
+
+/// The object, and the lease that is mirrored to it.
+fn mirrored(prefix: &str, text: &str) -> Result<(ObjectName, LeaseName), InvalidFencing> {
+    let (namespace, name) = text
+        .split_once('/')
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
+        .ok_or_else(|| InvalidFencing::Lease(text.to_owned()))?;
+    let naming = Naming::new(prefix, None)?;
+    let unmirrored = |why: String| InvalidFencing::Unmirrored {
+        offered: text.to_owned(),
+        why,
+    };
+    let lease = LeaseName::parse(&format!("{prefix}/{text}"));
+    let lease = lease.map_err(|error| unmirrored(error.to_string()))?;
+    match naming.place(&lease) {
+        crate::Place::Object(object) => {
+            debug_assert_eq!((&*object.namespace, &*object.name), (namespace, name));
+            Ok((object, lease))
+        }
+        crate::Place::Unfit(why) => Err(unmirrored(why.to_string())),
+        crate::Place::Elsewhere => Err(unmirrored("its prefix is another one".to_owned())),
+    }
+}
+
+fn at_most(what: &'static str, offered: usize, allowed: usize) -> Result<(), InvalidFencing> {
+    if offered > allowed {
+        return Err(InvalidFencing::TooMany {
+            what,
+            offered,
+            allowed,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! What changes writes on their way: the stamp of a fenced one, and the mark under one that is not.
+
+use super::carrier::Carrier;
+use super::fencing::Fencing;
+use super::judging::{is_token, mark_of};
+use super::manifest::head;
+use super::text::{folded, named};
+use crate::TOKEN;
+
+const STAMP: &str = "The stamp: a fenced write leaves its token on the object, whatever its body says, \
+so that the next one is compared with it. A stale one is stamped as well, and then refused by the \
+mark. It has no parameters: a mutating policy with one would stop the copy of Leases that the floor \
+compares with.";
+
+const KEEP: &str = "Nobody takes the mark away: who is not fenced (an admin's replace, an old manifest) \
+may write the object, and the mark that it had stays, unless the write raises it. The fenced account \
+is not helped like that: a stale write is refused, not mended. Deleting the object takes the mark \
+with it.";
+
+impl Fencing {
+    /// The policy that stamps, and its binding.
+    pub(super) fn stamp(&self) -> String {
+        let mut yaml = self.mutating_head(STAMP, "stamp");
+        let carried = self.carried();
+        let bytes = self.beginning().len();
+        let lease = self.lease.as_str().replace('.', "[.]");
+        let (end, token) = match self.carrier {
+            Carrier::Sequence => (
+                "[.][1-9][0-9]{0,17}$",
+                format!("{carried}.substring({bytes}, {carried}.lastIndexOf('.'))"),
+            ),
+            Carrier::Impersonate | Carrier::FieldManager => {
+                ("$", format!("{carried}.substring({bytes})"))
+            }
+        };
+        let fenced = format!("{carried}.matches('^{lease}#[1-9][0-9]{{0,18}}{end}')");
+        yaml.push_str(&self.resource_rules(&["", "/status"], "CREATE, UPDATE"));
+        yaml.push_str(&self.canary_rule());
+        yaml.push_str("  matchConditions:\n");
+        yaml.push_str(&named(4, "subject", &self.by_subject()));
+        yaml.push_str(&named(4, "fence", &fenced));
+        yaml.push_str(&mutation(&token));
+        yaml.push_str(&self.binding("stamp", "MutatingAdmissionPolicyBinding", false));
+        yaml
+    }
+
+    /// The policy that keeps marks, and its binding.
+    pub(super) fn keep(&self) -> String {
+        let mut yaml = self.mutating_head(KEEP, "keep");
+        let (old, new) = (mark_of("oldObject"), mark_of("object"));
+        let falls = format!("!{} || int({new}) < int({old})", is_token(&new));
+        yaml.push_str(&self.resource_rules(&["", "/status"], "UPDATE"));
+        yaml.push_str("  matchConditions:\n");
+        let others = format!("request.userInfo.username != '{}'", self.account.user());
+        yaml.push_str(&named(4, "others", &others));
+        yaml.push_str(&named(4, "marked", &is_token(&old)));
+        yaml.push_str(&named(4, "falls", &falls));
+        yaml.push_str(&mutation(&old));
+        yaml.push_str(&self.binding("keep", "MutatingAdmissionPolicyBinding", false));
+        yaml
+    }
+
+    fn mutating_head(&self, why: &str, kind: &str) -> String {
+        let api = "admissionregistration.k8s.io/v1";
+        let head = head(why, api, "MutatingAdmissionPolicy", &self.named(kind));
+        let again = match kind {
+            "stamp" => "IfNeeded",
+            _ => "Never",
+        };
+        format!(
+            "{head}spec:\n  failurePolicy: Fail\n  reinvocationPolicy: {again}\n  \
+             matchConstraints:\n    resourceRules:\n"
+        )
+    }
+}
+
+fn mutation(token: &str) -> String {
+    let object =
+        format!("Object{{metadata: Object.metadata{{annotations: {{'{TOKEN}': {token}}}}}}}");
+    let expression = folded(8, "expression", &object);
+    format!(
+        "  mutations:\n    - patchType: ApplyConfiguration\n      applyConfiguration:\n{expression}"
+    )
+}

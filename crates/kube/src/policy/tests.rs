@@ -1,0 +1,166 @@
+use super::*;
+
+fn wish(carrier: Carrier) -> Wish {
+    Wish {
+        lease: "demo/leader".to_owned(),
+        prefix: crate::PREFIX.to_owned(),
+        resources: vec![
+            "deployments.apps".parse().unwrap(),
+            "configmaps".parse().unwrap(),
+            "deployments.apps".parse().unwrap(),
+        ],
+        namespaces: Vec::new(),
+        account: None,
+        carrier,
+        without_lease: WithoutLease::Deny,
+        keeper: true,
+    }
+}
+
+fn printed(carrier: Carrier) -> String {
+    Fencing::new(wish(carrier)).unwrap().manifests()
+}
+
+fn refused(change: impl FnOnce(&mut Wish)) -> String {
+    let mut wish = wish(Carrier::FieldManager);
+    change(&mut wish);
+    Fencing::new(wish).unwrap_err().to_string()
+}
+
+#[test]
+fn the_account_is_called_like_the_lease_unless_said() {
+    let printed = printed(Carrier::Impersonate);
+    assert!(printed.contains("'system:serviceaccount:demo:leader'"));
+}
+
+#[test]
+fn the_mark_and_what_mutates_have_no_parameters() {
+    for carrier in Carrier::ALL {
+        let printed = printed(carrier);
+        let manifests = printed.split("---\n");
+        let with_params = manifests.filter(|yaml| yaml.contains("paramKind:"));
+        let names: Vec<&str> = with_params
+            .filter_map(|yaml| yaml.lines().find_map(|line| line.strip_prefix("  name: ")))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "keep-lease-informer.ringfence.io",
+                "floor.leader.demo.ringfence.io"
+            ]
+        );
+    }
+}
+
+#[test]
+fn only_impersonation_needs_rights_of_its_own_and_only_over_itself() {
+    let impersonates = |carrier| printed(carrier).contains("verbs: [impersonate]");
+    assert!(impersonates(Carrier::Impersonate));
+    assert!(!impersonates(Carrier::FieldManager));
+    assert!(!impersonates(Carrier::Sequence));
+    let printed = printed(Carrier::Impersonate);
+    let manifests = printed.split("---\n");
+    let itself = manifests.filter(|yaml| yaml.contains("[serviceaccounts]"));
+    for yaml in itself {
+        // In a ClusterRole it would name accounts of all namespaces.
+        assert!(yaml.contains("kind: Role\n") && yaml.contains("resourceNames: [\"leader\"]"));
+    }
+}
+
+#[test]
+fn every_manifest_has_a_name_of_its_own() {
+    for carrier in Carrier::ALL {
+        let printed = printed(carrier);
+        let mut names: Vec<String> = printed
+            .split("---\n")
+            .skip(1)
+            .map(|yaml| {
+                let field = |name: &str| yaml.lines().find_map(|line| line.strip_prefix(name));
+                let (kind, name) = (field("kind: ").unwrap(), field("  name: ").unwrap());
+                format!("{kind} {name}")
+            })
+            .collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}
+
+#[test]
+fn the_keeper_comes_first_and_can_be_left_out() {
+    assert!(printed(Carrier::Sequence).contains("keep-lease-informer"));
+    let without = Wish {
+        keeper: false,
+        ..wish(Carrier::Sequence)
+    };
+    let without = Fencing::new(without).unwrap().manifests();
+    assert!(!without.contains("keep-lease-informer"), "{without}");
+}
+
+#[test]
+fn what_cannot_be_fenced_is_refused_in_words() {
+    let long = "x".repeat(120);
+    for (refusal, words) in [
+        (
+            refused(|wish| wish.lease = "leader".into()),
+            "NAMESPACE/NAME",
+        ),
+        (
+            refused(|wish| wish.lease = "demo/".into()),
+            "NAMESPACE/NAME",
+        ),
+        (
+            refused(|wish| wish.lease = "Demo/leader".into()),
+            "no namespace",
+        ),
+        (
+            refused(|wish| wish.lease = "kube-system/a".into()),
+            "belong to Kubernetes",
+        ),
+        (
+            refused(|wish| wish.lease = "a/b/c".into()),
+            "PREFIX/NAMESPACE/NAME",
+        ),
+        (
+            refused(|wish| wish.lease = "demo/a'b".into()),
+            "not allowed",
+        ),
+        (refused(|wish| wish.prefix = "a//b".into()), "cannot begin"),
+        (refused(|wish| wish.resources.clear()), "deployments.apps"),
+        (
+            refused(|wish| wish.namespaces = vec!["A".into()]),
+            "no namespace",
+        ),
+        (
+            refused(|wish| wish.lease = format!("demo/{long}")),
+            "field manager",
+        ),
+        (
+            refused(|wish| wish.lease = format!("demo/{long}{long}")),
+            "at most 2",
+        ),
+        (
+            refused(|wish| wish.namespaces = vec!["a".into(); NAMESPACES_MAX + 1]),
+            "at most 64",
+        ),
+    ] {
+        assert!(refusal.contains(words), "{refusal}");
+    }
+}
+
+#[test]
+fn the_command_that_is_named_prints_the_same() {
+    let other = Wish {
+        namespaces: vec!["a".into(), "b".into()],
+        account: Some("demo/writer".parse().unwrap()),
+        without_lease: WithoutLease::Allow,
+        keeper: false,
+        ..wish(Carrier::FieldManager)
+    };
+    let printed = Fencing::new(other).unwrap().manifests();
+    let command = "ringfence kube policy --lease demo/leader --resource configmaps --resource \
+                   deployments.apps --carrier field-manager --service-account demo/writer \
+                   --namespace a --namespace b --without-lease allow --without-keeper";
+    assert!(printed.contains(&format!("#   {command}\n")), "{printed}");
+}

@@ -1,0 +1,7 @@
+//! Stale writes, refused by a real API server with the policies that `ringfence kube policy` prints.
+#![allow(clippy::unwrap_used)]
+
+mod policies;
+mod stand;
+mod verdict;
+mod writer;

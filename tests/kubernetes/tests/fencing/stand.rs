@@ -1,0 +1,227 @@
+//! A namespace with a mirrored Lease and the policies that stand on it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, GroupVersionKind};
+use ringfence_core::FencingToken;
+use ringfence_kube::policy::{Carrier, Fencing, Wish, WithoutLease};
+use ringfence_kube::{PREFIX, TOKEN};
+use ringfence_kubernetes::{ControlPlane, User, kubectl};
+use serde_json::{Value, json};
+
+use crate::verdict::Verdict;
+use crate::writer::{Op, Writer};
+
+/// Long enough that no healthy test reaches it.
+pub(crate) const LONG: Duration = Duration::from_secs(90);
+
+/// The token of the grant in force: beyond what a floating-point number can tell apart.
+pub(crate) const CURRENT: u64 = (1 << 53) + 1;
+
+/// Waits for `future`, and says what was waited for if it does not complete.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(LONG, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not within {LONG:?}: {what}"),
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    within(what, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    })
+    .await;
+}
+
+/// See the module.
+pub(crate) struct Stand {
+    pub(crate) plane: Arc<ControlPlane>,
+    pub(crate) admin: Client,
+    /// The fenced account.
+    pub(crate) account: Client,
+    pub(crate) namespace: String,
+    pub(crate) fencing: Fencing,
+    pub(crate) carrier: Carrier,
+}
+
+/// What is guarded in these tests.
+pub(crate) const GUARDED: [&str; 3] = ["configmaps", "pods", "deployments.apps"];
+
+/// What is wished for here, unless it is changed.
+pub(crate) fn wish(namespace: &str, carrier: Carrier) -> Wish {
+    Wish {
+        lease: format!("{namespace}/leader"),
+        prefix: PREFIX.to_owned(),
+        resources: GUARDED.map(|name| name.parse().unwrap()).to_vec(),
+        namespaces: Vec::new(),
+        account: Some("default/default".parse().unwrap()),
+        carrier,
+        without_lease: WithoutLease::Deny,
+        keeper: true,
+    }
+}
+
+impl Stand {
+    /// Beside the API server that all tests share; `None` if there is none, or no kubectl.
+    pub(crate) async fn start(carrier: Carrier, floor: u64) -> Option<Self> {
+        let plane = ControlPlane::shared().await?;
+        let stand = Self::beside(plane, carrier, floor).await?;
+        stand.until_in_force(floor).await;
+        Some(stand)
+    }
+
+    /// The same beside another one, and without waiting for anything.
+    pub(crate) async fn beside(
+        plane: Arc<ControlPlane>,
+        carrier: Carrier,
+        floor: u64,
+    ) -> Option<Self> {
+        kubectl()?;
+        let namespace = plane.namespace("fencing").await;
+        let fencing = Fencing::new(wish(&namespace, carrier)).unwrap();
+        let stand = Self {
+            admin: plane.client(User::Admin).await,
+            account: plane.client(User::Default).await,
+            plane,
+            namespace,
+            fencing,
+            carrier,
+        };
+        stand.allow().await;
+        stand.raise(floor).await;
+        stand.kubectl("apply", &stand.fencing.manifests());
+        Some(stand)
+    }
+
+    /// The roles that the account has without us.
+    async fn allow(&self) {
+        let rule = |groups: &[&str], resources: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": ["*"]});
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "writer", "namespace": self.namespace},
+            "rules": [
+                rule(&[""], &["configmaps", "pods", "pods/status", "pods/eviction"]),
+                rule(&["apps"], &["deployments", "deployments/scale", "deployments/status"]),
+            ],
+        });
+        self.put(role).await;
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "writer", "namespace": self.namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
+            "subjects": [{"kind": "User", "name": User::Default.name()}],
+        });
+        self.put(binding).await;
+    }
+
+    /// Creates an object, as an admin.
+    pub(crate) async fn put(&self, object: Value) -> DynamicObject {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let api = self.api(&object);
+        api.create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
+        let types = object.types.clone().unwrap();
+        let (group, version) = types
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &types.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &types.kind);
+        Api::namespaced_with(
+            self.admin.clone(),
+            &self.namespace,
+            &ApiResource::from_gvk(&kind),
+        )
+    }
+
+    /// Puts a token on the mirrored Lease, as the mirror does.
+    pub(crate) async fn raise(&self, token: u64) {
+        raise(&self.admin, &self.namespace, token).await;
+    }
+
+    /// Hands manifests to kubectl, as people do; gives what it says.
+    pub(crate) fn kubectl(&self, command: &str, manifests: &str) -> String {
+        run_kubectl(&self.plane, &[command, "--filename", "-"], manifests)
+    }
+
+    /// A fence of this lease.
+    pub(crate) fn fence(&self, token: u64) -> String {
+        self.fencing.fence(FencingToken::new(token).unwrap())
+    }
+
+    /// Who writes with this text as its fence, or without any.
+    pub(crate) fn writer(&self, fence: Option<&str>) -> Writer {
+        let fence = fence.map(str::to_owned);
+        Writer::new(self.account.clone(), &self.namespace, self.carrier, fence)
+    }
+
+    /// What would become of the creation of an object.
+    pub(crate) async fn would_create(&self, token: u64) -> Result<Verdict, String> {
+        let fence = self.fence(token);
+        let writer = self.writer(Some(&fence)).dry();
+        writer.write(Op::Create, "probe").await
+    }
+
+    /// Waits until mark, stamp and floor are in force; a floor of 1 refuses nothing.
+    pub(crate) async fn until_in_force(&self, floor: u64) {
+        let fence = self.fence(CURRENT.max(floor));
+        let mark = self.fencing.canary_mark();
+        until("the mark is in force", || async {
+            let writer = self.writer(Some(&fence)).dry();
+            writer.write(Op::MergePatch, &mark).await == Ok(Verdict::Stale)
+        })
+        .await;
+        until("the stamp is in force", || async {
+            self.would_create(CURRENT.max(floor)).await == Ok(Verdict::Admitted)
+        })
+        .await;
+        if floor > 1 {
+            until("the floor is in force", || async {
+                self.would_create(floor - 1).await == Ok(Verdict::Stale)
+            })
+            .await;
+        }
+    }
+}
+
+/// Puts a token on the Lease `leader` of a namespace.
+pub(crate) async fn raise(client: &Client, namespace: &str, token: u64) {
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
+        Api::namespaced(client.clone(), namespace);
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "leader", "annotations": {TOKEN: token.to_string()}},
+    });
+    let params = PatchParams::apply("mirror").force();
+    let raised = leases.patch("leader", &params, &Patch::Apply(&lease)).await;
+    raised.unwrap();
+}
+
+/// Runs kubectl, which has to succeed.
+pub(crate) fn run_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> String {
+    let mut child = Command::new(kubectl().unwrap())
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig(User::Admin, &plane.address()))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {told}");
+    String::from_utf8(output.stdout).unwrap()
+}
