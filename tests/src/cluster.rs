@@ -217,6 +217,12 @@ impl Cluster {
         self.nodes.is_empty()
     }
 
+    /// The process of a node, if it runs.
+    #[must_use]
+    pub fn pid(&self, at: usize) -> Option<u32> {
+        self.nodes[at].child.as_ref().map(Child::id)
+    }
+
     /// Sends a signal; after [`Signal::Kill`] the process is waited for.
     ///
     /// # Panics
