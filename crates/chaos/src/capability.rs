@@ -103,6 +103,11 @@ impl Ground {
             ),
             row("disk: a torn write", &Ok(()), "written behind a node's log"),
             row(
+                "disk: no room for the log",
+                &Ok(()),
+                "a limit for a node's files",
+            ),
+            row(
                 "disk: full",
                 &self.mounts,
                 &format!("small file systems in a private mount namespace, {who}"),

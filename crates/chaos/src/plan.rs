@@ -108,7 +108,7 @@ pub struct Target {
 /// Everything that a run is told.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The binary whose `serve`, `cluster` and `chaos-client` are run.
+    /// The binary whose `serve`, `cluster`, `chaos-client` and `chaos-sweep` are run.
     pub program: PathBuf,
     /// First members, 3 to 9.
     pub nodes: u32,

@@ -142,6 +142,11 @@ pub enum Fault {
         /// Whose.
         victim: Victim,
     },
+    /// Leaves a node's log no room, until it ends by that.
+    FullLog {
+        /// Whose.
+        victim: Victim,
+    },
     /// Kills a node, leaves the beginning of a write behind its log, and starts it again.
     TornTail {
         /// Whose.
@@ -308,6 +313,7 @@ impl Fault {
             | Self::Isolate { victim, .. }
             | Self::PowerLoss { victim }
             | Self::FullDisk { victim }
+            | Self::FullLog { victim }
             | Self::TornTail { victim, .. }
             | Self::Replace { victim } => one(victim).into_iter().collect(),
             Self::Slow { victim, .. } => victim.iter().filter_map(one).collect(),

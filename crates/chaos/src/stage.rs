@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::capability::Ground;
@@ -14,7 +14,7 @@ use crate::crew::Crew;
 use crate::net::Fabric;
 use crate::plan::{Kind, Plan};
 use crate::record::ViolationRecord;
-use crate::sys;
+use crate::scratch::Scratch;
 use crate::tally::Tally;
 use crate::workload::{MemoryServer, SQLITE, UNGUARDED};
 
@@ -42,38 +42,6 @@ pub(crate) struct Stage {
     pub(crate) scratch: Scratch,
 }
 
-/// Where data is that nobody needs afterwards.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    root: PathBuf,
-    mounted: bool,
-}
-
-impl Scratch {
-    fn make(root: PathBuf, ground: &Ground) -> io::Result<Self> {
-        // Left by a run that was killed, if by any.
-        std::fs::remove_dir_all(&root).ok();
-        std::fs::create_dir_all(&root)?;
-        let mounted = ground.mounts.is_ok()
-            && sys::mount(Path::new("tmpfs"), &root, "tmpfs", "mode=0700").is_ok();
-        Ok(Self { root, mounted })
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.mounted {
-            // With all that is mounted below.
-            sys::unmount(&self.root, true).ok();
-        }
-        std::fs::remove_dir_all(&self.root).ok();
-    }
-}
-
 impl Stage {
     /// Makes everything and starts the nodes. To be called on the thread that lives as long as
     /// the run: the processes end with it.
@@ -86,12 +54,12 @@ impl Stage {
         kinds: &[Kind],
         tally: Arc<Mutex<Tally>>,
     ) -> io::Result<Self> {
-        let scratch = Scratch::make(plan.report.join("scratch"), ground)?;
+        let scratch = Scratch::make(plan.report.join("scratch"), ground, &plan.program)?;
         for store in [SQLITE, UNGUARDED] {
             std::fs::create_dir_all(scratch.path("stores").join(store))?;
         }
         // The way to a socket must be short, and this one is, whatever the directory is called.
-        let dir = File::open(&scratch.root)?;
+        let dir = File::open(scratch.root())?;
         let socket = format!("/proc/self/fd/{}/{MEMORY_SOCKET}", dir.as_raw_fd());
         let memory = MemoryServer::serve(Path::new(&socket))?;
         let ours = plan.target.is_none();

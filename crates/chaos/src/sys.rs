@@ -78,6 +78,21 @@ pub(crate) fn confine(command: &mut Command, network: Option<RawFd>) {
     unsafe { command.pre_exec(hook) };
 }
 
+/// Has `command` be told by an error that a file may not grow further, as by a disk, and not by a
+/// signal that ends it.
+pub(crate) fn bear_limits(command: &mut Command) {
+    let hook = || {
+        // SAFETY: takes numbers only; a signal that is ignored stays so in the program to come.
+        let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        if before == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the hook makes one system call.
+    unsafe { command.pre_exec(hook) };
+}
+
 /// The index of a network device of the calling thread's namespace.
 pub(crate) fn device_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringfence_chaos::record::{Report, Verdict};
 use ringfence_chaos::workload::{ClientOptions, run_client};
-use ringfence_chaos::{Ground, Kind, Plan, RunError, Say, Target, plan};
+use ringfence_chaos::{Ground, Kind, Plan, RunError, Say, Target, plan, sweep};
 use serde_json::json;
 
 use super::output::Output;
@@ -320,6 +320,21 @@ impl ChaosClient {
             open_guard: self.open_guard,
         };
         let done = run_client(options);
+        done.map(|()| ExitCode::SUCCESS)
+            .map_err(|cause| Failure::new(exit::UNAVAILABLE, "FAULT", cause.to_string()))
+    }
+}
+
+/// Removes the scratch directory of `ringfence chaos` once its input has ended
+#[derive(clap::Args, Debug)]
+pub(crate) struct ChaosSweep {
+    /// The directory
+    dir: PathBuf,
+}
+
+impl ChaosSweep {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let done = sweep(&self.dir, std::io::stdin());
         done.map(|()| ExitCode::SUCCESS)
             .map_err(|cause| Failure::new(exit::UNAVAILABLE, "FAULT", cause.to_string()))
     }

@@ -114,6 +114,8 @@ pub(crate) enum ClientCommand {
     #[command(hide = true)]
     ChaosClient(chaos::ChaosClient),
     #[command(hide = true)]
+    ChaosSweep(chaos::ChaosSweep),
+    #[command(hide = true)]
     DemoStore(demo::DemoStore),
     #[command(hide = true)]
     DemoWorker(demo::DemoWorker),
@@ -127,6 +129,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         // Enters namespaces, which only a process of one thread may.
         ClientCommand::Chaos(command) => command.run(global),
         ClientCommand::ChaosClient(command) => command.run(),
+        ClientCommand::ChaosSweep(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
@@ -180,6 +183,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Bench(command) => command.run(global).await,
         ClientCommand::Chaos(command) => command.run(global),
         ClientCommand::ChaosClient(command) => command.run(),
+        ClientCommand::ChaosSweep(command) => command.run(),
         ClientCommand::Demo(command) => command.run(global).await,
         ClientCommand::DemoWorker(command) => command.run(global).await,
         ClientCommand::Dev(command) => command.run(global).await,

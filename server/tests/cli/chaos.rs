@@ -236,6 +236,7 @@ fn what_interrupts_or_kills_a_run_leaves_no_process_behind() {
         assert_eq!(process.wait().unwrap().code(), code, "{rest:?}");
 
         await_that("no process is left", || processes(dir.path()).is_empty());
+        assert!(!dir.path().join("scratch").exists(), "{kind:?}");
         let history = std::fs::read_to_string(dir.path().join("history.jsonl")).unwrap();
         assert!(history.starts_with("{\"header\""), "{history:.200}");
     }
@@ -288,6 +289,30 @@ fn a_schedule_is_replayed_from_its_file() {
         faults.iter().map(|fault| fault["kind"].clone()).collect()
     };
     assert_eq!(what(&first), what(&again));
+}
+
+#[test]
+fn a_log_without_room_ends_its_node_which_comes_back_and_the_fault_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let schedule = dir.path().join("schedule.json");
+    let text = r#"{"version": 1, "seed": 4, "nodes": 3, "clients": 3, "duration_ms": 14000,
+        "faults": [{"id": 1, "kind": "disk", "begin_ms": 2500, "lasts_ms": 1500,
+            "fault": {"full_log": {"victim": "leader"}}}]}"#;
+    std::fs::write(&schedule, text).unwrap();
+    let ran = run(&["--faults=disk", "--schedule", schedule.to_str().unwrap()]);
+
+    let report = ran.report();
+    assert_ne!(report["verdict"], "invalid", "{report}");
+    let faults = ran.objects("faults.jsonl");
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0]["took_effect"], true, "{faults:?}");
+    assert_eq!(faults[0]["counters"]["log_full"], 1, "{faults:?}");
+    let note = faults[0]["note"].as_str().unwrap();
+    assert!(note.contains("its log found no room"), "{note}");
+    assert!(
+        report["coverage"]["leader_changes"].as_u64() > Some(0),
+        "{report}"
+    );
 }
 
 #[test]

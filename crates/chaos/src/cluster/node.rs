@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::{CLIENT_PORT, Disk, HTTP_PORT, Home, PEER_PORT};
 use crate::sys;
@@ -37,6 +37,13 @@ pub(crate) struct Node {
 /// How a node ended that nobody killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended(ExitStatus);
+
+#[cfg(test)]
+impl Ended {
+    pub(crate) fn with_code(code: u8) -> Self {
+        Self(ExitStatus::from_raw(i32::from(code) << 8))
+    }
+}
 
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -113,6 +120,7 @@ impl Node {
             .stderr(log)
             .process_group(0);
         without_settings(&mut command);
+        sys::bear_limits(&mut command);
         sys::confine(&mut command, self.home.network);
         self.process = Some(command.spawn()?);
         self.paused = false;
@@ -158,6 +166,16 @@ impl Node {
     pub(crate) fn resume(&mut self) {
         self.signal(Signal::CONT);
         self.paused = false;
+    }
+
+    /// Lets it write into no file behind so many bytes; `None` lets it write anywhere.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) -> io::Result<()> {
+        let pid = self.pid().ok_or(io::ErrorKind::NotFound)?;
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        Ok(prlimit(Some(pid), Resource::Fsize, limit).map(drop)?)
     }
 
     /// Whether the kernel shows it as stopped.

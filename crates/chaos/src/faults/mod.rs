@@ -1,6 +1,7 @@
 //! Faults: begun, watched, healed, and asked for their effect.
 
 mod disks;
+mod full;
 mod members;
 mod packets;
 mod processes;
@@ -156,7 +157,8 @@ fn begin(fault: &Fault, planned: &Planned, stage: &mut Stage) -> Result<Begun, S
         Fault::Pause { victims } => processes::pause(stage, victims),
         Fault::PauseClient { client } => processes::pause_client(stage, *client),
         Fault::PowerLoss { victim } => disks::power_loss(stage, *victim),
-        Fault::FullDisk { victim } => disks::full(stage, *victim),
+        Fault::FullDisk { victim } => full::disk(stage, *victim),
+        Fault::FullLog { victim } => full::log(stage, *victim),
         Fault::TornTail { victim, bytes } => {
             disks::torn(stage, *victim, *bytes, u64::from(planned.id))
         }

@@ -30,6 +30,8 @@ const FORM_LIMIT_NS: u64 = 30_000_000_000;
 const HEAL_LIMIT_NS: u64 = 30_000_000_000;
 /// A run that is itself so late, in ms, says nothing about how fast a cluster recovers.
 const LATE_MS: u64 = 400;
+/// Counters that tell of circumstances.
+const NO_EFFECTS: [&str; 3] = ["seen", "free_bytes", "refilled"];
 /// What a fault leaves of the time behind it, for showing that it is over.
 const CALM_AFTER_MS: u64 = 3_000;
 
@@ -318,7 +320,7 @@ fn seen(record: &FaultRecord) -> SeenFault {
     let counted: u64 = record
         .counters
         .iter()
-        .filter(|(name, _)| *name != "seen" && *name != "free_bytes")
+        .filter(|(name, _)| !NO_EFFECTS.contains(&name.as_str()))
         .map(|(_, count)| count)
         .sum();
     SeenFault {

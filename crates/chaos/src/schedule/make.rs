@@ -219,7 +219,7 @@ impl Maker {
             victim,
             bytes: self.rng.random_range(1..8_192),
         };
-        let mut ways = vec![torn];
+        let mut ways = vec![torn, Fault::FullLog { victim }];
         if self.means.full {
             ways.push(Fault::FullDisk { victim });
         }
