@@ -38,10 +38,31 @@ pub(super) struct MayTransfer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ghost {
     pub(super) token: u64,
+    /// Whose it was, if anybody who saw it said so.
     pub(super) session: Option<u64>,
-    /// The token whose hand-over it is; none if it was acquired.
-    pub(super) handed: Option<u64>,
-    pub(super) from: u64,
+}
+
+/// Since when whom the lease may have been granted by an acquire without an answer.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    by_session: HashMap<u64, u64>,
+    /// Of a session that is not known, since the answer that names it was lost.
+    pub(super) by_anybody: Option<u64>,
+    /// Time and session, in the order of time.
+    pub(super) in_order: Vec<(u64, u64)>,
+}
+
+impl Unanswered {
+    /// Whether this session has asked without an answer.
+    pub(super) fn names(&self, session: u64) -> bool {
+        self.by_session.contains_key(&session)
+    }
+
+    /// Since when this session may have been granted it.
+    pub(super) fn since(&self, session: u64) -> Option<u64> {
+        let own = self.by_session.get(&session).copied();
+        own.into_iter().chain(self.by_anybody).min()
+    }
 }
 
 /// A token that was seen although nobody can have been granted it.
@@ -79,11 +100,14 @@ pub(super) struct Lease {
     pub(super) session_may_end: HashMap<u64, u64>,
     /// By the token that may have been handed over.
     pub(super) may_transfer: HashMap<u64, Vec<MayTransfer>>,
+    /// In the order of their tokens.
     pub(super) ghosts: Vec<Ghost>,
+    pub(super) unanswered: Unanswered,
     pub(super) from_nowhere: Vec<FromNowhere>,
     /// Acquires of which nobody knows whether they were granted.
     open_ended: Vec<OpenEnded>,
-    sessions: HashSet<u64>,
+    /// And when each was first heard of here.
+    sessions: HashMap<u64, u64>,
 }
 
 /// An acquire that may have been granted; its session is not known if it came with an `open` that
@@ -106,7 +130,7 @@ impl Partition {
         let mut leases = read::read(recording);
         for lease in leases.values_mut() {
             merge_transfers(&mut lease.steps);
-            for &session in &lease.sessions {
+            for &session in lease.sessions.keys() {
                 let from = lives.ends_not_before(session);
                 lease.session_may_end.insert(session, from);
             }

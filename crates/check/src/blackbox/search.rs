@@ -7,13 +7,16 @@
 //! and what may have happened but need not (a session that ran out of time, a release that was not
 //! answered) costs nothing until it explains something.
 
-use std::collections::{HashMap, HashSet};
+mod words;
+
+use std::collections::HashSet;
 
 use super::partition::{Lease, Timed};
 use super::spec::{Holder, State, Step};
 use super::{Caps, Told};
 use crate::recording::Recording;
 use crate::verdict::{Rule, Violation};
+use words::Words;
 
 /// How many states are looked at between two looks at the caller's clock.
 const STATES_PER_LOOK: u64 = 4_096;
@@ -59,14 +62,16 @@ impl Config {
 }
 
 pub(super) fn search(lease: &Lease, caps: Caps<'_>) -> Found {
+    let moments = moments(&lease.steps);
     let mut search = Search {
         lease,
         caps,
+        words: Words::of(lease, &moments),
         under_way: Vec::new(),
         configs: vec![Config::default()],
         states: 0,
     };
-    let end = search.walk();
+    let end = search.walk(&moments);
     let states = search.states;
     Found { states, end }
 }
@@ -74,6 +79,7 @@ pub(super) fn search(lease: &Lease, caps: Caps<'_>) -> Found {
 struct Search<'a> {
     lease: &'a Lease,
     caps: Caps<'a>,
+    words: Words<'a>,
     /// Steps that have begun and not returned, in the order of their beginnings.
     under_way: Vec<u32>,
     configs: Vec<Config>,
@@ -88,10 +94,9 @@ enum Halt {
 }
 
 impl Search<'_> {
-    fn walk(&mut self) -> End {
-        let moments = moments(&self.lease.steps);
-        let mut forget = last_words(&self.lease.steps, &moments);
-        for (at, &(_, returns, step)) in moments.iter().enumerate() {
+    fn walk(&mut self, moments: &[(u64, bool, u32)]) -> End {
+        for (at, &(now, returns, step)) in moments.iter().enumerate() {
+            self.words.go_to(at, now);
             let halted = match returns {
                 false => {
                     self.begin(step);
@@ -105,9 +110,12 @@ impl Search<'_> {
                 Err(Halt::States) => return End::States,
                 Err(Halt::Time) => return End::Time,
             }
-            for session in forget.remove(&at).into_iter().flatten() {
+            for session in self.words.leave() {
                 for config in &mut self.configs {
-                    config.state.dead.retain(|&dead| dead != session);
+                    let state = &mut config.state;
+                    if !self.words.may_be_a_stranger(session, state.max) {
+                        state.dead.retain(|&dead| dead != session);
+                    }
                 }
             }
         }
@@ -247,7 +255,10 @@ impl Search<'_> {
         match holder.session {
             Some(session) if self.session_may_end(session, now) => {
                 let mut config = config.clone();
-                config.state.kill(session);
+                match self.words.must_remember(session, config.state.max) {
+                    true => config.state.kill(session),
+                    false => config.state.holder = None,
+                }
                 next.push(config);
             }
             Some(_) => {}
@@ -260,28 +271,36 @@ impl Search<'_> {
         }
     }
 
-    /// Makes a grant whose answer was lost.
+    /// Makes the next grant whose answer was lost. Others must wait for it: somebody will still have
+    /// seen its token, and after a greater one it could not be granted any more.
     fn appear(&self, config: &Config, now: u64, next: &mut Vec<Config>) {
         let state = &config.state;
-        for ghost in &self.lease.ghosts {
-            if ghost.from > now || ghost.token <= state.max {
-                continue;
-            }
-            if ghost.session.is_some_and(|session| state.is_dead(session)) {
-                continue;
-            }
-            let fits = match (ghost.handed, state.holder) {
-                (None, None) => true,
-                (Some(handed), Some(holder)) => {
-                    handed == holder.token && self.handed_over(holder, ghost.session, now)
-                }
-                _ => false,
-            };
-            if fits {
+        let ghosts = &self.lease.ghosts;
+        let after = ghosts.partition_point(|ghost| ghost.token <= state.max);
+        let Some(ghost) = ghosts.get(after) else {
+            return;
+        };
+        let mut hold = |session: Option<u64>| {
+            if session.is_none_or(|session| !state.is_dead(session)) {
                 let mut config = config.clone();
-                config.state.hold(ghost.session, ghost.token);
+                config.state.hold(session, ghost.token);
                 next.push(config);
             }
+        };
+        let unanswered = &self.lease.unanswered;
+        let asked = |since: Option<u64>| since.is_some_and(|since| since <= now);
+        match (state.holder, ghost.session) {
+            (None, Some(session)) if asked(unanswered.since(session)) => hold(Some(session)),
+            // Somebody of whom nothing is known can do whatever a session can.
+            (None, None) if asked(unanswered.by_anybody) => hold(None),
+            (None, None) => self.words.strangers(state).map(Some).for_each(hold),
+            (None, Some(_)) => {}
+            (Some(holder), Some(session)) => {
+                if self.handed_over(holder, Some(session), now) {
+                    hold(Some(session));
+                }
+            }
+            (Some(holder), None) => self.hand_overs(holder, now).for_each(hold),
         }
     }
 
@@ -301,11 +320,16 @@ impl Search<'_> {
 
     /// Whether the holder may have handed the lease over to this session unanswered.
     fn handed_over(&self, holder: Holder, to: Option<u64>, now: u64) -> bool {
+        let mut given = self.hand_overs(holder, now);
+        given.any(|given| to.is_none() || given.is_none() || given == to)
+    }
+
+    /// To whom the holder may have handed the lease over unanswered.
+    fn hand_overs(&self, holder: Holder, now: u64) -> impl Iterator<Item = Option<u64>> {
         let may = self.lease.may_transfer.get(&holder.token);
-        may.into_iter().flatten().any(|may| {
-            let fits = to.is_none() || may.to.is_none() || may.to == to;
-            may.from <= now && fits && holder.may_be(may.session)
-        })
+        let may = may.into_iter().flatten();
+        may.filter(move |may| may.from <= now && holder.may_be(may.session))
+            .map(|may| may.to)
     }
 
     fn granted_by(&self, holder: Holder) -> Option<usize> {
@@ -332,31 +356,6 @@ fn moments(steps: &[Timed]) -> Vec<(u64, bool, u32)> {
     }
     moments.sort_unstable();
     moments
-}
-
-/// After which moment nothing more is said of a session, so that nobody needs to know whether it
-/// has ended.
-fn last_words(steps: &[Timed], moments: &[(u64, bool, u32)]) -> HashMap<usize, Vec<u64>> {
-    let mut last: HashMap<u64, usize> = HashMap::new();
-    for (at, &(_, _, step)) in moments.iter().enumerate() {
-        let timed = &steps[step as usize];
-        let session = match timed.step {
-            Step::Grant { session, .. }
-            | Step::Release { session, .. }
-            | Step::Kill { session }
-            | Step::Dead { session } => Some(session),
-            Step::Transfer { to, .. } => Some(to),
-            _ => None,
-        };
-        for session in session.into_iter().chain(timed.by) {
-            last.insert(session, at);
-        }
-    }
-    let mut forget: HashMap<usize, Vec<u64>> = HashMap::new();
-    for (session, at) in last {
-        forget.entry(at).or_default().push(session);
-    }
-    forget
 }
 
 impl Stuck {

@@ -1,10 +1,13 @@
 //! Grants that nobody was told of as the answer to an acquire, but whose tokens were seen by others:
 //! the answer was lost. One whose token nobody ever saw explains nothing and can be left out.
+//!
+//! Nothing here is done once per token and acquire: what may have been granted is gathered by
+//! session, and each token only looks up who it can belong to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::super::spec::Step;
-use super::{FromNowhere, Ghost, Lease};
+use super::{FromNowhere, Ghost, Lease, OpenEnded, Unanswered};
 
 /// A token that somebody saw.
 #[derive(Clone, Copy)]
@@ -13,18 +16,22 @@ struct Seen {
     by: Option<usize>,
 }
 
-/// Finds who may have been granted the tokens that were seen without an answer.
+/// Finds the tokens that were seen without an answer, and those that nobody can have been granted.
+///
+/// As many tokens of a session can be explained as it has requests without an answer.
 pub(super) fn look_for(lease: &mut Lease) {
+    lease.unanswered = unanswered(&lease.open_ended);
+    let asked = Asked::of(lease);
     let mut ghosts = Vec::new();
     let mut given: HashMap<Option<u64>, usize> = HashMap::new();
     let mut seen: Vec<(u64, Seen)> = seen(lease).into_iter().collect();
     seen.sort_unstable_by_key(|&(token, _)| token);
     for (token, seen) in seen {
-        let found = candidates(lease, token, seen.session);
         let count = given.entry(seen.session).or_default();
         *count += 1;
-        if *count <= found.len() {
-            ghosts.extend(distinct(found));
+        if *count <= asked.by(seen.session) {
+            let session = seen.session;
+            ghosts.push(Ghost { token, session });
         } else if let Some(seen_by) = seen.by {
             lease.from_nowhere.push(FromNowhere { token, seen_by });
         }
@@ -57,32 +64,61 @@ fn seen(lease: &Lease) -> HashMap<u64, Seen> {
     seen
 }
 
-fn candidates(lease: &Lease, token: u64, session: Option<u64>) -> Vec<Ghost> {
-    let fits =
-        |candidate: Option<u64>| candidate.is_none() || session.is_none() || candidate == session;
-    let acquires = lease.open_ended.iter().filter(|open| fits(open.session));
-    let acquired = acquires.map(|open| Ghost {
-        token,
-        session: session.or(open.session),
-        handed: None,
-        from: open.from,
-    });
-    let transfers = lease.may_transfer.iter().flat_map(|(&handed, may)| {
-        let may = may.iter().filter(|may| fits(may.to));
-        may.map(move |may| (handed, may))
-    });
-    let transferred = transfers.map(|(handed, may)| Ghost {
-        token,
-        session: session.or(may.to),
-        handed: Some(handed),
-        from: may.from,
-    });
-    acquired.chain(transferred).collect()
+/// How many requests without an answer there are by which a session may have been granted the
+/// lease.
+struct Asked {
+    by_session: HashMap<u64, usize>,
+    /// Those that may have been anybody's.
+    by_anybody: usize,
+    all: usize,
 }
 
-/// Of ghosts that differ only in time the earliest says it all.
-fn distinct(mut ghosts: Vec<Ghost>) -> Vec<Ghost> {
-    ghosts.sort_unstable_by_key(|ghost| (ghost.session, ghost.handed, ghost.from));
-    ghosts.dedup_by_key(|ghost| (ghost.session, ghost.handed));
-    ghosts
+impl Asked {
+    fn of(lease: &Lease) -> Self {
+        let mut asked = Self {
+            by_session: HashMap::new(),
+            by_anybody: 0,
+            all: 0,
+        };
+        let acquirers = lease.open_ended.iter().map(|open| open.session);
+        let receivers = lease.may_transfer.values().flatten().map(|may| may.to);
+        for session in acquirers.chain(receivers) {
+            asked.all += 1;
+            match session {
+                Some(session) => *asked.by_session.entry(session).or_default() += 1,
+                None => asked.by_anybody += 1,
+            }
+        }
+        asked
+    }
+
+    fn by(&self, session: Option<u64>) -> usize {
+        match session {
+            Some(session) => {
+                self.by_anybody + self.by_session.get(&session).copied().unwrap_or_default()
+            }
+            None => self.all,
+        }
+    }
+}
+
+/// Since when each session may have been granted the lease by an acquire without an answer: of
+/// several the earliest says it all.
+fn unanswered(open_ended: &[OpenEnded]) -> Unanswered {
+    let mut unanswered = Unanswered::default();
+    let mut by_session: BTreeMap<u64, u64> = BTreeMap::new();
+    for open in open_ended {
+        let earliest = match open.session {
+            Some(session) => by_session.entry(session).or_insert(open.from),
+            None => unanswered.by_anybody.get_or_insert(open.from),
+        };
+        *earliest = open.from.min(*earliest);
+    }
+    unanswered.in_order = by_session
+        .iter()
+        .map(|(&session, &from)| (from, session))
+        .collect();
+    unanswered.in_order.sort_unstable();
+    unanswered.by_session = by_session.into_iter().collect();
+    unanswered
 }

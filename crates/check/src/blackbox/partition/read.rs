@@ -43,10 +43,12 @@ pub(super) fn read(recording: &Recording) -> HashMap<String, Lease> {
     for ended in &recording.session_ends {
         let session = ended.session;
         reading.everywhere(session, |lease| {
+            // Before the lease hears of the session it makes no difference that it has ended.
+            let heard = lease.sessions.get(&session).copied().unwrap_or_default();
             lease.steps.push(Timed {
                 step: Step::Dead { session },
                 by: None,
-                begin: 0,
+                begin: heard.min(ended.t),
                 end: ended.t,
                 operation: None,
             });
@@ -82,9 +84,10 @@ impl Reading {
         self.leases.get_mut(name).expect("inserted a moment ago")
     }
 
-    /// Notes that a session has to do with a lease.
-    fn involve(&mut self, session: u64, name: &str) {
-        self.lease(name).sessions.insert(session);
+    /// Notes that a session has to do with a lease from this time on.
+    fn involve(&mut self, session: u64, name: &str, from: u64) {
+        let heard = self.lease(name).sessions.entry(session).or_insert(from);
+        *heard = from.min(*heard);
         let leases = self.of_session.entry(session).or_default();
         if !leases.contains(name) {
             leases.insert(name.to_owned());
@@ -120,7 +123,7 @@ impl Reading {
                 self.acquire(at, operation, acquire, Some(session), &operation.outcome);
             }
             (Op::Release { lease, token, .. }, Some(session)) => {
-                self.involve(session, lease);
+                self.involve(session, lease, operation.begin);
                 let token = *token;
                 match &operation.outcome {
                     Outcome::Released => {
@@ -130,7 +133,7 @@ impl Reading {
                 }
             }
             (Op::Transfer { lease, token, to }, Some(session)) => {
-                self.involve(session, lease);
+                self.involve(session, lease, operation.begin);
                 self.transfer(at, operation, lease, *token, *to);
             }
             (Op::Revoke { lease, token, .. }, _) => self.revoke(at, operation, lease, *token),
@@ -168,7 +171,7 @@ impl Reading {
             }
             (Op::Cancel { .. }, Some(session)) => {
                 if let Outcome::StillGranted { lease, token } = &operation.outcome {
-                    self.involve(session, lease);
+                    self.involve(session, lease, operation.begin);
                     let step = Step::Held {
                         session: Some(session),
                         token: *token,
@@ -214,7 +217,7 @@ impl Reading {
             self.lease(name).open_ended.push(open_ended);
             return;
         };
-        self.involve(session, name);
+        self.involve(session, name, operation.begin);
         let inline = matches!(operation.op, Op::Open { .. }).then_some(1);
         let request = operation.request.or(inline);
         let fate = request.and_then(|request| self.fates.get(&(session, request)).copied());
@@ -311,7 +314,7 @@ impl Reading {
         };
         match operation.outcome {
             Outcome::Transferred { to, token: new } => {
-                self.involve(to, name);
+                self.involve(to, name, operation.begin);
                 let step = Step::Transfer {
                     session,
                     token,
