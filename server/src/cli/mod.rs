@@ -15,6 +15,7 @@ mod demo;
 mod dev;
 mod exit;
 mod failure;
+mod kube;
 mod lease;
 mod lock;
 mod log;
@@ -106,6 +107,9 @@ pub(crate) enum ClientCommand {
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Fence what stands in Kubernetes
+    #[command(subcommand)]
+    Kube(kube::KubeCommand),
     Bench(bench::Bench),
     Chaos(chaos::Chaos),
     Completions(completions::Completions),
@@ -187,6 +191,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Demo(command) => command.run(global).await,
         ClientCommand::DemoWorker(command) => command.run(global).await,
         ClientCommand::Dev(command) => command.run(global).await,
+        ClientCommand::Kube(command) => command.run(global).await,
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
         ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
