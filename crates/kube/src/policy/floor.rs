@@ -52,44 +52,32 @@ impl Fencing {
         yaml
     }
 
-    fn floor_rules(&self) -> [Rule; 3] {
-        let exempt = match self.carrier.deletes() {
-            true => "",
-            false => "request.operation == 'DELETE' || ",
-        };
-        [
-            Rule {
-                why: "A Lease without a token is no floor.",
-                expression: "variables.floorGood".to_owned(),
-                words: format!(
-                    "'ringfence: the Lease {} carries no token, so nothing guarded by it is written'",
-                    self.object
-                ),
-                plain: "ringfence: the Lease carries no token",
-            },
-            Rule {
-                why: "The policy of the mark says what is wrong with such a fence; this one must \
-                      not pass it either.",
-                expression: format!("{exempt}variables.good"),
-                words: format!(
-                    "'ringfence: the request carries no fence of {}'",
-                    self.lease
-                ),
-                plain: "ringfence: the request carries no fence of this lease",
-            },
-            Rule {
-                why: "The guard's rule, with the floor as the mark.",
-                expression: "!variables.good || !variables.floorGood || int(variables.token) >= \
-                             int(variables.floor)"
-                    .to_owned(),
-                words: format!(
-                    "'ringfence: stale fence ' + variables.fence + ': the Lease {} is at token ' + \
-                     variables.floor",
-                    self.object
-                ),
-                plain: "ringfence: stale fence: the Lease is at a newer token",
-            },
-        ]
+    /// With the rules for the fence itself, which the policy of the mark has as well: which of two
+    /// policies refuses first is up to the API server, and the words should be the same.
+    fn floor_rules(&self) -> Vec<Rule> {
+        let mut rules = self.form_rules();
+        rules.push(Rule {
+            why: "A Lease without a token is no floor.",
+            expression: "variables.floorGood".to_owned(),
+            words: format!(
+                "'ringfence: the Lease {} carries no token, so nothing guarded by it is written'",
+                self.object
+            ),
+            plain: "ringfence: the Lease carries no token",
+        });
+        rules.push(Rule {
+            why: "The guard's rule, with the floor as the mark.",
+            expression: "!variables.good || !variables.floorGood || int(variables.token) >= \
+                         int(variables.floor)"
+                .to_owned(),
+            words: format!(
+                "'ringfence: stale fence ' + variables.fence + ': the Lease {} is at token ' + \
+                 variables.floor",
+                self.object
+            ),
+            plain: "ringfence: stale fence: the Lease is at a newer token",
+        });
+        rules
     }
 }
 

@@ -164,3 +164,24 @@ fn the_command_that_is_named_prints_the_same() {
                    --namespace a --namespace b --without-lease allow --without-keeper";
     assert!(printed.contains(&format!("#   {command}\n")), "{printed}");
 }
+
+/// What operators read in `deploy/kubernetes/fencing`. With `RINGFENCE_REWRITE` set it is written anew,
+/// to be looked at in the diff.
+#[test]
+fn the_examples_are_as_printed() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = folder.join("../../deploy/kubernetes/fencing");
+    for carrier in Carrier::ALL {
+        let example = Wish {
+            account: Some("demo/controller".parse().unwrap()),
+            ..wish(carrier)
+        };
+        let printed = Fencing::new(example).unwrap().manifests();
+        let path = folder.join(format!("{carrier}.yaml"));
+        if std::env::var_os("RINGFENCE_REWRITE").is_some() {
+            std::fs::write(&path, &printed).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap();
+        assert!(kept == printed, "{} is not as printed", path.display());
+    }
+}

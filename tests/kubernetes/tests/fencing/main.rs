@@ -3,5 +3,6 @@
 
 mod policies;
 mod stand;
+mod table;
 mod verdict;
 mod writer;

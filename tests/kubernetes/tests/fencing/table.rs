@@ -1,0 +1,276 @@
+//! Every kind of write, with every kind of fence, by every carrier: who is admitted, and with which
+//! words the others are refused.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use ringfence_kube::TOKEN;
+use ringfence_kube::policy::{Carrier, STAMP};
+use serde_json::{Value, json};
+
+use crate::stand::{CURRENT, Stand};
+use crate::verdict::Verdict;
+use crate::writer::{MANAGER, Op};
+
+/// What a write carries, and what the API server knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    Current,
+    Stale,
+    /// The same, while the API server's copy of the Lease is older than both.
+    StaleFloorLate,
+    Missing,
+    Malformed,
+    /// A newer fence of another lease.
+    Foreign,
+}
+
+impl Offer {
+    const ALL: [Self; 6] = [
+        Self::Current,
+        Self::Stale,
+        Self::StaleFloorLate,
+        Self::Missing,
+        Self::Malformed,
+        Self::Foreign,
+    ];
+
+    fn is_stale(self) -> bool {
+        matches!(self, Self::Stale | Self::StaleFloorLate)
+    }
+
+    fn fence(self, stand: &Stand) -> Option<String> {
+        match self {
+            Self::Current => Some(stand.fence(CURRENT)),
+            Self::Stale | Self::StaleFloorLate => Some(stand.fence(CURRENT - 1)),
+            Self::Missing => None,
+            Self::Malformed => Some(format!("{}#0{CURRENT}", stand.fencing.lease())),
+            Self::Foreign => Some(format!("k8s/{}/other#{}", stand.namespace, CURRENT + 1)),
+        }
+    }
+}
+
+/// What the first line of each table says.
+const HEADS: &str = "| write | current | stale | stale, floor late | none | malformed | other lease's |\n\
+                     |---|---|---|---|---|---|---|\n";
+
+const IMPERSONATE: &str = "\
+| create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| update | ADMITTED | stale | stale | no fence | malformed | other lease |
+| merge patch | ADMITTED | stale | stale | no fence | malformed | other lease |
+| JSON patch | ADMITTED | stale | stale | no fence | malformed | other lease |
+| strategic patch | ADMITTED | stale | stale | no fence | malformed | other lease |
+| apply, same manager | ADMITTED | stale | stale | no fence | malformed | other lease |
+| apply, other manager | ADMITTED | stale | stale | no fence | malformed | other lease |
+| status | ADMITTED | stale | stale | no fence | malformed | other lease |
+| scale | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| delete | ADMITTED | stale | stale | no fence | malformed | other lease |
+| delete what it wrote | ADMITTED | 409 | 409 | no fence | malformed | other lease |
+| delete what it read | ADMITTED | stale | stale | no fence | malformed | other lease |
+| deletecollection | ADMITTED | stale | stale | no fence | malformed | other lease |
+| eviction | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| delete, then create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+";
+
+const FIELD_MANAGER: &str = "\
+| create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| update | ADMITTED | stale | stale | no fence | malformed | other lease |
+| merge patch | ADMITTED | stale | stale | no fence | malformed | other lease |
+| JSON patch | ADMITTED | stale | stale | no fence | malformed | other lease |
+| strategic patch | ADMITTED | stale | stale | no fence | malformed | other lease |
+| apply, same manager | ADMITTED | stale | stale | no fence | malformed | other lease |
+| apply, other manager | ADMITTED | stale | stale | no fence | malformed | other lease |
+| status | ADMITTED | stale | stale | no fence | malformed | other lease |
+| scale | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| delete | no version | no version | no version | no version | no version | no version |
+| delete what it wrote | ADMITTED | 409 | 409 | ADMITTED | ADMITTED | ADMITTED |
+| delete what it read | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED |
+| deletecollection | no version | no version | no version | no version | no version | no version |
+| eviction | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| delete, then create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+";
+
+const SEQUENCE: &str = "\
+| create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| update | ADMITTED | stale | stale | inherited | malformed | other lease |
+| merge patch | ADMITTED | stale | stale | inherited | malformed | other lease |
+| JSON patch | ADMITTED | stale | stale | inherited | malformed | other lease |
+| strategic patch | ADMITTED | stale | stale | inherited | malformed | other lease |
+| apply, same manager | ADMITTED | stale | stale | no fence | malformed | other lease |
+| apply, other manager | ADMITTED | stale | stale | inherited | malformed | other lease |
+| status | ADMITTED | stale | stale | inherited | malformed | other lease |
+| scale | no fence | no fence | no fence | no fence | no fence | no fence |
+| delete | no version | no version | no version | no version | no version | no version |
+| delete what it wrote | ADMITTED | 409 | 409 | ADMITTED | ADMITTED | ADMITTED |
+| delete what it read | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED |
+| deletecollection | no version | no version | no version | no version | no version | no version |
+| eviction | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+| delete, then create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
+";
+
+/// What is expected of a carrier.
+fn expected(carrier: Carrier) -> &'static str {
+    match carrier {
+        Carrier::Impersonate => IMPERSONATE,
+        Carrier::FieldManager => FIELD_MANAGER,
+        Carrier::Sequence => SEQUENCE,
+    }
+}
+
+/// The object of a cell as the current holder left it; the version that the writer may know.
+async fn object_of(stand: &Stand, op: Op, offer: Offer, name: &str) -> Option<String> {
+    let mark = |mut object: Value| {
+        object["metadata"]["annotations"][TOKEN] = json!(CURRENT.to_string());
+        if stand.carrier == Carrier::Sequence {
+            let stamp = format!("{}.1", stand.fence(CURRENT));
+            object["metadata"]["annotations"][STAMP] = json!(stamp);
+        }
+        object
+    };
+    let metadata = json!({"name": name, "labels": {"cell": name}});
+    let containers = json!([{"name": "one", "image": "none"}]);
+    let object = match op {
+        Op::Status | Op::Scale => json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+            "spec": {
+                "selector": {"matchLabels": {"cell": name}},
+                "template": {
+                    "metadata": {"labels": {"cell": name}},
+                    "spec": {"containers": containers},
+                },
+            },
+        }),
+        Op::Evict => json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": {"containers": containers, "automountServiceAccountToken": false},
+        }),
+        _ => json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+            "data": {"written": "0"},
+        }),
+    };
+    match op {
+        Op::Create => None,
+        Op::Status | Op::Scale | Op::Evict => {
+            stand.put(mark(object)).await;
+            None
+        }
+        Op::CreateAgain => {
+            stand.put(mark(object)).await;
+            config_maps(stand)
+                .delete(name, &DeleteParams::default())
+                .await
+                .unwrap();
+            None
+        }
+        _ => {
+            let before = stand.put(object.clone()).await;
+            // As the holder's own apply would have, it owns what it wrote.
+            let manager = match stand.carrier {
+                Carrier::FieldManager => stand.fence(CURRENT),
+                Carrier::Impersonate | Carrier::Sequence => MANAGER.to_owned(),
+            };
+            let params = PatchParams::apply(&manager).force();
+            let object = Patch::Apply(mark(object));
+            let after = config_maps(stand).patch(name, &params, &object).await;
+            let after = after.unwrap().metadata.resource_version;
+            match offer.is_stale() {
+                true => before.metadata.resource_version,
+                false => after,
+            }
+        }
+    }
+}
+
+fn config_maps(stand: &Stand) -> Api<k8s_openapi::api::core::v1::ConfigMap> {
+    Api::namespaced(stand.admin.clone(), &stand.namespace)
+}
+
+/// What becomes of one write; in words if it is nothing that was thought of.
+async fn cell(stand: &Stand, op: Op, offer: Offer) -> String {
+    let name = format!("{op:?}-{offer:?}").to_lowercase();
+    let known = object_of(stand, op, offer, &name).await;
+    let fence = offer.fence(stand);
+    let writer = stand.writer(fence.as_deref()).knows(known);
+    match writer.write(op, &name).await {
+        Ok(verdict) => verdict.shown().to_owned(),
+        Err(words) => words,
+    }
+}
+
+/// The table of a carrier, as it is; `None` if there is no Kubernetes.
+async fn measured(carrier: Carrier) -> Option<String> {
+    let stand = Stand::start(carrier, CURRENT).await?;
+    // Its Lease stands where the copy of an API server would that has not heard of anything for long.
+    let late = Stand::start(carrier, 2).await?;
+    let mut table = String::new();
+    for op in Op::ALL {
+        write!(table, "| {} |", op.shown()).unwrap();
+        for offer in Offer::ALL {
+            let stand = match offer {
+                Offer::StaleFloorLate => &late,
+                _ => &stand,
+            };
+            write!(table, " {} |", cell(stand, op, offer).await).unwrap();
+        }
+        table.push('\n');
+    }
+    Some(table)
+}
+
+async fn is_as_expected(carrier: Carrier) {
+    let Some(measured) = measured(carrier).await else {
+        return;
+    };
+    println!("carrier {carrier}\n\n{HEADS}{measured}");
+    for (row, expected) in measured.lines().zip(expected(carrier).lines()) {
+        assert_eq!(row, expected);
+    }
+    assert_eq!(measured.lines().count(), Op::ALL.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_by_impersonation_are_judged_as_the_table_says() {
+    is_as_expected(Carrier::Impersonate).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_by_field_manager_are_judged_as_the_table_says() {
+    is_as_expected(Carrier::FieldManager).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_by_sequence_are_judged_as_the_table_says() {
+    is_as_expected(Carrier::Sequence).await;
+}
+
+#[test]
+fn operators_read_the_same_tables() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/README.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    for carrier in Carrier::ALL {
+        let table = format!("{HEADS}{}", expected(carrier));
+        assert!(readme.contains(&table), "not in deploy/README.md:\n{table}");
+    }
+}
+
+/// A row of what is promised, not only of what happens: with the mark, or a floor that is in time.
+#[test]
+fn no_stale_write_is_admitted_but_where_it_is_said() {
+    let stale_and_admitted = |carrier: Carrier, column: usize| -> Vec<&str> {
+        let rows = expected(carrier).lines().map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            (cells[1], cells[column] == Verdict::Admitted.shown())
+        });
+        rows.filter(|(_, admitted)| *admitted)
+            .map(|(op, _)| op)
+            .collect()
+    };
+    assert!(stale_and_admitted(Carrier::Impersonate, 3).is_empty());
+    for carrier in [Carrier::FieldManager, Carrier::Sequence] {
+        assert_eq!(stale_and_admitted(carrier, 3), ["delete what it read"]);
+    }
+    let late = ["create", "scale", "eviction", "delete, then create"];
+    assert_eq!(stale_and_admitted(Carrier::Impersonate, 4), late);
+}
