@@ -391,10 +391,16 @@ fn go_together(a: &Operation, b: &Operation) -> bool {
     let (Some(a_end), Some(b_end)) = (a.end, b.end) else {
         return true;
     };
-    let (first, second) = match a_end <= b_end {
-        true => (&a.outcome, &b.outcome),
-        false => (&b.outcome, &a.outcome),
-    };
+    // Tries that were under way together were answered in an order that nobody knows: an answer on
+    // a slow connection is overtaken by a later one on another.
+    let crossed = a.begin <= b_end && b.begin <= a_end;
+    let a_first = a_end <= b_end;
+    ((a_first || crossed) && may_follow(&a.outcome, &b.outcome))
+        || ((!a_first || crossed) && may_follow(&b.outcome, &a.outcome))
+}
+
+/// Whether a request that was answered so may be answered so when it is repeated.
+fn may_follow(first: &Outcome, second: &Outcome) -> bool {
     match (first, second) {
         // Whatever was answered: later the session may be gone, and the number confirmed.
         (_, Outcome::SessionExpired | Outcome::NotDone { .. } | Outcome::Refused { .. })
@@ -413,9 +419,14 @@ fn go_together(a: &Operation, b: &Operation) -> bool {
 fn merge(known: &mut Operation, other: Operation) {
     known.begin = known.begin.min(other.begin);
     known.queued = [known.queued, other.queued].into_iter().flatten().min();
+    // Says that it is too late to say what the request did.
+    let late = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Refused { .. } | Outcome::SessionExpired)
+    };
     let better = match (&known.outcome, &other.outcome) {
         (_, Outcome::NotDone { .. }) => false,
         (Outcome::NotDone { .. }, _) => true,
+        (a, b) if late(a) != late(b) && known.end.is_some() && other.end.is_some() => late(a),
         _ => other.end.is_some() && known.end.is_none_or(|end| other.end < Some(end)),
     };
     if better {

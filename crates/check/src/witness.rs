@@ -32,7 +32,9 @@ use replay::Replay;
 /// Holds a history against a log.
 ///
 /// The log must be that of a node that has everything that was ever acknowledged: one that was caught
-/// up when it was stopped. It must begin at the beginning; if it does not the verdict is unknown.
+/// up when it was stopped. It must begin at the beginning; if it was purged the verdict is unknown,
+/// also with the snapshot at hand: what was answered before is in no snapshot, and a state that is
+/// taken for given would hide how it came about.
 ///
 /// # Errors
 /// Those of `log`.

@@ -18,7 +18,8 @@ pub(crate) enum LogCommand {
 /// Print the log of a stopped node, an entry per line, with secrets replaced
 ///
 /// A node that runs keeps its directory locked: stop it, or dump a copy that was made while it was
-/// stopped. The log is read and not changed. It begins at the first entry that was not purged.
+/// stopped. The log is read and not changed. It begins at the first entry that was not purged; to
+/// judge a history by it, let the node keep all of it (--snapshot-log-bytes).
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence log dump --data-dir /tmp/rf/n1 > n1.log")]

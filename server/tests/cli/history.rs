@@ -57,6 +57,75 @@ fn the_exit_code_is_the_verdict() {
 }
 
 #[test]
+fn a_log_that_was_purged_gives_no_verdict_and_says_what_to_dump_instead() {
+    let dir = tempfile::tempdir().unwrap();
+    let dump = dir.path().join("n1.log");
+    let log = "{\"log\":{\"version\":1,\"node\":\"n1\",\"committed\":812}}\n\
+               {\"entry\":{\"index\":811,\"term\":3}}\n{\"entry\":{\"index\":812,\"term\":3}}\n";
+    fs::write(&dump, log).unwrap();
+    let valid = example("tricky/an_unanswered_acquire_was_granted.jsonl");
+    let log = dump.to_str().unwrap();
+
+    let said = run(&["check-history", &valid, "--log", log]);
+
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.out.starts_with("unknown\n"), "{}", said.out);
+    for told in ["begins at entry 811", "purged", "--snapshot-log-bytes"] {
+        assert!(said.out.contains(told), "{told} is missing in {}", said.out);
+    }
+    // What clients saw is judged all the same.
+    assert!(said.out.contains("by what clients saw: valid"), "{said:?}");
+    let invalid = example("bad/two_hold_at_once.jsonl");
+    let said = run(&["check-history", &invalid, "--log", log]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+}
+
+#[test]
+fn a_timeline_is_one_page_with_what_was_found_and_changes_no_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("run.html");
+    let to = page.to_str().unwrap();
+    let invalid = example("bad/a_stale_write_admitted.jsonl");
+
+    let said = run(&["check-history", &invalid, "--timeline", to]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.starts_with("<!doctype html>"), "{text:.80}");
+    for told in [
+        "check-history a_stale_write_admitted.jsonl",
+        "I1",
+        "was admitted after",
+    ] {
+        assert!(text.contains(told), "{told} is not on the page");
+    }
+    // It needs nothing but itself.
+    for outside in ["http://", "https://", "src=\"", "@import"] {
+        assert!(!text.contains(outside), "{outside} is on the page");
+    }
+
+    // One that was there is replaced.
+    let valid = example("tricky/an_unanswered_acquire_was_granted.jsonl");
+    let said = run(&["check-history", &valid, "--timeline", to]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(
+        !text.contains("was admitted after"),
+        "the old page is there"
+    );
+
+    // Who wanted a page and got none is told, whatever the verdict.
+    let nowhere = dir.path().join("nowhere/run.html");
+    let said = run(&[
+        "check-history",
+        &valid,
+        "--timeline",
+        nowhere.to_str().unwrap(),
+    ]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("nowhere/run.html"), "{said:?}");
+}
+
+#[test]
 fn a_file_that_is_no_history_ends_with_2_and_says_where() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("history.jsonl");

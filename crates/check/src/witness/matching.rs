@@ -123,11 +123,10 @@ fn request(operation: &Operation, session: u64, number: u64, replay: &Replay) ->
             _ => Found::Missing,
         };
     };
-    if let Some(&(answered, _)) = answers.iter().find(|(_, answer)| agree(told, answer)) {
-        return Found::At(Place { first, answered });
-    }
+    let by_entry = answers.iter().find(|(_, answer)| agree(told, answer));
+    let by_entry = by_entry.map(|&(answered, _)| answered);
+    // Who waits is told by an event, perhaps before a repeated request is logged.
     let by_event = match told {
-        // Told by an event and not by a repeated request.
         Outcome::Ended { token } => {
             let grant = replay.grants.get(token);
             let grant = grant.filter(|grant| (grant.session, grant.request) == (session, number));
@@ -138,8 +137,11 @@ fn request(operation: &Operation, session: u64, number: u64, replay: &Replay) ->
         Outcome::SessionExpired | Outcome::Cancelled => replay.ended.get(&session).copied(),
         _ => None,
     };
-    match by_event {
-        Some(answered) => Found::At(Place { first, answered }),
+    match [by_entry, by_event].into_iter().flatten().min() {
+        Some(answered) => Found::At(Place {
+            first,
+            answered: answered.max(first),
+        }),
         None => Found::Otherwise(answers.to_vec()),
     }
 }

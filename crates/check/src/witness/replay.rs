@@ -124,8 +124,10 @@ impl Replay {
         if logged.index > self.last_index + 1 {
             return Err(match self.last_index {
                 0 => format!(
-                    "the log begins at entry {}, and what was before is not known: it must begin at \
-                     its first entry",
+                    "the log begins at entry {}: what was before it was purged behind a snapshot, \
+                     which holds a state and not what was answered, so nothing can be said by this \
+                     log; dump one that begins at entry 1, of a node that keeps all of it \
+                     (--snapshot-log-bytes above what the run will write)",
                     logged.index
                 ),
                 last => format!("the log has no entries between {last} and {}", logged.index),
