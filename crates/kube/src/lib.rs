@@ -31,6 +31,7 @@
 //! [`RESERVED_NAMESPACES`] are out of reach.
 
 mod attempt;
+pub mod canary;
 mod clock;
 mod connect;
 mod decision;
@@ -47,6 +48,7 @@ mod source;
 mod tell;
 mod trouble;
 mod watching;
+pub mod webhook;
 
 pub use kube::Client;
 

@@ -20,6 +20,7 @@ use crate::material::ServerTls;
 use crate::socket::Socket;
 use crate::turned_away::{self, begins_tls};
 use crate::watched::Watched;
+use crate::{HTTP1, HTTP2};
 
 /// How long a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -44,7 +45,19 @@ impl Acceptor {
     /// # Errors
     /// [`TlsError`] names the file, what is wrong with it, and what is expected.
     pub fn new(tls: ServerTls) -> Result<Self, TlsError> {
-        let config = Watched::new(tls.sources(), move || tls.config())?;
+        Self::of(tls, HTTP2)
+    }
+
+    /// The same for a port that speaks HTTP/1.1, as those who call webhooks do.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn http1(tls: ServerTls) -> Result<Self, TlsError> {
+        Self::of(tls, HTTP1)
+    }
+
+    fn of(tls: ServerTls, protocol: &'static [u8]) -> Result<Self, TlsError> {
+        let config = Watched::new(tls.sources(), move || tls.config(protocol))?;
         Ok(Self {
             config: Arc::new(config),
         })

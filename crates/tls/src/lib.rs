@@ -34,3 +34,6 @@ pub use socket::Socket;
 
 /// What gRPC is called when a handshake agrees on a protocol.
 const HTTP2: &[u8] = b"h2";
+
+/// What HTTP/1.1 is called there.
+const HTTP1: &[u8] = b"http/1.1";

@@ -67,7 +67,7 @@ impl Carrier {
     }
 
     /// Whether a deletion can carry a fence.
-    pub(super) const fn deletes(self) -> bool {
+    pub(crate) const fn deletes(self) -> bool {
         matches!(self, Self::Impersonate)
     }
 }

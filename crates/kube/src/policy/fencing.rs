@@ -194,6 +194,36 @@ impl Fencing {
         format!("{}#{token}", self.lease)
     }
 
+    /// The mirrored Lease's name.
+    #[must_use]
+    pub fn object_name(&self) -> &str {
+        &self.object.name
+    }
+
+    /// The mirrored Lease's namespace.
+    #[must_use]
+    pub fn object_namespace(&self) -> &str {
+        &self.object.namespace
+    }
+
+    /// The namespace of the canary's objects: the first of those in which something is guarded.
+    #[must_use]
+    pub fn canary_namespace(&self) -> &str {
+        &self.namespaces[0]
+    }
+
+    /// Whose writes are judged.
+    #[must_use]
+    pub fn account(&self) -> &ServiceAccount {
+        &self.account
+    }
+
+    /// How they carry their fence.
+    #[must_use]
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
+    }
+
     /// What one of this lease's manifests is called.
     pub(super) fn named(&self, kind: &str) -> String {
         let ObjectName { namespace, name } = &self.object;

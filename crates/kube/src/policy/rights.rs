@@ -60,7 +60,7 @@ impl Fencing {
     /// The canary's objects, and its rights.
     pub(super) fn canary(&self) -> String {
         let names = [self.canary_floor(), self.canary_mark()];
-        let place = &self.namespaces[0];
+        let place = self.canary_namespace();
         let mut yaml = head(CANARY, "v1", "ConfigMap", &names[0]);
         yaml.push_str(&format!("  namespace: {place:?}\n"));
         yaml.push_str(&format!(

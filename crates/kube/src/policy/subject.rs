@@ -48,6 +48,17 @@ pub enum InvalidResource {
     },
 }
 
+impl Resource {
+    /// ConfigMaps: what the canary writes.
+    #[must_use]
+    pub fn config_maps() -> Self {
+        Self {
+            group: String::new(),
+            plural: "configmaps".to_owned(),
+        }
+    }
+}
+
 impl FromStr for Resource {
     type Err = InvalidResource;
 

@@ -1,6 +1,10 @@
 //! `ringfence kube …`: fences for what stands in Kubernetes.
 
+mod canary;
+mod figures;
+mod guarded;
 mod policy;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -12,12 +16,18 @@ use super::{Failure, Global};
 #[derive(Subcommand, Debug)]
 pub(crate) enum KubeCommand {
     Policy(policy::Policy),
+    Canary(canary::Canary),
+    /// Let the API server ask the cluster about each write: one rule for many leases
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
 }
 
 impl KubeCommand {
-    pub(crate) async fn run(self, _global: &Global) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         match self {
             Self::Policy(command) => command.run(),
+            Self::Canary(command) => command.run(global).await,
+            Self::Webhook(command) => command.run(global).await,
         }
     }
 }

@@ -1,0 +1,63 @@
+//! A port with figures, for a command that runs for long.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+use crate::cli::Failure;
+
+/// The text form that Prometheus asks for by name.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Listens on an address.
+///
+/// # Errors
+/// Why that is not possible, and what to do.
+pub(super) async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listening = TcpListener::bind(address).await;
+    listening.map_err(|why| {
+        Failure::usage(format!("--{flag} {address}: {why}"))
+            .hint("choose another address, or stop what uses this one")
+    })
+}
+
+/// Shows `/metrics` and `/livez`, for as long as the process lives.
+pub(super) fn show(listener: TcpListener, registry: Registry) {
+    let registry = Arc::new(registry);
+    let metrics = move || {
+        let registry = Arc::clone(&registry);
+        async move { shown(&registry) }
+    };
+    let routes = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/metrics", get(metrics));
+    // It ends by itself only if it cannot accept any more, which it says.
+    let served = async move {
+        if let Err(error) = axum::serve(listener, routes).await {
+            tracing::error!(%error, "figures are not shown any more");
+        }
+    };
+    drop(tokio::spawn(served));
+}
+
+fn shown(registry: &Registry) -> Response {
+    let mut text = String::new();
+    match text::encode(&mut text, registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// What the libraries tell goes to stderr.
+pub(super) fn log_to_stderr() {
+    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    // In tests another one may have been first.
+    lines.with_target(false).try_init().ok();
+}

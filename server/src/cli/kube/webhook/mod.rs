@@ -1,0 +1,27 @@
+//! `ringfence kube webhook …`: the API server asks, the cluster answers.
+
+mod asking;
+mod manifest;
+mod serving;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::cli::{Failure, Global};
+
+/// Commands about the webhook.
+#[derive(Subcommand, Debug)]
+pub(crate) enum WebhookCommand {
+    Serve(serving::Serve),
+    Manifest(manifest::Manifest),
+}
+
+impl WebhookCommand {
+    pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Serve(command) => command.run(global).await,
+            Self::Manifest(command) => command.run(),
+        }
+    }
+}

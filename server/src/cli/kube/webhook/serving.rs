@@ -1,0 +1,188 @@
+//! `ringfence kube webhook serve`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::StreamExt;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use ringfence_kube::PREFIX;
+use ringfence_kube::policy::Carrier;
+use ringfence_kube::webhook::{Answer, Offer, Review, judge};
+use ringfence_tls::{Acceptor, Incoming, ServerTls, Socket};
+
+use super::asking::Cluster;
+use crate::cli::kube::figures;
+use crate::cli::{Failure, Global, signals};
+
+/// The largest review: an object before and after the write, each at most 1.5 MB in etcd, as text.
+const REVIEW_BYTES_MAX: usize = 8 << 20;
+
+/// How long reviews under way may take at the end.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+
+/// Answer an API server's question whether a write may be done, by asking the cluster
+///
+/// The grant of each write's fence has to be in force. If the cluster does not answer within 1.5s,
+/// neither does this, and the failure policy of the manifest decides. Certificates are read anew
+/// when they change.
+#[derive(clap::Args, Debug)]
+#[command(after_help = r"Example:
+  ringfence kube webhook serve --listen 0.0.0.0:7443 --cert-file tls.crt --key-file tls.key \
+    --carrier impersonate --endpoints ringfence.ringfence.svc:7420
+
+Print what makes the API server ask it with `ringfence kube webhook manifest`.")]
+pub(crate) struct Serve {
+    /// Where the API server asks, with TLS: POST /judge
+    #[arg(long, default_value = "0.0.0.0:7443", value_name = "HOST:PORT")]
+    listen: SocketAddr,
+    /// The certificate of this port: a PEM file
+    #[arg(long, value_name = "FILE")]
+    cert_file: PathBuf,
+    /// The key of --cert-file, not encrypted: a PEM file
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// Where /metrics and /livez are served, without TLS
+    #[arg(long, default_value = "127.0.0.1:7424", value_name = "HOST:PORT")]
+    listen_http: SocketAddr,
+    /// How a write carries its fence, as `kube policy` has it
+    #[arg(long, value_name = "CARRIER")]
+    carrier: Carrier,
+    /// What leases are called that are mirrored, as `serve --kube-prefix` says it
+    #[arg(long, value_name = "PREFIX", default_value = PREFIX)]
+    kube_prefix: String,
+}
+
+/// What every question needs.
+struct Judge {
+    cluster: Cluster,
+    carrier: Carrier,
+    prefix: String,
+    reviews: Family<Outcome, Counter>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+impl Serve {
+    pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        figures::log_to_stderr();
+        let tls = ServerTls {
+            certificate: self.cert_file.into(),
+            key: self.key_file.into(),
+            client_ca: None,
+            demand_client_certificate: false,
+        };
+        let tls = Acceptor::http1(tls).map_err(|why| Failure::usage(why.to_string()))?;
+        let listener = figures::listen("listen", self.listen).await?;
+        let http = figures::listen("listen-http", self.listen_http).await?;
+        let judge = Arc::new(Judge {
+            cluster: Cluster::new(global),
+            carrier: self.carrier,
+            prefix: self.kube_prefix,
+            reviews: Family::default(),
+        });
+        let mut registry = Registry::with_prefix("ringfence");
+        registry.sub_registry_with_prefix("kube_webhook").register(
+            "reviews",
+            "Writes asked about, by outcome: admitted, refused, unanswered, malformed",
+            judge.reviews.clone(),
+        );
+        figures::show(http, registry);
+        let routes = Router::new()
+            .route("/judge", post(answer))
+            .layer(DefaultBodyLimit::max(REVIEW_BYTES_MAX))
+            .route("/livez", get(|| async { "ok\n" }))
+            .with_state(judge);
+        tracing::info!(listen = %self.listen, carrier = %self.carrier, "asks the cluster");
+        let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
+        let served = axum::serve(Listening(tls.incoming(listener), self.listen), routes)
+            .with_graceful_shutdown(async move { drop(stopping.await) });
+        let mut served = tokio::spawn(async move { served.await });
+        tokio::select! {
+            ended = &mut served => {
+                let why = ended.map_or_else(|error| error.to_string(), |ended| format!("{ended:?}"));
+                return Err(Failure::new(1, "FAULT", format!("the webhook ended by itself: {why}")));
+            }
+            _ = signals::stop() => {}
+        }
+        stop.send(()).ok();
+        // Connections that an API server keeps open do not hold it up.
+        tokio::time::timeout(DRAIN_MAX, served).await.ok();
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Connections after their handshake, as axum takes them.
+struct Listening(Incoming, SocketAddr);
+
+impl axum::serve::Listener for Listening {
+    type Io = Socket;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Socket, SocketAddr) {
+        match self.0.next().await {
+            Some(Ok(socket)) => (socket, self.1),
+            // What accepts lasts as long as somebody takes, and tells failures itself.
+            Some(Err(_)) | None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.1)
+    }
+}
+
+async fn answer(State(judge): State<Arc<Judge>>, body: Bytes) -> Response {
+    let counted = |outcome: &'static str| {
+        judge.reviews.get_or_create(&Outcome { outcome }).inc();
+    };
+    let review = match Review::parse(&body) {
+        Ok(review) => review,
+        Err(why) => {
+            counted("malformed");
+            return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response();
+        }
+    };
+    let answer = match judge.answer(&review).await {
+        Ok(answer) => answer,
+        Err(why) => {
+            counted("unanswered");
+            tracing::warn!(why, "no answer: the failure policy decides");
+            let told = format!("ringfence: the cluster was asked in vain: {why}\n");
+            return (StatusCode::SERVICE_UNAVAILABLE, told).into_response();
+        }
+    };
+    counted(match &answer {
+        Answer::Admitted => "admitted",
+        Answer::Refused(_) => "refused",
+    });
+    let json = review.answer(&answer).to_string();
+    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+}
+
+impl Judge {
+    async fn answer(&self, review: &Review) -> Result<Answer, String> {
+        match review.offer(self.carrier, &self.prefix) {
+            Offer::Settled(answer) => Ok(answer),
+            Offer::Fence { lease, token } => {
+                let standing = self.cluster.standing(&lease, token).await?;
+                Ok(judge(&lease, token, standing))
+            }
+        }
+    }
+}
