@@ -22,8 +22,9 @@ use crate::error::{AttachError, CallError, ConnectError, OpenError};
 use crate::follow::Follow;
 use crate::handle::SessionHandle;
 use crate::hub::Hub;
+use crate::open::{self, Life};
 use crate::session::{Session, SessionOptions};
-use crate::{chance, keepalive, open, unary, upkeep};
+use crate::{chance, keepalive, unary, upkeep};
 
 /// A connection to a cluster. Cheap to clone; all clones share one stream and one thread.
 #[derive(Clone)]
@@ -81,7 +82,11 @@ impl Client {
     /// # Errors
     /// [`OpenError`] if the options are refused or the cluster does not answer in time.
     pub async fn open_session(&self, options: SessionOptions) -> Result<Session, OpenError> {
-        open::open(&self.hub, &self.tether, options, Duration::MAX).await
+        let life = Life::Ttl {
+            ttl: options.ttl,
+            patience: Duration::MAX,
+        };
+        open::open(&self.hub, &self.tether, options.identity, life).await
     }
 
     /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened

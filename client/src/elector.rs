@@ -20,6 +20,8 @@ mod timings;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use ringfence_core::Pod;
+
 pub use campaign::{Campaign, CampaignError};
 pub use gauges::{AlreadyRegistered, Gauges, Reading};
 pub use handle::{CampaignHandle, CampaignState, Successor};
@@ -35,8 +37,8 @@ use crate::client::Client;
 use crate::error::OpenError;
 use crate::hub::lock;
 use crate::identity::unique_identity;
-use crate::open;
-use crate::session::{Session, SessionOptions};
+use crate::open::{self, Life};
+use crate::session::Session;
 use shared::Own;
 
 /// One candidate for any number of leases, with one session for all of them. Cheap to clone.
@@ -75,8 +77,12 @@ use shared::Own;
 /// | a lock of the shape that Kubernetes tools expect, renewed by hand | [`RawLock`] |
 ///
 /// All of them are leases: a leader that is dead, or cut off, blocks nobody for longer than its
-/// lease duration, or twice that if the cluster changes its own leader meanwhile. A leader for life, whose lock goes when its Pod is deleted and not sooner, needs
-/// somebody who knows of Pods.
+/// lease duration, or twice that if the cluster changes its own leader meanwhile.
+///
+/// In Kubernetes all of them can also lead [for life](ElectorBuilder::for_life): the term then ends
+/// with the Pod and not sooner. Choose it where a short time without a leader does less harm than a
+/// leader that is replaced while it lives, and where somebody is there to say that a dead node is
+/// dead; choose a lease duration where a takeover must not wait for that.
 ///
 /// [`HeldLease::lost`]: crate::HeldLease::lost
 /// [`RawLock`]: crate::RawLock
@@ -90,6 +96,7 @@ struct Inner {
     client: Client,
     identity: String,
     timings: Timings,
+    pod: Option<Pod>,
     session: tokio::sync::Mutex<Option<Session>>,
     own: Arc<Own>,
     /// The leases that it campaigns for.
@@ -103,6 +110,7 @@ pub struct ElectorBuilder {
     client: Client,
     identity: Option<String>,
     timings: Timings,
+    pod: Option<Pod>,
 }
 
 impl ElectorBuilder {
@@ -120,6 +128,13 @@ impl ElectorBuilder {
         self
     }
 
+    /// Leads for life: its session is [bound to a Pod](Client::open_session_for) in the place of a
+    /// lease duration. Nothing is renewed, and no silence ends a term.
+    pub fn for_life(mut self, pod: Pod) -> Self {
+        self.pod = Some(pod);
+        self
+    }
+
     /// The elector. It opens its session when it first campaigns.
     #[must_use]
     pub fn build(self) -> Elector {
@@ -127,6 +142,7 @@ impl ElectorBuilder {
             client: self.client,
             identity: self.identity.unwrap_or_else(unique_identity),
             timings: self.timings,
+            pod: self.pod,
             session: tokio::sync::Mutex::default(),
             own: Arc::default(),
             names: Mutex::default(),
@@ -150,6 +166,7 @@ impl Elector {
             client: client.clone(),
             identity: None,
             timings: Timings::default(),
+            pod: None,
         }
     }
 
@@ -192,12 +209,15 @@ impl Inner {
         }
         // What it leaves at the cluster is settled before the next grant of each name.
         *present = None;
-        let options = SessionOptions {
-            ttl: self.timings.lease_duration(),
-            identity: self.identity.clone(),
+        let life = match &self.pod {
+            Some(pod) => Life::Pod(pod.clone()),
+            None => Life::Ttl {
+                ttl: self.timings.lease_duration(),
+                patience: self.timings.renew_deadline(),
+            },
         };
         let (hub, tether) = (&self.client.hub, &self.client.tether);
-        let session = open::open(hub, tether, options, self.timings.renew_deadline()).await?;
+        let session = open::open(hub, tether, self.identity.clone(), life).await?;
         self.own.add(session.id());
         *present = Some(session.clone());
         Ok(session)

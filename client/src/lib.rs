@@ -134,6 +134,7 @@ mod loss;
 mod numbers;
 mod open;
 mod outbound;
+mod pod;
 mod race;
 mod range;
 mod raw_lock;
@@ -174,9 +175,12 @@ pub use heartbeat::Heartbeat;
 pub use identity::{DuplicateIdentity, unique_identity};
 pub use lease::{HeldLease, TransferError, Transferred};
 pub use loss::Loss;
+pub use pod::{POD_VARIABLES, UnknownPod, this_pod};
 pub use range::Range;
 pub use raw_lock::{Lock, LockError, Owner, RawLock};
-pub use ringfence_core::{FencingToken, LeaseName, Secret, SessionId};
+pub use ringfence_core::{
+    FencingToken, InvalidPod, LeaseName, Pod, PodText, PodUid, Secret, SessionId,
+};
 pub use ringfence_proto::refusal::Refusal;
 pub use ringfence_proto::v1 as proto;
 pub use session::{Session, SessionOptions, SessionState};

@@ -93,6 +93,7 @@ fn session_end(end: &v1::SessionEnd) -> String {
         Kind::Closed => "was closed".into(),
         Kind::Expired => "has expired".into(),
         Kind::Evicted => format!("was evicted{}", by(&end.operator, &end.reason)),
+        Kind::PodEnded => format!("ended: {}", pod(&end.pod_uid, end.pod_seen())),
     }
 }
 
@@ -111,7 +112,23 @@ fn grant_end(end: &v1::EndCause) -> String {
             )
         }
         Kind::Transferred => format!("was handed over to session {}", end.to_session),
+        Kind::PodEnded => {
+            let pod = pod(&end.pod_uid, end.pod_seen());
+            format!("ended with its session: {pod}")
+        }
     }
+}
+
+fn pod(uid: &str, seen: v1::PodSeen) -> String {
+    let seen = match seen {
+        v1::PodSeen::Unspecified => "is over",
+        v1::PodSeen::Gone => "is gone",
+        v1::PodSeen::Succeeded => "has succeeded",
+        v1::PodSeen::Failed => "has failed",
+        v1::PodSeen::NodeOutOfService => "was on a node out of service",
+        v1::PodSeen::Restarted => "has started its container again",
+    };
+    format!("its Pod {uid} {seen}")
 }
 
 fn by(operator: &str, reason: &str) -> String {

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng;
-use ringfence_core::{Identity, Secret, SessionId};
+use ringfence_core::{Identity, Pod, Secret, SessionId};
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{
     GetSessionRequest, KeepAliveRequest, OpenRequest, Reason, client_frame, server_frame,
 };
+
+use ringfence_proto::wire::pod_to_wire;
 
 use crate::calls::{Answer, Manner};
 use crate::driver::Tether;
@@ -19,26 +21,43 @@ use crate::hub::Hub;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
 use crate::numbers::Numbers;
-use crate::session::{Hold, Session, SessionOptions};
+use crate::session::{Hold, Session};
 use crate::{chance, client, clock, unary};
 
-/// Opens a session that is not believed in for longer than `patience` after a request that was
-/// acknowledged. If nobody waits for it any more when the answer comes, it is closed.
+/// What a session's life depends on.
+pub(crate) enum Life {
+    /// On keep-alives.
+    Ttl {
+        /// How long it outlives the last one.
+        ttl: Duration,
+        /// It is not believed in for longer than this after a request that was acknowledged.
+        patience: Duration,
+    },
+    /// On a Pod's life.
+    Pod(Pod),
+}
+
+/// Opens a session. If nobody waits for it any more when the answer comes, it is closed.
 pub(crate) async fn open(
     hub: &Arc<Hub>,
     tether: &Arc<Tether>,
-    options: SessionOptions,
-    patience: Duration,
+    identity: String,
+    life: Life,
 ) -> Result<Session, OpenError> {
-    let identity = Identity::parse(&options.identity).map_err(OpenError::InvalidIdentity)?;
+    let identity = Identity::parse(&identity).map_err(OpenError::InvalidIdentity)?;
+    let (ttl, patience, pod) = match life {
+        Life::Ttl { ttl, patience } => (ttl, patience, None),
+        Life::Pod(pod) => (Duration::ZERO, Duration::MAX, Some(pod)),
+    };
     let secret = Secret::new(chance::rng().random());
     let id: [u8; 16] = chance::rng().random();
     let body = client_frame::Body::Open(OpenRequest {
         id: Bytes::copy_from_slice(&id),
         secret: Bytes::copy_from_slice(secret.as_bytes()),
         seen_cluster_time_ms: Some(hub.cluster_time_ms()),
-        ttl_ms: u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX),
+        ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
         identity: identity.as_str().to_owned(),
+        pod: pod.as_ref().map(pod_to_wire),
     });
     let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
     let opening = hub.thread.spawn(async move {

@@ -219,6 +219,7 @@ impl Metrics {
                 EndCause::Revoked { .. } => "revoked",
                 EndCause::Evicted { .. } => "evicted",
                 EndCause::Transferred { .. } => "transferred",
+                EndCause::PodEnded { .. } => "pod_ended",
             },
             Event::WaitEnded { .. }
             | Event::SessionOpened { .. }

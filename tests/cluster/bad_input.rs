@@ -24,6 +24,7 @@ fn open_request(ttl_ms: u64) -> OpenRequest {
         seen_cluster_time_ms: None,
         ttl_ms,
         identity: "bad-input".into(),
+        pod: None,
     }
 }
 

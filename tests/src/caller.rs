@@ -148,6 +148,7 @@ impl Caller {
             seen_cluster_time_ms: None,
             ttl_ms: ttl.as_millis() as u64,
             identity: identity.into(),
+            pod: None,
         };
         let opened = self
             .ask(self.try_for, |channel| {

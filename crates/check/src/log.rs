@@ -168,6 +168,7 @@ impl<W: Write> DumpWriter<W> {
     fn hide(&mut self, command: &mut Command) {
         let secret = match command {
             Command::Open(open) => &mut open.secret,
+            Command::OpenForPod(open) => &mut open.secret,
             Command::Request(request) => &mut request.secret,
             Command::Close { secret, .. } => secret,
             _ => return,

@@ -4,27 +4,46 @@ use alloc::vec::Vec;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::command::{Ask, Open, Request};
+use crate::command::{Ask, Open, OpenForPod, Request};
 use crate::deadlines::Due;
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
 use crate::id::{FencingToken, RequestNumber, Secret, SessionId};
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Cancelled, Limit, Opened, Outcome, Rejection};
+use crate::pod::{Pod, PodSeen};
 use crate::requests::{Admission, fingerprint};
 use crate::session::Session;
 use crate::settings::OPEN_AGE_MAX;
 use crate::snapshot::Answer;
+use crate::time::Millis;
 
 impl StateMachine {
     /// Opens a session, or finds the one that this very `Open` made before.
     pub(crate) fn open(&mut self, open: &Open, events: &mut Vec<Event>) -> Outcome {
+        self.open_bound(open, None, events)
+    }
+
+    /// The same for a session that lasts as long as a Pod.
+    pub(crate) fn open_for_pod(&mut self, open: &OpenForPod, events: &mut Vec<Event>) -> Outcome {
+        let plain = Open {
+            id: open.id,
+            secret: open.secret,
+            seen: open.seen,
+            ttl: Millis::FOREVER,
+            identity: open.identity.clone(),
+            acquire: None,
+        };
+        self.open_bound(&plain, Some(&open.pod), events)
+    }
+
+    fn open_bound(&mut self, open: &Open, pod: Option<&Pod>, events: &mut Vec<Event>) -> Outcome {
         if let Some(&id) = self.opens.get(&open.id)
             && !planted(Bug::OpenRepeatedOpensAgain)
         {
             return self.reopen(id, open, events);
         }
-        if let Err(rejection) = self.check_open(open) {
+        if let Err(rejection) = self.check_open(open, pod.is_some()) {
             return Outcome::Rejected(rejection);
         }
         let Some(id) = SessionId::new(self.next_session) else {
@@ -33,8 +52,15 @@ impl StateMachine {
         self.next_session += 1;
         let (open_id, identity) = ((open.id, open.secret), open.identity.clone());
         let mut session = Session::new(open_id, identity, open.ttl, self.time);
+        if let Some(pod) = pod {
+            self.end_former_life(pod, events);
+            session.bind(pod.clone());
+            self.pods.insert(pod.key(), id);
+        }
         session.armed = session.deadline(self.term_start);
-        self.deadlines.insert(session.armed, Due::Session(id));
+        if session.pod().is_none() {
+            self.deadlines.insert(session.armed, Due::Session(id));
+        }
         self.sessions.insert(id, session);
         self.opens.insert(open.id, id);
         events.push(Event::SessionOpened { session: id });
@@ -49,9 +75,21 @@ impl StateMachine {
         self.opened(id, open, false)
     }
 
-    fn check_open(&self, open: &Open) -> Result<(), Rejection> {
+    /// Ends the session that was bound to this very container. Its process is over, since one at a
+    /// time is behind a container; without this its successor would wait for it for ever.
+    fn end_former_life(&mut self, pod: &Pod, events: &mut Vec<Event>) {
+        if let Some(&former) = self.pods.get(&pod.key()) {
+            let cause = SessionEnd::PodEnded {
+                uid: pod.uid().clone(),
+                seen: PodSeen::Restarted,
+            };
+            self.end_session(former, &cause, events);
+        }
+    }
+
+    fn check_open(&self, open: &Open, for_pod: bool) -> Result<(), Rejection> {
         let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);
-        if open.ttl < min || open.ttl > max {
+        if !for_pod && (open.ttl < min || open.ttl > max) {
             return Err(Rejection::InvalidTtl {
                 offered: open.ttl,
                 min,
@@ -107,7 +145,7 @@ impl StateMachine {
     /// Ends a session that is due but was not reached yet, so that its own late request finds it
     /// ended.
     fn end_if_due(&mut self, id: SessionId, events: &mut Vec<Event>) {
-        let due = |session: &Session| session.deadline(self.term_start) <= self.time;
+        let due = |session: &Session| !session.lives(self.term_start, self.time);
         if self.sessions.get(id).is_some_and(due) {
             self.end_session(id, &SessionEnd::Expired, events);
         }
@@ -149,7 +187,7 @@ impl StateMachine {
         } = request;
         let (now, term_start) = (self.time, self.term_start);
         let admitted = |session: &&mut Session| {
-            (session.deadline(term_start) > now || planted(Bug::LateRequestFirst))
+            (session.lives(term_start, now) || planted(Bug::LateRequestFirst))
                 && (session.secret.proves(secret) || planted(Bug::SecretNotChecked))
         };
         let Some(session) = self.sessions.get_mut(*id).filter(admitted) else {
@@ -335,7 +373,7 @@ impl StateMachine {
             .find(|(_, waiter)| to.is_none_or(|to| waiter.session == to))
             .ok_or_else(not_waiting)?;
         let (place, to) = (*place, waiter.session);
-        let alive = |session: &Session| session.deadline(term_start) > now;
+        let alive = |session: &Session| session.lives(term_start, now);
         if waiter.until <= now || !self.sessions.get(to).is_some_and(alive) {
             return Err(not_waiting());
         }

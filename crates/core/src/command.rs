@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
+use crate::pod::{Pod, PodSeen, PodUid};
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Millis, WallTime};
 
@@ -58,6 +59,10 @@ pub enum Command {
     Evict(Evict),
     /// Draws a node id: the entry's own index.
     DrawNodeId,
+    /// Opens a session that lasts as long as a Pod of Kubernetes.
+    OpenForPod(OpenForPod),
+    /// Ends the sessions of a Pod, by what the leader has seen of it.
+    PodEnded(PodEnded),
 }
 
 /// See [`Command::Form`].
@@ -195,4 +200,30 @@ pub struct Evict {
     pub reason: String,
     /// Who, for people.
     pub operator: String,
+}
+
+/// See [`Command::OpenForPod`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenForPod {
+    /// The client's name for this very `Open`; a repeat with the same one opens nothing new.
+    pub id: OpenId,
+    /// The session's secret.
+    pub secret: Secret,
+    /// As [`Open::seen`].
+    pub seen: Option<ClusterTime>,
+    /// Who it says it is.
+    pub identity: Identity,
+    /// The Pod and its container. A session that was bound to the same one ends with this entry: its
+    /// process has ended, or this one would not run.
+    pub pod: Pod,
+}
+
+/// See [`Command::PodEnded`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodEnded {
+    /// Which Pod; one that was made later under its name has another UID. This makes repeating it
+    /// harmless.
+    pub uid: PodUid,
+    /// What was seen.
+    pub seen: PodSeen,
 }

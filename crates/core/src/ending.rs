@@ -194,6 +194,9 @@ impl StateMachine {
             return 0;
         };
         self.deadlines.remove(session.armed, Due::Session(id));
+        if let Some(pod) = session.pod() {
+            self.pods.remove(&pod.key());
+        }
         let endings = session.holds().len() + session.waits().len();
 
         for wait in session.waits() {
@@ -208,7 +211,7 @@ impl StateMachine {
         }
         // Who was evicted has heard of nothing, and may believe in a grant that was revoked before
         // for as long as was said then.
-        if !matches!(cause, SessionEnd::Evicted { .. }) {
+        if !matches!(cause, SessionEnd::Evicted { .. }) || session.pod().is_some() {
             for lost in session.lost() {
                 self.loss_known(lost);
             }
@@ -232,18 +235,24 @@ impl StateMachine {
     }
 
     /// An evicted client is not asked: it may believe for one more TTL, like a revoked one. An
-    /// expired one cannot, since its window is shorter than the TTL that has passed.
+    /// expired one cannot, since its window is shorter than the TTL that has passed. One that is
+    /// bound to a Pod could believe for ever, so whoever evicts it gives his word that its process
+    /// has ended.
     fn manner_of(&self, cause: &SessionEnd, session: &Session) -> (EndCause, Manner) {
         match cause {
             SessionEnd::Closed => (EndCause::Closed, Manner::Clean),
             SessionEnd::Expired => (EndCause::Expired, Manner::Dirty),
             SessionEnd::Evicted { operator, reason } => {
                 let (operator, reason) = (operator.clone(), reason.clone());
-                let until = self.time.after(session.ttl);
-                (
-                    EndCause::Evicted { operator, reason },
-                    Manner::Believed(until),
-                )
+                let manner = match session.pod() {
+                    Some(_) => Manner::Dirty,
+                    None => Manner::Believed(self.time.after(session.ttl)),
+                };
+                (EndCause::Evicted { operator, reason }, manner)
+            }
+            SessionEnd::PodEnded { uid, seen } => {
+                let (uid, seen) = (uid.clone(), *seen);
+                (EndCause::PodEnded { uid, seen }, Manner::Dirty)
             }
         }
     }

@@ -4,6 +4,7 @@ use alloc::string::String;
 
 use crate::id::{FencingToken, RequestNumber, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
+use crate::pod::{PodSeen, PodUid};
 use crate::time::WallTime;
 
 /// Why a grant ended.
@@ -34,6 +35,13 @@ pub enum EndCause {
         /// To this session.
         to: SessionId,
     },
+    /// The Pod that its holder's session was bound to is over.
+    PodEnded {
+        /// The Pod.
+        uid: PodUid,
+        /// What was seen of it.
+        seen: PodSeen,
+    },
 }
 
 /// Why a session ended.
@@ -49,6 +57,13 @@ pub enum SessionEnd {
         operator: String,
         /// Why.
         reason: String,
+    },
+    /// The Pod that it was bound to is over.
+    PodEnded {
+        /// The Pod.
+        uid: PodUid,
+        /// What was seen of it.
+        seen: PodSeen,
     },
 }
 

@@ -130,6 +130,7 @@ fn session_record(id: SessionId, session: &Session) -> SessionRecord {
             session.requests.records()
         },
         lost: session.lost().to_vec(),
+        pod: session.pod().cloned(),
     }
 }
 

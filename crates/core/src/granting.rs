@@ -310,7 +310,7 @@ impl StateMachine {
             || self
                 .sessions
                 .get(session)
-                .is_none_or(|head| head.deadline(term_start) <= now);
+                .is_none_or(|head| !head.lives(term_start, now));
         if over {
             // The budget ended before its turn to end came; it must not be granted any more.
             lease.unserved = true;

@@ -25,6 +25,7 @@ mod machine;
 mod name;
 mod operator;
 mod outcome;
+mod pod;
 mod query;
 mod reading;
 mod records;
@@ -36,7 +37,8 @@ mod time;
 mod tree;
 
 pub use command::{
-    Acquire, Ask, Command, Configure, Entry, Evict, Form, Open, Renew, Request, Revoke,
+    Acquire, Ask, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded, Renew,
+    Request, Revoke,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use frozen::Frozen;
@@ -48,6 +50,10 @@ pub use name::{
 };
 pub use outcome::{
     Acquired, Cancelled, Holder, Limit, LostGrant, Opened, Outcome, Rejection, Renewed,
+};
+pub use pod::{
+    CONTAINER_BYTES_MAX, InvalidPod, POD_NAME_BYTES_MAX, POD_NAMESPACE_BYTES_MAX,
+    POD_UID_BYTES_MAX, Pod, PodSeen, PodText, PodUid,
 };
 pub use query::{LeaseView, SessionView, Summary, Verdict};
 pub use settings::{

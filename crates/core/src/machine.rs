@@ -18,6 +18,7 @@ use crate::lease::Lease;
 use crate::line::Line;
 use crate::name::LeaseName;
 use crate::outcome::{Outcome, Rejection};
+use crate::pod::PodKey;
 use crate::session::{EndedSessions, Sessions};
 use crate::settings::{Settings, TOKEN_FLOOR_MAX};
 use crate::time::{ClusterTime, WallTime};
@@ -52,6 +53,8 @@ pub struct StateMachine {
     pub(crate) quiet_until: ClusterTime,
     pub(crate) sessions: Sessions,
     pub(crate) ended: EndedSessions,
+    /// Exactly one entry per living session that is bound to a Pod.
+    pub(crate) pods: BTreeMap<PodKey, SessionId>,
     /// Exactly one entry per living session and per remembered ended one.
     pub(crate) opens: BTreeMap<OpenId, SessionId>,
     pub(crate) leases: Tree<LeaseName, Lease>,
@@ -91,6 +94,7 @@ impl StateMachine {
             quiet_until: ClusterTime(0),
             sessions: Sessions::default(),
             ended: EndedSessions::default(),
+            pods: BTreeMap::new(),
             opens: BTreeMap::new(),
             leases: Tree::default(),
             deadlines: Deadlines::default(),
@@ -130,9 +134,9 @@ impl StateMachine {
         let early = (planted(Bug::LateRequestFirst)
             && matches!(entry.command, Command::Request(_)))
             || (planted(Bug::LateRenewFirst) && matches!(entry.command, Command::Renew(_)));
-        let early = early.then(|| self.carry_out(entry, events));
+        let early = early.then(|| self.carry_out(entry, &mut budget, events));
         self.settle_due(&mut budget, events);
-        let outcome = early.unwrap_or_else(|| self.carry_out(entry, events));
+        let outcome = early.unwrap_or_else(|| self.carry_out(entry, &mut budget, events));
         self.serve_queues(&mut budget, events);
         outcome
     }
@@ -142,7 +146,12 @@ impl StateMachine {
         self.index = self.index.max(index);
     }
 
-    fn carry_out(&mut self, entry: &Entry, events: &mut Vec<Event>) -> Outcome {
+    fn carry_out(
+        &mut self,
+        entry: &Entry,
+        budget: &mut Budget,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
         match &entry.command {
             Command::Form(form) => self.form(form),
             // Of a term that is open already: a repeat.
@@ -155,6 +164,8 @@ impl StateMachine {
             Command::Revoke(revoke) => self.revoke(revoke, events),
             Command::Evict(evict) => self.evict(evict, events),
             Command::DrawNodeId => Outcome::NodeId(entry.index),
+            Command::OpenForPod(open) => self.open_for_pod(open, events),
+            Command::PodEnded(ended) => self.pod_ended(ended, budget, events),
         }
     }
 

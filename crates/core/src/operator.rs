@@ -1,11 +1,13 @@
-//! Keep-alives, and what operators ask.
+//! Keep-alives, what operators ask, and what was seen of Pods.
 
 use ringfence_planted::{Bug, planted};
 
-use crate::command::{Configure, Evict, Renew, Revoke};
+use crate::budget::Budget;
+use crate::command::{Configure, Evict, PodEnded, Renew, Revoke};
 use crate::event::{EndCause, Event, SessionEnd};
 use crate::machine::StateMachine;
 use crate::outcome::{Outcome, Rejection, Renewed};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 impl StateMachine {
@@ -28,9 +30,7 @@ impl StateMachine {
         let Renewed { ended, lost, .. } = &mut renewed;
         self.sessions
             .visit(&renew.sessions, |id, session| match session {
-                Some(session)
-                    if session.deadline(term_start) > now || planted(Bug::LateRenewFirst) =>
-                {
+                Some(session) if session.lives(term_start, now) || planted(Bug::LateRenewFirst) => {
                     session.seen = now;
                     if !session.lost().is_empty() && !planted(Bug::LossNotTold) {
                         lost.push((id, session.lost().to_vec()));
@@ -98,5 +98,27 @@ impl StateMachine {
         let cause = SessionEnd::Evicted { operator, reason };
         self.end_session(*session, &cause, events);
         Outcome::Closed { cause: Some(cause) }
+    }
+
+    /// Ends the sessions of a Pod, as far as the budget goes. Whoever has seen the Pod's end says so
+    /// again as long as there are any.
+    pub(crate) fn pod_ended(
+        &mut self,
+        ended: &PodEnded,
+        budget: &mut Budget,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
+        let (uid, seen) = (ended.uid.clone(), ended.seen);
+        let first = (uid.clone(), Arc::from(""));
+        let cause = SessionEnd::PodEnded { uid, seen };
+        while budget.look() {
+            let next = self.pods.range(&first..).next();
+            let Some((_, &id)) = next.filter(|((uid, _), _)| *uid == ended.uid) else {
+                break;
+            };
+            let endings = self.end_session(id, &cause, events);
+            budget.session_ended(endings);
+        }
+        Outcome::Done
     }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::event::Granted;
 use crate::id::{FencingToken, SessionId};
 use crate::name::{Identity, LeaseName};
+use crate::pod::Pod;
 use crate::time::{ClusterTime, Millis};
 
 /// What a token is worth at this instant.
@@ -57,6 +58,8 @@ pub struct SessionView {
     pub leases: Vec<(LeaseName, FencingToken)>,
     /// How many leases it waits for.
     pub waits: u32,
+    /// The Pod that it is bound to; it has neither TTL nor end then.
+    pub pod: Option<Pod>,
 }
 
 /// Figures about the whole state.

@@ -5,6 +5,7 @@ use crate::lease::Lease;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Acquired, Rejection};
+use crate::pod::Pod;
 use crate::query::{LeaseView, SessionView, Summary, Verdict};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -112,7 +113,10 @@ impl StateMachine {
     }
 
     fn remaining(&self, session: &Session) -> Millis {
-        session.deadline(self.term_start).since(self.time)
+        match session.pod() {
+            Some(_) => Millis::FOREVER,
+            None => session.deadline(self.term_start).since(self.time),
+        }
     }
 
     /// Leases whose names begin with `prefix` and stand behind `after`, in order.
@@ -195,7 +199,14 @@ impl StateMachine {
             leases: Vec::new(),
             // At most 4,096.
             waits: u32::try_from(session.waits().len()).unwrap_or(u32::MAX),
+            pod: session.pod().cloned(),
         }
+    }
+
+    /// The Pods that living sessions are bound to, in the order of their UIDs.
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
+        let ids = self.pods.values();
+        ids.filter_map(|&id| self.sessions.get(id)?.pod())
     }
 
     /// Whether a session is alive and this is its secret.

@@ -11,6 +11,7 @@ use crate::session::{EndedSession, Session, Wait};
 use crate::snapshot::{
     BadSnapshot, EndedRecord, Header, LeaseRecord, Record, SessionRecord, WaiterRecord,
 };
+use crate::time::Millis;
 
 impl StateMachine {
     /// The state that these records describe.
@@ -82,10 +83,21 @@ impl StateMachine {
         for lost in record.lost {
             session.add_lost(lost);
         }
+        if record.pod.is_some() != (record.ttl == Millis::FOREVER) {
+            return Err("has both a TTL and a Pod, or neither");
+        }
+        if let Some(pod) = record.pod {
+            if self.pods.insert(pod.key(), id).is_some() {
+                return Err("is bound to a container that another session is bound to");
+            }
+            session.bind(pod);
+        }
         if session.armed > session.deadline(self.term_start) {
             return Err("would be looked at after its deadline");
         }
-        self.deadlines.insert(record.armed, Due::Session(id));
+        if session.pod().is_none() {
+            self.deadlines.insert(record.armed, Due::Session(id));
+        }
         self.sessions.insert(id, session);
         Ok(())
     }

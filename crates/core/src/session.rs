@@ -13,6 +13,7 @@ use crate::id::{FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::line::Line;
 use crate::name::{Identity, LeaseName};
 use crate::outcome::LostGrant;
+use crate::pod::Pod;
 use crate::requests::Requests;
 use crate::snapshot::EndedRecord;
 use crate::time::{ClusterTime, Millis};
@@ -43,6 +44,8 @@ struct Rare {
     waits: Vec<Wait>,
     /// Grants that ended against its will and that it has not acknowledged.
     lost: Vec<LostGrant>,
+    /// What it is bound to instead of a TTL.
+    pod: Option<Pod>,
 }
 
 /// A place in a queue, as its session knows it.
@@ -91,6 +94,11 @@ impl Session {
             return self.seen.max(fresh).after(Millis(self.ttl.0 - 1));
         }
         self.seen.max(fresh).after(self.ttl)
+    }
+
+    /// Whether its time has not come. Nobody's who is bound to a Pod ever does.
+    pub(crate) fn lives(&self, term_start: ClusterTime, now: ClusterTime) -> bool {
+        self.pod().is_some() || self.deadline(term_start) > now
     }
 
     /// What counts against the limit of one session. Losses count until they are acknowledged, or
@@ -160,12 +168,23 @@ impl Session {
         Some(known)
     }
 
+    /// The Pod that it is bound to; it has no TTL then.
+    pub(crate) fn pod(&self) -> Option<&Pod> {
+        self.rare.as_deref()?.pod.as_ref()
+    }
+
+    /// Binds a new session for its life.
+    pub(crate) fn bind(&mut self, pod: Pod) {
+        self.ttl = Millis::FOREVER;
+        self.rare_mut().pod = Some(pod);
+    }
+
     fn rare_mut(&mut self) -> &mut Rare {
         Arc::make_mut(self.rare.get_or_insert_default())
     }
 
     fn settle_rare(&mut self) {
-        if self.waits().is_empty() && self.lost().is_empty() {
+        if self.waits().is_empty() && self.lost().is_empty() && self.pod().is_none() {
             self.rare = None;
         }
     }

@@ -8,6 +8,7 @@ use crate::event::{EndCause, SessionEnd};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::outcome::{LostGrant, Rejection};
+use crate::pod::Pod;
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Millis, WallTime};
 
@@ -84,6 +85,8 @@ pub struct SessionRecord {
     pub answers: Vec<Remembered>,
     /// Grants that ended against its will and that it has not acknowledged.
     pub lost: Vec<LostGrant>,
+    /// The Pod that it is bound to; its TTL is [`Millis::FOREVER`] then, and only then.
+    pub pod: Option<Pod>,
 }
 
 /// A remembered answer.

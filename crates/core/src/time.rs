@@ -8,6 +8,9 @@ use core::fmt;
 pub struct Millis(pub u64);
 
 impl Millis {
+    /// No end at all: the TTL of a session that is bound to something else.
+    pub const FOREVER: Self = Self(u64::MAX);
+
     /// This many seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
@@ -33,6 +36,9 @@ impl fmt::Display for Millis {
 pub struct ClusterTime(pub u64);
 
 impl ClusterTime {
+    /// The end of time, which does not come.
+    pub const NEVER: Self = Self(u64::MAX);
+
     /// `self` and `length` more, at most the end of time.
     #[must_use]
     pub const fn after(self, length: Millis) -> Self {

@@ -62,7 +62,7 @@ impl Model {
 
     fn first_due(&self) -> Option<Due> {
         let mut due = Vec::new();
-        for session in &self.sessions {
+        for session in self.sessions.iter().filter(|one| one.pod.is_none()) {
             due.push((session.deadline(self.term_start), Due::Session(session.id)));
         }
         for (at, lease) in self.leases.iter().enumerate() {

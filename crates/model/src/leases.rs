@@ -224,7 +224,10 @@ impl Model {
         );
         let dirty = matches!(
             cause,
-            EndCause::Expired | EndCause::Revoked { .. } | EndCause::Evicted { .. }
+            EndCause::Expired
+                | EndCause::Revoked { .. }
+                | EndCause::Evicted { .. }
+                | EndCause::PodEnded { .. }
         );
         let until = self.time.after(grant.lock_delay);
         self.leases[at].lock_delay_until = (dirty && until > self.time).then_some(until);

@@ -13,8 +13,8 @@ mod sessions;
 use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{
     Ask, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form, Identity,
-    LeaseName, LostGrant, Millis, OpenId, Outcome, Rejection, RequestNumber, Secret, SessionEnd,
-    SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
+    LeaseName, LostGrant, Millis, OpenId, Outcome, Pod, Rejection, RequestNumber, Secret,
+    SessionEnd, SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
 };
 
 /// A clock that shows this many seconds or more would raise tokens above 2^53.
@@ -57,6 +57,8 @@ struct Session {
     lowest: RequestNumber,
     answers: Vec<Kept>,
     lost: Vec<LostGrant>,
+    /// Bound to it, and without a TTL.
+    pod: Option<Pod>,
 }
 
 /// A remembered answer; no ask if the number was voided before it came.
@@ -215,6 +217,8 @@ impl Model {
             Command::Revoke(revoke) => self.revoke(revoke),
             Command::Evict(evict) => self.evict(evict),
             Command::DrawNodeId => Outcome::NodeId(self.index),
+            Command::OpenForPod(open) => self.open_for_pod(open),
+            Command::PodEnded(ended) => self.pod_ended(ended),
         }
     }
 

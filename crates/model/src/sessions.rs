@@ -1,9 +1,9 @@
 //! Sessions: how they begin, are kept alive, and end.
 
 use ringfence_core::{
-    Ask, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, OPEN_AGE_MAX, Open,
-    Opened, Outcome, Rejection, Renew, Renewed, RequestNumber, Revoke, Secret, SessionEnd,
-    SessionId, WaitEnd,
+    Ask, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, Millis, OPEN_AGE_MAX,
+    Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen, Rejection, Renew, Renewed,
+    RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
 };
 
 use super::{EndedSession, Kept, Model, Session};
@@ -33,6 +33,37 @@ impl Model {
     }
 
     pub(super) fn open(&mut self, open: &Open) -> Outcome {
+        self.open_any(open, None)
+    }
+
+    pub(super) fn open_for_pod(&mut self, open: &OpenForPod) -> Outcome {
+        let plain = Open {
+            id: open.id,
+            secret: open.secret,
+            seen: open.seen,
+            ttl: Millis::FOREVER,
+            identity: open.identity.clone(),
+            acquire: None,
+        };
+        self.open_any(&plain, Some(&open.pod))
+    }
+
+    /// The Pod has ended, and with it every session that is bound to it.
+    pub(super) fn pod_ended(&mut self, ended: &PodEnded) -> Outcome {
+        let bound = self.sessions.iter().filter_map(|session| {
+            let pod = session.pod.as_ref()?;
+            (*pod.uid() == ended.uid).then(|| (pod.container().to_owned(), session.id))
+        });
+        let mut bound: Vec<(String, SessionId)> = bound.collect();
+        bound.sort();
+        for (_, id) in bound {
+            let (uid, seen) = (ended.uid.clone(), ended.seen);
+            self.end_session(id, &SessionEnd::PodEnded { uid, seen });
+        }
+        Outcome::Done
+    }
+
+    fn open_any(&mut self, open: &Open, pod: Option<&Pod>) -> Outcome {
         if let Some(known) = self.sessions.iter().find(|known| known.open == open.id) {
             if known.secret != open.secret {
                 return Outcome::Rejected(Rejection::OpenIdUsed);
@@ -43,7 +74,7 @@ impl Model {
             return Outcome::Rejected(Rejection::OpenIdUsed);
         }
         let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);
-        if open.ttl < min || open.ttl > max {
+        if pod.is_none() && (open.ttl < min || open.ttl > max) {
             let offered = open.ttl;
             return Outcome::Rejected(Rejection::InvalidTtl { offered, min, max });
         }
@@ -59,7 +90,7 @@ impl Model {
             let limit = Limit::Sessions(self.settings.sessions_max);
             return Outcome::Rejected(Rejection::Limit(limit));
         }
-        self.open_new(open)
+        self.open_new(open, pod)
     }
 
     /// A repeat finds the session that the first one opened.
@@ -78,9 +109,19 @@ impl Model {
         })
     }
 
-    fn open_new(&mut self, open: &Open) -> Outcome {
+    fn open_new(&mut self, open: &Open, pod: Option<&Pod>) -> Outcome {
         let id = SessionId::new(self.next_session).expect("numbers begin at 1");
         self.next_session += 1;
+        if let Some(pod) = pod {
+            let same = |session: &&Session| {
+                let bound = session.pod.as_ref();
+                bound.is_some_and(|bound| bound.is_same_container(pod))
+            };
+            if let Some(former) = self.sessions.iter().find(same).map(|session| session.id) {
+                let (uid, seen) = (pod.uid().clone(), PodSeen::Restarted);
+                self.end_session(former, &SessionEnd::PodEnded { uid, seen });
+            }
+        }
         self.sessions.push(Session {
             id,
             open: open.id,
@@ -91,6 +132,7 @@ impl Model {
             lowest: RequestNumber::FIRST,
             answers: Vec::new(),
             lost: Vec::new(),
+            pod: pod.cloned(),
         });
         self.events.push(Event::SessionOpened { session: id });
         if let Some(ask) = &open.acquire {
@@ -144,8 +186,13 @@ impl Model {
             SessionEnd::Closed => EndCause::Closed,
             SessionEnd::Expired => EndCause::Expired,
             SessionEnd::Evicted { operator, reason } => EndCause::Evicted { operator, reason },
+            SessionEnd::PodEnded { uid, seen } => EndCause::PodEnded { uid, seen },
         };
-        let evicted = matches!(why, SessionEnd::Evicted { .. });
+        // Who evicts what is bound to a Pod vouches for the process's end.
+        let bound = self
+            .session(id)
+            .is_some_and(|session| session.pod.is_some());
+        let evicted = matches!(why, SessionEnd::Evicted { .. }) && !bound;
         let mut waits: Vec<(RequestNumber, LeaseName)> = Vec::new();
         for lease in &self.leases {
             let own = lease.queue.iter().filter(|waiter| waiter.session == id);

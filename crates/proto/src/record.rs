@@ -10,6 +10,7 @@ mod command;
 mod event;
 mod numbers;
 mod outcome;
+mod pod;
 mod rejection;
 mod request;
 mod shared;
@@ -27,7 +28,7 @@ use crate::generated::ringfence::record::v1 as pb;
 
 /// The newest version of log commands that this release reads and writes. A release that adds a
 /// kind of command, or a field to one, raises it by one and says in [`version_of`] what needs it.
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
 
 /// The version from which on releases understand the command in `bytes`, by its kind; `None` if
 /// this release does not know the kind. Cheap: it does not decode the command.
@@ -35,6 +36,7 @@ pub const RECORD_VERSION: u32 = 1;
 pub fn version_of(bytes: &[u8]) -> Option<u32> {
     match first_field(bytes)? {
         1..=11 => Some(1),
+        12..=13 => Some(2),
         _ => None,
     }
 }

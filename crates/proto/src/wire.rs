@@ -8,11 +8,13 @@ mod check;
 mod cluster;
 mod connection;
 mod leases;
+mod pods;
 mod sessions;
 mod types;
 
 pub use cluster::*;
 pub use connection::*;
 pub use leases::*;
+pub use pods::*;
 pub use sessions::*;
 pub use types::*;

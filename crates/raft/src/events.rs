@@ -168,6 +168,7 @@ fn cost(event: &Event) -> usize {
                 | EndCause::Expired
                 | EndCause::Closed
                 | EndCause::Transferred { .. } => 0,
+                EndCause::PodEnded { uid, .. } => uid.as_str().len(),
             };
             name.as_str().len() + identity.as_str().len() + cause
         }
@@ -176,6 +177,10 @@ fn cost(event: &Event) -> usize {
             cause: SessionEnd::Evicted { operator, reason },
             ..
         } => operator.len() + reason.len(),
+        Event::SessionEnded {
+            cause: SessionEnd::PodEnded { uid, .. },
+            ..
+        } => uid.as_str().len(),
         Event::SessionEnded { .. } | Event::SessionOpened { .. } => 0,
     };
     size_of::<(Position, Event)>() + texts

@@ -1,6 +1,6 @@
 //! What leases, grants, sessions and their ends look like, as JSON and to people.
 
-use ringfence_proto::v1::{EndCause, Grant, Lease, Position, Session, end_cause};
+use ringfence_proto::v1::{EndCause, Grant, Lease, PodSeen, Position, Session, end_cause};
 use serde_json::{Map, Value, json};
 
 /// The value, or a dash in a table.
@@ -70,8 +70,24 @@ pub(crate) fn insert_cause(object: &mut Map<String, Value>, cause: &EndCause) {
             object.insert(key.into(), text.clone().into());
         }
     }
+    if !cause.pod_uid.is_empty() {
+        object.insert("pod_uid".into(), cause.pod_uid.clone().into());
+        object.insert("pod_seen".into(), cause.pod_seen().as_str_name().into());
+    }
     if cause.to_session != 0 {
         object.insert("to_session".into(), cause.to_session.into());
+    }
+}
+
+/// What was seen of a Pod, for people.
+fn pod_seen(seen: PodSeen) -> &'static str {
+    match seen {
+        PodSeen::Unspecified => "is over",
+        PodSeen::Gone => "is gone",
+        PodSeen::Succeeded => "has succeeded",
+        PodSeen::Failed => "has failed",
+        PodSeen::NodeOutOfService => "was on a node out of service",
+        PodSeen::Restarted => "has started its container again",
     }
 }
 
@@ -86,6 +102,7 @@ pub(crate) fn cause(cause: &EndCause) -> String {
         Kind::Revoked => "revoked".to_owned(),
         Kind::Evicted => "session evicted".to_owned(),
         Kind::Transferred => format!("handed to session {}", cause.to_session),
+        Kind::PodEnded => format!("Pod {} {}", cause.pod_uid, pod_seen(cause.pod_seen())),
     };
     if !cause.operator.is_empty() {
         text.push_str(&format!(" by {}", cause.operator));

@@ -27,7 +27,7 @@ impl Proposal for v1::OpenRequest {
     type Answer = v1::OpenResponse;
 
     fn command(self) -> Result<Command, Refusal> {
-        wire::open_from_wire(self).map(Command::Open)
+        wire::open_command_from_wire(self)
     }
 
     fn answer(applied: Applied, node: &Node) -> Result<v1::OpenResponse, Refusal> {

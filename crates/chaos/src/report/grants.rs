@@ -112,6 +112,7 @@ pub(super) fn cause_word(cause: WatchCause) -> &'static str {
         WatchCause::Revoked => "revoked",
         WatchCause::Evicted => "evicted",
         WatchCause::Transferred => "transferred",
+        WatchCause::PodEnded => "pod ended",
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) fn of_session_end(end: &SessionEnd) -> Option<SessionCause> {
         session_end::Kind::Closed => Some(SessionCause::Closed),
         session_end::Kind::Expired => Some(SessionCause::Expired),
         session_end::Kind::Evicted => Some(SessionCause::Evicted),
+        session_end::Kind::PodEnded => Some(SessionCause::PodEnded),
     }
 }
 
@@ -93,5 +94,6 @@ pub(super) fn of_grant_end(end: &EndCause) -> Option<WatchCause> {
         end_cause::Kind::Revoked => Some(WatchCause::Revoked),
         end_cause::Kind::Evicted => Some(WatchCause::Evicted),
         end_cause::Kind::Transferred => Some(WatchCause::Transferred),
+        end_cause::Kind::PodEnded => Some(WatchCause::PodEnded),
     }
 }

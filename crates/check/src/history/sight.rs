@@ -45,6 +45,8 @@ pub enum SessionCause {
     Closed,
     /// An operator ended it.
     Evicted,
+    /// The Pod that it was bound to is over.
+    PodEnded,
 }
 
 /// A client believed that it holds a lease, from `from` to `until`: as long as its library called the
@@ -231,6 +233,8 @@ pub enum WatchCause {
     Evicted,
     /// Its holder handed it over.
     Transferred,
+    /// The Pod that the holder's session was bound to is over.
+    PodEnded,
 }
 
 /// A watch told that everything up to an index was told.

@@ -183,6 +183,17 @@ impl Replay {
                 }
                 self.sign(opened.session, index);
             }
+            (Command::OpenForPod(open), Outcome::Opened(opened)) => {
+                let session = opened.session.get();
+                let hex = open.id.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+                self.open_ids.insert(hex.collect(), session);
+                self.opened.entry(session).or_insert(Opened {
+                    index,
+                    ttl_ms: opened.ttl.0,
+                    acquires: false,
+                });
+                self.sign(opened.session, index);
+            }
             // Somebody else's, who guessed.
             (Command::Request(_), Outcome::Rejected(Rejection::WrongSecret)) => {}
             (Command::Request(request), outcome) => {
@@ -349,5 +360,6 @@ fn watch_cause(cause: &EndCause) -> history::WatchCause {
         EndCause::Revoked { .. } => history::WatchCause::Revoked,
         EndCause::Evicted { .. } => history::WatchCause::Evicted,
         EndCause::Transferred { .. } => history::WatchCause::Transferred,
+        EndCause::PodEnded { .. } => history::WatchCause::PodEnded,
     }
 }

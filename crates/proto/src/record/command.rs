@@ -5,6 +5,7 @@ use ringfence_core::{
 };
 
 use super::pb::command::Kind;
+use super::pod::pod_ended;
 use super::shared::{NOTHING, id};
 use super::{numbers, pb};
 use crate::{DecodeError, fields};
@@ -35,6 +36,8 @@ impl From<&Command> for pb::Command {
                 operator: evict.operator.clone(),
             }),
             Command::DrawNodeId => Kind::DrawNodeId(NOTHING),
+            Command::OpenForPod(open) => Kind::OpenForPod(open.into()),
+            Command::PodEnded(ended) => Kind::PodEnded(pod_ended(&ended.uid, ended.seen)),
         };
         Self { kind: Some(kind) }
     }
@@ -68,6 +71,8 @@ impl TryFrom<Kind> for Command {
                 operator: evict.operator,
             }),
             Kind::DrawNodeId(_) => Self::DrawNodeId,
+            Kind::OpenForPod(open) => Self::OpenForPod(open.try_into()?),
+            Kind::PodEnded(ended) => Self::PodEnded(ended.try_into()?),
         })
     }
 }

@@ -1,10 +1,12 @@
 //! What several kinds of records have in common.
 
 use ringfence_core::{
-    ClusterId, EndCause, Granted, LostGrant, Millis, OpenId, Secret, SessionEnd, Settings, WallTime,
+    ClusterId, EndCause, Granted, LostGrant, Millis, OpenId, PodEnded, Secret, SessionEnd,
+    Settings, WallTime,
 };
 
 use super::pb;
+use super::pod::pod_ended;
 use crate::{DecodeError, fields};
 
 pub(super) const NOTHING: pb::Nothing = pb::Nothing {};
@@ -81,6 +83,7 @@ impl From<&EndCause> for pb::EndCause {
             EndCause::Revoked { operator, reason } => Kind::Revoked(by_operator(operator, reason)),
             EndCause::Evicted { operator, reason } => Kind::Evicted(by_operator(operator, reason)),
             EndCause::Transferred { to } => Kind::Transferred(to.get()),
+            EndCause::PodEnded { uid, seen } => Kind::PodEnded(pod_ended(uid, *seen)),
         };
         Self { kind: Some(kind) }
     }
@@ -106,6 +109,10 @@ impl TryFrom<pb::EndCause> for EndCause {
             Kind::Transferred(to) => Self::Transferred {
                 to: fields::session(to, "end_cause.transferred")?,
             },
+            Kind::PodEnded(ended) => {
+                let PodEnded { uid, seen } = ended.try_into()?;
+                Self::PodEnded { uid, seen }
+            }
         })
     }
 }
@@ -119,6 +126,7 @@ impl From<&SessionEnd> for pb::SessionEnd {
             SessionEnd::Evicted { operator, reason } => {
                 Kind::Evicted(by_operator(operator, reason))
             }
+            SessionEnd::PodEnded { uid, seen } => Kind::PodEnded(pod_ended(uid, *seen)),
         };
         Self { kind: Some(kind) }
     }
@@ -136,6 +144,10 @@ impl TryFrom<pb::SessionEnd> for SessionEnd {
                 operator: by.operator,
                 reason: by.reason,
             },
+            Kind::PodEnded(ended) => {
+                let PodEnded { uid, seen } = ended.try_into()?;
+                Self::PodEnded { uid, seen }
+            }
         })
     }
 }

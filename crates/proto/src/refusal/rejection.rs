@@ -174,6 +174,7 @@ fn session_expired(cause: Option<&SessionEnd>) -> Refusal {
         Some(SessionEnd::Closed) => "the session was closed",
         Some(SessionEnd::Expired) => "the session was not kept alive in time and expired",
         Some(SessionEnd::Evicted { .. }) => "an operator evicted the session",
+        Some(SessionEnd::PodEnded { .. }) => "the Pod that the session was bound to is over",
         None => "there is no such session: it has ended, or never was",
     };
     let message = format!("{why}; its leases are lost, stop working under them and open another");

@@ -71,6 +71,7 @@ pub(super) fn end_words(cause: &EndCause) -> &'static str {
         EndCause::Revoked { .. } => "an operator revoked it",
         EndCause::Evicted { .. } => "an operator evicted its session",
         EndCause::Transferred { .. } => "it was handed over",
+        EndCause::PodEnded { .. } => "the Pod that its session was bound to is over",
     }
 }
 
@@ -89,6 +90,10 @@ pub(super) fn with_end_cause(refusal: Refusal, cause: &EndCause) -> Refusal {
             .with("operator", operator)
             .with("reason", reason),
         EndCause::Transferred { to } => refusal.with("cause", "TRANSFERRED").with("to_session", to),
+        EndCause::PodEnded { uid, seen } => refusal
+            .with("cause", "POD_ENDED")
+            .with("pod_uid", uid)
+            .with("pod_seen", seen),
     }
 }
 
@@ -101,5 +106,9 @@ pub(super) fn with_session_end(refusal: Refusal, cause: &SessionEnd) -> Refusal 
             .with("cause", "EVICTED")
             .with("operator", operator)
             .with("reason", reason),
+        SessionEnd::PodEnded { uid, seen } => refusal
+            .with("cause", "POD_ENDED")
+            .with("pod_uid", uid)
+            .with("pod_seen", seen),
     }
 }

@@ -7,7 +7,8 @@ use ringfence_core::{
 };
 
 use super::{
-    check, cluster_id_to_wire, lost_grant_to_wire, session_end_to_wire, session_handle_from_wire,
+    check, cluster_id_to_wire, lost_grant_to_wire, pod_from_wire, pod_to_wire, session_end_to_wire,
+    session_handle_from_wire,
 };
 use crate::v1::{self, Reason};
 use crate::{DecodeError, Refusal, fields};
@@ -38,6 +39,11 @@ pub struct KeepAlive {
 /// A refusal names the field that is not as it has to be. Whether the TTL is within the cluster's
 /// bounds is for the state machine to say.
 pub fn open_from_wire(open: v1::OpenRequest) -> Result<Open, Refusal> {
+    if let Some(pod) = open.pod {
+        let offered = format!("{}/{}", pod.namespace, pod.name);
+        let allowed = "none here: open a session for a Pod by itself, and acquire in it";
+        return Err(Refusal::invalid("pod", offered, allowed));
+    }
     Ok(Open {
         id: OpenId::new(check::sixteen(&open.id, "id")?),
         secret: Secret::new(check::sixteen(&open.secret, "secret")?),
@@ -61,6 +67,7 @@ pub fn open_to_wire(open: &Open) -> v1::OpenRequest {
         seen_cluster_time_ms: open.seen.map(|time| time.0),
         ttl_ms: open.ttl.0,
         identity: open.identity.as_str().into(),
+        pod: None,
     }
 }
 
@@ -239,6 +246,7 @@ pub fn session_to_wire(session: &SessionView) -> v1::Session {
         remaining_ms: session.remaining.0,
         leases: leases.collect(),
         waits: session.waits,
+        pod: session.pod.as_ref().map(pod_to_wire),
     }
 }
 
@@ -251,6 +259,7 @@ pub fn session_from_wire(session: v1::Session) -> Result<SessionView, DecodeErro
         let name = fields::lease_name(&held.name, "session.leases.name")?;
         Ok((name, fields::token(held.token, "session.leases.token")?))
     };
+    let pod = session.pod.as_ref().map(pod_from_wire).transpose();
     Ok(SessionView {
         session: fields::session(session.session, "session.session")?,
         identity: fields::identity(&session.identity, "session.identity")?,
@@ -262,5 +271,6 @@ pub fn session_from_wire(session: v1::Session) -> Result<SessionView, DecodeErro
             .map(held)
             .collect::<Result<_, DecodeError>>()?,
         waits: session.waits,
+        pod: pod.map_err(|refusal| DecodeError::invalid("session.pod", refusal.message))?,
     })
 }

@@ -7,7 +7,7 @@ use ringfence_core::{
     ClusterId, ClusterTime, EndCause, Granted, LostGrant, Secret, SessionEnd, SessionId, WallTime,
 };
 
-use super::check;
+use super::{check, pods};
 use crate::v1::{self, end_cause, session_end};
 use crate::{DecodeError, Refusal, fields};
 
@@ -123,6 +123,11 @@ pub fn end_cause_to_wire(cause: &EndCause) -> v1::EndCause {
             to_session: to.get(),
             ..plain(Kind::Transferred)
         },
+        EndCause::PodEnded { uid, seen } => v1::EndCause {
+            pod_uid: uid.as_str().into(),
+            pod_seen: pods::seen_to_wire(*seen).into(),
+            ..plain(Kind::PodEnded)
+        },
     }
 }
 
@@ -138,6 +143,8 @@ pub fn end_cause_from_wire(cause: v1::EndCause) -> Result<EndCause, DecodeError>
         operator,
         reason,
         to_session,
+        pod_uid,
+        pod_seen,
     } = cause;
     Ok(match Kind::try_from(kind) {
         Ok(Kind::Released) => EndCause::Released,
@@ -148,6 +155,10 @@ pub fn end_cause_from_wire(cause: v1::EndCause) -> Result<EndCause, DecodeError>
         Ok(Kind::Transferred) => EndCause::Transferred {
             to: fields::session(to_session, "end_cause.to_session")?,
         },
+        Ok(Kind::PodEnded) => {
+            let (uid, seen) = pods::ended_from_wire(&pod_uid, pod_seen)?;
+            EndCause::PodEnded { uid, seen }
+        }
         Ok(Kind::Unspecified) => return Err(DecodeError::Missing { field }),
         Err(_) => {
             return Err(DecodeError::invalid(
@@ -174,6 +185,11 @@ pub fn session_end_to_wire(cause: &SessionEnd) -> v1::SessionEnd {
             reason: reason.clone(),
             ..plain(Kind::Evicted)
         },
+        SessionEnd::PodEnded { uid, seen } => v1::SessionEnd {
+            pod_uid: uid.as_str().into(),
+            pod_seen: pods::seen_to_wire(*seen).into(),
+            ..plain(Kind::PodEnded)
+        },
     }
 }
 
@@ -188,11 +204,17 @@ pub fn session_end_from_wire(cause: v1::SessionEnd) -> Result<SessionEnd, Decode
         kind,
         operator,
         reason,
+        pod_uid,
+        pod_seen,
     } = cause;
     match Kind::try_from(kind) {
         Ok(Kind::Closed) => Ok(SessionEnd::Closed),
         Ok(Kind::Expired) => Ok(SessionEnd::Expired),
         Ok(Kind::Evicted) => Ok(SessionEnd::Evicted { operator, reason }),
+        Ok(Kind::PodEnded) => {
+            let (uid, seen) = pods::ended_from_wire(&pod_uid, pod_seen)?;
+            Ok(SessionEnd::PodEnded { uid, seen })
+        }
         Ok(Kind::Unspecified) => Err(DecodeError::Missing { field }),
         Err(_) => Err(DecodeError::invalid(
             field,

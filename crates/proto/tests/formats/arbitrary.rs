@@ -104,6 +104,36 @@ pub(crate) fn settings() -> BoxedStrategy<Settings> {
         .boxed()
 }
 
+pub(crate) fn pod() -> BoxedStrategy<Pod> {
+    (
+        "[a-z0-9-]{1,63}",
+        "[a-z0-9.-]{1,253}",
+        "[a-f0-9-]{1,64}",
+        "[a-z0-9-]{0,63}",
+    )
+        .prop_map(|(namespace, name, uid, container)| {
+            let text = PodText {
+                namespace: &namespace,
+                name: &name,
+                uid: &uid,
+                container: &container,
+            };
+            Pod::parse(text).unwrap()
+        })
+        .boxed()
+}
+
+fn pod_seen() -> BoxedStrategy<PodSeen> {
+    prop_oneof![
+        Just(PodSeen::Gone),
+        Just(PodSeen::Succeeded),
+        Just(PodSeen::Failed),
+        Just(PodSeen::NodeOutOfService),
+        Just(PodSeen::Restarted),
+    ]
+    .boxed()
+}
+
 pub(crate) fn end_cause() -> BoxedStrategy<EndCause> {
     prop_oneof![
         Just(EndCause::Released),
@@ -112,6 +142,10 @@ pub(crate) fn end_cause() -> BoxedStrategy<EndCause> {
         (text(), text()).prop_map(|(operator, reason)| EndCause::Revoked { operator, reason }),
         (text(), text()).prop_map(|(operator, reason)| EndCause::Evicted { operator, reason }),
         session().prop_map(|to| EndCause::Transferred { to }),
+        (pod(), pod_seen()).prop_map(|(pod, seen)| {
+            let uid = pod.uid().clone();
+            EndCause::PodEnded { uid, seen }
+        }),
     ]
     .boxed()
 }
@@ -121,6 +155,10 @@ pub(crate) fn session_end() -> BoxedStrategy<SessionEnd> {
         Just(SessionEnd::Closed),
         Just(SessionEnd::Expired),
         (text(), text()).prop_map(|(operator, reason)| SessionEnd::Evicted { operator, reason }),
+        (pod(), pod_seen()).prop_map(|(pod, seen)| {
+            let uid = pod.uid().clone();
+            SessionEnd::PodEnded { uid, seen }
+        }),
     ]
     .boxed()
 }
@@ -299,6 +337,17 @@ pub(crate) fn command() -> BoxedStrategy<Command> {
         revoke().prop_map(Command::Revoke),
         evict.prop_map(Command::Evict),
         Just(Command::DrawNodeId),
+        (open(), pod()).prop_map(|(open, pod)| Command::OpenForPod(OpenForPod {
+            id: open.id,
+            secret: open.secret,
+            seen: open.seen,
+            identity: open.identity,
+            pod,
+        })),
+        (pod(), pod_seen()).prop_map(|(pod, seen)| Command::PodEnded(PodEnded {
+            uid: pod.uid().clone(),
+            seen,
+        })),
     ]
     .boxed()
 }

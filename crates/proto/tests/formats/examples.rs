@@ -43,6 +43,16 @@ fn cluster() -> ClusterId {
     ClusterId::new(*b"the cluster's id")
 }
 
+fn pod() -> Pod {
+    let text = PodText {
+        namespace: "shop",
+        name: "controller-0",
+        uid: "6f1c9a52-7d3e-4a8f-9b21-0c5d8e7f6a34",
+        container: "main",
+    };
+    Pod::parse(text).unwrap()
+}
+
 fn by_hand() -> (String, String) {
     ("carol".into(), "disk full".into())
 }

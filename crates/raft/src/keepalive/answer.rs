@@ -62,6 +62,9 @@ fn refusal_bytes(refusal: &Rejection) -> usize {
         Rejection::SessionExpired {
             cause: Some(SessionEnd::Evicted { operator, reason }),
         } => operator.len() + reason.len(),
+        Rejection::SessionExpired {
+            cause: Some(SessionEnd::PodEnded { uid, .. }),
+        } => uid.as_str().len(),
         _ => 0,
     }
 }
@@ -75,6 +78,7 @@ fn grant_end_bytes(cause: &EndCause) -> usize {
         | EndCause::Expired
         | EndCause::Closed
         | EndCause::Transferred { .. } => 0,
+        EndCause::PodEnded { uid, .. } => uid.as_str().len(),
     }
 }
 

@@ -198,5 +198,6 @@ fn cause_of(cause: &EndCause) -> WatchCause {
         EndCause::Revoked { .. } => WatchCause::Revoked,
         EndCause::Evicted { .. } => WatchCause::Evicted,
         EndCause::Transferred { .. } => WatchCause::Transferred,
+        EndCause::PodEnded { .. } => WatchCause::PodEnded,
     }
 }

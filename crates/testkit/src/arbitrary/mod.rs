@@ -201,6 +201,15 @@ pub enum Act {
     Evict { who: Who },
     /// See [`ringfence_core::Command::DrawNodeId`].
     DrawNodeId,
+    /// See [`ringfence_core::Command::OpenForPod`]; one of a few Pods with two containers each.
+    OpenForPod {
+        id: u8,
+        forged: bool,
+        seen_ago: Option<u64>,
+        pod: u8,
+    },
+    /// See [`ringfence_core::Command::PodEnded`].
+    PodEnded { pod: u8 },
     /// Delivers the command that was sent this many entries ago once more.
     Again(u8),
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ringfence_core::snapshot::LeaseRecord;
 use ringfence_core::{
     Acquire, Ask, ClusterId, ClusterTime, Command, Configure, Entry, Evict, FencingToken, Form,
-    HolderData, Identity, LeaseName, Millis, Open, OpenId, Renew, Request, RequestNumber, Revoke,
-    Secret, SessionId, Settings, WallTime,
+    HolderData, Identity, LeaseName, Millis, Open, OpenForPod, OpenId, Pod, PodEnded, PodSeen,
+    PodText, Renew, Request, RequestNumber, Revoke, Secret, SessionId, Settings, WallTime,
 };
 
 use super::{AcquireAct, Act, AskAct, Limits, Lowest, Move, Number, Pace, Token, Who};
@@ -146,6 +146,22 @@ impl Resolver {
                 operator: "olga".into(),
             }),
             Act::DrawNodeId => Command::DrawNodeId,
+            Act::OpenForPod {
+                id,
+                forged,
+                seen_ago,
+                pod: number,
+            } => Command::OpenForPod(OpenForPod {
+                id: OpenId::new(sixteen(*id)),
+                secret: Secret::new(sixteen(if *forged { 255 } else { *id })),
+                seen: seen_ago.map(|ago| seen(ago, view)),
+                identity: Identity::parse(&format!("client-{id}")).expect("a lawful identity"),
+                pod: pod(*number),
+            }),
+            Act::PodEnded { pod: number } => Command::PodEnded(PodEnded {
+                uid: pod(*number).uid().clone(),
+                seen: PodSeen::Gone,
+            }),
             Act::Again(back) => {
                 let at = self.sent.len().checked_sub(1 + usize::from(*back));
                 at.map_or(Command::Tick, |at| self.sent[at].clone())
@@ -241,6 +257,26 @@ impl Resolver {
     }
 }
 
+/// What a client saw so long ago.
+fn seen(ago: u64, view: &View) -> ClusterTime {
+    match ago {
+        u64::MAX => ClusterTime(ago),
+        ago => ClusterTime(view.time().0.saturating_sub(ago)),
+    }
+}
+
+/// Three Pods of two containers.
+fn pod(number: u8) -> Pod {
+    let uid = ["uid-a", "uid-b", "uid-c"][usize::from(number / 2 % 3)];
+    let text = PodText {
+        namespace: "shop",
+        name: "controller",
+        uid,
+        container: ["", "side"][usize::from(number % 2)],
+    };
+    Pod::parse(text).expect("a lawful Pod")
+}
+
 fn open(act: &Act, view: &View) -> Command {
     let Act::Open {
         id,
@@ -252,14 +288,10 @@ fn open(act: &Act, view: &View) -> Command {
     else {
         return Command::Tick;
     };
-    let seen = |ago: u64| match ago {
-        u64::MAX => ClusterTime(ago),
-        ago => ClusterTime(view.time().0.saturating_sub(ago)),
-    };
     Command::Open(Open {
         id: OpenId::new(sixteen(*id)),
         secret: Secret::new(sixteen(if *forged { 255 } else { *id })),
-        seen: seen_ago.map(seen),
+        seen: seen_ago.map(|ago| seen(ago, view)),
         ttl: Millis(*ttl),
         identity: Identity::parse(&format!("client-{id}")).expect("a lawful identity"),
         acquire: ask.map(acquire),

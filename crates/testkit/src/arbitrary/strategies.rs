@@ -177,6 +177,10 @@ fn moderate_act() -> BoxedStrategy<Act> {
         9 => (0..16_u8).prop_map(Act::Again),
         1 => (who(), forged()).prop_map(|(by, forged)| Act::Close { by, forged }),
         1 => who().prop_map(|who| Act::Evict { who }),
+        3 => (any::<u8>(), forged(), weighted(0.4, 0..70_000_u64), any::<u8>())
+            .prop_map(|(id, forged, seen_ago, pod)| Act::OpenForPod {
+                id: id % 24, forged, seen_ago, pod }),
+        1 => any::<u8>().prop_map(|pod| Act::PodEnded { pod }),
         1 => (0..3_u64, unix).prop_map(|(later, unix_seconds)| Act::TermStart {
             later, unix_seconds }),
         1 => (proptest::bool::weighted(0.2), limits(), 1_000..300_000_u64, retention).prop_map(
@@ -261,6 +265,15 @@ fn extreme_act() -> BoxedStrategy<Act> {
         }),
         (any_who(), any::<bool>()).prop_map(|(by, forged)| Act::Close { by, forged }),
         any_who().prop_map(|who| Act::Evict { who }),
+        (any::<u8>(), option::of(extreme()), any::<u8>()).prop_map(|(id, seen_ago, pod)| {
+            Act::OpenForPod {
+                id,
+                forged: false,
+                seen_ago,
+                pod,
+            }
+        }),
+        any::<u8>().prop_map(|pod| Act::PodEnded { pod }),
         (
             prop_oneof![0..3_u64, 0..(1_u64 << 40)],
             option::of(extreme())

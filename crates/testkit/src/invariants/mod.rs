@@ -34,6 +34,8 @@ mod the_ended_stay_ended;
 mod the_silent_end;
 mod tokens_increase;
 
+pub use only_the_holder_releases::names_pod;
+
 use std::fmt;
 
 use ringfence_core::{Acquired, Entry, Event, FencingToken, Opened, Outcome};

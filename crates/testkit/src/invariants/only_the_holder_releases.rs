@@ -1,7 +1,9 @@
 //! I11: only the holding session, with the current token, releases or hands over; every other end
 //! of a grant has the command that its cause names, or none if time is the cause.
 
-use ringfence_core::{Ask, Command, EndCause, Event, FencingToken, LeaseName, Secret, SessionId};
+use ringfence_core::{
+    Ask, Command, EndCause, Event, FencingToken, LeaseName, PodSeen, PodUid, Secret, SessionId,
+};
 
 use super::{Invariant, Step};
 
@@ -30,12 +32,23 @@ impl Invariant for OnlyTheHolder {
                     if revoke.name == *name && revoke.token == *token),
                 EndCause::Evicted { .. } => matches!(&step.entry.command, Command::Evict(evict)
                     if evict.session == *session),
+                EndCause::PodEnded { uid, seen } => names_pod(&step.entry.command, uid, *seen),
             };
             if !asked {
                 return Err(format!("nobody entitled asked for {event:?}"));
             }
         }
         Ok(())
+    }
+}
+
+/// Whether this command ends sessions of that Pod for that reason.
+#[must_use]
+pub fn names_pod(command: &Command, uid: &PodUid, seen: PodSeen) -> bool {
+    match command {
+        Command::PodEnded(ended) => ended.uid == *uid && ended.seen == seen,
+        Command::OpenForPod(open) => open.pod.uid() == uid && seen == PodSeen::Restarted,
+        _ => false,
     }
 }
 

@@ -66,6 +66,14 @@ impl SignsOfLife {
                     open: open.id,
                 });
             }
+            (Command::OpenForPod(open), Outcome::Opened(opened)) => {
+                renew(&opened.session);
+                self.living.entry(opened.session).or_insert(Life {
+                    ttl: Millis::FOREVER,
+                    seen: now,
+                    open: open.id,
+                });
+            }
             (
                 Command::Request(_),
                 Outcome::Rejected(

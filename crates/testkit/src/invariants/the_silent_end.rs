@@ -2,6 +2,8 @@
 //! change. I9: it ends within two TTLs whatever leaders do. Both in cluster time as the entries
 //! show it; an entry that has reached its budget says that the rest follows at once.
 
+use ringfence_core::Millis;
+
 use super::signs_of_life::{Life, SignsOfLife};
 use super::{Invariant, Step};
 
@@ -47,7 +49,9 @@ fn overdue(
         let Some(life) = signs.living.get(&session.id) else {
             return Err(format!("{:?} lives and was never opened", session.id));
         };
-        let overdue = end(life).filter(|end| *end <= signs.time);
+        // Who is bound to a Pod may be silent for ever.
+        let limited = life.ttl != Millis::FOREVER;
+        let overdue = end(life).filter(|end| limited && *end <= signs.time);
         if let Some(end) = overdue.filter(|_| !step.after.has_work_left()) {
             return Err(format!(
                 "{:?} lives at {:?}, should have ended at {end:?}",

@@ -20,6 +20,7 @@ pub(super) fn open_request(ttl_ms: u64) -> OpenRequest {
         seen_cluster_time_ms: None,
         ttl_ms,
         identity: "bench".into(),
+        pod: None,
     }
 }
 

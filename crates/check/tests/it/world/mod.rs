@@ -231,6 +231,7 @@ impl World {
                     EndCause::Revoked { .. } => WatchCause::Revoked,
                     EndCause::Evicted { .. } => WatchCause::Evicted,
                     EndCause::Transferred { .. } => WatchCause::Transferred,
+                    EndCause::PodEnded { .. } => WatchCause::PodEnded,
                 };
                 let kind = WatchKind::Ended(cause);
                 self.tell(index, n, kind, name.as_str(), token.get(), session.get());

@@ -24,6 +24,7 @@ impl From<&SessionRecord> for pb::Session {
                 true => Vec::new(),
                 false => session.lost.iter().map(Into::into).collect(),
             },
+            pod: session.pod.as_ref().map(Into::into),
         }
     }
 }
@@ -45,6 +46,7 @@ impl TryFrom<pb::Session> for SessionRecord {
             lowest: fields::number(session.lowest, "session.lowest")?,
             answers: answers.collect::<Result<_, _>>()?,
             lost: lost.collect::<Result<_, _>>()?,
+            pod: session.pod.map(TryInto::try_into).transpose()?,
         })
     }
 }

@@ -77,9 +77,10 @@ fn remembered() -> BoxedStrategy<Remembered> {
 fn session_record() -> BoxedStrategy<SessionRecord> {
     let who = (session(), open_id(), secret(), identity());
     let when = (millis(), time(), time(), number());
-    (who, when, vec(remembered(), 0..5), vec(lost(), 0..3))
+    let has = (vec(lost(), 0..3), option::of(pod()));
+    (who, when, vec(remembered(), 0..5), has)
         .prop_map(
-            |((id, open, secret, identity), (ttl, seen, armed, lowest), answers, lost)| {
+            |((id, open, secret, identity), (ttl, seen, armed, lowest), answers, (lost, pod))| {
                 SessionRecord {
                     id,
                     open,
@@ -91,6 +92,7 @@ fn session_record() -> BoxedStrategy<SessionRecord> {
                     lowest,
                     answers,
                     lost,
+                    pod,
                 }
             },
         )

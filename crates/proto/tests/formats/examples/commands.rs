@@ -50,6 +50,13 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         identity: identity(),
         acquire: Some(ask_lease("db/primary")),
     };
+    let for_pod = OpenForPod {
+        id: OpenId::new(*b"this open's name"),
+        secret,
+        seen: Some(ClusterTime(7)),
+        identity: identity(),
+        pod: pod(),
+    };
     let (lease, mark) = (name("db/primary"), token(1_700_000_000_000_001));
     let renew = Renew {
         sessions: [3, 4, 5, 130, 131, 70_000].map(session).into(),
@@ -123,5 +130,13 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
             }),
         ),
         ("draw_node_id", Command::DrawNodeId),
+        ("open_for_pod", Command::OpenForPod(for_pod)),
+        (
+            "pod_ended",
+            Command::PodEnded(PodEnded {
+                uid: pod().uid().clone(),
+                seen: PodSeen::Failed,
+            }),
+        ),
     ]
 }

@@ -17,6 +17,13 @@ fn end_causes() -> Vec<(&'static str, EndCause)> {
         ("revoked", EndCause::Revoked { operator, reason }),
         ("evicted", evicted),
         ("transferred", EndCause::Transferred { to: session(9) }),
+        (
+            "pod_ended",
+            EndCause::PodEnded {
+                uid: pod().uid().clone(),
+                seen: PodSeen::Succeeded,
+            },
+        ),
     ]
 }
 
@@ -26,6 +33,13 @@ pub(crate) fn session_ends() -> Vec<(&'static str, SessionEnd)> {
         ("closed", SessionEnd::Closed),
         ("expired", SessionEnd::Expired),
         ("evicted", SessionEnd::Evicted { operator, reason }),
+        (
+            "pod_ended",
+            SessionEnd::PodEnded {
+                uid: pod().uid().clone(),
+                seen: PodSeen::NodeOutOfService,
+            },
+        ),
     ]
 }
 

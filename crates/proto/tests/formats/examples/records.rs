@@ -49,6 +49,14 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
             token: mark,
             cause: EndCause::Expired,
         }],
+        pod: None,
+    };
+    let bound = SessionRecord {
+        id: session(301),
+        ttl: Millis::FOREVER,
+        armed: ClusterTime::NEVER,
+        pod: Some(pod()),
+        ..living.clone()
     };
     let grant = GrantRecord {
         token: mark,
@@ -96,6 +104,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
     vec![
         ("header", Record::Header(header)),
         ("session", Record::Session(living)),
+        ("session_for_pod", Record::Session(bound)),
         ("lease_held", Record::Lease(held)),
         ("lease_free", Record::Lease(free)),
         ("ended", Record::Ended(ended)),

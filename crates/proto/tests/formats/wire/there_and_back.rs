@@ -48,16 +48,17 @@ fn session_view() -> impl Strategy<Value = SessionView> {
         arbitrary::identity(),
         times,
         leases,
-        any::<u32>(),
+        (any::<u32>(), option::of(arbitrary::pod())),
     )
         .prop_map(
-            |(session, identity, (ttl, remaining), leases, waits)| SessionView {
+            |(session, identity, (ttl, remaining), leases, (waits, pod))| SessionView {
                 session,
                 identity,
                 ttl,
                 remaining,
                 leases,
                 waits,
+                pod,
             },
         )
 }
