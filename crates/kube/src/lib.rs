@@ -36,6 +36,8 @@ mod clock;
 mod connect;
 mod decision;
 mod face;
+#[cfg(feature = "fenced")]
+pub mod fenced;
 pub mod limits;
 mod metrics;
 mod mirror;

@@ -1,0 +1,57 @@
+//! A lease as the layer asks it.
+
+use std::sync::Arc;
+
+use ringfence_client::{FencingToken, HeldLease, Leading, LeaseName, Loss};
+
+/// A held lease that writes can be fenced with.
+pub trait Held: Clone + Send + Sync + 'static {
+    /// Its name.
+    fn name(&self) -> &LeaseName;
+
+    /// The token of the grant.
+    fn token(&self) -> FencingToken;
+
+    /// Why it is held no more, if it is not. Asks the clock each time, and once it has said so it
+    /// always does.
+    fn loss(&self) -> Option<Loss>;
+
+    /// The API server has refused the token as stale: it is held no more.
+    fn report_stale(&self);
+}
+
+impl Held for Leading {
+    fn name(&self) -> &LeaseName {
+        Leading::name(self)
+    }
+
+    fn token(&self) -> FencingToken {
+        Leading::token(self)
+    }
+
+    fn loss(&self) -> Option<Loss> {
+        Leading::loss(self)
+    }
+
+    fn report_stale(&self) {
+        Leading::report_stale(self);
+    }
+}
+
+impl Held for Arc<HeldLease> {
+    fn name(&self) -> &LeaseName {
+        HeldLease::name(self)
+    }
+
+    fn token(&self) -> FencingToken {
+        HeldLease::token(self)
+    }
+
+    fn loss(&self) -> Option<Loss> {
+        HeldLease::loss(self)
+    }
+
+    fn report_stale(&self) {
+        HeldLease::report_stale(self);
+    }
+}

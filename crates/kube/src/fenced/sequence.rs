@@ -1,0 +1,149 @@
+//! A fence with a number that grows from write to write, inside the object that is written.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::FutureExt as _;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{Method, request};
+use kube::client::Body;
+use serde_json::{Map, Value, json};
+
+use super::refusal::Unsent;
+use crate::policy::STAMP;
+
+/// The numbers of the writes of one grant.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(AtomicU64);
+
+impl Numbers {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Puts the stamp into the object that a write carries. What carries none is left alone:
+/// deletions, and subresources with objects of their own.
+pub(super) fn put(
+    parts: &mut request::Parts,
+    body: Body,
+    fence: &str,
+    numbers: &Numbers,
+) -> Result<Body, Unsent> {
+    let own_object = ["/scale", "/eviction", "/binding", "/token"];
+    let path = parts.uri.path();
+    if parts.method == Method::DELETE || own_object.iter().any(|own| path.ends_with(own)) {
+        return Ok(body);
+    }
+    // What kube sends is at hand; a stream of unknown length is no object.
+    let bytes = body.collect_bytes().now_or_never().and_then(Result::ok);
+    let bytes = bytes.ok_or(Unsent::Body("it is a stream"))?;
+    let value = serde_json::from_slice(&bytes).map_err(|_| Unsent::Body("it is no JSON"))?;
+    let stamp = format!("{fence}.{}", numbers.next());
+    let sent = with_stamp(value, &stamp)?;
+    let sent = sent.to_string().into_bytes();
+    parts.headers.remove(CONTENT_LENGTH);
+    if !parts.headers.contains_key(CONTENT_TYPE) {
+        let json = HeaderValue::from_static("application/json");
+        parts.headers.insert(CONTENT_TYPE, json);
+    }
+    Ok(Body::from(sent))
+}
+
+/// The object, or the patch of one, with this stamp.
+fn with_stamp(value: Value, stamp: &str) -> Result<Value, Unsent> {
+    match value {
+        Value::Object(mut object) => {
+            let metadata = object.entry("metadata").or_insert_with(nothing);
+            let metadata = map(metadata)?;
+            let annotations = metadata.entry("annotations").or_insert_with(nothing);
+            // A patch may say that there shall be none: then there are these.
+            if annotations.is_null() {
+                *annotations = nothing();
+            }
+            let annotations = map(annotations)?;
+            annotations.insert(STAMP.to_owned(), stamp.into());
+            Ok(Value::Object(object))
+        }
+        // A JSON patch: an annotation is added to what is there, so there has to be some.
+        Value::Array(mut steps) => {
+            let path = format!("/metadata/annotations/{}", STAMP.replace('/', "~1"));
+            steps.push(json!({"op": "add", "path": path, "value": stamp}));
+            Ok(Value::Array(steps))
+        }
+        _ => Err(Unsent::Body("it is no object")),
+    }
+}
+
+fn nothing() -> Value {
+    Value::Object(Map::new())
+}
+
+fn map(value: &mut Value) -> Result<&mut Map<String, Value>, Unsent> {
+    let no_map = Unsent::Body("its metadata or annotations are no object");
+    value.as_object_mut().ok_or(no_map)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn sent(request: request::Builder, body: &str) -> Result<String, Unsent> {
+        let body = Body::from(body.as_bytes().to_vec());
+        let (mut parts, body) = request.body(body).unwrap().into_parts();
+        let body = put(&mut parts, body, "a/b#7", &Numbers::default())?;
+        let bytes = body.collect_bytes().now_or_never().unwrap().unwrap();
+        Ok(String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn objects_and_patches_get_the_stamp_and_keep_what_they_have() {
+        let marks = r#""ringfence.io/stamp":"a/b#7.1""#;
+        for (body, expected) in [
+            (
+                "{}",
+                format!(r#"{{"metadata":{{"annotations":{{{marks}}}}}}}"#),
+            ),
+            (
+                r#"{"metadata":{"name":"a","annotations":{"b":"c"}},"data":{}}"#,
+                format!(
+                    r#"{{"data":{{}},"metadata":{{"annotations":{{"b":"c",{marks}}},"name":"a"}}}}"#
+                ),
+            ),
+            (
+                r#"{"metadata":{"annotations":null}}"#,
+                format!(r#"{{"metadata":{{"annotations":{{{marks}}}}}}}"#),
+            ),
+        ] {
+            let sent: Value =
+                serde_json::from_str(&sent(Request::patch("/a"), body).unwrap()).unwrap();
+            let expected: Value = serde_json::from_str(&expected).unwrap();
+            assert_eq!(sent, expected);
+        }
+        let steps: Value =
+            serde_json::from_str(&sent(Request::patch("/a"), "[]").unwrap()).unwrap();
+        assert_eq!(
+            steps[0]["path"],
+            "/metadata/annotations/ringfence.io~1stamp"
+        );
+        assert_eq!(steps[0]["value"], "a/b#7.1");
+    }
+
+    #[test]
+    fn what_has_no_place_for_a_number_is_left_alone_or_not_sent() {
+        let scale = sent(Request::put("/apis/apps/v1/deployments/a/scale"), "{}");
+        assert_eq!(scale.unwrap(), "{}");
+        assert_eq!(sent(Request::delete("/a"), "").unwrap(), "");
+        for body in ["", "metadata: {}", "3", r#"{"metadata":3}"#] {
+            let refused = sent(Request::post("/a"), body);
+            assert!(matches!(refused, Err(Unsent::Body(_))), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_grow_from_write_to_write() {
+        let numbers = Numbers::default();
+        assert_eq!((numbers.next(), numbers.next()), (1, 2));
+    }
+}
