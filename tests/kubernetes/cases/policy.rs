@@ -20,7 +20,7 @@ fn apply(plane: &ControlPlane) -> Option<String> {
     let output = Command::new(kubectl()?)
         .arg("--kubeconfig")
         .arg(plane.kubeconfig(User::Admin, &plane.address()))
-        .args(["apply", "--filename"])
+        .args(["apply", "--kustomize"])
         .arg(files)
         .output()
         .unwrap();
