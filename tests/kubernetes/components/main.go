@@ -5,11 +5,11 @@
 //
 //	kube kube-apiserver --etcd-servers=...
 //
-// A component is a line of the table below and a line of imports; those of a node (kubelet,
-// kube-proxy, a name server) can join it here.
+// A component is a line of the table below and a line of imports.
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +17,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/ready"
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
@@ -26,7 +33,9 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // self is the name that chooses no component: the first argument does.
@@ -43,6 +52,17 @@ var components = map[string]func() int{
 	// It takes options of other plugins, of which there are none here.
 	"kube-scheduler": command(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kubectl":        command(kubectl.NewDefaultKubectlCommand),
+	// It takes over the signals itself, and a process can be asked for that only once.
+	"kubelet": command(func() *cobra.Command {
+		return kubelet.NewKubeletCommand(context.Background())
+	}),
+	"kube-proxy": command(proxy.NewProxyCommand),
+	"coredns": func() int {
+		// In the order in which they see a query.
+		dnsserver.Directives = []string{"bind", "ready", "errors", "cache", "kubernetes"}
+		coremain.Run()
+		return 0
+	},
 }
 
 // command makes a component of one of Kubernetes' own commands. The command is made only when it

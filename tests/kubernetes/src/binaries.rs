@@ -18,24 +18,28 @@ use std::{env, process};
 pub const VERSION: &str = "v1.36.3";
 
 /// The components that are linked into one binary, whose name chooses among them.
-const COMPONENTS: [&str; 5] = [
+const COMPONENTS: [&str; 8] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kubectl",
+    "kubelet",
+    "kube-proxy",
+    "coredns",
 ];
 
 /// Folders in which Go is looked for beside those of the search path.
 const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
 
-/// A folder with the components; `None` if there are none, which is told once.
+/// A folder with the components, and with `pause`, which the sandbox of a Pod runs; `None` if there
+/// are none, which is told once.
 pub(crate) fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(find).as_deref()
 }
 
-/// The command line that people use.
+/// The command line that people use; the other components lie beside it.
 #[must_use]
 pub fn kubectl() -> Option<PathBuf> {
     Some(folder()?.join("kubectl")).filter(|path| path.exists())
@@ -107,7 +111,8 @@ fn built(go: &Path) -> Result<PathBuf, String> {
     let half = cache.join(format!("half-{}", process::id()));
     drop(fs::remove_dir_all(&half));
     fs::create_dir_all(&half).map_err(made)?;
-    build(go, &module, &half.join("kube"))?;
+    build(go, &module, ".", &half.join("kube"))?;
+    build(go, &module, "./pause", &half.join("pause"))?;
     for component in COMPONENTS {
         symlink("kube", half.join(component)).map_err(made)?;
     }
@@ -129,7 +134,7 @@ fn cache() -> Result<PathBuf, String> {
 /// Changes with everything that the binary is made of.
 fn state(go: &Path, module: &Path) -> Result<u64, String> {
     let mut state = DefaultHasher::new();
-    for file in ["go.mod", "go.sum", "main.go"] {
+    for file in ["go.mod", "go.sum", "main.go", "pause/main.go"] {
         let path = module.join(file);
         let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         content.hash(&mut state);
@@ -137,21 +142,21 @@ fn state(go: &Path, module: &Path) -> Result<u64, String> {
     let version = Command::new(go).arg("version").output();
     let version = version.map_err(|error| format!("{} version: {error}", go.display()))?;
     version.stdout.hash(&mut state);
-    FLAGS.hash(&mut state);
+    (FLAGS, COMPONENTS).hash(&mut state);
     Ok(state.finish())
 }
 
 /// What makes the same binary of the same sources everywhere, and a small one.
 const FLAGS: [&str; 3] = ["-trimpath", "-mod=readonly", "-buildvcs=false"];
 
-fn build(go: &Path, module: &Path, binary: &Path) -> Result<(), String> {
+fn build(go: &Path, module: &Path, package: &str, binary: &Path) -> Result<(), String> {
     let stamp = format!("-s -w -X k8s.io/component-base/version.gitVersion={VERSION}");
     let status = Command::new(go)
         .arg("build")
         .args(FLAGS)
         .args(["-ldflags", &stamp, "-o"])
         .arg(binary)
-        .arg(".")
+        .arg(package)
         .current_dir(module)
         .env("CGO_ENABLED", "0")
         .env_remove("GOFLAGS")
@@ -162,7 +167,7 @@ fn build(go: &Path, module: &Path, binary: &Path) -> Result<(), String> {
     let status = status.map_err(|error| format!("{} build: {error}", go.display()))?;
     let failed = || {
         format!(
-            "`go build` in {} failed ({status}), see above",
+            "`go build {package}` in {} failed ({status}), see above",
             module.display()
         )
     };
