@@ -8,6 +8,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use futures_util::StreamExt;
 use futures_util::future::Either;
@@ -39,7 +40,10 @@ use crate::metrics::Metrics;
 use crate::services::{
     ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
 };
-use crate::{http, kube, progress};
+use crate::leave::leave_if_scaled_away;
+use crate::progress::Progress;
+use crate::standing::seek_vote;
+use crate::{http, kube};
 
 /// Why a node did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +62,7 @@ pub(crate) enum AppError {
     #[error("TLS: {0}")]
     Tls(TlsError),
     /// There is no way to the API server of Kubernetes.
-    #[error("--kube-mirror: {0}")]
+    #[error("--kube-mirror or --kube-leave: {0}")]
     Kube(ringfence_kube::ConnectError),
     /// The node did not start.
     #[error("{}", in_full(.0))]
@@ -89,13 +93,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let client_tls = config.client_tls.clone().map(Acceptor::new);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http).await?;
-    let kube_mirror = match &config.kube_mirror {
-        Some(mirror) => {
-            let connected = ringfence_kube::connect(mirror.kubeconfig.as_deref()).await;
-            Some((connected.map_err(AppError::Kube)?, mirror.naming.clone()))
-        }
-        None => None,
-    };
+    let api_server = api_server(&config).await?;
     let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
     let node = Node::start(node_config(&config, peer_tls))
@@ -113,7 +111,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         "started"
     );
 
-    let kube_metrics = kube_mirror.is_some().then(ringfence_kube::Metrics::default);
+    let mirrors = config.kube_mirror.is_some();
+    let kube_metrics = mirrors.then(ringfence_kube::Metrics::default);
     let metrics = Metrics::new(&node, kube_metrics.as_ref());
     let (stop, stopping) = watch::channel(false);
     let context = Context::new(node.clone(), metrics.clone(), stopping.clone());
@@ -147,19 +146,26 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
             stopped(stopping.clone()),
         );
     let mut clients = tokio::spawn(clients);
+    let progress = Progress::of(node.clone(), config.join_as_voter);
     let http = http::serve(
         http_listener,
-        node.clone(),
+        progress.clone(),
         metrics.clone(),
         stopped(stopping.clone()),
     );
     let mut http = tokio::spawn(http);
     tokio::spawn(metrics.count_transitions(node.clone()));
-    if let (Some((client, naming)), Some(metrics)) = (kube_mirror, kube_metrics) {
+    if let (Some(client), Some(mirror), Some(metrics)) =
+        (&api_server, &config.kube_mirror, kube_metrics)
+    {
+        let (client, naming) = (client.clone(), mirror.naming.clone());
         let mirror = kube::mirror(node.clone(), client, naming, metrics, stopping.clone());
         tokio::spawn(mirror);
     }
-    tokio::spawn(tell_health(node.clone(), health, stopping));
+    let replaces = config.replace_on_data_loss;
+    let vote = seek_vote(node.clone(), config.join_as_voter, replaces, stopping.clone());
+    tokio::spawn(vote);
+    tokio::spawn(tell_health(progress, health, stopping));
 
     let ended = tokio::select! {
         signal = signals.received() => {
@@ -170,6 +176,10 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         done = &mut clients => Err(server_ended("client", done)),
         done = &mut http => Err(server_ended("HTTP", done)),
     };
+    let left = match (&ended, api_server, &config.leaves_as) {
+        (Ok(()), Some(client), Some(pod)) => leave_if_scaled_away(&node, client, pod).await,
+        _ => false,
+    };
     hand_over(&node).await;
     stop.send_replace(true);
     if ended.is_ok() && timeout(DRAIN_MAX, &mut clients).await.is_err() {
@@ -178,7 +188,32 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     if timeout(NODE_STOP_MAX, node.shutdown()).await.is_err() {
         warn!("the node did not stop in time; its log is whole all the same");
     }
+    if left {
+        clear(&config.data_dir);
+    }
     ended
+}
+
+/// Empties the directory of a node that has left its cluster: nobody may ever be that node again,
+/// and whoever is started here next is to be a new one.
+fn clear(data_dir: &Path) {
+    match std::fs::remove_dir_all(data_dir) {
+        Ok(()) => info!(data_dir = %data_dir.display(), "cleared"),
+        Err(error) => warn!(
+            data_dir = %data_dir.display(),
+            %error,
+            "not cleared: a node that is started here will be told that it was removed"
+        ),
+    }
+}
+
+/// The way to the API server of Kubernetes, if anything is asked of it.
+async fn api_server(config: &Config) -> Result<Option<ringfence_kube::Client>, AppError> {
+    if config.kube_mirror.is_none() && config.leaves_as.is_none() {
+        return Ok(None);
+    }
+    let connected = ringfence_kube::connect(config.kubeconfig.as_deref()).await;
+    connected.map(Some).map_err(AppError::Kube)
 }
 
 fn start_error(error: StartError) -> AppError {
@@ -258,11 +293,16 @@ fn reflection() -> tonic_reflection::server::v1::ServerReflectionServer<
 }
 
 /// Tells the standard health service how this node is, for as long as it runs.
-async fn tell_health(node: Node, health: HealthReporter, mut stopping: watch::Receiver<bool>) {
+async fn tell_health(
+    progress: Progress,
+    health: HealthReporter,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut told = None;
     loop {
         let stopping_now = *stopping.borrow_and_update();
-        let serving = !stopping_now && progress::check(&node).is_ok();
+        progress.look();
+        let serving = !stopping_now && progress.check().is_ok();
         if told != Some(serving) {
             told = Some(serving);
             let status = if serving {

@@ -27,6 +27,8 @@ pub(crate) use kube::KubeMirror;
 use address::{host_port, listen};
 use given::Given;
 
+use crate::leave::Ordinal;
+
 /// The longest name of a node, in bytes.
 const NODE_NAME_BYTES_MAX: usize = 63;
 /// The most first members of a cluster.
@@ -61,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) client_tls: Option<ServerTls>,
     /// TLS between nodes; whose CA is also what this node trusts when it connects.
     pub(crate) peer_tls: Option<ServerTls>,
+    /// How the API server of Kubernetes is reached; `None`: by the Pod that this process runs in.
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// Leases as objects of Kubernetes.
     pub(crate) kube_mirror: Option<KubeMirror>,
     /// What clients are told to connect to.
@@ -73,6 +77,10 @@ pub(crate) struct Config {
     pub(crate) join: Vec<String>,
     /// Whether a node with an empty directory may take the place of the one of its name.
     pub(crate) replace_on_data_loss: bool,
+    /// Whether it asks for a vote once it has joined and caught up.
+    pub(crate) join_as_voter: bool,
+    /// The Pod that it is, if it leaves the cluster when its StatefulSet gets too small for it.
+    pub(crate) leaves_as: Option<Ordinal>,
     /// Replaces the wall clock as the lower bound of tokens, when a cluster is formed.
     pub(crate) token_floor: Option<u64>,
     /// The settings a cluster is formed with.
@@ -109,10 +117,13 @@ impl Config {
 
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
+        let kube_leave = given.kube_leave.unwrap_or(false);
+        let kubeconfig = kube::kubeconfig(&given)?;
         let kube_mirror = kube::mirror(&given)?;
         let peer_tls = tls::of_peers(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
+        let leaves_as = kube_leave.then(|| kube::pod(&name)).transpose()?;
 
         let listen_client = listen("listen-client", given.listen_client, "0.0.0.0:7420")?;
         let listen_peer = listen("listen-peer", given.listen_peer, "0.0.0.0:7421")?;
@@ -163,6 +174,9 @@ impl Config {
             initial_cluster,
             join,
             replace_on_data_loss: given.replace_on_data_loss.unwrap_or(false),
+            join_as_voter: given.join_as_voter.unwrap_or(false),
+            leaves_as,
+            kubeconfig,
             token_floor: token_floor(given.token_floor)?,
             settings: settings(given.ttl_min.as_deref(), given.ttl_max.as_deref())?,
             heartbeat: Duration::from_millis(heartbeat_ms),

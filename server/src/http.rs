@@ -8,11 +8,10 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use ringfence_raft::Node;
 use tokio::net::TcpListener;
 
 use crate::metrics::Metrics;
-use crate::progress;
+use crate::progress::Progress;
 
 /// The text form that Prometheus asks for by name.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -20,28 +19,35 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Serves the port until `stop` resolves.
 pub(crate) async fn serve(
     listener: TcpListener,
-    node: Node,
+    progress: Progress,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let routes = Router::new()
-        // It answers, so it lives: a node that cannot go on ends its process.
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready).with_state(node))
+        // A node that knows that it cannot go on ends its process; this finds the others.
+        .route("/livez", get(alive).with_state(progress.clone()))
+        .route("/readyz", get(ready).with_state(progress))
         .route("/metrics", get(show).with_state(metrics));
     axum::serve(listener, routes)
         .with_graceful_shutdown(stop)
         .await
 }
 
-async fn ready(State(node): State<Node>) -> Response {
-    match progress::check(&node) {
+async fn alive(State(progress): State<Progress>) -> Response {
+    verdict("stuck", progress.alive())
+}
+
+async fn ready(State(progress): State<Progress>) -> Response {
+    verdict("not ready", progress.check())
+}
+
+fn verdict(otherwise: &str, found: Result<(), String>) -> Response {
+    match found {
         Ok(()) => "ok\n".into_response(),
-        Err(why) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("not ready: {why}\n"),
-        )
-            .into_response(),
+        Err(why) => {
+            let told = format!("{otherwise}: {why}\n");
+            (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
+        }
     }
 }
 

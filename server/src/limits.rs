@@ -63,7 +63,12 @@ pub(crate) const DEADLINE_MARGIN_MIN: Duration = Duration::from_millis(10);
 pub(crate) const DEADLINE_MARGIN_MAX: Duration = Duration::from_millis(100);
 /// How often the health service looks whether this node makes progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a disk may take for one write until the node calls itself stuck. Slow disks of shared
+/// machines have taken seconds; nothing that comes back has taken this.
+pub(crate) const STUCK_MAX: Duration = Duration::from_secs(20);
 
+/// How long a node that is scaled away may take to leave its cluster, before all of what follows.
+pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// How long a node that stops tries to hand leadership over while it still serves. This and the
 /// times below make up the 5 s in which a stopped node has ended.
 pub(crate) const HANDOVER_MAX: Duration = Duration::from_millis(700);

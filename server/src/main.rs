@@ -9,11 +9,13 @@ mod config;
 mod duration;
 mod http;
 mod kube;
+mod leave;
 mod limits;
 mod metrics;
 mod progress;
 mod serve;
 mod services;
+mod standing;
 mod status;
 
 use std::process::ExitCode;

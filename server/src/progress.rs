@@ -1,32 +1,136 @@
-//! Whether this node is of use to clients: judged by progress, not by being alive.
+//! Whether this node is of use to clients, and whether it can still work at all: judged by
+//! progress, not by being alive.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringfence_raft::Node;
 
-use crate::limits::READY_AGE_MAX;
+use crate::limits::{PROGRESS_INTERVAL, READY_AGE_MAX, STUCK_MAX};
+use crate::standing::{Standing, remedy};
 
-/// Fine if this node can serve; else why not, for people.
-pub(crate) fn check(node: &Node) -> Result<(), String> {
-    let status = node.status();
-    if status.cluster.is_none() {
-        return Err(
-            "it belongs to no cluster yet: it waits for all members of --initial-cluster, \
+/// A node's progress, as probes ask for it.
+#[derive(Clone)]
+pub(crate) struct Progress {
+    node: Node,
+    join_as_voter: bool,
+    pulse: Arc<Pulse>,
+}
+
+impl Progress {
+    /// Of `node`, which is to have a vote if `join_as_voter` says so.
+    pub(crate) fn of(node: Node, join_as_voter: bool) -> Self {
+        let pulse = Arc::default();
+        Self {
+            node,
+            join_as_voter,
+            pulse,
+        }
+    }
+
+    /// Fine if this node can serve; else why not, for people.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let node = &self.node;
+        let status = node.status();
+        if status.cluster.is_none() {
+            return Err(
+                "it belongs to no cluster yet: it waits for all members of --initial-cluster, \
                     or for a member of --join"
-                .to_owned(),
+                    .to_owned(),
+            );
+        }
+        let Some(leader) = status.leader else {
+            return Err(format!("it knows no leader in term {}", status.term));
+        };
+        match Standing::of(node) {
+            Standing::Bereft { node_id, former } => return Err(remedy(node_id, former)),
+            Standing::None | Standing::Learner(_) if self.join_as_voter => {
+                return Err("it has no vote yet".to_owned());
+            }
+            Standing::None | Standing::Learner(_) | Standing::Voter => {}
+        }
+        match node.age() {
+            Some(age) if age <= READY_AGE_MAX => Ok(()),
+            Some(age) => Err(format!(
+                "it has heard nothing from leader {} for {} ms",
+                leader.node_id,
+                age.as_millis()
+            )),
+            None => Err(format!(
+                "it has heard nothing from leader {} yet",
+                leader.node_id
+            )),
+        }
+    }
+
+    /// Fine unless this node has work that is its own and gets nowhere with it; then a restart can
+    /// help. One that hears nobody has no such work: it waits, however long.
+    pub(crate) fn alive(&self) -> Result<(), String> {
+        let stuck = PROGRESS_INTERVAL * self.pulse.looks();
+        if stuck < STUCK_MAX {
+            return Ok(());
+        }
+        Err(format!(
+            "its disk has finished nothing for {} s, and entries wait for it",
+            stuck.as_secs()
+        ))
+    }
+
+    /// Looks whether the log gets on; to be called once in every [`PROGRESS_INTERVAL`].
+    pub(crate) fn look(&self) {
+        let figures = self.node.metrics();
+        self.pulse.beat(
+            figures.wal_unflushed_bytes,
+            figures.wal_bytes,
+            figures.wal_syncs,
         );
     }
-    let Some(leader) = status.leader else {
-        return Err(format!("it knows no leader in term {}", status.term));
-    };
-    match node.age() {
-        Some(age) if age <= READY_AGE_MAX => Ok(()),
-        Some(age) => Err(format!(
-            "it has heard nothing from leader {} for {} ms",
-            leader.node_id,
-            age.as_millis()
-        )),
-        None => Err(format!(
-            "it has heard nothing from leader {} yet",
-            leader.node_id
-        )),
+}
+
+/// Counts how often in a row the log was seen to wait without getting on.
+#[derive(Debug, Default)]
+struct Pulse {
+    looks: AtomicU32,
+    /// What had been done at the last look: it changes whenever anything is.
+    done: std::sync::Mutex<(u64, u64)>,
+}
+
+impl Pulse {
+    fn looks(&self) -> u32 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    fn beat(&self, waiting_bytes: u64, bytes: u64, syncs: u64) {
+        let mut done = self
+            .done
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let before = std::mem::replace(&mut *done, (bytes, syncs));
+        if waiting_bytes > 0 && before == (bytes, syncs) {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.looks.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_log_that_waits_and_gets_nowhere_is_stuck() {
+        let pulse = Pulse::default();
+        pulse.beat(10, 100, 1);
+        assert_eq!(pulse.looks(), 0);
+        pulse.beat(10, 100, 1);
+        pulse.beat(20, 100, 1);
+        assert_eq!(pulse.looks(), 2);
+        pulse.beat(20, 110, 2);
+        assert_eq!(pulse.looks(), 0);
+        // Nothing to do is no fault, however long.
+        pulse.beat(0, 110, 2);
+        pulse.beat(0, 110, 2);
+        assert_eq!(pulse.looks(), 0);
     }
 }

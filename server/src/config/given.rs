@@ -149,6 +149,28 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) replace_on_data_loss: Option<bool>,
+    /// Ask for a vote as soon as this node has caught up, if it joined a cluster; else somebody
+    /// promotes it. Never the vote of another member of its name
+    #[arg(
+        long,
+        env = "RINGFENCE_JOIN_AS_VOTER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) join_as_voter: Option<bool>,
+    /// As the Pod --name of a StatefulSet: when told to stop, leave the cluster first and clear the
+    /// data directory if the StatefulSet has become too small for this Pod
+    #[arg(
+        long,
+        env = "RINGFENCE_KUBE_LEAVE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) kube_leave: Option<bool>,
     /// When forming: tokens start above this number instead of at the wall clock, for the
     /// cluster's whole life; such a cluster must not stand before a lasting store
     #[arg(long, env = "RINGFENCE_TOKEN_FLOOR", value_name = "N")]
@@ -213,6 +235,8 @@ impl Given {
             kube_namespace: self.kube_namespace.or(lower.kube_namespace),
             kube_prefix: self.kube_prefix.or(lower.kube_prefix),
             replace_on_data_loss: self.replace_on_data_loss.or(lower.replace_on_data_loss),
+            join_as_voter: self.join_as_voter.or(lower.join_as_voter),
+            kube_leave: self.kube_leave.or(lower.kube_leave),
             token_floor: self.token_floor.or(lower.token_floor),
             ttl_min: self.ttl_min.or(lower.ttl_min),
             ttl_max: self.ttl_max.or(lower.ttl_max),

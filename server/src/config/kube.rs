@@ -5,23 +5,41 @@ use std::path::PathBuf;
 use ringfence_kube::{InvalidNaming, Naming, PREFIX};
 
 use super::{ConfigError, Given};
+use crate::leave::Ordinal;
 
 /// How leases are mirrored.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KubeMirror {
-    /// How the API server is reached; `None`: by the Pod that this process runs in.
-    pub(crate) kubeconfig: Option<PathBuf>,
     /// Which leases are which objects.
     pub(crate) naming: Naming,
+}
+
+/// How the API server is reached, refused where nothing asks it.
+pub(super) fn kubeconfig(given: &Given) -> Result<Option<PathBuf>, ConfigError> {
+    let asks = [given.kube_mirror, given.kube_leave];
+    match &given.kubeconfig {
+        Some(path) if !asks.contains(&Some(true)) => {
+            let allowed = "together with --kube-mirror or --kube-leave, without which nothing is \
+                           asked of Kubernetes";
+            let offered = path.display().to_string();
+            Err(ConfigError::value("kubeconfig", offered, allowed))
+        }
+        given => Ok(given.clone()),
+    }
+}
+
+/// The Pod that has this node's name.
+pub(super) fn pod(name: &str) -> Result<Ordinal, ConfigError> {
+    Ordinal::of(name).ok_or_else(|| {
+        let allowed = "with --kube-leave, the name of a Pod of a StatefulSet, as ringfence-0";
+        ConfigError::value("name", name, allowed)
+    })
 }
 
 /// The mirror; `None` if there is none.
 pub(super) fn mirror(given: &Given) -> Result<Option<KubeMirror>, ConfigError> {
     if !given.kube_mirror.unwrap_or(false) {
-        let kubeconfig = given.kubeconfig.as_ref();
-        let kubeconfig = kubeconfig.map(|path| path.display().to_string());
         let idle = [
-            ("kubeconfig", kubeconfig),
             ("kube-namespace", given.kube_namespace.clone()),
             ("kube-prefix", given.kube_prefix.clone()),
         ];
@@ -48,10 +66,7 @@ pub(super) fn mirror(given: &Given) -> Result<Option<KubeMirror>, ConfigError> {
             ConfigError::value("kube-namespace", offered, format!("a namespace ({unfit})"))
         }
     })?;
-    Ok(Some(KubeMirror {
-        kubeconfig: given.kubeconfig.clone(),
-        naming,
-    }))
+    Ok(Some(KubeMirror { naming }))
 }
 
 #[cfg(test)]
@@ -70,11 +85,20 @@ mod tests {
     fn all_namespaces_are_mirrored_or_one() {
         let mirror = config("--kube-mirror").kube_mirror.unwrap();
         assert_eq!(mirror.naming.leases(), "k8s/");
-        assert_eq!(mirror.kubeconfig, None);
+        assert_eq!(config("--kube-mirror").kubeconfig, None);
         let one = "--kube-mirror --kubeconfig a.yaml --kube-namespace team --kube-prefix here";
+        assert_eq!(config(one).kubeconfig, Some("a.yaml".into()));
         let mirror = config(one).kube_mirror.unwrap();
         assert_eq!(mirror.naming.leases(), "here/team/");
-        assert_eq!(mirror.kubeconfig, Some("a.yaml".into()));
+    }
+
+    #[test]
+    fn a_pod_of_a_stateful_set_can_leave_with_it_and_nobody_else() {
+        let pod = config("--kube-leave --kubeconfig a.yaml --name ringfence-3");
+        assert_eq!(pod.leaves_as, Ordinal::of("ringfence-3"));
+        assert_eq!(config("--name ringfence-3").leaves_as, None);
+        let refused = refusal("--kube-leave --name n1");
+        assert!(refused.contains("as ringfence-0"), "{refused}");
     }
 
     #[test]
