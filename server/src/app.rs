@@ -32,16 +32,16 @@ use tower::util::MapResponseLayer;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::leave::leave_if_scaled_away;
 use crate::limits::{
     CONNECTION_WINDOW_BYTES, DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PING_INTERVAL, PING_TIMEOUT,
     PROGRESS_INTERVAL, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
 };
 use crate::metrics::Metrics;
+use crate::progress::Progress;
 use crate::services::{
     ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
 };
-use crate::leave::leave_if_scaled_away;
-use crate::progress::Progress;
 use crate::standing::seek_vote;
 use crate::{http, kube};
 
@@ -163,7 +163,12 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         tokio::spawn(mirror);
     }
     let replaces = config.replace_on_data_loss;
-    let vote = seek_vote(node.clone(), config.join_as_voter, replaces, stopping.clone());
+    let vote = seek_vote(
+        node.clone(),
+        config.join_as_voter,
+        replaces,
+        stopping.clone(),
+    );
     tokio::spawn(vote);
     tokio::spawn(tell_health(progress, health, stopping));
 

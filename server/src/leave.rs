@@ -99,7 +99,14 @@ mod tests {
     fn a_pod_of_a_stateful_set_knows_its_number() {
         let third = Ordinal::of("ringfence-eu-3").unwrap();
         assert_eq!((third.set.as_str(), third.number), ("ringfence-eu", 3));
-        for other in ["n1", "ringfence", "ringfence-", "-3", "ringfence-03", "a-+3"] {
+        for other in [
+            "n1",
+            "ringfence",
+            "ringfence-",
+            "-3",
+            "ringfence-03",
+            "a-+3",
+        ] {
             assert_eq!(Ordinal::of(other), None, "{other}");
         }
     }
