@@ -4,6 +4,7 @@
 //! `cargo test --workspace` runs it too. Nothing here is part of what Ringfence ships.
 
 pub mod cli;
+pub mod node;
 pub mod planted;
 pub mod sim;
 pub mod steps;

@@ -105,7 +105,7 @@ fn steps(command: Command) -> Vec<Step> {
         Command::Verify(Tests::Run) => vec![TIDY, FORMAT, CLIPPY, RUSTDOC, TESTS],
         Command::Fix => vec![CLIPPY_FIX, FORMAT_FIX, TIDY],
         Command::Tidy => vec![TIDY],
-        Command::Planted(_) | Command::Simulate | Command::Help => Vec::new(),
+        Command::Planted(_) | Command::Simulate | Command::TestNode | Command::Help => Vec::new(),
     }
 }
 

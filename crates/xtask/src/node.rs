@@ -1,0 +1,85 @@
+//! `cargo xtask test-node`: builds the image and the test of a real node of Kubernetes, and runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::steps::cargo;
+
+/// Runs the test; its exit code is this one's. The programs are built by whoever calls this, and
+/// only the last step needs root.
+#[must_use]
+pub fn run(root: &Path) -> ExitCode {
+    match build(root).and_then(|built| start(root, &built)) {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("test-node FAILED: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Built {
+    program: PathBuf,
+    image: PathBuf,
+    folder: PathBuf,
+}
+
+fn build(root: &Path) -> Result<Built, String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
+    let image = target.join("image").join("ringfence-dev.tar");
+    // A quick build: what is shown here does not depend on how fast a node is.
+    let script = Command::new(root.join("deploy/image/build"))
+        .args(["--profile", "dev", "--output"])
+        .arg(&image)
+        .current_dir(root)
+        .status();
+    succeeded("deploy/image/build", script)?;
+    let program = [
+        "build",
+        "--package",
+        "ringfence-kubernetes",
+        "--bin",
+        "test-node",
+    ];
+    let built = cargo().args(program).current_dir(root).status();
+    succeeded("cargo build", built)?;
+    Ok(Built {
+        program: target.join("debug").join("test-node"),
+        image,
+        folder: target.join("test-node"),
+    })
+}
+
+fn succeeded(what: &str, status: std::io::Result<std::process::ExitStatus>) -> Result<(), String> {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what} ended with {status}")),
+        Err(error) => Err(format!("cannot start {what}: {error}")),
+    }
+}
+
+fn start(root: &Path, built: &Built) -> Result<ExitCode, String> {
+    let mut command = as_root(&built.program);
+    let status = command
+        .arg("outside")
+        .args([&built.image, root, &built.folder])
+        .status();
+    let status = status.map_err(|error| format!("cannot start the test: {error}"))?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(1)))
+}
+
+/// With sudo, if this is not root: `-n`, since nobody may be there to type a password.
+fn as_root(program: &Path) -> Command {
+    let id = Command::new("id").arg("-u").output();
+    let is_root = id.is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+    if is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("sudo");
+    let kept =
+        "--preserve-env=HOME,PATH,CI,XDG_CACHE_HOME,KUBEBUILDER_ASSETS,RINGFENCE_KUBERNETES_CACHE";
+    command.args(["-n", kept]).arg(program);
+    command
+}

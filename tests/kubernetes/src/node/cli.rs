@@ -1,0 +1,55 @@
+//! The words behind `test-node`: for people, and from the outside to the inside.
+
+use std::path::PathBuf;
+
+/// What this process is to do.
+pub(crate) enum Mode {
+    /// Make the namespaces, start the other half in them, and compare the machine.
+    Outside(Request),
+    /// Be the node, in namespaces that are there.
+    Inside(Site),
+}
+
+/// What is tested.
+pub(crate) struct Request {
+    /// The archive of the image.
+    pub(crate) image: PathBuf,
+    /// The repository.
+    pub(crate) root: PathBuf,
+    /// The folder of the run; made, and removed unless the run fails.
+    pub(crate) folder: PathBuf,
+}
+
+/// Where everything of a run is.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// The folder of the run.
+    pub(crate) folder: PathBuf,
+    /// The components of Kubernetes.
+    pub(crate) components: PathBuf,
+    /// The archive of the image.
+    pub(crate) image: PathBuf,
+    /// The repository.
+    pub(crate) root: PathBuf,
+}
+
+const USAGE: &str = "usage: cargo xtask test-node; it builds what is needed and calls this program";
+
+/// Parses them.
+pub(crate) fn parse(words: &[String]) -> Result<Mode, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["outside", image, root, folder] => Ok(Mode::Outside(Request {
+            image: image.into(),
+            root: root.into(),
+            folder: folder.into(),
+        })),
+        ["inside", folder, components, image, root] => Ok(Mode::Inside(Site {
+            folder: folder.into(),
+            components: components.into(),
+            image: image.into(),
+            root: root.into(),
+        })),
+        _ => Err(USAGE.to_owned()),
+    }
+}

@@ -1,0 +1,92 @@
+//! What is shown, in the order in which it is shown: each chapter leaves a whole cluster to the next.
+
+mod forming;
+mod lost;
+mod probes;
+mod rolling;
+mod scale;
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::cluster::Cluster;
+use crate::program::until;
+use crate::{load, say};
+
+/// Where clients outside find the cluster: its Service, by name.
+const SERVICE: &str = "ringfence.ringfence:7420";
+/// How long a Service may take to lead to Pods that have just become ready.
+const SERVICE_MAX: Duration = Duration::from_secs(30);
+
+/// Tells all of it; the error names what did not hold.
+pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    // Timers of what is not inside a task are its, too.
+    let _entered = runtime.enter();
+    type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
+    let chapters: [(&str, Chapter); 10] = [
+        (
+            "applying the manifests forms a cluster of three",
+            forming::three_nodes_form_a_cluster,
+        ),
+        (
+            "a client outside acquires, and kubectl shows it",
+            forming::a_client_outside_acquires,
+        ),
+        (
+            "a Pod deleted with force comes back with its data",
+            lost::a_deleted_pod_keeps_its_data,
+        ),
+        (
+            "a lost volume heals by itself when asked to",
+            lost::a_lost_volume_heals_by_itself,
+        ),
+        (
+            "a rolling restart loses no session",
+            rolling::a_rolling_restart_loses_no_session,
+        ),
+        (
+            "a lost volume waits for a person otherwise",
+            lost::a_lost_volume_waits_for_a_person,
+        ),
+        ("one command scales up", scale::up_to_five),
+        (
+            "a stuck node is restarted, a cut-off one is not",
+            probes::stuck_and_cut_off,
+        ),
+        ("one command scales down", scale::down_to_three),
+        (
+            "what left comes back as a new member",
+            scale::up_again_and_down,
+        ),
+    ];
+    for (claim, chapter) in chapters {
+        chapter(cluster, &runtime).map_err(|why| format!("{claim}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// Waits until a client outside is served by the Service.
+fn await_service(runtime: &Runtime) -> Result<(), String> {
+    until("the Service leads to a node", SERVICE_MAX, || {
+        let open = async {
+            let client = load::client(&[SERVICE.to_owned()]).await?;
+            load::session(&client, "first").await
+        };
+        let opened = runtime.block_on(tokio::time::timeout(Duration::from_secs(5), open));
+        opened
+            .map_err(|_| "no answer within 5 s".to_owned())?
+            .map(drop)
+    })
+}
+
+/// Says what the members are.
+fn tell_members(members: &[crate::cluster::Member]) {
+    let shown: Vec<String> = members
+        .iter()
+        .map(|member| format!("{} is node {} ({})", member.name, member.node, member.role))
+        .collect();
+    say::note(&shown.join(", "));
+}
