@@ -1,5 +1,6 @@
 //! How fast the two checkers are, and how much memory they take:
-//! `cargo bench -p ringfence-check -- OPERATIONS CLIENTS LEASES`, 100,000, 16 and 8 if left out.
+//! `cargo bench -p ringfence-check -- OPERATIONS CLIENTS LEASES FILE.jsonl`; 100,000, 16 and 8 if left
+//! out. The history is kept in the file, if one is named.
 //!
 //! The history is made by the real state machine with lost messages, crashes and new leaders. The
 //! memory named is the peak during each step, all that was made before it included.
@@ -45,6 +46,9 @@ fn main() {
         writer.finish().unwrap()
     });
     println!("{} MB", bytes.len() / 1_000_000);
+    if let Some(file) = std::env::args().find(|argument| argument.ends_with(".jsonl")) {
+        std::fs::write(file, &bytes).unwrap();
+    }
     let recording = took("read", || {
         Recording::read(Reader::new(Cursor::new(bytes)).unwrap()).unwrap()
     });

@@ -234,7 +234,8 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiters: Option<u32>,
     },
-    /// Refused by an applied entry for another reason, without effect.
+    /// Refused by an applied entry for another reason, without effect; only `STALE_REQUEST` leaves
+    /// open what an earlier try did.
     Refused {
         /// The reason as the protocol names it, such as `STALE_REQUEST` or `LIMIT_EXCEEDED`.
         reason: String,

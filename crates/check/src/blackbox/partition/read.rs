@@ -7,6 +7,9 @@ use super::{Lease, MayTransfer, OpenEnded, Timed};
 use crate::history::{Acquire, Checked, Op, Outcome};
 use crate::recording::{Operation, Recording};
 
+/// How the protocol names a request whose number its session has given up.
+const STALE_REQUEST: &str = "STALE_REQUEST";
+
 /// What a cancel says of the acquire that it took back.
 #[derive(Clone, Copy)]
 enum Fate {
@@ -34,7 +37,10 @@ pub(super) fn read(recording: &Recording) -> HashMap<String, Lease> {
         reading.note_cancel(operation);
     }
     for (at, operation) in recording.operations.iter().enumerate() {
-        reading.operation(at, operation);
+        match is_forgotten(operation) {
+            true => reading.operation(at, &in_doubt(operation)),
+            false => reading.operation(at, operation),
+        }
     }
     // Only now it is known which leases a session had to do with.
     for (at, operation) in recording.operations.iter().enumerate() {
@@ -55,6 +61,22 @@ pub(super) fn read(recording: &Recording) -> HashMap<String, Lease> {
         });
     }
     reading.leases
+}
+
+/// Whether all that was said is that the request's number was given up: what an earlier try of it
+/// had done was forgotten with the number.
+fn is_forgotten(operation: &Operation) -> bool {
+    matches!(&operation.outcome, Outcome::Refused { reason } if reason == STALE_REQUEST)
+}
+
+/// The same request, of which nobody knows what it did.
+fn in_doubt(operation: &Operation) -> Operation {
+    Operation {
+        outcome: Outcome::Unknown {
+            error: STALE_REQUEST.to_owned(),
+        },
+        ..operation.clone()
+    }
 }
 
 impl Reading {

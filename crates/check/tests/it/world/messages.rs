@@ -456,6 +456,9 @@ fn refused(rejection: &Rejection) -> Told {
         Rejection::NotHolder { .. } => Told::NotHolder,
         Rejection::NotWaiting { .. } => Told::NotWaiting,
         Rejection::SessionExpired { .. } => Told::SessionExpired,
+        Rejection::StaleRequest { .. } => Told::Refused {
+            reason: "STALE_REQUEST".to_owned(),
+        },
         other => Told::Refused {
             reason: format!("{other:?}"),
         },
