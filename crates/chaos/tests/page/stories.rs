@@ -1,7 +1,9 @@
 //! The story of a stale write, as a stranger meets it.
 
 use ringfence_chaos::record::{Verdict, ViolationRecord};
-use ringfence_check::history::{Admission, Record};
+use ringfence_check::history::{
+    Acquire, Admission, Guard, GuardAct, Invoked, Op, Outcome, Record, Returned,
+};
 use ringfence_check::{Rule, Violation};
 
 use super::browser::Browser;
@@ -62,6 +64,89 @@ fn a_stranger_is_told_why_the_write_was_refused() {
     let (from, to) = shown(&mut browser);
     assert!(from <= 3.2 && to >= 10.3, "{from} to {to}");
     nothing_went_wrong(&mut browser);
+}
+
+#[test]
+fn the_tokens_of_a_story_never_look_alike() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    // As many grants between the old one and the new one as bring the same colour round again,
+    // and around that.
+    for grants in 3..16 {
+        let mut timeline = timeline(&[]);
+        for token in 1..=grants {
+            for record in turn(token) {
+                timeline.record(&record);
+            }
+        }
+        timeline.record(&too_late(1, grants));
+        timeline.judged(Verdict::Valid, &[], &[]);
+        browser.open(&page(timeline), "");
+        let chips = browser.text(
+            "[...document.querySelectorAll('.punch .chip')].map((it) => \
+             it.textContent + it.style.background).join('\\n')",
+        );
+        let chips: Vec<&str> = chips.lines().collect();
+        assert_eq!(chips.len(), 2, "{chips:?}");
+        let colour = |chip: &str| chip.split_once("rgb").unwrap().1.to_owned();
+        assert_ne!(colour(chips[0]), colour(chips[1]), "{grants}: {chips:?}");
+    }
+    nothing_went_wrong(&mut browser);
+}
+
+/// A client is granted the lease for a tenth of a second, and writes.
+fn turn(token: u64) -> [Record; 3] {
+    let (begin, client) = (token * 100_000_000, token as u32 % 3);
+    let ask = Acquire {
+        lease: "db".to_owned(),
+        wait_ms: None,
+        lock_delay_ms: 0,
+    };
+    [
+        Record::Invoked(Invoked {
+            id: token,
+            t: begin,
+            client,
+            session: Some(token),
+            request: None,
+            op: Op::Acquire(ask),
+        }),
+        Record::Returned(Returned {
+            id: token,
+            t: begin + 1_000_000,
+            outcome: Outcome::Granted { token },
+            index: None,
+        }),
+        Record::Guard(write(client, token, begin + 2_000_000, Admission::Admitted)),
+    ]
+}
+
+/// A write with an old token, at the end of all turns.
+fn too_late(token: u64, mark: u64) -> Record {
+    let at = (mark + 1) * 100_000_000;
+    Record::Guard(write(
+        token as u32 % 3,
+        token,
+        at,
+        Admission::Refused { mark },
+    ))
+}
+
+fn write(client: u32, token: u64, begin: u64, admission: Admission) -> Guard {
+    Guard {
+        store: "store".to_owned(),
+        client,
+        lease: "db".to_owned(),
+        token,
+        act: GuardAct::Write,
+        begin,
+        end: begin + 500_000,
+        commit: None,
+        admission,
+        value: None,
+        guarded: true,
+    }
 }
 
 #[test]

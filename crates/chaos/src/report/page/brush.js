@@ -23,10 +23,31 @@ function readColours() {
   brush.hatches.clear();
 }
 
-function tokenColour(run, token) {
+function colourNumber(run, token) {
   const grant = run.grantOf.get(token);
   // A token that nobody was seen to be granted has a colour all the same.
-  return TOKEN_COLOURS[(grant ? grant.nth + grant.lease : token) % TOKEN_COLOURS.length];
+  return (grant ? grant.nth + grant.lease : token) % TOKEN_COLOURS.length;
+}
+
+function tokenColour(run, token) {
+  return TOKEN_COLOURS[run.tints?.get(token) ?? colourNumber(run, token)];
+}
+
+// There are more tokens than colours. Those of a story look different from each other all the same,
+// and if it can be from their neighbours in the lane as well; the first keep what they have.
+function tellApart(run, tokens) {
+  run.tints = new Map();
+  const taken = new Set();
+  for (const token of new Set(tokens)) {
+    const own = colourNumber(run, token);
+    const grant = run.grantOf.get(token);
+    const beside = grant ? [-1, 1].map((by) => run.byLease[grant.lease][grant.nth + by]) : [];
+    const near = new Set(beside.filter(Boolean).map((grant) => colourNumber(run, grant.token)));
+    const free = TOKEN_COLOURS.map((_, nth) => (own + nth) % TOKEN_COLOURS.length).filter((nth) => !taken.has(nth));
+    const colour = free.find((nth) => nth === own || !near.has(nth)) ?? free[0] ?? own;
+    taken.add(colour);
+    if (colour !== own) run.tints.set(token, colour);
+  }
 }
 
 // Lines across a transparent ground: "/", "\\", "|" or "x".

@@ -81,9 +81,12 @@ const go = {
   stale(nth) {
     const write = run.stale[nth];
     if (!write) return;
-    state.story = { nth, write, steps: storyOf(run, write) };
+    const steps = storyOf(run, write);
+    state.story = { nth, write, steps };
     state.filter = null;
     state.selected = { op: write };
+    const named = steps.flatMap((step) => step.text).filter((part) => part.token).map((part) => part.token);
+    tellApart(run, [write.token, write.mark, ...named]);
     document.documentElement.dataset.story = String(nth + 1);
     panel.story(state.story);
     panel.details(state.selected);
