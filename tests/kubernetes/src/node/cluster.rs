@@ -192,6 +192,20 @@ impl Cluster {
         Ok((status, text.to_owned()))
     }
 
+    /// Asks for a Pod to go, as whoever drains its machine does.
+    pub(crate) fn evict(&self, pod: &str) -> Result<(), String> {
+        let body = serde_json::json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": "ringfence"},
+        });
+        let file = self.folder.join("eviction.json");
+        fs::write(&file, body.to_string()).map_err(|error| error.to_string())?;
+        let path = format!("/api/v1/namespaces/ringfence/pods/{pod}/eviction");
+        let line = format!("create --raw {path} --filename {}", file.display());
+        self.kubectl.run(&line).map(drop)
+    }
+
     /// Takes a Pod's volume away, and the Pod with it: the next one begins with an empty one.
     pub(crate) fn lose_volume(&self, pod: &str) -> Result<(), String> {
         let lines = [

@@ -1,5 +1,6 @@
 //! What is shown, in the order in which it is shown: each chapter leaves a whole cluster to the next.
 
+mod eviction;
 mod forming;
 mod lost;
 mod probes;
@@ -26,7 +27,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 10] = [
+    let chapters: [(&str, Chapter); 11] = [
         (
             "applying the manifests forms a cluster of three",
             forming::three_nodes_form_a_cluster,
@@ -39,6 +40,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
             "a Pod deleted with force comes back with its data",
             lost::a_deleted_pod_keeps_its_data,
         ),
+        ("evictions are for one at a time", eviction::one_at_a_time),
         (
             "a lost volume heals by itself when asked to",
             lost::a_lost_volume_heals_by_itself,
