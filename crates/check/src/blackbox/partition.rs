@@ -40,6 +40,10 @@ pub(super) struct Ghost {
     pub(super) token: u64,
     /// Whose it was, if anybody who saw it said so.
     pub(super) session: Option<u64>,
+    /// When the last of those began who found it in force.
+    pub(super) held_until: u64,
+    /// When the last of those began who found no greater token.
+    pub(super) newest_until: u64,
 }
 
 /// Since when whom the lease may have been granted by an acquire without an answer.
@@ -123,6 +127,16 @@ struct OpenEnded {
 pub(super) struct Partition {
     /// In the order of their names.
     pub(super) leases: Vec<Lease>,
+}
+
+impl Lease {
+    /// The ghost with this token.
+    pub(super) fn ghost(&self, token: u64) -> Option<&Ghost> {
+        let at = self
+            .ghosts
+            .binary_search_by_key(&token, |ghost| ghost.token);
+        at.ok().map(|at| &self.ghosts[at])
+    }
 }
 
 impl Partition {

@@ -180,6 +180,12 @@ impl Search<'_> {
                 survivors.insert(config);
                 continue;
             }
+            if config
+                .state
+                .has_passed(self.lease.steps[step as usize].step)
+            {
+                continue;
+            }
             for next in self.next(&config, now) {
                 if seen.insert(next.clone()) {
                     to_do.push(next);
@@ -246,6 +252,11 @@ impl Search<'_> {
 
     /// Ends the present grant by something that may have happened unseen.
     fn end_holder(&self, config: &Config, holder: Holder, now: u64, next: &mut Vec<Config>) {
+        // Who explains what is seen only later has not ended before.
+        let ghost = self.lease.ghost(holder.token);
+        if ghost.is_some_and(|ghost| ghost.held_until > now) {
+            return;
+        }
         let may_end = self.lease.token_may_end.get(&holder.token);
         if may_end.is_some_and(|&from| from <= now) {
             let mut config = config.clone();
@@ -280,6 +291,10 @@ impl Search<'_> {
         let Some(ghost) = ghosts.get(after) else {
             return;
         };
+        let last = self.lease.ghost(state.max);
+        if last.is_some_and(|last| last.newest_until.max(last.held_until) > now) {
+            return;
+        }
         let mut hold = |session: Option<u64>| {
             if session.is_none_or(|session| !state.is_dead(session)) {
                 let mut config = config.clone();

@@ -147,6 +147,25 @@ impl State {
         }
     }
 
+    /// Whether it is too late for the step, whatever happens from here on: tokens only grow.
+    pub(super) fn has_passed(&self, step: Step) -> bool {
+        match step {
+            Step::Release { token, .. }
+            | Step::Revoke { token }
+            | Step::Transfer { token, .. }
+            | Step::Held { token, .. }
+            | Step::HeldByOther { token, .. } => self.max >= token && !self.current(token),
+            Step::Grant { token, .. } | Step::Above { token } => self.max >= token,
+            Step::Superseded { newest, .. } => self.max > newest,
+            Step::RevokeStale { .. }
+            | Step::Kill { .. }
+            | Step::Dead { .. }
+            | Step::Free
+            | Step::Over { .. }
+            | Step::NotCurrent { .. } => false,
+        }
+    }
+
     /// The state after a step that changes it, if it can be taken here.
     pub(super) fn after(&self, step: Step) -> Option<Self> {
         let mut next = self.clone();
@@ -291,6 +310,24 @@ mod tests {
             }),
             None
         );
+    }
+
+    #[test]
+    fn what_was_passed_never_comes_true_again() {
+        let state = held(1, 5);
+        let (session, held) = (2, |token| Step::Held {
+            session: None,
+            token,
+        });
+        let grant = |token| Step::Grant { session, token };
+        let superseded = |newest| Step::Superseded { token: 1, newest };
+        assert!(state.has_passed(held(4)) && state.has_passed(grant(5)));
+        assert!(state.has_passed(superseded(4)) && state.has_passed(Step::Above { token: 5 }));
+        assert!(!state.has_passed(held(5)) && !state.has_passed(held(6)));
+        assert!(!state.has_passed(grant(6)) && !state.has_passed(superseded(5)));
+        assert!(!state.has_passed(Step::NotCurrent { token: 5 }));
+        let over = state.after(Step::Revoke { token: 5 }).unwrap();
+        assert!(over.has_passed(held(5)) && !over.has_passed(held(6)));
     }
 
     #[test]

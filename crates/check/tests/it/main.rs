@@ -6,4 +6,5 @@ mod format;
 mod good;
 mod limits;
 mod mutations;
+mod scale;
 mod world;

@@ -14,6 +14,8 @@ use super::{FromNowhere, Ghost, Lease, OpenEnded, Unanswered};
 struct Seen {
     session: Option<u64>,
     by: Option<usize>,
+    held_until: u64,
+    newest_until: u64,
 }
 
 /// Finds the tokens that were seen without an answer, and those that nobody can have been granted.
@@ -30,8 +32,12 @@ pub(super) fn look_for(lease: &mut Lease) {
         let count = given.entry(seen.session).or_default();
         *count += 1;
         if *count <= asked.by(seen.session) {
-            let session = seen.session;
-            ghosts.push(Ghost { token, session });
+            ghosts.push(Ghost {
+                token,
+                session: seen.session,
+                held_until: seen.held_until,
+                newest_until: seen.newest_until,
+            });
         } else if let Some(seen_by) = seen.by {
             lease.from_nowhere.push(FromNowhere { token, seen_by });
         }
@@ -52,9 +58,18 @@ fn seen(lease: &Lease) -> HashMap<u64, Seen> {
             Step::Superseded { newest, .. } => (None, newest),
             _ => continue,
         };
-        let by = timed.operation;
-        let known = seen.entry(token).or_insert(Seen { session, by });
+        let known = seen.entry(token).or_insert(Seen {
+            session,
+            by: timed.operation,
+            held_until: 0,
+            newest_until: 0,
+        });
         known.session = known.session.or(session);
+        let last = match timed.step {
+            Step::Superseded { .. } => &mut known.newest_until,
+            _ => &mut known.held_until,
+        };
+        *last = timed.begin.max(*last);
     }
     for timed in &lease.steps {
         if let Step::Grant { token, .. } | Step::Transfer { new: token, .. } = timed.step {
