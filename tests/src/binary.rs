@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 ///
 /// # Panics
 /// If cargo cannot build it.
-pub(crate) fn server() -> &'static PathBuf {
+#[must_use]
+pub fn server() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let mut folder = std::env::current_exe().expect("a running test has a path");

@@ -137,13 +137,41 @@ impl ControlPlane {
         assert!(self.api_server.is_none(), "the API server runs already");
         let log = self.janitor.folder().join("kube-apiserver.log");
         let program = self.binaries.join("kube-apiserver");
-        let api_server = Process::start(&program, &self.api_server_arguments(), log);
+        let arguments = self.api_server_arguments(&self.ports[2]);
+        let api_server = Process::start(&program, &arguments, log);
         self.janitor.watch_over(api_server.id());
         self.api_server = Some(api_server);
         let ready = tokio::time::timeout(START_MAX, self.wait_until_ready()).await;
         if ready.is_err() {
             panic!("not ready within {START_MAX:?}\n{}", self.last_lines());
         }
+    }
+
+    /// Starts another API server on the same etcd, as control planes without a single point of
+    /// failure have it.
+    ///
+    /// # Panics
+    /// If it is not ready in time.
+    pub async fn second_api_server(&mut self) -> SecondApiServer {
+        let port = Port::any();
+        let log = self.janitor.folder().join("second-kube-apiserver.log");
+        let program = self.binaries.join("kube-apiserver");
+        let process = Process::start(&program, &self.api_server_arguments(&port), log);
+        self.janitor.watch_over(process.id());
+        let second = SecondApiServer { process, port };
+        let client = self.client_at(User::Admin, &second.address()).await;
+        let ready = async {
+            while !answers(&client).await {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if tokio::time::timeout(START_MAX, ready).await.is_err() {
+            panic!(
+                "not ready within {START_MAX:?}\n{}",
+                second.process.last_lines()
+            );
+        }
+        second
     }
 
     /// Ends the API server at once, as a power cut would.
@@ -176,12 +204,25 @@ impl ControlPlane {
         Client::try_from(self.config(user).await).expect("the configuration is whole")
     }
 
+    /// The same by the API server at this address.
+    ///
+    /// # Panics
+    /// If it cannot be made of what was made here.
+    pub async fn client_at(&self, user: User, address: &str) -> Client {
+        let config = self.config_at(user, address).await;
+        Client::try_from(config).expect("the configuration is whole")
+    }
+
     /// What a client of a user is made of.
     ///
     /// # Panics
     /// If the kubeconfig made here is none.
     pub async fn config(&self, user: User) -> Config {
-        let text = self.kubeconfig_text(user, &self.address());
+        self.config_at(user, &self.address()).await
+    }
+
+    async fn config_at(&self, user: User, address: &str) -> Config {
+        let text = self.kubeconfig_text(user, address);
         let kubeconfig = Kubeconfig::from_yaml(&text).expect("it was made here");
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
             .await
@@ -244,11 +285,7 @@ impl ControlPlane {
     async fn wait_until_ready(&mut self) {
         let client = self.client(User::Admin).await;
         loop {
-            let probe = http::Request::get("/readyz").body(Vec::new());
-            let probe = probe.expect("a constant request");
-            let asked = client.request_text(probe);
-            let answer = tokio::time::timeout(Duration::from_secs(5), asked).await;
-            if matches!(answer, Ok(Ok(_))) && self.roles_are_known(&client).await {
+            if answers(&client).await {
                 return;
             }
             let api_server = self.api_server.as_mut().and_then(Process::ended);
@@ -257,12 +294,6 @@ impl ControlPlane {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-    }
-
-    /// A server that says it is ready may yet refuse what roles allow.
-    async fn roles_are_known(&self, client: &Client) -> bool {
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        matches!(namespaces.get_opt("default").await, Ok(Some(_)))
     }
 
     fn last_lines(&self) -> String {
@@ -274,14 +305,14 @@ impl ControlPlane {
         )
     }
 
-    fn api_server_arguments(&self) -> Vec<String> {
+    fn api_server_arguments(&self, port: &Port) -> Vec<String> {
         let certificates = &self.certificates;
         let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
         vec![
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports[0].number()),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", self.ports[2].number()),
+            format!("--secure-port={}", port.number()),
             file("cert-dir", self.janitor.folder()),
             file("tls-cert-file", &certificates.server),
             file("tls-private-key-file", &certificates.server_key),
@@ -298,6 +329,40 @@ impl ControlPlane {
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ]
     }
+}
+
+/// An API server beside the first; it ends with this value.
+pub struct SecondApiServer {
+    process: Process,
+    port: Port,
+}
+
+impl SecondApiServer {
+    /// Where it is reached, as `HOST:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.port.address().to_string()
+    }
+
+    /// Stops it where it stands: connections stay open, and nothing is answered.
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+}
+
+/// Whether an API server is ready, and lets an admin do what roles allow: it may say the one before
+/// the other.
+async fn answers(client: &Client) -> bool {
+    let probe = http::Request::get("/readyz").body(Vec::new());
+    let asked = client.request_text(probe.expect("a constant request"));
+    let ready = tokio::time::timeout(Duration::from_secs(5), asked).await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    matches!(ready, Ok(Ok(_))) && matches!(namespaces.get_opt("default").await, Ok(Some(_)))
 }
 
 fn etcd_arguments(folder: &Path, [client, peer, _]: &[Port; 3]) -> Vec<String> {

@@ -11,4 +11,4 @@ mod janitor;
 mod process;
 
 pub use binaries::{VERSION, kubectl};
-pub use control_plane::{ControlPlane, User};
+pub use control_plane::{ControlPlane, SecondApiServer, User};

@@ -1,8 +1,17 @@
 //! Stale writes, refused by a real API server with the policies that `ringfence kube policy` prints.
 #![allow(clippy::unwrap_used)]
 
+mod canary;
+mod edges;
+mod frozen;
+mod hands;
+mod paused;
 mod policies;
+mod process;
+mod rights;
 mod stand;
+mod storm;
 mod table;
 mod verdict;
+mod webhook;
 mod writer;

@@ -2,7 +2,7 @@
 
 use ringfence_kube::policy::Carrier;
 
-use crate::stand::{CURRENT, Stand};
+use crate::stand::{CURRENT, Stand, run_kubectl};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
@@ -12,8 +12,7 @@ async fn a_stale_write_is_refused_and_a_current_one_is_done() {
         let Some(stand) = Stand::start(carrier, CURRENT).await else {
             return;
         };
-        let current = stand.fence(CURRENT);
-        let stale = stand.fence(CURRENT - 1);
+        let (current, stale) = (stand.fence(CURRENT), stand.fence(CURRENT - 1));
         let (current, stale) = (stand.writer(Some(&current)), stand.writer(Some(&stale)));
         assert_eq!(
             current.write(Op::Create, "prices").await,
@@ -27,15 +26,60 @@ async fn a_stale_write_is_refused_and_a_current_one_is_done() {
             current.write(Op::MergePatch, "prices").await,
             Ok(Verdict::Admitted)
         );
-        let nothing = stand.writer(None);
-        assert_ne!(
-            nothing.write(Op::MergePatch, "prices").await,
-            Ok(Verdict::Admitted)
+        assert_eq!(
+            stale.write(Op::MergePatch, "prices").await,
+            Ok(Verdict::Stale)
         );
+    }
+}
 
-        let again = stand.kubectl("apply", &stand.fencing.manifests());
-        assert!(again.lines().count() > 10, "{again}");
+/// Kind, name and version of everything that the manifests made.
+fn versions(stand: &Stand) -> String {
+    let columns = "KIND:.kind,NAME:.metadata.name,VERSION:.metadata.resourceVersion,\
+                   GENERATION:.metadata.generation";
+    let output = format!("custom-columns={columns}");
+    let arguments = ["get", "--filename", "-", "--output", &output];
+    run_kubectl(&stand.plane, &arguments, &stand.fencing.manifests())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn applying_the_manifests_again_changes_nothing() {
+    for carrier in Carrier::ALL {
+        let Some(stand) = Stand::start(carrier, CURRENT).await else {
+            return;
+        };
+        let before = versions(&stand);
+        assert!(before.lines().count() > 15, "{before}");
+        let again = stand.strictly();
         let changed = again.lines().find(|line| !line.ends_with(" unchanged"));
         assert_eq!(changed, None);
+        assert_eq!(versions(&stand), before);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn applying_them_again_on_the_server_side_changes_nothing_either() {
+    let Some(stand) = Stand::start(Carrier::Impersonate, CURRENT).await else {
+        return;
+    };
+    let manifests = stand.fencing.manifests();
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--filename",
+        "-",
+    ];
+    run_kubectl(&stand.plane, &apply, &manifests);
+    let before = versions(&stand);
+    run_kubectl(&stand.plane, &apply, &manifests);
+    assert_eq!(own(&versions(&stand)), own(&before));
+}
+
+/// Without the keeper, which other tests apply at the same time in another way.
+fn own(versions: &str) -> Vec<&str> {
+    let lines = versions.lines();
+    lines
+        .filter(|line| !line.contains("keep-lease-informer"))
+        .collect()
 }

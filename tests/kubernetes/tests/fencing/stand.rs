@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::api::{ApiResource, GroupVersionKind};
 use ringfence_core::FencingToken;
 use ringfence_kube::policy::{Carrier, Fencing, Wish, WithoutLease};
@@ -41,6 +42,28 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn()
     .await;
 }
 
+/// Waits until a write is judged so; shows how it was judged last if it never is.
+pub(crate) async fn until_judged<F>(what: &str, so: Verdict, judged: impl Fn() -> F)
+where
+    F: Future<Output = Result<Verdict, String>>,
+{
+    let last = std::sync::Mutex::new(None);
+    let waiting = async {
+        loop {
+            let verdict = judged().await;
+            if verdict == Ok(so) {
+                return;
+            }
+            *last.lock().unwrap() = Some(verdict);
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    };
+    if tokio::time::timeout(LONG, waiting).await.is_err() {
+        let last = last.into_inner().unwrap();
+        panic!("not within {LONG:?}: {what}; it was {last:?}, expected {so:?}");
+    }
+}
+
 /// See the module.
 pub(crate) struct Stand {
     pub(crate) plane: Arc<ControlPlane>,
@@ -73,32 +96,47 @@ impl Stand {
     /// Beside the API server that all tests share; `None` if there is none, or no kubectl.
     pub(crate) async fn start(carrier: Carrier, floor: u64) -> Option<Self> {
         let plane = ControlPlane::shared().await?;
-        let stand = Self::beside(plane, carrier, floor).await?;
+        let stand = Self::beside(plane, carrier, floor, true).await?;
         stand.until_in_force(floor).await;
         Some(stand)
     }
 
-    /// The same beside another one, and without waiting for anything.
+    /// The same beside another one, and without waiting for anything; `None` if there is no kubectl.
     pub(crate) async fn beside(
         plane: Arc<ControlPlane>,
         carrier: Carrier,
         floor: u64,
+        keeper: bool,
     ) -> Option<Self> {
         kubectl()?;
+        let mut stand = Self::without_policies(plane, carrier, floor).await;
+        let wish = Wish {
+            keeper,
+            ..wish(&stand.namespace, carrier)
+        };
+        stand.fencing = Fencing::new(wish).unwrap();
+        stand.kubectl("apply", &stand.fencing.manifests());
+        Some(stand)
+    }
+
+    /// A namespace with its Lease and roles alone.
+    pub(crate) async fn without_policies(
+        plane: Arc<ControlPlane>,
+        carrier: Carrier,
+        floor: u64,
+    ) -> Self {
         let namespace = plane.namespace("fencing").await;
-        let fencing = Fencing::new(wish(&namespace, carrier)).unwrap();
         let stand = Self {
             admin: plane.client(User::Admin).await,
             account: plane.client(User::Default).await,
+            fencing: Fencing::new(wish(&namespace, carrier)).unwrap(),
             plane,
             namespace,
-            fencing,
             carrier,
         };
         stand.allow().await;
         stand.raise(floor).await;
-        stand.kubectl("apply", &stand.fencing.manifests());
-        Some(stand)
+        stand
     }
 
     /// The roles that the account has without us.
@@ -122,6 +160,16 @@ impl Stand {
         self.put(binding).await;
     }
 
+    /// Lets the account impersonate itself with a fence, as the manifests for that carrier do.
+    pub(crate) async fn let_impersonate(&self) {
+        let manifests = self.fencing.manifests();
+        let rights: Vec<&str> = manifests
+            .split("---\n")
+            .filter(|yaml| yaml.contains("name: fence.leader."))
+            .collect();
+        self.kubectl("apply", &rights.join("---\n"));
+    }
+
     /// Creates an object, as an admin.
     pub(crate) async fn put(&self, object: Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
@@ -143,14 +191,42 @@ impl Stand {
         )
     }
 
+    /// Deletes an object, as people do.
+    pub(crate) fn remove(&self, kind: &str, name: &str) {
+        run_kubectl(&self.plane, &["delete", kind, name], "");
+    }
+
+    /// Deletes the mirrored Lease.
+    pub(crate) async fn take_lease_away(&self) {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), &self.namespace);
+        let gone = leases.delete("leader", &DeleteParams::default()).await;
+        gone.unwrap();
+    }
+
+    /// Somebody who is not fenced.
+    pub(crate) fn admin_writer(&self) -> Writer {
+        Writer::new(self.admin.clone(), &self.namespace, self.carrier, None)
+    }
+
     /// Puts a token on the mirrored Lease, as the mirror does.
     pub(crate) async fn raise(&self, token: u64) {
         raise(&self.admin, &self.namespace, token).await;
     }
 
-    /// Hands manifests to kubectl, as people do; gives what it says.
-    pub(crate) fn kubectl(&self, command: &str, manifests: &str) -> String {
-        run_kubectl(&self.plane, &[command, "--filename", "-"], manifests)
+    /// Hands manifests to kubectl, as people do. It does not hold them against the schemas of all that
+    /// there is, which would take most of a test's time; [`strictly`](Self::strictly) does.
+    pub(crate) fn kubectl(&self, command: &str, manifests: &str) {
+        let mut arguments = vec![command, "--filename", "-"];
+        if command == "apply" {
+            arguments.push("--validate=ignore");
+        }
+        run_kubectl(&self.plane, &arguments, manifests);
+    }
+
+    /// Applies the manifests as people do; gives what kubectl says.
+    pub(crate) fn strictly(&self) -> String {
+        let arguments = ["apply", "--validate=strict", "--filename", "-"];
+        run_kubectl(&self.plane, &arguments, &self.fencing.manifests())
     }
 
     /// A fence of this lease.
@@ -175,18 +251,19 @@ impl Stand {
     pub(crate) async fn until_in_force(&self, floor: u64) {
         let fence = self.fence(CURRENT.max(floor));
         let mark = self.fencing.canary_mark();
-        until("the mark is in force", || async {
+        until_judged("the mark is in force", Verdict::Stale, || async {
             let writer = self.writer(Some(&fence)).dry();
-            writer.write(Op::MergePatch, &mark).await == Ok(Verdict::Stale)
+            writer.write(Op::MergePatch, &mark).await
         })
         .await;
-        until("the stamp is in force", || async {
-            self.would_create(CURRENT.max(floor)).await == Ok(Verdict::Admitted)
+        let newest = CURRENT.max(floor);
+        until_judged("the stamp is in force", Verdict::Admitted, || {
+            self.would_create(newest)
         })
         .await;
         if floor > 1 {
-            until("the floor is in force", || async {
-                self.would_create(floor - 1).await == Ok(Verdict::Stale)
+            until_judged("the floor is in force", Verdict::Stale, || {
+                self.would_create(floor - 1)
             })
             .await;
         }
@@ -195,8 +272,7 @@ impl Stand {
 
 /// Puts a token on the Lease `leader` of a namespace.
 pub(crate) async fn raise(client: &Client, namespace: &str, token: u64) {
-    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
-        Api::namespaced(client.clone(), namespace);
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "leader", "annotations": {TOKEN: token.to_string()}},

@@ -21,18 +21,29 @@ pub(crate) enum Verdict {
     Inherited,
     /// Refused by us: a deletion that names no version.
     NoVersion,
+    /// Refused by us: several fences.
+    Several,
+    /// Refused by us: nobody stamps.
+    Unstamped,
+    /// Refused by us: a fence that was never granted.
+    Forged,
     /// Refused by the API server: another version than the one that was named.
     Outdated,
 }
 
 /// Our refusals, by words in them.
-const WORDS: [(&str, Verdict); 6] = [
+const WORDS: [(&str, Verdict); 10] = [
     (STALE, Verdict::Stale),
     (" carries no fence", Verdict::Missing),
     ("malformed fence ", Verdict::Malformed),
+    // In a text that cannot be repeated.
+    ("the fence is malformed", Verdict::Malformed),
     (" is of another lease", Verdict::Foreign),
     (" has not grown", Verdict::Inherited),
     (" names no version", Verdict::NoVersion),
+    (" fences, expected one", Verdict::Several),
+    (" is not stamped", Verdict::Unstamped),
+    ("forged fence ", Verdict::Forged),
 ];
 
 impl Verdict {
@@ -47,10 +58,13 @@ impl Verdict {
         if status.code == 409 {
             return Ok(Self::Outdated);
         }
-        let ours = status
-            .message
-            .split_once(&format!("denied request: {REFUSAL}"));
-        let (Some((_, words)), 403) = (ours, status.code) else {
+        // A policy's words, and a webhook's.
+        let denied = ["denied request: ", "denied the request: "];
+        let mut ours = denied.iter().filter_map(|denied| {
+            let begins = format!("{denied}{REFUSAL}");
+            status.message.split_once(&begins)
+        });
+        let (Some((_, words)), 403) = (ours.next(), status.code) else {
             return Err(said);
         };
         let known = WORDS.iter().find(|(known, _)| words.contains(known));
@@ -67,6 +81,9 @@ impl Verdict {
             Self::Foreign => "other lease",
             Self::Inherited => "inherited",
             Self::NoVersion => "no version",
+            Self::Several => "several",
+            Self::Unstamped => "not stamped",
+            Self::Forged => "forged",
             Self::Outdated => "409",
         }
     }

@@ -226,6 +226,19 @@ impl Writer {
         Value::Array(patch)
     }
 
+    /// The ConfigMap as it is.
+    pub(crate) async fn read(&self, name: &str) -> Value {
+        let path = format!("/api/v1/namespaces/{}/configmaps/{name}", self.namespace);
+        self.get(&path).await.unwrap()
+    }
+
+    /// Replaces a ConfigMap by exactly this one.
+    pub(crate) async fn put(&self, object: &Value) -> Result<Value, Error> {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = format!("/api/v1/namespaces/{}/configmaps/{name}", self.namespace);
+        self.ask(Op::Update, Method::PUT, &path, JSON, object).await
+    }
+
     async fn get(&self, path: &str) -> Result<Value, Error> {
         let request = Request::get(path).body(Vec::new()).unwrap();
         self.client.request(request).await
