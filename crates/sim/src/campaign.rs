@@ -1,6 +1,5 @@
 //! Many seeds, one after another on each core, with what became of them.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::machine::lock;
+use crate::runner;
 use crate::trace::Trace;
 
 /// How often progress is shown.
@@ -63,21 +63,12 @@ struct Tally {
     running: BTreeMap<usize, (u64, Instant)>,
 }
 
-thread_local! {
-    static FIRST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
 /// Runs the seeds and tells of them on standard output.
 #[must_use]
 pub fn run(options: &Options, scenario: Scenario) -> ExitCode {
     let begun = now();
     let tally = Arc::new(Mutex::new(Tally::default()));
-    std::panic::set_hook(Box::new(|panic| {
-        // The first one tells what happened; the runtime's own follows it.
-        FIRST_PANIC.with_borrow_mut(|first| {
-            first.get_or_insert_with(|| panic.to_string());
-        });
-    }));
+    runner::be_quiet(true);
     std::thread::scope(|scope| {
         for job in 0..options.jobs {
             let tally = tally.clone();
@@ -85,7 +76,7 @@ pub fn run(options: &Options, scenario: Scenario) -> ExitCode {
         }
         watch(options, &tally, begun);
     });
-    drop(std::panic::take_hook());
+    runner::be_quiet(false);
     let tally = lock(&tally);
     println!("{}", line(&tally, options, begun));
     for seed in &tally.failed {
@@ -140,12 +131,11 @@ fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>)
 /// Runs one seed; a panic is a failure like any other.
 #[must_use]
 pub fn one(seed: u64, scenario: Scenario, trace: &Trace) -> Verdict {
-    FIRST_PANIC.take();
     let ran = catch_unwind(AssertUnwindSafe(|| scenario(seed, trace.clone())));
     ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        let text = FIRST_PANIC.take().or(text);
+        let text = runner::take_panic().or(text);
         Verdict {
             broken: Some(text.unwrap_or_else(|| "a panic without a word".to_owned())),
             hash: trace.hash(),

@@ -13,6 +13,9 @@ use crate::world::Setup;
 
 /// How far clocks are set off where the bound is not kept: 20 %.
 const PPM_BEYOND: i32 = 200_000;
+/// Between two heartbeats of a leader, in milliseconds: what nodes do by default, twice, and slower
+/// ones. Election timeouts go with it.
+const HEARTBEATS: [u64; 4] = [100, 50, 50, 200];
 /// When the first fault may come.
 const CALM_FIRST: Duration = Duration::from_secs(3);
 /// How long all is well before the clients go, behind a long time of faults and behind a short one.
@@ -86,7 +89,8 @@ impl Plan {
             rollback: random.chance(300),
         };
         let faults = schedule(&frame, &mut chance.fork("faults"));
-        let setup = setup(nodes, &mut random);
+        let timing = timing(&mut chance.fork("heartbeats"));
+        let setup = setup(nodes, timing, &mut random);
         let ttls = ttls(&mut random);
         let longest = ttls.iter().max().copied().unwrap_or_default();
         Self {
@@ -108,12 +112,22 @@ impl Plan {
     }
 }
 
-fn setup(nodes: usize, random: &mut Random) -> Setup {
+fn timing(random: &mut Random) -> Timing {
+    let heartbeat = random.pick(&HEARTBEATS).copied().unwrap_or(50);
+    Timing {
+        heartbeat: Duration::from_millis(heartbeat),
+        election_min: Duration::from_millis(4 * heartbeat),
+        election_max: Duration::from_millis(6 * heartbeat),
+        ..Timing::default()
+    }
+}
+
+fn setup(nodes: usize, timing: Timing, random: &mut Random) -> Setup {
     Setup {
         nodes,
         settings: Settings::STANDARD,
         token_floor: random.chance(200).then_some(0),
-        timing: Timing::default(),
+        timing,
         // From the least that there is.
         wal_segment_bytes: ringfence_wal::MIN_SEGMENT_BYTES << random.within(0..4),
         snapshot_log_bytes: 1 << random.within(11..18),
@@ -166,6 +180,13 @@ mod tests {
                 format!("{:?}", Plan::of(seed))
             );
         }
+    }
+
+    #[test]
+    fn half_of_the_runs_have_the_heartbeats_of_a_node_by_default() {
+        let standard = |seed: &u64| Plan::of(*seed).setup.timing == Timing::default();
+        let standard = (0..1_000).filter(standard).count();
+        assert!((400..600).contains(&standard), "{standard}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Played {
     pub simulated: Duration,
     /// What was counted.
     pub counts: Counts,
+    /// How often a task was let run: what the run costs.
+    pub turns: u64,
     /// How many checkers could not say whether the run was right.
     pub unknowns: u64,
     /// A number over everything that happened.
@@ -42,12 +44,13 @@ pub struct Played {
 #[must_use]
 pub fn scenario(seed: u64, trace: Trace) -> Verdict {
     let played = play(&Plan::of(seed), trace);
+    let counts = named(&played);
     let broken = played
         .broken
         .map(|(violation, newest)| format!("{violation}\n{newest}"));
     Verdict {
         simulated: played.simulated,
-        counts: named(&played.counts, played.unknowns),
+        counts,
         hash: played.hash,
         broken,
     }
@@ -80,6 +83,7 @@ pub fn play(plan: &Plan, trace: Trace) -> Played {
     Played {
         simulated: report.simulated,
         counts: recorder.counts(),
+        turns: report.turns,
         unknowns,
         hash: report.hash ^ recorder.hash(),
         broken: broken.map(|violation| (violation, recorder.newest())),
@@ -142,7 +146,8 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     Ok(())
 }
 
-fn named(counts: &Counts, unknowns: u64) -> BTreeMap<String, u64> {
+fn named(played: &Played) -> BTreeMap<String, u64> {
+    let counts = &played.counts;
     let mut named: BTreeMap<String, u64> = [
         ("entries", counts.entries),
         ("asked", counts.asked),
@@ -156,7 +161,8 @@ fn named(counts: &Counts, unknowns: u64) -> BTreeMap<String, u64> {
         ("admitted", counts.admitted),
         ("refused", counts.refused),
         ("beliefs", counts.beliefs),
-        ("verdicts unknown", unknowns),
+        ("turns", played.turns),
+        ("verdicts unknown", played.unknowns),
     ]
     .into_iter()
     .map(|(name, count)| (name.to_owned(), count))

@@ -43,11 +43,8 @@ impl Stage {
         let all: Vec<MachineId> = self.world.machines().iter().map(|one| one.id()).collect();
         match *fault {
             Fault::Split { from } => {
-                let first = self.node(from).index();
-                let minority = (nodes.len() - 1) / 2;
-                let behind = |at: usize| (at + nodes.len() - first) % nodes.len();
-                let side = |at: usize| behind(at) < minority.max(1);
-                between(&nodes, |one, other| side(one) != side(other))
+                let minority = minority_from(&nodes, of(from));
+                between(&nodes, |one, other| minority(one) != minority(other))
             }
             Fault::Isolate(who) => {
                 let who = of(who);
@@ -138,6 +135,16 @@ impl Stage {
     }
 }
 
+/// Whether a place among these machines is in the minority that begins with `first`. Numbers of
+/// machines and places differ as soon as a node has been retired.
+fn minority_from(machines: &[MachineId], first: MachineId) -> impl Fn(usize) -> bool {
+    let count = machines.len();
+    let first = machines.iter().position(|one| *one == first);
+    let first = first.unwrap_or_default();
+    let size = (count.saturating_sub(1) / 2).max(1);
+    move |at| (at + count - first) % count < size
+}
+
 /// The links among these machines that `cuts` says.
 fn between(machines: &[MachineId], cuts: impl Fn(usize, usize) -> bool) -> Links {
     let mut links = Links::new();
@@ -149,4 +156,18 @@ fn between(machines: &[MachineId], cuts: impl Fn(usize, usize) -> bool) -> Links
         }
     }
     links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minority_is_found_also_when_nodes_have_been_retired() {
+        // n0 and n2 are gone, n5 and n6 have come.
+        let machines = [1, 3, 4, 5, 6].map(MachineId);
+        let minority = minority_from(&machines, MachineId(6));
+        let in_it: Vec<bool> = (0..machines.len()).map(minority).collect();
+        assert_eq!(in_it, [true, false, false, false, true]);
+    }
 }

@@ -128,8 +128,10 @@ impl Stage {
 
     /// The node that is meant, at this moment.
     pub(super) fn node(&self, who: Who) -> SimNode {
-        let leader = self.world.leader().unwrap_or_default();
+        let leader = self.world.leader();
         let nodes = self.nodes();
+        let leader = nodes.iter().position(|node| Some(node.index()) == leader);
+        let leader = leader.unwrap_or_default();
         let behind = match who {
             Who::Leader => 0,
             Who::Behind(behind) => behind,
