@@ -76,6 +76,13 @@ impl Default for Metrics {
 impl Metrics {
     /// Adds them to what a node shows.
     pub fn register(&self, registry: &mut Registry) {
+        // From zero on: what first appears with its first failure cannot be seen to rise.
+        for kind in ["created", "moved", "renewed", "undone"] {
+            drop(self.writes.get_or_create(&Kind { kind }));
+        }
+        for kind in ["conflict", "denied", "away"] {
+            drop(self.failures.get_or_create(&Kind { kind }));
+        }
         let registry = registry.sub_registry_with_prefix("kube_mirror");
         registry.register(
             "writes",
@@ -187,6 +194,7 @@ mod tests {
         for line in [
             "ringfence_kube_mirror_writes_total{kind=\"undone\"} 1",
             "ringfence_kube_mirror_failures_total{kind=\"away\"} 1",
+            "ringfence_kube_mirror_failures_total{kind=\"denied\"} 0",
             "ringfence_kube_mirror_lag_seconds_count 1",
             "ringfence_kube_mirror_active 1",
         ] {
