@@ -3,7 +3,9 @@
 
 mod away;
 mod crowd;
+mod deployed;
 mod deposed;
+mod figures;
 mod hands;
 mod names;
 mod objects;

@@ -86,9 +86,14 @@ impl Site {
         within("a grant", acquire).await.unwrap()
     }
 
+    /// What a node shows of itself.
+    pub(crate) async fn figures(&self, at: usize) -> String {
+        metrics(&self.cluster.http(at)).await
+    }
+
     /// A figure of a node's; 0 if it is not shown.
     pub(crate) async fn figure(&self, at: usize, name: &str) -> f64 {
-        let shown = metrics(&self.cluster.http(at)).await;
+        let shown = self.figures(at).await;
         let value = shown.lines().find_map(|line| line.strip_prefix(name));
         value.map_or(0.0, |value| value.trim().parse().unwrap())
     }
