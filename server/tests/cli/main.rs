@@ -8,6 +8,7 @@ mod demo;
 mod dev;
 mod harness;
 mod history;
+mod kube;
 mod lock;
 mod members;
 mod terminal;

@@ -87,7 +87,7 @@ pub enum InvalidHook {
     )]
     Url(String),
     /// There is nothing by which to know it.
-    #[error("the CA file holds no PEM text with a certificate")]
+    #[error("no PEM text with a certificate stands in the CA file")]
     Authority,
 }
 

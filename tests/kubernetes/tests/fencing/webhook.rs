@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use ringfence_client::{Client, HeldLease, Session, SessionOptions};
 use ringfence_kube::policy::Carrier;
 use ringfence_testkit::ports::Port;
 use ringfence_tests::{Cluster, Options, Signal};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::process::{Running, run, text};
-use crate::stand::{CURRENT, LONG, Stand, run_kubectl, until_judged, within};
+use crate::stand::{CURRENT, LONG, Stand, run_kubectl, until, until_judged, within};
 use crate::verdict::Verdict;
 use crate::writer::{Op, Writer};
 
@@ -62,6 +65,7 @@ struct Site {
     certificates: Certificates,
     stand: Stand,
     configuration: String,
+    listen: String,
 }
 
 impl Drop for Site {
@@ -130,12 +134,32 @@ impl Site {
             certificates,
             stand,
             configuration,
+            listen,
         };
         until_judged("the API server asks", Verdict::Malformed, || {
             site.create(Some("nothing"))
         })
         .await;
         Some(site)
+    }
+
+    /// Whether a new connection to the webhook comes about.
+    async fn greets(&self) -> bool {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "w",
+            "contexts": [{"name": "w", "context": {"cluster": "w", "user": "w"}}],
+            "clusters": [{"name": "w", "cluster": {
+                "server": format!("https://{}", self.listen),
+                "certificate-authority": self.certificates.file("ca.pem"),
+            }}],
+            "users": [{"name": "w", "user": {}}],
+        });
+        let kubeconfig = Kubeconfig::from_yaml(&kubeconfig.to_string()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let client = kube::Client::try_from(config.unwrap()).unwrap();
+        let probe = http::Request::get("/livez").body(Vec::new()).unwrap();
+        client.request_text(probe).await.is_ok()
     }
 
     async fn session(&self, identity: &str) -> Session {
@@ -163,7 +187,7 @@ impl Site {
 
     /// An object that names its lease.
     async fn object(&self, name: &str, lease: &str) {
-        let object = serde_json::json!({
+        let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"written": "0"},
             "metadata": {"name": name, "annotations": {"ringfence.io/lease": lease}},
         });
@@ -213,8 +237,15 @@ async fn one_rule_judges_writes_under_many_leases_by_what_the_cluster_says() {
         Ok(Verdict::Admitted)
     );
 
-    // A new certificate, while it runs; connections with the old one end with the next handshake.
+    // New certificates, while it runs: one that nobody believes, and one that is good again.
+    assert!(site.greets().await);
+    site.certificates.issue("elsewhere.test");
+    until("the new certificate is shown", || async {
+        !site.greets().await
+    })
+    .await;
     site.certificates.issue("127.0.0.1");
+    until("the next one is shown", || site.greets()).await;
     assert_eq!(patch(next.fence(), "one").await, Ok(Verdict::Admitted));
 
     // Without an answer the manifest's failure policy refuses.
