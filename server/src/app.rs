@@ -43,7 +43,7 @@ use crate::services::{
     ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
 };
 use crate::standing::seek_vote;
-use crate::{http, kube};
+use crate::{http, kube, pods};
 
 /// Why a node did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ pub(crate) enum AppError {
     #[error("TLS: {0}")]
     Tls(TlsError),
     /// There is no way to the API server of Kubernetes.
-    #[error("--kube-mirror or --kube-leave: {0}")]
+    #[error("--kube-mirror, --kube-pods or --kube-leave: {0}")]
     Kube(ringfence_kube::ConnectError),
     /// The node did not start.
     #[error("{}", in_full(.0))]
@@ -115,7 +115,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let kube_metrics = mirrors.then(ringfence_kube::Metrics::default);
     let metrics = Metrics::new(&node, kube_metrics.as_ref());
     let (stop, stopping) = watch::channel(false);
-    let context = Context::new(node.clone(), metrics.clone(), stopping.clone());
+    let mut context = Context::new(node.clone(), metrics.clone(), stopping.clone());
+    context.watch_pods(config.kube_pods);
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         drop(stopping.wait_for(|stopping| *stopping).await);
@@ -161,6 +162,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         let (client, naming) = (client.clone(), mirror.naming.clone());
         let mirror = kube::mirror(node.clone(), client, naming, metrics, stopping.clone());
         tokio::spawn(mirror);
+    }
+    if let (Some(client), true) = (&api_server, config.kube_pods) {
+        tokio::spawn(pods::watch(node.clone(), client.clone(), stopping.clone()));
     }
     let replaces = config.replace_on_data_loss;
     let vote = seek_vote(
@@ -214,7 +218,7 @@ fn clear(data_dir: &Path) {
 
 /// The way to the API server of Kubernetes, if anything is asked of it.
 async fn api_server(config: &Config) -> Result<Option<ringfence_kube::Client>, AppError> {
-    if config.kube_mirror.is_none() && config.leaves_as.is_none() {
+    if config.kube_mirror.is_none() && config.leaves_as.is_none() && !config.kube_pods {
         return Ok(None);
     }
     let connected = ringfence_kube::connect(config.kubeconfig.as_deref()).await;

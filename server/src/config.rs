@@ -65,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) peer_tls: Option<ServerTls>,
     /// How the API server of Kubernetes is reached; `None`: by the Pod that this process runs in.
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Whether Pods are watched that sessions are bound to.
+    pub(crate) kube_pods: bool,
     /// Leases as objects of Kubernetes.
     pub(crate) kube_mirror: Option<KubeMirror>,
     /// What clients are told to connect to.
@@ -118,6 +120,7 @@ impl Config {
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
         let kube_leave = given.kube_leave.unwrap_or(false);
+        let kube_pods = given.kube_pods.unwrap_or(false);
         let kubeconfig = kube::kubeconfig(&given)?;
         let kube_mirror = kube::mirror(&given)?;
         let peer_tls = tls::of_peers(&given)?;
@@ -167,6 +170,7 @@ impl Config {
             listen_peer,
             listen_http,
             client_tls,
+            kube_pods,
             kube_mirror,
             peer_tls,
             advertise_client,

@@ -12,6 +12,7 @@ mod kube;
 mod leave;
 mod limits;
 mod metrics;
+mod pods;
 mod progress;
 mod serve;
 mod services;

@@ -17,7 +17,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use ringfence_core::{ClusterId, ClusterTime};
+use ringfence_core::{ClusterId, ClusterTime, Command};
 use ringfence_proto::Refusal;
 use ringfence_raft::Node;
 use tokio::sync::{Semaphore, watch as tokio_watch};
@@ -42,6 +42,8 @@ pub(crate) struct Context {
     metrics: Arc<Metrics>,
     /// True once the node is stopping.
     stopping: tokio_watch::Receiver<bool>,
+    /// Whether somebody watches the Pods that sessions are bound to.
+    pods_watched: bool,
     /// A place for each watcher that this node may still serve.
     watchers: Arc<Semaphore>,
     /// A place for each lease of a present state that a watch is telling.
@@ -59,8 +61,26 @@ impl Context {
             node,
             metrics,
             stopping,
+            pods_watched: false,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             presents: Arc::new(Semaphore::new(WATCH_PRESENT_MAX as usize)),
+        }
+    }
+
+    /// Says whether Pods are watched: only then a session may be bound to one.
+    pub(crate) fn watch_pods(&mut self, watched: bool) {
+        self.pods_watched = watched;
+    }
+
+    /// Refuses what nobody would ever end.
+    fn check(&self, command: &Command) -> Result<(), Refusal> {
+        match command {
+            Command::OpenForPod(open) if !self.pods_watched => {
+                let allowed = "none: this cluster watches no Pods; start its nodes with --kube-pods, \
+                               or open the session with a TTL";
+                Err(Refusal::invalid("pod", &open.pod, allowed))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -92,11 +112,9 @@ impl Context {
     async fn call<P: Proposal>(&self, request: Request<P>) -> Result<Response<P::Answer>, Status> {
         let (metadata, _, request) = request.into_parts();
         let work = async {
-            let applied = self
-                .node
-                .propose(request.command()?)
-                .await
-                .map_err(not_proposed)?;
+            let command = request.command()?;
+            self.check(&command)?;
+            let applied = self.node.propose(command).await.map_err(not_proposed)?;
             P::answer(applied, &self.node)
         };
         let answer = deadline::within(&metadata, work).await;

@@ -43,6 +43,7 @@ mod metrics;
 mod mirror;
 mod name;
 mod notes;
+pub mod pods;
 pub mod policy;
 mod position;
 mod schedule;

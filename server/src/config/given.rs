@@ -128,6 +128,17 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) kube_mirror: Option<bool>,
+    /// Watch the Pods that sessions are bound to, and end these with them; without it no session
+    /// can be bound to a Pod
+    #[arg(
+        long,
+        env = "RINGFENCE_KUBE_PODS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) kube_pods: Option<bool>,
     /// How the API server is reached, by the current context of this file [default: by the service
     /// account of the Pod that the node runs in]
     #[arg(long, env = "RINGFENCE_KUBECONFIG", value_name = "FILE")]
@@ -231,6 +242,7 @@ impl Given {
             peer_trusted_ca_file: self.peer_trusted_ca_file.or(lower.peer_trusted_ca_file),
             peer_client_cert_auth: self.peer_client_cert_auth.or(lower.peer_client_cert_auth),
             kube_mirror: self.kube_mirror.or(lower.kube_mirror),
+            kube_pods: self.kube_pods.or(lower.kube_pods),
             kubeconfig: self.kubeconfig.or(lower.kubeconfig),
             kube_namespace: self.kube_namespace.or(lower.kube_namespace),
             kube_prefix: self.kube_prefix.or(lower.kube_prefix),

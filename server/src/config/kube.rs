@@ -16,11 +16,11 @@ pub(crate) struct KubeMirror {
 
 /// How the API server is reached, refused where nothing asks it.
 pub(super) fn kubeconfig(given: &Given) -> Result<Option<PathBuf>, ConfigError> {
-    let asks = [given.kube_mirror, given.kube_leave];
+    let asks = [given.kube_mirror, given.kube_pods, given.kube_leave];
     match &given.kubeconfig {
         Some(path) if !asks.contains(&Some(true)) => {
-            let allowed = "together with --kube-mirror or --kube-leave, without which nothing is \
-                           asked of Kubernetes";
+            let allowed = "together with --kube-mirror, --kube-pods or --kube-leave, without which \
+                           nothing is asked of Kubernetes";
             let offered = path.display().to_string();
             Err(ConfigError::value("kubeconfig", offered, allowed))
         }
@@ -82,6 +82,13 @@ mod tests {
     }
 
     #[test]
+    fn pods_are_watched_with_or_without_a_mirror() {
+        let pods = config("--kube-pods --kubeconfig a.yaml");
+        assert!(pods.kube_pods && pods.kube_mirror.is_none());
+        assert!(!config("--kube-mirror").kube_pods);
+    }
+
+    #[test]
     fn all_namespaces_are_mirrored_or_one() {
         let mirror = config("--kube-mirror").kube_mirror.unwrap();
         assert_eq!(mirror.naming.leases(), "k8s/");
@@ -106,7 +113,7 @@ mod tests {
         for (line, expected) in [
             (
                 "--kubeconfig a.yaml",
-                "--kubeconfig is `a.yaml`; allowed: together with --kube-mirror",
+                "--kubeconfig is `a.yaml`; allowed: together with --kube-mirror, --kube-pods",
             ),
             (
                 "--kube-namespace team",

@@ -88,7 +88,9 @@ fn propose<P: Proposal>(
     body: impl FnOnce(P::Answer) -> Body + Send + 'static,
 ) {
     let metrics = context.metrics.clone();
-    match request.command() {
+    let command = request.command();
+    let command = command.and_then(|command| context.check(&command).map(|()| command));
+    match command {
         Ok(command) => {
             let node = context.node.clone();
             context.node.submit(command, move |applied| {

@@ -1,0 +1,152 @@
+//! Watches that say where to look: one for each namespace with a bound Pod, and one for nodes.
+
+use std::fmt::Debug;
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::{Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::clock::backoff;
+use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX};
+use crate::trouble::Trouble;
+
+/// Where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// At all Pods of a namespace: a watch has begun behind this moment, and the past is unknown.
+    Namespace(String),
+    /// At one Pod.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// At all of them: something has changed on a node, or is unknown about nodes.
+    All,
+}
+
+/// Runs a watch until it is dropped.
+pub(super) struct Watch(AbortHandle);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Watches the Pods of a namespace.
+pub(super) fn pods(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    namespace: &str,
+    tell: mpsc::Sender<Hint>,
+) -> Watch {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let begun = Hint::Namespace(namespace.to_owned());
+    let hint = |pod: &Pod, gone: bool| {
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        let over = gone || matches!(phase, Some("Succeeded" | "Failed"));
+        over.then(|| Hint::Pod {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+        })
+    };
+    Watch(tasks.spawn(watch(api, begun, hint, tell)))
+}
+
+/// Watches all nodes.
+pub(super) fn nodes(tasks: &mut JoinSet<()>, client: &Client, tell: mpsc::Sender<Hint>) -> Watch {
+    let api: Api<Node> = Api::all(client.clone());
+    let hint = |node: &Node, _: bool| {
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+        taints
+            .is_some_and(|taints| !taints.is_empty())
+            .then_some(Hint::All)
+    };
+    Watch(tasks.spawn(watch(api, Hint::All, hint, tell)))
+}
+
+/// Watches for ever; after trouble from the beginning.
+async fn watch<K>(
+    api: Api<K>,
+    begun: Hint,
+    hint: impl Fn(&K, bool) -> Option<Hint>,
+    tell: mpsc::Sender<Hint>,
+) where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let mut troubles = 0;
+    loop {
+        let Err(trouble) = follow(&api, &begun, &hint, &tell, &mut troubles).await else {
+            return;
+        };
+        if troubles == 0 {
+            tracing::warn!(%trouble, "a watch of Pods or nodes has ended; it is begun anew");
+        }
+        tokio::time::sleep(backoff(troubles, PAUSE_MIN, PAUSE_MAX)).await;
+        troubles += 1;
+    }
+}
+
+/// Until there is trouble, or nobody listens any more.
+async fn follow<K>(
+    api: &Api<K>,
+    begun: &Hint,
+    hint: &impl Fn(&K, bool) -> Option<Hint>,
+    tell: &mpsc::Sender<Hint>,
+    troubles: &mut u32,
+) -> Result<(), Trouble>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let silent = || Trouble::Away(format!("no answer within {} s", REQUEST_TIME_MAX.as_secs()));
+    // For the version alone: what is concluded is read one by one.
+    let first = ListParams::default().limit(1);
+    let listed = timeout(REQUEST_TIME_MAX, api.list_metadata(&first)).await;
+    let listed = listed.map_err(|_| silent())?;
+    let listed = listed.map_err(|error| Trouble::of(&error, false))?;
+    let mut version = listed.metadata.resource_version.unwrap_or_default();
+    if tell.send(begun.clone()).await.is_err() {
+        return Ok(());
+    }
+    let params = WatchParams::default().timeout(WATCH_SECONDS);
+    loop {
+        let watched = timeout(REQUEST_TIME_MAX, api.watch(&params, &version)).await;
+        let watched = watched.map_err(|_| silent())?;
+        let mut events = watched.map_err(|error| Trouble::of(&error, false))?.boxed();
+        *troubles = 0;
+        loop {
+            let event = timeout(WATCH_SILENCE_MAX, events.next()).await;
+            let event = match event.map_err(|_| silent())? {
+                None => break,
+                Some(event) => event.map_err(|error| Trouble::of(&error, false))?,
+            };
+            let (object, gone) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                WatchEvent::Deleted(object) => (object, true),
+                WatchEvent::Bookmark(mark) => {
+                    version = mark.metadata.resource_version;
+                    continue;
+                }
+                WatchEvent::Error(status) => {
+                    return Err(Trouble::of(&kube::Error::Api(status), false));
+                }
+            };
+            version = object.resource_version().unwrap_or(version);
+            if let Some(hint) = hint(&object, gone)
+                && tell.send(hint).await.is_err()
+            {
+                return Ok(());
+            }
+        }
+    }
+}
