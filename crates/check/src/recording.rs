@@ -420,13 +420,15 @@ fn merge(known: &mut Operation, other: Operation) {
     known.begin = known.begin.min(other.begin);
     known.queued = [known.queued, other.queued].into_iter().flatten().min();
     // Says that it is too late to say what the request did.
-    let late = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Refused { .. } | Outcome::SessionExpired)
-    };
+    let late =
+        |outcome: &Outcome| matches!(outcome, Outcome::Refused { .. } | Outcome::SessionExpired);
     let better = match (&known.outcome, &other.outcome) {
         (_, Outcome::NotDone { .. }) => false,
         (Outcome::NotDone { .. }, _) => true,
-        (a, b) if late(a) != late(b) && known.end.is_some() && other.end.is_some() => late(a),
+        // A try that nobody knows more of may have had its effect all the same.
+        (Outcome::Unknown { .. }, told) if late(told) => false,
+        (told, _) if late(told) && !late(&other.outcome) => true,
+        (_, told) if late(told) && !late(&known.outcome) => false,
         _ => other.end.is_some() && known.end.is_none_or(|end| other.end < Some(end)),
     };
     if better {
