@@ -7,7 +7,9 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::{ReadPolicy, ServerState};
-use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, WallTime};
+use ringfence_core::{
+    ClusterTime, Command, Form, Outcome, Rejection, StateMachine, WallTime,
+};
 use ringfence_proto::record::{encode_command, version_of};
 use tokio::sync::watch;
 
@@ -75,6 +77,15 @@ fn gate(needed: u32, known: impl Iterator<Item = (String, u32)>) -> Result<(), S
     ))
 }
 
+/// The version of commands that the state proves to be in the log.
+fn in_use(machine: &StateMachine) -> u32 {
+    match machine.pods().next() {
+        // The first entries of version 2 are those that bind sessions to Pods.
+        Some(_) => 2,
+        None => 1,
+    }
+}
+
 impl Leading {
     /// Lets an encoded command pass that may be proposed now; else says why it may not.
     pub(crate) fn admit(&self, command: &[u8]) -> Result<(), String> {
@@ -101,6 +112,11 @@ impl Leading {
     /// A node stops before an entry that it does not know, so such entries are kept out of the log
     /// until every member has announced that it knows them.
     fn known_by_all(&self, needed: u32) -> Result<(), String> {
+        // What is in the log already was let pass by a leader before this one. A member that is
+        // gone may never announce anything to this one, and the end of a Pod must not wait for it.
+        if needed <= in_use(&self.state.machine()) {
+            return Ok(());
+        }
         let membership = {
             let metrics = self.raft.server_metrics();
             metrics.borrow_watched().membership_config.clone()
