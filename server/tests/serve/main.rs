@@ -15,4 +15,5 @@ mod starting;
 mod stopping;
 mod stream;
 mod tls;
+mod votes;
 mod watching;
