@@ -74,6 +74,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use crate::config::tests::{config, refusal};
+    use crate::leave::Ordinal;
 
     #[test]
     fn nothing_is_mirrored_unless_it_is_asked_for() {
