@@ -50,22 +50,17 @@ pub(crate) async fn open(
         Life::Pod(pod) => (Duration::ZERO, Duration::MAX, Some(pod)),
     };
     let secret = Secret::new(chance::rng().random());
-    let id: [u8; 16] = chance::rng().random();
-    let body = client_frame::Body::Open(OpenRequest {
-        id: Bytes::copy_from_slice(&id),
-        secret: Bytes::copy_from_slice(secret.as_bytes()),
-        seen_cluster_time_ms: Some(hub.cluster_time_ms()),
-        ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
-        identity: identity.as_str().to_owned(),
-        pod: pod.as_ref().map(pod_to_wire),
-    });
     let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
     let opening = hub.thread.spawn(async move {
         let hub = shared;
-        let answer = hub
-            .call(body, Manner::Prompt, hub.deadline())
-            .await
-            .map_err(OpenError::Call)?;
+        let request = OpenRequest {
+            secret: Bytes::copy_from_slice(secret.as_bytes()),
+            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            identity: identity.as_str().to_owned(),
+            pod: pod.as_ref().map(pod_to_wire),
+            ..OpenRequest::default()
+        };
+        let answer = ask(&hub, request).await.map_err(OpenError::Call)?;
         let Answer {
             body: server_frame::Body::Open(reply),
             sent,
@@ -86,6 +81,36 @@ pub(crate) async fn open(
         Err(_) => Err(OpenError::Call(CallError::Unknown {
             why: "the client has stopped".into(),
         })),
+    }
+}
+
+/// How often a session for a Pod is asked for with a later cluster time.
+const POD_TRIES: u32 = 5;
+/// Between two of them.
+const POD_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sends an `Open`. For a Pod it has to know a later cluster time than the process that was in its
+/// container before; the greeting of a node that is behind may not tell one, a refusal does.
+async fn ask(hub: &Arc<Hub>, mut request: OpenRequest) -> Result<Answer, CallError> {
+    let mut tries = POD_TRIES;
+    loop {
+        let id: [u8; 16] = chance::rng().random();
+        request.id = Bytes::copy_from_slice(&id);
+        request.seen_cluster_time_ms = Some(hub.cluster_time_ms());
+        let body = client_frame::Body::Open(request.clone());
+        let refusal = match hub.call(body, Manner::Prompt, hub.deadline()).await {
+            Err(CallError::Refused(refusal)) => refusal,
+            other => return other,
+        };
+        tries -= 1;
+        let too_early = request.pod.is_some() && refusal.reason == Reason::OpenTooOld;
+        if !too_early || tries == 0 {
+            return Err(CallError::Refused(refusal));
+        }
+        if let Some(Ok(now)) = refusal.metadata.get("now").map(|now| now.parse()) {
+            hub.saw_cluster_time(now);
+        }
+        hub.options.clock.sleep_until(hub.now() + POD_PAUSE).await;
     }
 }
 

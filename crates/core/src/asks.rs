@@ -16,7 +16,7 @@ use crate::requests::{Admission, fingerprint};
 use crate::session::Session;
 use crate::settings::OPEN_AGE_MAX;
 use crate::snapshot::Answer;
-use crate::time::Millis;
+use crate::time::{ClusterTime, Millis};
 
 impl StateMachine {
     /// Opens a session, or finds the one that this very `Open` made before.
@@ -43,7 +43,7 @@ impl StateMachine {
         {
             return self.reopen(id, open, events);
         }
-        if let Err(rejection) = self.check_open(open, pod.is_some()) {
+        if let Err(rejection) = self.check_open(open, pod) {
             return Outcome::Rejected(rejection);
         }
         let Some(id) = SessionId::new(self.next_session) else {
@@ -87,9 +87,15 @@ impl StateMachine {
         }
     }
 
-    fn check_open(&self, open: &Open, for_pod: bool) -> Result<(), Rejection> {
+    /// The last sign of life of the session that is bound to this very container.
+    fn former_life(&self, pod: &Pod) -> Option<ClusterTime> {
+        let former = *self.pods.get(&pod.key())?;
+        self.sessions.get(former).map(|session| session.seen)
+    }
+
+    fn check_open(&self, open: &Open, pod: Option<&Pod>) -> Result<(), Rejection> {
         let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);
-        if !for_pod && (open.ttl < min || open.ttl > max) {
+        if pod.is_none() && (open.ttl < min || open.ttl > max) {
             return Err(Rejection::InvalidTtl {
                 offered: open.ttl,
                 min,
@@ -103,6 +109,16 @@ impl StateMachine {
         {
             return Err(Rejection::OpenTooOld {
                 seen,
+                now: self.time,
+            });
+        }
+        // A process that runs now has seen a later time than the one before it lived to see. What has
+        // not may be the late `Open` of a process that is over, and must not end its successor.
+        if let Some(former) = pod.and_then(|pod| self.former_life(pod))
+            && open.seen.is_none_or(|seen| seen <= former)
+        {
+            return Err(Rejection::OpenTooOld {
+                seen: open.seen.unwrap_or_default(),
                 now: self.time,
             });
         }

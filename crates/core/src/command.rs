@@ -209,7 +209,8 @@ pub struct OpenForPod {
     pub id: OpenId,
     /// The session's secret.
     pub secret: Secret,
-    /// As [`Open::seen`].
+    /// As [`Open::seen`]. If a session is bound to this container already, it has to be later than
+    /// that one's last sign of life.
     pub seen: Option<ClusterTime>,
     /// Who it says it is.
     pub identity: Identity,

@@ -186,7 +186,8 @@ pub enum Rejection {
         /// What was offered.
         offered: Millis,
     },
-    /// The `Open` was under way for too long; it may be a late duplicate.
+    /// The `Open` was under way for too long, or for longer than the container lives that it is for;
+    /// it may be a late duplicate.
     OpenTooOld {
         /// The cluster time it carried.
         seen: ClusterTime,

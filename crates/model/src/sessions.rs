@@ -1,9 +1,9 @@
 //! Sessions: how they begin, are kept alive, and end.
 
 use ringfence_core::{
-    Ask, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, Millis, OPEN_AGE_MAX,
-    Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen, Rejection, Renew, Renewed,
-    RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
+    Ask, ClusterTime, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, Millis,
+    OPEN_AGE_MAX, Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen, Rejection, Renew,
+    Renewed, RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
 };
 
 use super::{EndedSession, Kept, Model, Session};
@@ -85,12 +85,28 @@ impl Model {
             let now = self.time;
             return Outcome::Rejected(Rejection::OpenTooOld { seen, now });
         }
+        // The late `Open` of a process that is over ends nobody.
+        if let Some(former) = pod.and_then(|pod| self.bound_to(pod)) {
+            let known = open.seen.unwrap_or(ClusterTime(0));
+            if open.seen.is_none() || known <= former.seen {
+                let now = self.time;
+                return Outcome::Rejected(Rejection::OpenTooOld { seen: known, now });
+            }
+        }
         let count = (self.sessions.len() + self.ended.len()) as u64;
         if count >= self.settings.sessions_max {
             let limit = Limit::Sessions(self.settings.sessions_max);
             return Outcome::Rejected(Rejection::Limit(limit));
         }
         self.open_new(open, pod)
+    }
+
+    fn bound_to(&self, pod: &Pod) -> Option<&Session> {
+        let same = |session: &&Session| {
+            let bound = session.pod.as_ref();
+            bound.is_some_and(|bound| bound.is_same_container(pod))
+        };
+        self.sessions.iter().find(same)
     }
 
     /// A repeat finds the session that the first one opened.
@@ -113,11 +129,7 @@ impl Model {
         let id = SessionId::new(self.next_session).expect("numbers begin at 1");
         self.next_session += 1;
         if let Some(pod) = pod {
-            let same = |session: &&Session| {
-                let bound = session.pod.as_ref();
-                bound.is_some_and(|bound| bound.is_same_container(pod))
-            };
-            if let Some(former) = self.sessions.iter().find(same).map(|session| session.id) {
+            if let Some(former) = self.bound_to(pod).map(|session| session.id) {
                 let (uid, seen) = (pod.uid().clone(), PodSeen::Restarted);
                 self.end_session(former, &SessionEnd::PodEnded { uid, seen });
             }

@@ -64,8 +64,9 @@ impl Refusal {
             Rejection::OpenTooOld { seen, now } => Self::new(
                 Reason::OpenTooOld,
                 format!(
-                    "the request saw cluster time {seen} and it is {now}, at most {OPEN_AGE_MAX} \
-                     may lie between: it may be a late duplicate; open with a new id"
+                    "the request saw cluster time {seen} and it is {now}; at most {OPEN_AGE_MAX} \
+                     may lie between, and for a Pod it must be later than the last sign of life \
+                     from its container: it may be a late duplicate; open with a new id and {now}"
                 ),
             )
             .with("seen", seen)
