@@ -14,8 +14,9 @@ use crate::trace::Trace;
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
-/// A seed that runs longer than this on a real clock is taken to hang.
-const HANGS_AFTER: Duration = Duration::from_secs(300);
+/// A seed that runs longer than this on a real clock is taken to hang. It takes some seconds, but
+/// others may want the machine too.
+const HANGS_AFTER: Duration = Duration::from_secs(1_800);
 /// How many of the last lines of a trace are shown with a failure.
 const LINES_SHOWN: usize = 40;
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub into: PathBuf,
     /// Whether to keep every trace as a file.
     pub traces: bool,
+    /// Whether the runs are the quiet ones.
+    pub calm: bool,
 }
 
 #[derive(Default)]

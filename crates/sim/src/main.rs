@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ringfence_sim::campaign::{self, Options};
+use ringfence_sim::play;
 
 const USAGE: &str = "\
-usage: cargo xtask sim [--seeds N] [--from SEED] [--hours H] [--jobs N] [--traces] [--into DIR]
+usage: cargo xtask sim [--seeds N] [--from SEED] [--hours H] [--jobs N] [--calm] [--traces] [--into DIR]
        cargo xtask sim --seed SEED
 
   --seeds N    how many seeds are run (100)
   --from SEED  the first one (1)
   --hours H    no seed is begun after so many simulated hours
   --jobs N     how many run at a time (as many as there are cores)
+  --calm       three nodes, ten clients and no faults: what the simulation costs
   --traces     keep every trace, as DIR/SEED.trace
   --into DIR   where traces and the list of failed seeds go (target/sim)
   --seed SEED  this one alone, with its trace
@@ -26,7 +28,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match parse(&arguments) {
-        Ok(options) => campaign::run(&options, ringfence_sim::play::scenario),
+        Ok(options) if options.calm => campaign::run(&options, play::calm),
+        Ok(options) => campaign::run(&options, play::scenario),
         Err(why) => {
             eprintln!("{why}\n\n{USAGE}");
             ExitCode::from(2)
@@ -42,11 +45,16 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         into: PathBuf::from("target/sim"),
         traces: false,
+        calm: false,
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if word == "--traces" {
             options.traces = true;
+            continue;
+        }
+        if word == "--calm" {
+            options.calm = true;
             continue;
         }
         let value = words

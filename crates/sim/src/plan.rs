@@ -16,6 +16,8 @@ const PPM_BEYOND: i32 = 200_000;
 /// Between two heartbeats of a leader, in milliseconds: what nodes do by default, twice, and slower
 /// ones. Election timeouts go with it.
 const HEARTBEATS: [u64; 4] = [100, 50, 50, 200];
+/// The nodes and the clients of a quiet run.
+const CALM: (usize, u32) = (3, 10);
 /// When the first fault may come.
 const CALM_FIRST: Duration = Duration::from_secs(3);
 /// How long all is well before the clients go, behind a long time of faults and behind a short one.
@@ -62,6 +64,19 @@ impl Plan {
             .fork("length")
             .time(Duration::from_secs(40)..Duration::from_secs(90));
         Self::with(seed, safety)
+    }
+
+    /// A quiet run of a seed, of the size by which the simulation's speed is told: three nodes, ten
+    /// clients, and no faults.
+    #[must_use]
+    pub fn calm(seed: u64) -> Self {
+        let mut plan = Self::of(seed);
+        plan.setup.nodes = CALM.0;
+        plan.setup.timing = Timing::default();
+        plan.clients = CALM.1;
+        plan.faults.clear();
+        plan.bounds = bounds(&plan.faults, &plan.setup.timing);
+        plan
     }
 
     /// The run of a seed whose faults come and go for this long.

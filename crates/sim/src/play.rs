@@ -43,7 +43,17 @@ pub struct Played {
 /// Runs a seed and says what became of it.
 #[must_use]
 pub fn scenario(seed: u64, trace: Trace) -> Verdict {
-    let played = play(&Plan::of(seed), trace);
+    verdict(&Plan::of(seed), trace)
+}
+
+/// Runs a seed without its faults, see [`Plan::calm`].
+#[must_use]
+pub fn calm(seed: u64, trace: Trace) -> Verdict {
+    verdict(&Plan::calm(seed), trace)
+}
+
+fn verdict(plan: &Plan, trace: Trace) -> Verdict {
+    let played = play(plan, trace);
     let counts = named(&played);
     let broken = played
         .broken

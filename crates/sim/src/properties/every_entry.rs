@@ -61,14 +61,16 @@ impl EveryEntry {
         let Some(after) = applied.after.clone() else {
             return Ok(());
         };
+        let nothing = View::of(&StateMachine::new());
         let step = Step {
-            before: std::mem::replace(&mut self.view, after.clone()),
+            before: std::mem::replace(&mut self.view, nothing),
             entry: applied.entry.clone(),
             outcome: applied.outcome.clone(),
             events: applied.events.clone(),
             after,
         };
         let checked = self.checkers.check(&step);
+        self.view = step.after;
         checked.map_err(|violation| Violation::of(violation.invariant, violation.to_string()))
     }
 }
