@@ -18,7 +18,7 @@ pub(crate) enum KubeCommand {
     Policy(policy::Policy),
     Canary(canary::Canary),
     /// Let the API server ask the cluster about each write: one rule for many leases
-    #[command(subcommand)]
+    #[command(subcommand, after_help = webhook::EXAMPLE)]
     Webhook(webhook::WebhookCommand),
 }
 

@@ -10,6 +10,12 @@ use clap::Subcommand;
 
 use crate::cli::{Failure, Global};
 
+/// How both are used together.
+pub(super) const EXAMPLE: &str = r"Example:
+  ringfence kube webhook serve --cert-file tls.crt --key-file tls.key --carrier impersonate
+  ringfence kube webhook manifest --resource configmaps --service-account demo/controller \
+    --service ringfence/fence --ca-file ca.pem --failure-policy fail | kubectl apply -f -";
+
 /// Commands about the webhook.
 #[derive(Subcommand, Debug)]
 pub(crate) enum WebhookCommand {
