@@ -241,7 +241,7 @@ impl SimNode {
         config.snapshot_log_bytes = setup.snapshot_log_bytes;
         config.snapshot_log_keep = setup.snapshot_log_keep;
         config.hooks = Hooks {
-            files: Arc::new(shared.machine.disk().files()),
+            files: Arc::new(shared.machine.disk().files().of_process()),
             observer: Some(Arc::new(Reporter(self.clone()))),
             ..Hooks::default()
         };

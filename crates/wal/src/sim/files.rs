@@ -36,7 +36,11 @@ pub enum Fault {
 
 /// A file system in memory; clones share it, [`SimFs::fork`] copies it.
 #[derive(Debug, Clone, Default)]
-pub struct SimFs(Arc<Mutex<World>>);
+pub struct SimFs {
+    world: Arc<Mutex<World>>,
+    /// Set if it is one process's: it does nothing any more once that process has died.
+    process: Option<u64>,
+}
 
 #[derive(Debug, Clone, Default)]
 struct World {
@@ -65,7 +69,21 @@ impl SimFs {
             locks: BTreeSet::new(),
             ..self.world().clone()
         };
-        Self(Arc::new(Mutex::new(world)))
+        Self {
+            world: Arc::new(Mutex::new(world)),
+            process: None,
+        }
+    }
+
+    /// The same files as a process sees that begins now: behind the next crash, which it does not
+    /// outlive, everything that is asked for through this is refused.
+    #[must_use]
+    pub fn of_process(&self) -> Self {
+        let life = self.world().life;
+        Self {
+            world: Arc::clone(&self.world),
+            process: Some(life),
+        }
     }
 
     /// Crashes and starts again: open files and locks are dead, faults are forgotten.
@@ -145,7 +163,17 @@ impl SimFs {
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a living process works on.
+    fn alive(&self) -> io::Result<MutexGuard<'_, World>> {
+        let world = self.world();
+        if self.process.is_some_and(|process| process != world.life) {
+            return Err(io::Error::other("the process that asks has died"));
+        }
+        world.alive()?;
+        Ok(world)
     }
 
     fn file(&self, world: &World, inode: usize) -> Arc<dyn FsFile> {
@@ -194,7 +222,7 @@ impl World {
 
 impl Fs for SimFs {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
-        let mut world = self.world();
+        let mut world = self.alive()?;
         if world.disk.names.contains_key(path) {
             return Err(ErrorKind::AlreadyExists.into());
         }
@@ -203,27 +231,25 @@ impl Fs for SimFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
-        let world = self.world();
-        world.alive()?;
+        let world = self.alive()?;
         let inode = world.inode(path)?;
         Ok(self.file(&world, inode))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut world = self.world();
+        let mut world = self.alive()?;
         world.inode(from)?;
         world.change(|disk| disk.rename(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut world = self.world();
+        let mut world = self.alive()?;
         world.inode(path)?;
         world.change(|disk| disk.unlink(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let world = self.world();
-        world.alive()?;
+        let world = self.alive()?;
         let inside = world
             .disk
             .names
@@ -235,7 +261,7 @@ impl Fs for SimFs {
     }
 
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
-        let mut world = self.world();
+        let mut world = self.alive()?;
         // A sync that the stop cut off may have written any part: that is for the crash to draw.
         if world.faults.contains(&Fault::Stop(world.changes)) {
             return world.change(|_| ());
@@ -245,11 +271,11 @@ impl Fs for SimFs {
 
     /// Every directory exists, with or without files in it.
     fn make_dir(&self, _dir: &Path) -> io::Result<()> {
-        self.world().alive()
+        self.alive().map(drop)
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        let mut world = self.world();
+        let mut world = self.alive()?;
         let inside = |path: &&PathBuf| path.starts_with(dir);
         let paths: Vec<PathBuf> = world.disk.names.keys().filter(inside).cloned().collect();
         for path in paths {
@@ -265,8 +291,7 @@ impl Fs for SimFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
-        let mut world = self.world();
-        world.alive()?;
+        let mut world = self.alive()?;
         if !world.locks.insert(path.to_owned()) {
             return Ok(FsLock::Busy("another opener".to_owned()));
         }
@@ -369,5 +394,29 @@ impl FsFile for SimFile {
     fn drop_cache(&self) -> io::Result<()> {
         self.world()?.disk.inodes[self.inode].drop_cache();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_died_changes_no_file_of_the_next_one() {
+        let (disk, from, to) = (SimFs::new(), Path::new("/from"), Path::new("/to"));
+        let former = disk.of_process();
+        former.create(from).unwrap();
+        disk.crash(Crash::ProcessOnly);
+        let present = disk.of_process();
+
+        assert!(former.rename(from, to).is_err());
+        assert!(former.remove(from).is_err());
+        assert!(former.create(to).is_err());
+        assert!(former.open(from).is_err());
+
+        present.rename(from, to).unwrap();
+        assert_eq!(disk.paths(), [to]);
     }
 }
