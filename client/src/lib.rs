@@ -156,6 +156,9 @@ mod window;
 #[doc = include_str!("../ROWS.md")]
 pub mod rows {}
 
+#[doc = include_str!("../FROM-CLIENT-GO.md")]
+pub mod from_client_go {}
+
 #[doc = include_str!("../PAINS.md")]
 pub mod pains {}
 

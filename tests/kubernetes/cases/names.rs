@@ -50,7 +50,7 @@ fn foreign(name: &str) -> Lease {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_of_others_are_never_touched() {
+async fn s3_10_leases_of_others_are_never_touched() {
     let Some(site) = Site::start(1).await else {
         return;
     };

@@ -26,7 +26,7 @@ fn kubectl_says(site: &Site, arguments: &[&str]) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_shows_holder_age_and_token_as_people_know_them() {
+async fn s3_5_kubectl_shows_holder_age_and_token_as_people_know_them() {
     let Some(site) = Site::start(1).await else {
         return;
     };

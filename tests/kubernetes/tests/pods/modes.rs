@@ -1,0 +1,47 @@
+//! For life or for as long as a lease lasts: both are there, and each says what it needs.
+
+use std::time::Duration;
+
+use ringfence_client::{Client, Elector, Timings};
+use ringfence_tests::{Cluster, Options};
+
+use crate::place::{LEASE, Place, within};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_7_leases_stay_selectable_with_their_times_beside_leaders_for_life() {
+    let Some(place) = Place::start(1).await else {
+        return;
+    };
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let timings = Timings::new(seconds(8), seconds(6), seconds(1)).unwrap();
+    let client = place.client().await;
+    let by_lease = Elector::builder(&client).timings(timings).build();
+    let leader = within("a leader", by_lease.campaign(LEASE).lead())
+        .await
+        .unwrap();
+    assert!(leader.remaining() < Duration::from_secs(8));
+
+    let pod = place.pod("for-life", None).await;
+    let waiting = place.waiting(&pod, "for life").await;
+    leader.release().await.unwrap();
+    let for_life = waiting.await;
+    assert!(for_life.remaining() > Duration::from_secs(1 << 40));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_10_a_cluster_that_watches_no_pods_says_which_mode_to_use() {
+    let Some(place) = Place::start(1).await else {
+        return;
+    };
+    let options = Options {
+        nodes: 1,
+        ..Options::default()
+    };
+    let cluster = Cluster::start(options).await;
+    let client = Client::connect(cluster.endpoints()).await.unwrap();
+    let pod = place.pod("nobodys", None).await;
+    let refused = client.open_session_for(&pod, "nobody").await;
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("--kube-pods"), "{refused}");
+    assert!(refused.contains("with a TTL"), "{refused}");
+}
