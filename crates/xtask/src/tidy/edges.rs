@@ -61,6 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (TESTS, &["*"]),
     (KUBERNETES, &["*"]),
     (SIM, &["*"]),
+    (CONTROLLER, &["ringfence-client", "ringfence-kube"]),
     ("xtask", &[]),
 ];
 
@@ -72,6 +73,9 @@ const KUBERNETES: &str = "ringfence-kubernetes";
 
 /// The simulation of a whole cluster; it may name anything, and nobody may name it.
 const SIM: &str = "ringfence-sim";
+
+/// The example of a controller whose writes are fenced.
+const CONTROLLER: &str = "fenced-controller";
 
 /// Bugs to switch on. Anybody may name it: it is empty, but for the builds that plant them.
 const PLANTED: &str = "ringfence-planted";
@@ -104,12 +108,12 @@ const CONFINED: &[Confined] = &[
     },
     Confined {
         prefix: "kube",
-        to: &["ringfence-kube", KUBERNETES],
+        to: &["ringfence-kube", KUBERNETES, CONTROLLER],
         why: "nothing needs Kubernetes but what is about it",
     },
     Confined {
         prefix: "k8s-openapi",
-        to: &["ringfence-kube", KUBERNETES],
+        to: &["ringfence-kube", KUBERNETES, CONTROLLER],
         why: "nothing needs Kubernetes but what is about it",
     },
     Confined {

@@ -1,0 +1,44 @@
+//! What the environment says.
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use ringfence_client::Timings;
+
+/// Where the cluster is, unless `RINGFENCE_ENDPOINTS` says otherwise.
+const ENDPOINTS: &str = "ringfence:7420";
+
+/// What the environment says.
+pub(crate) struct Settings {
+    /// Client addresses of the cluster: `RINGFENCE_ENDPOINTS`, separated by commas.
+    pub(crate) endpoints: Vec<String>,
+    /// The namespace of what is written: `NAMESPACE`.
+    pub(crate) namespace: String,
+    /// The lease: `LEASE`, or `k8s/NAMESPACE/leader`, which is mirrored to the Lease `leader`.
+    pub(crate) lease: String,
+    /// The lease duration is `LEASE_SECONDS`, 15 if that is not set; the other times go with it.
+    pub(crate) timings: Timings,
+    /// Before which write the process stops itself, to be continued by SIGCONT: `STOP_AT`.
+    pub(crate) stop_at: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) fn from_env() -> Result<Self, Box<dyn Error>> {
+        let set = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
+        let endpoints = set("RINGFENCE_ENDPOINTS").unwrap_or_else(|| ENDPOINTS.to_owned());
+        let namespace = set("NAMESPACE").unwrap_or_else(|| "default".to_owned());
+        let lease = set("LEASE").unwrap_or_else(|| format!("k8s/{namespace}/leader"));
+        let seconds: f64 = set("LEASE_SECONDS").map_or(Ok(15.0), |text| text.parse())?;
+        let lasts = Duration::try_from_secs_f64(seconds)?;
+        let timings = Timings::new(Some(lasts), Some(lasts * 2 / 3), Some(lasts * 2 / 15))?;
+        let stop_at = set("STOP_AT").map(|text| text.parse()).transpose()?;
+        Ok(Self {
+            endpoints: endpoints.split(',').map(str::to_owned).collect(),
+            namespace,
+            lease,
+            timings,
+            stop_at,
+        })
+    }
+}
