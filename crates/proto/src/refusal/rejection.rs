@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ringfence_core::{
-    FencingToken, Holder, InvalidSetting, LOCK_DELAY_MAX, Limit, Millis, OPEN_AGE_MAX, Rejection,
-    RequestNumber, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
+    ClusterTime, FencingToken, Holder, InvalidSetting, LOCK_DELAY_MAX, Limit, Millis, OPEN_AGE_MAX,
+    Rejection, RequestNumber, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
 };
 
 use super::{Refusal, table};
@@ -61,16 +61,7 @@ impl Refusal {
                 offered.0,
                 format!("0 to {}", LOCK_DELAY_MAX.0),
             ),
-            Rejection::OpenTooOld { seen, now } => Self::new(
-                Reason::OpenTooOld,
-                format!(
-                    "the request saw cluster time {seen} and it is {now}; at most {OPEN_AGE_MAX} \
-                     may lie between, and for a Pod it must be later than the last sign of life \
-                     from its container: it may be a late duplicate; open with a new id and {now}"
-                ),
-            )
-            .with("seen", seen)
-            .with("now", now),
+            Rejection::OpenTooOld { seen, now } => open_too_old(*seen, *now),
             Rejection::OpenIdUsed => Self::new(
                 Reason::OpenIdUsed,
                 "the session opened with this id has ended, or has another secret; open with a \
@@ -168,6 +159,23 @@ fn settings_field(name: &str) -> String {
         ""
     };
     format!("settings.{name}{unit}")
+}
+
+fn open_too_old(seen: ClusterTime, now: ClusterTime) -> Refusal {
+    let why = match seen.after(OPEN_AGE_MAX) <= now {
+        true => format!(
+            "the request saw cluster time {seen} and it is {now}, at most {OPEN_AGE_MAX} may lie \
+             between: it may be a late duplicate; open with a new id"
+        ),
+        false => format!(
+            "the request saw cluster time {seen}, and a session of the same container of the same \
+             Pod gave a sign of life then or later: the request may be of a process that is over; \
+             open with a new id and cluster time {now}"
+        ),
+    };
+    Refusal::new(Reason::OpenTooOld, why)
+        .with("seen", seen)
+        .with("now", now)
 }
 
 fn session_expired(cause: Option<&SessionEnd>) -> Refusal {
