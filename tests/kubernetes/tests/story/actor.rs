@@ -23,7 +23,12 @@ pub(crate) struct Actor {
 
 impl Actor {
     /// Starts a program in a site's namespace.
-    pub(crate) fn start(program: &Path, site: &Site, kubeconfig: &Path, env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(
+        program: &Path,
+        site: &Site,
+        kubeconfig: &Path,
+        env: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(program)
             .env("RINGFENCE_ENDPOINTS", site.cluster.endpoints().join(","))
             .env("NAMESPACE", &site.namespace)
@@ -66,7 +71,11 @@ impl Actor {
         let what = format!("{count} times {begins:?}");
         let mut lines = self.lines.subscribe();
         let waiting = lines.wait_for(|lines| {
-            lines.iter().filter(|(_, line)| line.starts_with(begins)).count() >= count
+            lines
+                .iter()
+                .filter(|(_, line)| line.starts_with(begins))
+                .count()
+                >= count
         });
         let outcome = tokio::time::timeout(crate::site::LONG, waiting).await;
         if !matches!(outcome, Ok(Ok(_))) {
@@ -89,7 +98,10 @@ impl Actor {
         within("the process stops itself", async {
             loop {
                 let read = std::fs::read_to_string(&stat).unwrap_or_default();
-                let state = read.rsplit(") ").next().and_then(|rest| rest.chars().next());
+                let state = read
+                    .rsplit(") ")
+                    .next()
+                    .and_then(|rest| rest.chars().next());
                 if state == Some('T') {
                     return;
                 }

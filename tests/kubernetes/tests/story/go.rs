@@ -40,7 +40,13 @@ fn build() -> Option<PathBuf> {
     if !program.is_file() {
         let half = cache.join(format!("elector-half-{}", std::process::id()));
         let status = Command::new(go)
-            .args(["build", "-trimpath", "-mod=readonly", "-buildvcs=false", "-o"])
+            .args([
+                "build",
+                "-trimpath",
+                "-mod=readonly",
+                "-buildvcs=false",
+                "-o",
+            ])
             .arg(&half)
             .arg("./elector")
             .current_dir(module)

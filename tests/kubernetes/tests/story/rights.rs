@@ -62,8 +62,13 @@ async fn refuses(site: &Site, fence: Option<&str>) -> bool {
     if let Some(fence) = fence {
         let name = FENCE_EXTRA.replace('/', "%2F");
         let name = format!("impersonate-extra-{}", name.to_lowercase());
-        config.headers.push((name.parse().unwrap(), fence.parse().unwrap()));
-        let user = ("impersonate-user".parse().unwrap(), User::Default.name().parse().unwrap());
+        config
+            .headers
+            .push((name.parse().unwrap(), fence.parse().unwrap()));
+        let user = (
+            "impersonate-user".parse().unwrap(),
+            User::Default.name().parse().unwrap(),
+        );
         config.headers.push(user);
     }
     let client = kube::Client::try_from(config).unwrap();

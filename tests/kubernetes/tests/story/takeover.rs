@@ -40,23 +40,26 @@ async fn s4_7_takeover_after_a_kill_and_after_a_clean_stop_beside_client_go() {
         return;
     };
     allow(&site).await;
+    fence(&site).await;
     let kubeconfig = site.plane.kubeconfig(User::Default, &site.plane.address());
-    // Before the fence: client-go's writes carry none.
+    // Somebody whom no policy fences: client-go's writes carry nothing.
+    let unfenced = site.plane.kubeconfig(User::Admin, &site.plane.address());
     let theirs = async {
         match go::elector() {
-            Some(program) => Some(takeovers(program, &site, &kubeconfig).await),
+            Some(program) => Some(takeovers(program, &site, &unfenced).await),
             None => None,
         }
     };
-    let other = Site::start(3).await.unwrap();
-    allow(&other).await;
-    fence(&other).await;
-    let ours = takeovers(fenced_controller(), &other, &kubeconfig);
+    let ours = takeovers(fenced_controller(), &site, &kubeconfig);
     let (theirs, [killed, stopped]) = tokio::join!(theirs, ours);
 
-    println!("takeover with a lease of {LEASE:?}: after SIGKILL {killed:?}, after SIGTERM {stopped:?}");
+    println!(
+        "takeover with a lease of {LEASE:?}: after SIGKILL {killed:?}, after SIGTERM {stopped:?}"
+    );
     if let Some([killed, stopped]) = theirs {
-        println!("client-go in the same run:          after SIGKILL {killed:?}, after SIGTERM {stopped:?}");
+        println!(
+            "client-go in the same run:          after SIGKILL {killed:?}, after SIGTERM {stopped:?}"
+        );
     }
     assert!(killed < LEASE + Duration::from_secs(1), "{killed:?}");
     assert!(stopped < Duration::from_millis(500), "{stopped:?}");
