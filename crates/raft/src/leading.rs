@@ -7,9 +7,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::{ReadPolicy, ServerState};
-use ringfence_core::{
-    ClusterTime, Command, Form, Outcome, Rejection, StateMachine, WallTime,
-};
+use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, StateMachine, WallTime};
 use ringfence_proto::record::{encode_command, version_of};
 use tokio::sync::watch;
 

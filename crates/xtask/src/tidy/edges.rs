@@ -75,7 +75,7 @@ const KUBERNETES: &str = "ringfence-kubernetes";
 const SIM: &str = "ringfence-sim";
 
 /// The example of a controller whose writes are fenced.
-const CONTROLLER: &str = "fenced-controller";
+const CONTROLLER: &str = "ringfence-fenced-controller";
 
 /// Bugs to switch on. Anybody may name it: it is empty, but for the builds that plant them.
 const PLANTED: &str = "ringfence-planted";
