@@ -85,7 +85,9 @@ impl OnlyTheHolder {
                 if revoke.name == *name && revoke.token == *token),
             EndCause::Evicted { .. } => matches!(command, Command::Evict(evict)
                 if evict.session == *session),
-            EndCause::PodEnded { uid, seen } => ringfence_testkit::invariants::names_pod(command, uid, *seen),
+            EndCause::PodEnded { uid, seen } => {
+                ringfence_testkit::invariants::names_pod(command, uid, *seen)
+            }
         }
     }
 

@@ -130,7 +130,12 @@ pub(crate) fn fenced_controller() -> &'static PathBuf {
         folder.pop();
         let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
         let mut build = std::process::Command::new(cargo);
-        build.args(["build", "--quiet", "--package", "ringfence-fenced-controller"]);
+        build.args([
+            "build",
+            "--quiet",
+            "--package",
+            "ringfence-fenced-controller",
+        ]);
         build.env("CARGO_TARGET_DIR", folder.parent().unwrap());
         if folder.ends_with("release") {
             build.arg("--release");
