@@ -128,11 +128,11 @@ impl Model {
     fn open_new(&mut self, open: &Open, pod: Option<&Pod>) -> Outcome {
         let id = SessionId::new(self.next_session).expect("numbers begin at 1");
         self.next_session += 1;
-        if let Some(pod) = pod {
-            if let Some(former) = self.bound_to(pod).map(|session| session.id) {
-                let (uid, seen) = (pod.uid().clone(), PodSeen::Restarted);
-                self.end_session(former, &SessionEnd::PodEnded { uid, seen });
-            }
+        if let Some(pod) = pod
+            && let Some(former) = self.bound_to(pod).map(|session| session.id)
+        {
+            let (uid, seen) = (pod.uid().clone(), PodSeen::Restarted);
+            self.end_session(former, &SessionEnd::PodEnded { uid, seen });
         }
         self.sessions.push(Session {
             id,
