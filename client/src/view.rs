@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringfence_core::{FencingToken, LeaseName, SessionId};
 
 use crate::clock::{self, Moment};
-use crate::grant::Grant;
+use crate::grant::{Belief, Grant};
 use crate::lease::{self, HeldLease};
 use crate::liveness::Liveness;
 use crate::loss::Loss;
@@ -54,8 +54,11 @@ impl View {
         }
     }
 
+    /// Why it is held no more. In a hand-over its owner waits for how that ends, and might get it
+    /// back; whoever only looks must not believe in it, since the next one may hold it already.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        self.liveness.loss_of(&self.grant)
+        let loss = self.liveness.loss_of(&self.grant);
+        loss.or_else(|| (self.grant.belief() == Belief::Leaving).then_some(Loss::Released))
     }
 
     pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {

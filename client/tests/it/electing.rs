@@ -143,6 +143,33 @@ async fn s4_4_a_cluster_that_refuses_is_asked_with_pauses_and_says_why() {
 }
 
 #[tokio::test]
+async fn nobody_believes_in_a_term_that_is_being_handed_over() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let campaign = elector(&client, 60_000).campaign("db").observe(false);
+    // A task that the work has spawned elsewhere would have such a clone.
+    let campaign = campaign.on_started(move |leading| drop(tell.send(leading.clone())));
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.run_callbacks());
+    let leading = within("a term", told.recv()).await.unwrap();
+    assert!(leading.is_valid());
+    node.script(|ask| matches!(ask, Ask::Transfer(_)), Act::HoldRequest, 1);
+
+    handle.leave(Successor::Next);
+    eventually("the hand-over is under way", || node.holds() == 1).await;
+
+    // The cluster may have granted it to the next one already.
+    assert!(!leading.is_valid());
+    assert!(leading.remaining().is_zero());
+    assert!(leading.range().is_none());
+    node.let_go(false);
+    within("the end", running).await.unwrap().unwrap();
+    assert!(!leading.is_valid());
+}
+
+#[tokio::test]
 async fn a_campaign_can_be_spawned_and_dropped_at_any_time() {
     let cluster = Cluster::new();
     let node = cluster.node().await;
