@@ -1,9 +1,10 @@
 //! I16: whatever becomes of the disks, no token is granted a second time or after a greater one: not
-//! behind a rollback of all disks to an older copy, and not behind a wipe.
+//! behind a rollback of all disks to an older copy, and not behind a wipe. A cluster that was formed
+//! with a token floor does not take its tokens from the clock, so a rollback of it is not covered.
 
 use std::collections::BTreeMap;
 
-use ringfence_core::Event;
+use ringfence_core::{Command, Event};
 
 use super::Property;
 use crate::observe::{At, Observation, Violation};
@@ -13,13 +14,22 @@ pub(super) struct TokensSurvive {
     /// Who was granted each token: index, term, session.
     granted: BTreeMap<u64, (u64, u64, u64)>,
     lives: u64,
+    has_floor: bool,
 }
 
 impl Property for TokensSurvive {
     fn see(&mut self, _: At, seen: &Observation) -> Result<(), Violation> {
         match seen {
-            Observation::RolledBack => self.lives += 1,
+            Observation::RolledBack => {
+                self.lives += 1;
+                if self.has_floor {
+                    self.granted.clear();
+                }
+            }
             Observation::Applied(applied) => {
+                if let Command::Form(form) = &applied.entry.command {
+                    self.has_floor |= form.token_floor.is_some();
+                }
                 for event in &applied.events {
                     let Event::Granted(granted) = event else {
                         continue;
