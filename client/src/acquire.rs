@@ -236,7 +236,8 @@ impl Asked<'_> {
             let why = "the server's reply does not fit the request".into();
             return Err(AcquireError::Call(CallError::Unknown { why }));
         };
-        session.acknowledge(answer.sent);
+        // The window is not moved: only a keep-alive's answer tells what was lost, and whoever asks
+        // often enough to need none would believe in a revoked grant for ever.
         self.answered();
         match session.admit(grant) {
             Ok(grant) => Ok(HeldLease::new(Arc::clone(hold), grant)),

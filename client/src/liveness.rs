@@ -196,11 +196,11 @@ impl Liveness {
         true
     }
 
-    /// A request was acknowledged that was first sent at `sent`.
+    /// A keep-alive was acknowledged that was first sent at `sent`, and what it told of losses is
+    /// known here. Nothing else may stretch belief: no other answer tells of losses.
     pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
         let now = self.hub.now();
         let mut inner = lock(&self.inner);
-        // Other requests of a session whose work is stuck do not stretch belief either.
         let stuck = inner.is_stuck(sent) && !planted(Bug::StuckWorkRenewed);
         if inner.lost.is_some() || stuck {
             return;

@@ -152,10 +152,8 @@ pub(crate) async fn repeat(
             }
         };
         let error = match hub.call(body(with), Manner::Prompt, until).await {
-            Ok(answer) => {
-                session.acknowledge(answer.sent);
-                return Ok(answer.body);
-            }
+            // Not a reason to believe for longer, see the answer of an acquire.
+            Ok(answer) => return Ok(answer.body),
             Err(error) => error,
         };
         if let CallError::Refused(refusal) = &error {
