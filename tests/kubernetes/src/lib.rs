@@ -8,6 +8,7 @@ mod binaries;
 mod certificates;
 mod control_plane;
 mod janitor;
+mod kubectl;
 mod process;
 
 pub use binaries::{VERSION, kubectl};

@@ -71,7 +71,7 @@ async fn a_binding_that_is_gone_shows_in_the_figures_and_its_return_too() {
         "--namespace",
         &stand.namespace,
     ];
-    crate::stand::run_kubectl(&stand.plane, &arguments, "");
+    stand.plane.kubectl(&arguments, "");
     canary.until_figure(BLIND, |blind| blind == 1.0).await;
 }
 

@@ -2,7 +2,7 @@
 
 use ringfence_kube::policy::{Carrier, Fencing, Wish};
 
-use crate::stand::{CURRENT, Stand, run_kubectl, wish};
+use crate::stand::{CURRENT, Stand, wish};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
@@ -39,7 +39,7 @@ fn versions(stand: &Stand) -> String {
                    GENERATION:.metadata.generation";
     let output = format!("custom-columns={columns}");
     let arguments = ["get", "--filename", "-", "--output", &output];
-    run_kubectl(&stand.plane, &arguments, &stand.fencing.manifests())
+    stand.plane.kubectl(&arguments, &stand.fencing.manifests())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,8 +76,8 @@ async fn applying_them_again_on_the_server_side_changes_nothing_either() {
         "--filename",
         "-",
     ];
-    run_kubectl(&stand.plane, &apply, &manifests);
+    stand.plane.kubectl(&apply, &manifests);
     let before = versions(&stand);
-    run_kubectl(&stand.plane, &apply, &manifests);
+    stand.plane.kubectl(&apply, &manifests);
     assert_eq!(versions(&stand), before);
 }

@@ -1,7 +1,5 @@
 //! A namespace with a mirrored Lease and the policies that stand on it.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,7 +191,7 @@ impl Stand {
 
     /// Deletes an object, as people do.
     pub(crate) fn remove(&self, kind: &str, name: &str) {
-        run_kubectl(&self.plane, &["delete", kind, name], "");
+        self.plane.kubectl(&["delete", kind, name], "");
     }
 
     /// Deletes the mirrored Lease.
@@ -220,13 +218,13 @@ impl Stand {
         if command == "apply" {
             arguments.push("--validate=ignore");
         }
-        run_kubectl(&self.plane, &arguments, manifests);
+        self.plane.kubectl(&arguments, manifests);
     }
 
     /// Applies the manifests as people do; gives what kubectl says.
     pub(crate) fn strictly(&self) -> String {
         let arguments = ["apply", "--validate=strict", "--filename", "-"];
-        run_kubectl(&self.plane, &arguments, &self.fencing.manifests())
+        self.plane.kubectl(&arguments, &self.fencing.manifests())
     }
 
     /// A fence of this lease.
@@ -280,24 +278,4 @@ pub(crate) async fn raise(client: &Client, namespace: &str, token: u64) {
     let params = PatchParams::apply("mirror").force();
     let raised = leases.patch("leader", &params, &Patch::Apply(&lease)).await;
     raised.unwrap();
-}
-
-/// Runs kubectl, which has to succeed.
-pub(crate) fn run_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> String {
-    let mut child = Command::new(kubectl().unwrap())
-        .arg("--kubeconfig")
-        .arg(plane.kubeconfig(User::Admin, &plane.address()))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {told}");
-    String::from_utf8(output.stdout).unwrap()
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::process::{Running, run, text};
-use crate::stand::{CURRENT, LONG, Stand, run_kubectl, until, until_judged, within};
+use crate::stand::{CURRENT, LONG, Stand, until, until_judged, within};
 use crate::verdict::Verdict;
 use crate::writer::{Op, Writer};
 
@@ -76,7 +76,7 @@ impl Drop for Site {
             "validatingwebhookconfiguration",
             &self.configuration,
         ];
-        run_kubectl(&self.stand.plane, &arguments, "");
+        self.stand.plane.kubectl(&arguments, "");
     }
 }
 

@@ -1,15 +1,12 @@
 //! What controllers may do, and the policies that stand before them.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Error;
 use kube::api::{Api, ObjectMeta, PostParams};
 use ringfence_core::FencingToken;
 use ringfence_kube::PREFIX;
 use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, Wish, WithoutLease};
-use ringfence_kubernetes::{User, kubectl};
+use ringfence_kubernetes::User;
 use serde_json::json;
 
 use crate::site::{Site, within};
@@ -93,18 +90,7 @@ async fn refuses(site: &Site, fence: Option<&str>) -> bool {
 
 /// Hands manifests to kubectl, as people do.
 fn apply(site: &Site, manifests: &str) {
-    let mut child = Command::new(kubectl().unwrap())
-        .arg("--kubeconfig")
-        .arg(site.plane.kubeconfig(User::Admin, &site.plane.address()))
-        .args(["apply", "--filename", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(manifests.as_bytes()).unwrap();
-    drop(stdin);
-    assert!(child.wait().unwrap().success());
+    site.plane.kubectl(&["apply", "--filename", "-"], manifests);
 }
 
 /// What is in the ConfigMap `ledger`.
