@@ -72,7 +72,7 @@ pub(crate) struct Part {
 }
 
 impl Liveness {
-    /// A session for which a request was acknowledged that was sent at `sent`.
+    /// A session that was opened or resumed by a request sent at `sent`.
     pub(crate) fn new(
         hub: Arc<Hub>,
         handle: SessionHandle,
@@ -107,7 +107,7 @@ impl Liveness {
         }
     }
 
-    /// The same, believed in for at most `patience` after a request that was acknowledged, and
+    /// The same, believed in for at most `patience` after a keep-alive that was acknowledged, and
     /// kept alive the more often. Nothing else has happened to it since `sent`.
     pub(crate) fn with_patience(mut self, patience: Duration, sent: Moment) -> Self {
         self.pace = self.ttl.min(patience);

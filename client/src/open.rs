@@ -30,7 +30,7 @@ pub(crate) enum Life {
     Ttl {
         /// How long it outlives the last one.
         ttl: Duration,
-        /// It is not believed in for longer than this after a request that was acknowledged.
+        /// It is not believed in for longer than this after a keep-alive that was acknowledged.
         patience: Duration,
     },
     /// On a Pod's life.

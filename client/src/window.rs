@@ -1,6 +1,7 @@
 //! How long a client may believe in what it holds: arithmetic only, no clock.
 //!
-//! `valid_until = t_send + TTL·(1 − ρ) − δ`, over the session's acknowledged requests the greatest.
+//! `valid_until = t_send + TTL·(1 − ρ) − δ`, the greatest of the session's `Open` and its
+//! acknowledged keep-alives; no other answer tells what was lost, so no other moves it.
 //! `t_send` is read before the request is given to the stream at its first try, so it is not later
 //! than its receipt, from which on the cluster lets the session live for a TTL. ρ covers a clock
 //! here that is slow by 1 %, δ one there that is fast by as much.
@@ -17,7 +18,7 @@ const MARGIN_MIN: Duration = Duration::from_millis(50);
 /// and whoever waits for the loss has to be woken too, and shall know of it by the window's end.
 const LEAD_MAX: Duration = Duration::from_millis(20);
 
-/// How long a session of this TTL may be believed in after a request was sent that is
+/// How long a session of this TTL may be believed in after a keep-alive was sent that is
 /// acknowledged; zero for a TTL too small to believe in at all.
 pub(crate) fn validity(ttl: Duration) -> Duration {
     if planted(Bug::WindowIsTheTtl) {
@@ -32,7 +33,7 @@ pub(crate) fn validity(ttl: Duration) -> Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     validity: Duration,
-    /// When the newest of the acknowledged requests was sent.
+    /// When the newest of the acknowledged keep-alives was sent, or the `Open`.
     sent: Moment,
 }
 
@@ -41,14 +42,14 @@ pub(crate) struct Window {
 pub(crate) enum Extended {
     /// It moved the window's end.
     Later,
-    /// A request sent later was acknowledged before.
+    /// A keep-alive sent later was acknowledged before.
     NoChange,
     /// The window had passed when it came: it revives nothing.
     TooLate,
 }
 
 impl Window {
-    /// The window of a session whose first acknowledged request was sent at `sent`; never wider
+    /// The window of a session that was opened or resumed by a request sent at `sent`; never wider
     /// than `patience`.
     pub(crate) fn new(ttl: Duration, patience: Duration, sent: Moment) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl Window {
         now >= self.valid_until()
     }
 
-    /// Takes the acknowledgement of a request that was sent at `sent`.
+    /// Takes the acknowledgement of a keep-alive that was sent at `sent`.
     pub(crate) fn extend(&mut self, sent: Moment, now: Moment) -> Extended {
         if self.has_passed(now) && !planted(Bug::LateAnswerRevives) {
             return Extended::TooLate;

@@ -7,6 +7,7 @@
 
 mod support;
 
+mod asking;
 mod blocking;
 mod cancelling;
 mod electing;
