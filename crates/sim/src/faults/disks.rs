@@ -68,15 +68,22 @@ impl Stage {
         self.start_again(node).await;
     }
 
+    /// Everything is as it was, also who there is: a disk of a later time among older ones would
+    /// hold entries of a log that the others have never seen.
     async fn roll_back_all(&self, lasts: Duration) {
-        let nodes = self.nodes();
-        let copies: Vec<usize> = nodes
-            .iter()
-            .map(|node| node.machine().disk().keep_copy())
+        let copies: Vec<(SimNode, usize)> = self
+            .nodes()
+            .into_iter()
+            .map(|node| {
+                let copy = node.machine().disk().keep_copy();
+                (node, copy)
+            })
             .collect();
         sleep(COPY_AGE + lasts).await;
         self.recorder.see(Observation::RolledBack);
-        for (node, copy) in nodes.iter().zip(copies) {
+        let nodes: Vec<SimNode> = copies.iter().map(|(node, _)| node.clone()).collect();
+        self.retire_all_but(&nodes);
+        for (node, copy) in copies {
             node.roll_back(copy);
         }
         for node in &nodes {

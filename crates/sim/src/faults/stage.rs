@@ -126,6 +126,20 @@ impl Stage {
         lock(&self.retired).insert(node.index());
     }
 
+    /// These are the members. Whoever else there was is gone, with its disk, and those of them that
+    /// were retired are not.
+    pub(super) fn retire_all_but(&self, members: &[SimNode]) {
+        let is_member = |index| members.iter().any(|member| member.index() == index);
+        for node in self.world.nodes() {
+            if is_member(node.index()) {
+                lock(&self.retired).remove(&node.index());
+            } else {
+                node.wipe();
+                lock(&self.retired).insert(node.index());
+            }
+        }
+    }
+
     /// The node that is meant, at this moment.
     pub(super) fn node(&self, who: Who) -> SimNode {
         let leader = self.world.leader();

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use ringfence_sim::faults::{Fault, Scheduled, Who};
 use ringfence_sim::plan::Plan;
 use ringfence_sim::play::play;
 use ringfence_sim::trace::Trace;
@@ -46,4 +47,28 @@ fn a_seed_means_the_same_run_each_time() {
     let (first, second) = (run(), run());
     assert_eq!(first.counts, second.counts);
     assert_eq!(first.hash, second.hash);
+}
+
+/// Of seed 1074: a disk that is left out of a rollback of all disks belongs to another cluster than
+/// the others, whoever its node was.
+#[test]
+fn a_rollback_of_all_disks_takes_back_who_came_and_who_went_since() {
+    let mut plan = plan(1, 20);
+    plan.setup.nodes = 3;
+    plan.clients = 3;
+    let fault = |at, lasts, fault| Scheduled {
+        at: Duration::from_secs(at),
+        lasts: Duration::from_secs(lasts),
+        fault,
+    };
+    plan.faults = vec![
+        fault(3, 11, Fault::RollBackAll),
+        fault(4, 1, Fault::Replace(Who::Leader)),
+        fault(7, 1, Fault::Replace(Who::Leader)),
+        fault(10, 1, Fault::Replace(Who::Leader)),
+    ];
+    let played = play(&plan, Trace::new(false));
+    if let Some((violation, newest)) = played.broken {
+        panic!("{violation}\n{newest}");
+    }
 }
