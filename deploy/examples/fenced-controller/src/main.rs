@@ -5,28 +5,24 @@
 //! one would be a lost update that everybody can see. See the README beside this package for how it
 //! is deployed.
 
+mod controller;
 mod pause;
 mod settings;
 
 use std::error::Error;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Config;
-use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
 use ringfence_client::{Client, Elector, Leading, Successor};
-use ringfence_kube::fenced::{Carrier, Fencing, Verdict, own_user, stamp};
-use serde_json::json;
+use ringfence_kube::fenced::{Carrier, Fencing, own_user};
 use tokio::signal::unix::{SignalKind, signal};
 
 use pause::StopBeforeSending;
 use settings::Settings;
 
-/// What is guarded.
-const LEDGER: &str = "ledger";
-/// How long the leader rests between two writes.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long reconciles may take to come to their end when the leader is asked to leave.
+const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -41,6 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("I am {}", elector.identity());
     let campaign = elector
         .campaign(&settings.lease)
+        .grace(GRACE)
         .on_new_leader(|leader| println!("leader: {}", leader.identity))
         .on_stopped(|stopped| println!("stopped: {}", stopped.cause));
 
@@ -77,53 +74,5 @@ async fn lead(
         .with_layer(pause)
         .with_layer(&Fencing::new(leading.clone(), carrier.clone()))
         .build();
-    let ledgers: Api<ConfigMap> = Api::namespaced(client, namespace);
-
-    // Before the first read: from here on nobody who led before can change what is read.
-    let stamped = stamp(&ledgers, [LEDGER]).await?;
-    let mut ledger = match stamped.objects.into_iter().next() {
-        Some(ledger) => ledger,
-        None => {
-            let metadata = ObjectMeta {
-                name: Some(LEDGER.to_owned()),
-                ..ObjectMeta::default()
-            };
-            let ledger = ConfigMap {
-                metadata,
-                ..ConfigMap::default()
-            };
-            ledgers.create(&PostParams::default(), &ledger).await?
-        }
-    };
-    loop {
-        let next = count(&ledger) + 1;
-        let (ledgers, token) = (ledgers.clone(), leading.token());
-        // In a task of its own, as a pool of workers has them: it goes on when the term is over,
-        // which is what fences are for.
-        let writing = tokio::spawn(async move { write(&ledgers, next, token.get()).await });
-        ledger = writing.await??;
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-fn count(ledger: &ConfigMap) -> u64 {
-    let data = ledger.data.as_ref();
-    let count = data.and_then(|data| data.get("count"));
-    count.and_then(|count| count.parse().ok()).unwrap_or(0)
-}
-
-async fn write(ledgers: &Api<ConfigMap>, next: u64, token: u64) -> Result<ConfigMap, kube::Error> {
-    let data = json!({"data": {"count": next.to_string(), "token": token.to_string()}});
-    let written = ledgers
-        .patch(LEDGER, &PatchParams::default(), &Patch::Merge(&data))
-        .await;
-    match &written {
-        Ok(_) => println!("wrote {next} under token {token}"),
-        Err(error) => match Verdict::of(error) {
-            Verdict::Fenced(words) => println!("refused by the API server: {words}"),
-            Verdict::Unsent(why) => println!("{why}"),
-            Verdict::Other => println!("failed: {error}"),
-        },
-    }
-    written
+    controller::run(client, namespace, leading).await
 }
