@@ -1,90 +1,54 @@
 //! The limits at their real size.
 #![allow(clippy::unwrap_used)]
 
-use ringfence_core::{
-    Acquire, Acquired, Ask, ClusterId, ClusterTime, Command, Entry, Form, HolderData, Identity,
-    LeaseName, Limit, Millis, Open, OpenId, Outcome, Rejection, Request, RequestNumber, Secret,
-    SessionId, Settings, StateMachine, UNCONFIRMED_MAX, WallTime,
-};
+mod world;
 
-struct World {
-    machine: StateMachine,
-    index: u64,
+use ringfence_core::{
+    Acquire, Acquired, Ask, Command, HolderData, Identity, LeaseName, Limit, Millis, Open, OpenId,
+    Outcome, Rejection, Request, RequestNumber, Secret, SessionId, UNCONFIRMED_MAX,
+};
+use world::{World, opened};
+
+fn open(world: &mut World, number: u128) -> SessionId {
+    let open = Open {
+        id: OpenId::new(number.to_le_bytes()),
+        secret: Secret::new([0; 16]),
+        seen: None,
+        ttl: Millis::from_secs(15),
+        identity: Identity::parse("limits").unwrap(),
+        acquire: None,
+    };
+    opened(world.apply(Command::Open(open)))
 }
 
-impl World {
-    fn new() -> Self {
-        let mut world = Self {
-            machine: StateMachine::new(),
-            index: 0,
-        };
-        world.apply(Command::TermStart { unix_seconds: None });
-        let (cluster, settings) = (ClusterId::new([1; 16]), Settings::STANDARD);
-        world.apply(Command::Form(Form {
-            cluster,
-            token_floor: Some(0),
-            settings,
-        }));
-        world
-    }
-
-    fn apply(&mut self, command: Command) -> Outcome {
-        self.index += 1;
-        let (time, wall) = (ClusterTime(0), WallTime(0));
-        let entry = Entry {
-            index: self.index,
-            term: 1,
-            time,
-            wall,
-            command,
-        };
-        self.machine.apply(&entry, &mut Vec::new())
-    }
-
-    fn open(&mut self, number: u128) -> SessionId {
-        let open = Open {
-            id: OpenId::new(number.to_le_bytes()),
-            secret: Secret::new([0; 16]),
-            seen: None,
-            ttl: Millis::from_secs(15),
-            identity: Identity::parse("limits").unwrap(),
-            acquire: None,
-        };
-        match self.apply(Command::Open(open)) {
-            Outcome::Opened(opened) => opened.session,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn acquire(&mut self, session: SessionId, number: u64, name: &str, wait: bool) -> Outcome {
-        let (data, lock_delay) = (HolderData::default(), Millis(0));
-        let wait = wait.then_some(Millis::from_secs(60));
-        let name = LeaseName::parse(name).unwrap();
-        self.apply(Command::Request(Request {
-            session,
-            secret: Secret::new([0; 16]),
-            number: RequestNumber::new(number).unwrap(),
-            lowest: RequestNumber::new(number).unwrap(),
-            ask: Ask::Acquire(Acquire {
-                name,
-                wait,
-                data,
-                lock_delay,
-            }),
-        }))
-    }
+fn acquire(world: &mut World, session: SessionId, number: u64, name: &str, wait: bool) -> Outcome {
+    let (data, lock_delay) = (HolderData::default(), Millis(0));
+    let wait = wait.then_some(Millis::from_secs(60));
+    let name = LeaseName::parse(name).unwrap();
+    world.apply(Command::Request(Request {
+        session,
+        secret: Secret::new([0; 16]),
+        number: RequestNumber::new(number).unwrap(),
+        lowest: RequestNumber::new(number).unwrap(),
+        ask: Ask::Acquire(Acquire {
+            name,
+            wait,
+            data,
+            lock_delay,
+        }),
+    }))
 }
 
 #[test]
 fn the_100_001st_waiter_of_a_lease_is_refused() {
     let mut world = World::new();
-    let holder = world.open(0);
-    world.acquire(holder, 1, "crowded", false);
+    let holder = open(&mut world, 0);
+    acquire(&mut world, holder, 1, "crowded", false);
     let mut waiting = 0;
     'sessions: for number in 1.. {
-        let session = world.open(number);
+        let session = open(&mut world, number);
         for request in 1..=UNCONFIRMED_MAX {
-            match world.acquire(session, request, "crowded", true) {
+            match acquire(&mut world, session, request, "crowded", true) {
                 Outcome::Acquired(Acquired::Waiting { .. }) => waiting += 1,
                 Outcome::Rejected(Rejection::Limit(Limit::LeaseWaiters(100_000))) => {
                     break 'sessions;
@@ -100,15 +64,21 @@ fn the_100_001st_waiter_of_a_lease_is_refused() {
 #[test]
 fn the_4_097th_lease_of_a_session_is_refused() {
     let mut world = World::new();
-    let session = world.open(0);
+    let session = open(&mut world, 0);
     for number in 1..=4_096 {
-        let outcome = world.acquire(session, number, &format!("lease/{number}"), false);
+        let outcome = acquire(
+            &mut world,
+            session,
+            number,
+            &format!("lease/{number}"),
+            false,
+        );
         assert!(
             matches!(outcome, Outcome::Acquired(Acquired::Granted(_))),
             "{outcome:?}"
         );
     }
-    let outcome = world.acquire(session, 4_097, "lease/more", false);
+    let outcome = acquire(&mut world, session, 4_097, "lease/more", false);
     assert_eq!(
         outcome,
         Outcome::Rejected(Rejection::Limit(Limit::SessionLeases(4_096)))
@@ -118,16 +88,16 @@ fn the_4_097th_lease_of_a_session_is_refused() {
 #[test]
 fn the_4_097th_wait_of_a_session_is_refused_and_numbers_go_on_meanwhile() {
     let mut world = World::new();
-    let (holder, session) = (world.open(0), world.open(1));
-    world.acquire(holder, 1, "held", false);
+    let (holder, session) = (open(&mut world, 0), open(&mut world, 1));
+    acquire(&mut world, holder, 1, "held", false);
     for number in 1..=4_096 {
-        let outcome = world.acquire(session, number, "held", true);
+        let outcome = acquire(&mut world, session, number, "held", true);
         assert!(
             matches!(outcome, Outcome::Acquired(Acquired::Waiting { .. })),
             "{outcome:?}"
         );
     }
-    let outcome = world.acquire(session, 4_097, "held", true);
+    let outcome = acquire(&mut world, session, 4_097, "held", true);
     let limit = Rejection::Limit(Limit::SessionLeases(4_096));
     assert_eq!(outcome, Outcome::Rejected(limit));
 }
