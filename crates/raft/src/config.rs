@@ -49,7 +49,7 @@ pub struct NodeConfig {
     pub settings: Settings,
     /// How long things may take.
     pub timing: Timing,
-    /// Bytes of one segment of the log.
+    /// Bytes of one segment of the log: 16 KiB to 1 GiB, a multiple of 512.
     pub wal_segment_bytes: u64,
     /// Appended bytes after which a snapshot is taken.
     pub snapshot_log_bytes: u64,

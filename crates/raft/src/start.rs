@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_core::TOKEN_FLOOR_MAX;
-use ringfence_wal::{Fs, FsLock};
+use ringfence_wal::{Fs, FsLock, MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES};
 use tokio::sync::watch;
 
 use crate::config::NodeConfig;
@@ -209,6 +209,13 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
     }
     if let Err(error) = config.settings.check() {
         return wrong("settings", &error.to_string(), "see the documented ranges");
+    }
+    let segment = config.wal_segment_bytes;
+    // The log would say so too, but only when it is made: after the cluster was formed or joined.
+    if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&segment) || !segment.is_multiple_of(512) {
+        let why =
+            format!("{MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} are allowed, multiples of 512");
+        return wrong("wal-segment-bytes", &segment.to_string(), &why);
     }
     match config.openraft() {
         Ok(_) => Ok(()),

@@ -219,6 +219,22 @@ async fn directories_of_others_and_missing_logs_are_refused() {
     assert!(missing.contains("is missing"), "{missing}");
 }
 
+#[tokio::test]
+async fn a_log_segment_out_of_bounds_is_refused_before_anything_is_made() {
+    let cluster = Cluster::new(&["n1"]);
+    for bytes in [0, 4_096, 16_384 + 1, (1 << 30) + 512] {
+        let mut config = cluster.config("n1");
+        config.wal_segment_bytes = bytes;
+        let Some(StartError::Config { what, offered, why }) = Node::start(config).await.err()
+        else {
+            panic!("{bytes} bytes were taken");
+        };
+        assert_eq!((what, offered), ("wal-segment-bytes", bytes.to_string()));
+        assert!(why.starts_with("16384 to 1073741824"), "{why}");
+    }
+    assert!(!cluster.data_dir("n1").exists());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_another_formation_is_left_alone() {
     let ours = Cluster::formed(&["n1"]).await;
