@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use prost::Message;
 use ringfence_core::ClusterId;
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_wal::Fs;
 
@@ -139,7 +140,9 @@ impl Identity {
         let write = || -> io::Result<()> {
             let file = files::create_anew(files, &partial)?;
             file.write_at(&self.encode(), 0)?;
-            file.sync_data()?;
+            if !planted(Bug::IdentityNotSynced) {
+                file.sync_data()?;
+            }
             files.rename(&partial, &path)?;
             files.sync_dir(data_dir)
         };

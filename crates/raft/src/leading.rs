@@ -8,6 +8,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::{ReadPolicy, ServerState};
 use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, StateMachine, WallTime};
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::{encode_command, version_of};
 use tokio::sync::watch;
 
@@ -294,10 +295,18 @@ impl Helm {
     /// Opens the term, then moves cluster time for as long as the term lasts. It is aborted when
     /// the term ends, and every entry it writes names the term, so a late one goes nowhere.
     async fn lead(self: Arc<Self>, term: u64) {
+        let elected = clock::since_boot();
         let Some(opened) = self.open_term(term).await else {
             return;
         };
-        let reading = Reading::start(opened.time, clock::since_boot());
+        let reading = if planted(Bug::ReadingFromTheElection) {
+            Reading::start(opened.time, elected)
+        } else if planted(Bug::ReadingOfTheOwnClock) {
+            let shown = u64::try_from(elected.as_millis()).unwrap_or(u64::MAX);
+            Reading::start(ClusterTime(shown), clock::since_boot())
+        } else {
+            Reading::start(opened.time, clock::since_boot())
+        };
         let leading = Arc::new(Leading {
             term,
             node_id: self.node_id,

@@ -13,6 +13,7 @@ use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::{LogState, RaftLogReader};
 use prost::Message;
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_wal::{EntryId, LogEntry, Recovered, Wal};
 use tokio::sync::{Notify, oneshot};
@@ -90,7 +91,10 @@ impl LogStore {
                 .committed
                 .map(|bytes| decode_log_id(&bytes))
                 .transpose()?,
-            purged: recovered.purged.map(from_entry_id),
+            purged: recovered
+                .purged
+                .map(from_entry_id)
+                .filter(|_| !planted(Bug::PurgedForgotten)),
             last: last.or(recovered.purged.map(from_entry_id)),
         };
         let log = Log {
@@ -337,10 +341,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 drop(done.send(result));
             }),
         );
-        saved
-            .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)?;
+        if !planted(Bug::VoteNotAwaited) {
+            let saved = saved.await.map_err(io::Error::other)?;
+            saved.map_err(io::Error::other)?;
+        }
         self.log.write().vote = Some(*vote);
         Ok(())
     }
@@ -395,6 +399,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         self.log.unflushed.fetch_add(in_memory, Ordering::Relaxed);
         let log = Arc::downgrade(&self.log);
+        let mut callback = Some(callback);
+        if planted(Bug::AckedWhenQueued)
+            && let Some(callback) = callback.take()
+        {
+            callback.io_completed(Ok(()));
+        }
         wal.append(
             batch,
             Box::new(move |result| {
@@ -407,7 +417,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                     log.unflushed.fetch_sub(in_memory, Ordering::Relaxed);
                     log.flushed_some.notify_waiters();
                 }
-                callback.io_completed(result.map_err(io::Error::other));
+                if let Some(callback) = callback {
+                    callback.io_completed(result.map_err(io::Error::other));
+                }
             }),
         );
         drop(inner);

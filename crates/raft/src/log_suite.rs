@@ -1,10 +1,15 @@
 //! openraft's own tests of a log and a state machine, run on ours.
 
-use futures_util::{StreamExt, TryStreamExt};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use openraft::StorageError;
-use openraft::storage::{RaftLogReader, RaftLogStorageExt};
+use openraft::storage::{RaftLogReader, RaftLogStorage, RaftLogStorageExt};
 use openraft::testing::log::{StoreBuilder, Suite};
 use ringfence_core::{ClusterId, ClusterTime, WallTime};
+use ringfence_wal::sim::SimFs;
 use ringfence_wal::{Options, Wal};
 
 use crate::history::HistoryFeed;
@@ -14,7 +19,7 @@ use crate::ring::RING_BYTES;
 use crate::snapshot_file::SnapshotDir;
 use crate::state::{State, StateStore};
 use crate::stop::StopSignal;
-use crate::type_config::{Entry, Payload, TypeConfig, log_id};
+use crate::type_config::{Entry, Payload, TypeConfig, Vote, log_id};
 
 struct Builder;
 
@@ -32,7 +37,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateStore, tempfile::TempDir> for Build
         let snapshots = SnapshotDir::open(dir.path().join("s"), ClusterId::new([1; 16])).unwrap();
         let state = State::new(HistoryFeed::off(), StopSignal::new(), None);
         state.open(snapshots, None);
-        Ok((dir, log, StateStore::new(std::sync::Arc::new(state))))
+        Ok((dir, log, StateStore::new(Arc::new(state))))
     }
 }
 
@@ -70,4 +75,24 @@ async fn what_is_applied_comes_whole_from_the_disk_and_from_memory() {
         log.entries_stream(count + 1..count + 9).await.count().await,
         0
     );
+}
+
+#[tokio::test]
+async fn a_vote_is_given_when_the_disk_has_it_and_not_before() {
+    let files = Arc::new(SimFs::new());
+    let options = Options::new(b"suite".to_vec());
+    let opened = Wal::open_stepped(files, Path::new("/wal"), options, Box::new(|| {}));
+    let (wal, mut steps, recovered) = opened.unwrap();
+    let mut log = LogStore::new(wal, recovered, u64::MAX).unwrap();
+    let mut same = log.clone();
+
+    let vote = Vote::new(3, 1);
+    let mut voting = pin!(log.save_vote(&vote));
+    assert!(voting.as_mut().now_or_never().is_none(), "it has queued");
+    assert!(steps.write());
+    assert!(voting.as_mut().now_or_never().is_none(), "it is written");
+    assert_eq!(same.read_vote().await.unwrap(), None);
+    steps.sync();
+    voting.await.unwrap();
+    assert_eq!(same.read_vote().await.unwrap(), Some(vote));
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use bytes::Bytes;
 use prost::Message;
 use ringfence_core::snapshot::Record;
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_record, encode_record};
 use ringfence_wal::Fs;
@@ -58,9 +59,11 @@ pub(crate) fn write_frames(
     write_frame(&mut file, KIND_RECORDS, &frame)?;
     let end = pb::SnapshotEnd { records: count };
     write_frame(&mut file, KIND_END, &end.encode_to_vec())?;
-    file.into_inner()
-        .map_err(io::IntoInnerError::into_error)?
-        .sync()
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    if planted(Bug::SnapshotNotSynced) {
+        return Ok(());
+    }
+    file.sync()
 }
 
 /// Writes a file of any frames, with the checksums that they must have.

@@ -14,9 +14,11 @@ use openraft::{RaftSnapshotBuilder, Snapshot};
 use ringfence_core::{
     ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
 };
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, watch};
 
+use crate::clock;
 use crate::events::{EventLog, Limits, Position};
 use crate::history::HistoryFeed;
 use crate::hooks::Observer;
@@ -271,7 +273,10 @@ impl State {
         let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
         let older = std::mem::replace(&mut *machine, newer);
         self.time.store(machine.time().0, Ordering::Release);
-        let settled = self.waiters.settle_all(&machine);
+        let settled = match planted(Bug::InstalledTellsNobody) {
+            true => Settled::default(),
+            false => self.waiters.settle_all(&machine),
+        };
         if let Some(observer) = &self.observer {
             let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
             observer.installed(&machine, index, term);
@@ -336,7 +341,10 @@ fn decode(
                 index: log_id.index,
                 term: log_id.leader_id.term,
                 time: proposal.time(),
-                wall: proposal.wall(),
+                wall: match planted(Bug::WallReadInApply) {
+                    true => clock::wall(),
+                    false => proposal.wall(),
+                },
                 command,
             })
         }
@@ -455,8 +463,10 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
         &mut self,
     ) -> Result<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>, io::Error> {
         let state = self.state.clone();
+        let early = planted(Bug::SnapshotOfTwoMoments).then(|| state.freeze().0);
         let build = move || {
             let (meta, frozen) = state.freeze();
+            let meta = early.unwrap_or(meta);
             let path = state
                 .snapshots()?
                 .write(&meta, &frozen)

@@ -124,7 +124,7 @@ fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>)
             tally.failed.push(seed);
             let failed = &tally.failed;
             keep(&options.into.join("failed"), &numbers(failed));
-            tell(seed, broken, &trace);
+            tell(seed, broken, verdict.simulated, &trace);
         } else if options.seeds == 1 {
             println!("seed {seed} passed: trace {:016x}", verdict.hash);
         }
@@ -147,11 +147,17 @@ pub fn one(seed: u64, scenario: Scenario, trace: &Trace) -> Verdict {
     })
 }
 
-fn tell(seed: u64, broken: &str, trace: &Trace) {
+fn tell(seed: u64, broken: &str, simulated: Duration, trace: &Trace) {
     let text = trace.text();
     let lines: Vec<&str> = text.lines().collect();
     let newest = lines.len().saturating_sub(LINES_SHOWN);
-    println!("seed {seed} FAILED: {broken}");
+    // A panic leaves no verdict, but its last line has its time.
+    let last = lines.last().and_then(|line| line.split_whitespace().next());
+    let at = match last.and_then(|time| time.parse::<f64>().ok()) {
+        Some(last) if simulated.is_zero() => last,
+        _ => simulated.as_secs_f64(),
+    };
+    println!("seed {seed} FAILED at {at:.1} s: {broken}");
     for line in &lines[newest..] {
         println!("    {line}");
     }

@@ -173,16 +173,16 @@ impl Proofs {
     ) -> Result<bool, String> {
         Ok(match ended {
             Ended::Passed => false,
-            // It repeats to the byte, so that only the seed without the bug is to be looked at.
-            Ended::Failed(_) if layer.target == Target::Simulation => {
-                self.passes(program, layer, None, seed, None)?
-            }
             Ended::Failed(test) => {
                 let test = Some(test.as_str());
                 !self.passes(program, layer, test, seed, Some(bug))?
                     && self.passes(program, layer, test, seed, None)?
             }
-            Ended::Died | Ended::Hung => self.passes(program, layer, None, seed, None)?,
+            // A simulation repeats to the byte, so that only the seed without the bug is to be
+            // looked at.
+            Ended::Broke { .. } | Ended::Died | Ended::Hung => {
+                self.passes(program, layer, None, seed, None)?
+            }
         })
     }
 }
@@ -216,9 +216,6 @@ fn hunt(
                 let Ended::Failed(test) = trial.ended else {
                     break;
                 };
-                if layer.target == Target::Simulation {
-                    break;
-                }
                 println!("        {}: {test} fails, but not for this bug", bug.name());
                 passed_over.push(test);
                 if passed_over.len() == PASSED_OVER_MAX {
@@ -241,8 +238,12 @@ fn line(verdict: &Verdict) -> String {
                 [_] => String::from("-"),
                 _ => trial.seed.to_string(),
             };
+            let simulated = match &trial.ended {
+                Ended::Broke { at, .. } => format!("{at} s"),
+                _ => String::from("-"),
+            };
             format!(
-                "{name:<30} {:<10} {seed:>4} {seconds:>7.1} s  {}",
+                "{name:<30} {:<10} {seed:>4} {simulated:>9} {seconds:>7.1} s  {}",
                 layer.name, trial.ended
             )
         }
@@ -255,8 +256,8 @@ fn table(verdicts: &[Verdict]) -> String {
         .filter(|verdict| verdict.caught.is_some())
         .count();
     let mut text = format!(
-        "\n{:<30} {:<10} {:>4} {:>9}  {}\n",
-        "bug", "caught by", "seed", "after", "test"
+        "\n{:<30} {:<10} {:>4} {:>9} {:>9}  {}\n",
+        "bug", "caught by", "seed", "simulated", "took", "test, or promise"
     );
     for verdict in verdicts {
         text += &line(verdict);

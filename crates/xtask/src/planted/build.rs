@@ -42,6 +42,7 @@ impl<'a> Built<'a> {
         // Only the programs of the layers: others of these packages want more to be built.
         for layer in layers {
             match layer.target {
+                Target::Library if arguments.contains(&"--lib") => {}
                 Target::Library => arguments.push("--lib"),
                 Target::Test(name) => arguments.extend(["--test", name]),
                 Target::Simulation => continue,

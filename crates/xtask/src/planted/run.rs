@@ -28,6 +28,13 @@ pub(super) enum Ended {
     Passed,
     /// This test was the first to fail.
     Failed(String),
+    /// A simulation broke this promise.
+    Broke {
+        /// The promise, and how.
+        promise: String,
+        /// How much time had been simulated by then, in seconds.
+        at: String,
+    },
     /// It died without a word, as one that overflows its stack or aborts does.
     Died,
     /// It was not through within its time.
@@ -38,7 +45,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passed => f.write_str("passed"),
-            Self::Failed(test) => f.write_str(test),
+            Self::Failed(what) | Self::Broke { promise: what, .. } => f.write_str(what),
             Self::Died => f.write_str("(the process dies)"),
             Self::Hung => f.write_str("(hangs)"),
         }
@@ -129,8 +136,8 @@ fn watch(child: &mut Child, limit: Duration) -> Ended {
     loop {
         match lines.recv_timeout(until.saturating_duration_since(now())) {
             Ok(line) => {
-                if let Some(test) = failed(&line) {
-                    return Ended::Failed(test);
+                if let Some(failed) = failed(&line).or_else(|| broke(&line)) {
+                    return failed;
                 }
             }
             Err(RecvTimeoutError::Timeout) => return Ended::Hung,
@@ -143,16 +150,23 @@ fn watch(child: &mut Child, limit: Duration) -> Ended {
     }
 }
 
-/// The test that a line says has failed, or the promise that was broken in a simulation.
-fn failed(line: &str) -> Option<String> {
-    if let Some((seed, broken)) = line.split_once(" FAILED: ")
-        && seed.starts_with("seed ")
-    {
-        return Some(broken.chars().take(PROMISE_SHOWN).collect());
-    }
+/// The test that a line says has failed.
+fn failed(line: &str) -> Option<Ended> {
     let test = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
     // Behind the name there may be what should have happened.
-    test.split(' ').next().map(str::to_owned)
+    let name = test.split(' ').next()?;
+    Some(Ended::Failed(name.to_owned()))
+}
+
+/// The promise that a line says was broken in a simulation.
+fn broke(line: &str) -> Option<Ended> {
+    let (seed, broken) = line.strip_prefix("seed ")?.split_once(" FAILED at ")?;
+    let (at, promise) = broken.split_once(" s: ")?;
+    let _number: u64 = seed.parse().ok()?;
+    Some(Ended::Broke {
+        promise: promise.chars().take(PROMISE_SHOWN).collect(),
+        at: at.to_owned(),
+    })
 }
 
 #[expect(
@@ -169,17 +183,26 @@ mod tests {
 
     #[test]
     fn only_a_line_about_a_failure_names_a_test() {
-        let named = |line| failed(line).unwrap_or_default();
+        let named = |line| match failed(line) {
+            Some(Ended::Failed(test)) => test,
+            _ => String::new(),
+        };
         assert_eq!(
             named("test story::of_a_lease ... FAILED"),
             "story::of_a_lease"
         );
         assert_eq!(named("test a - should panic ... FAILED"), "a");
-        assert_eq!(
-            named("seed 7 FAILED: I7: it ended early"),
-            "I7: it ended early"
-        );
         assert_eq!(named("test story::of_a_lease ... ok"), "");
         assert_eq!(named("test result: FAILED. 3 passed; 1 failed"), "");
+    }
+
+    #[test]
+    fn a_simulation_tells_the_promise_and_the_time() {
+        let broke = broke("seed 7 FAILED at 41.3 s: I7 is broken: it ended early");
+        let told = Ended::Broke {
+            promise: "I7 is broken: it ended early".to_owned(),
+            at: "41.3".to_owned(),
+        };
+        assert_eq!(broke, Some(told));
     }
 }
