@@ -136,6 +136,13 @@ impl Acquire {
     /// # Errors
     /// [`AcquireError`].
     pub async fn send(self) -> Result<HeldLease, AcquireError> {
+        let mut lease = self.unfollowed().await?;
+        lease.follow_for_life();
+        Ok(lease)
+    }
+
+    /// The same for a caller that sees to it that somebody watches the lease.
+    pub(crate) async fn unfollowed(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
         attempt(&self.hold, &name, &self.terms).await
     }

@@ -12,7 +12,9 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::Reason;
 use tokio::sync::oneshot;
 
+use crate::client::Client;
 use crate::clock::Moment;
+use crate::elector::Observer;
 use crate::error::{CallError, ReleaseError};
 use crate::give_up;
 use crate::grant::{Belief, Grant};
@@ -30,6 +32,8 @@ use crate::unsettled::What;
 pub struct HeldLease {
     pub(crate) hold: Arc<Hold>,
     pub(crate) grant: Arc<Grant>,
+    /// Tells of its end before a keep-alive does, and where nobody sends any.
+    following: Option<Observer>,
 }
 
 /// What a hand-over brought.
@@ -61,7 +65,28 @@ pub enum TransferError {
 
 impl HeldLease {
     pub(crate) fn new(hold: Arc<Hold>, grant: Arc<Grant>) -> Self {
-        Self { hold, grant }
+        Self {
+            hold,
+            grant,
+            following: None,
+        }
+    }
+
+    /// From now on a watch tells of its end.
+    pub(crate) fn follow(&mut self) {
+        let client = Client {
+            hub: Arc::clone(&self.hold.liveness.hub),
+            tether: Arc::clone(&self.hold.tether),
+        };
+        let following = Observer::begin(&client, self.grant.name.clone(), drop);
+        self.following = Some(following);
+    }
+
+    /// The same, if its session lasts as long as a Pod: no keep-alive would ever tell.
+    pub(crate) fn follow_for_life(&mut self) {
+        if self.hold.liveness.is_for_life() {
+            self.follow();
+        }
     }
 
     /// The lease's name.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use rand::Rng;
-use ringfence_core::{FencingToken, SessionId};
+use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::{self, Reason};
@@ -26,6 +26,9 @@ use crate::window::{Extended, Window};
 
 /// The most lost tokens remembered per session whose acquire has not been answered here.
 const GONE_MAX: usize = 4_096;
+
+/// The TTL, as the cluster tells it, of a session that lasts as long as a Pod.
+const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
 
 /// One session, as long as this client has to do with it.
 pub(crate) struct Liveness {
@@ -132,6 +135,11 @@ impl Liveness {
 
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// Whether it lasts as long as a Pod: then nobody sends keep-alives for it unasked.
+    pub(crate) fn is_for_life(&self) -> bool {
+        self.ttl == FOR_LIFE
     }
 
     pub(crate) fn state(&self) -> watch::Receiver<SessionState> {
@@ -322,6 +330,16 @@ impl Liveness {
         // One that is being handed over ends by our own will.
         if grant.is_some_and(|grant| grant.belief() == Belief::Held) {
             self.grants_lost(vec![lost]);
+        }
+    }
+
+    /// A watch begins to tell, and this grant of the lease is the present one. If another is believed
+    /// in here, its end came before the watch did: the answer to a keep-alive tells of it.
+    pub(crate) fn told_present(&self, name: &LeaseName, token: Option<u64>) {
+        let is_other = |grant: &Arc<Grant>| grant.name == *name && Some(grant.token.get()) != token;
+        if lock(&self.inner).grants.values().any(is_other) {
+            self.hurry(self.hub.now());
+            self.hub.sooner.notify_one();
         }
     }
 

@@ -59,8 +59,9 @@ impl Client {
     /// - [`Session::is_live`] and [`HeldLease::is_valid`](crate::HeldLease::is_valid) say yes until
     ///   the cluster has said that it is over; [`Session::valid_until`] is beyond all time, there is
     ///   no jeopardy, and a [heartbeat](Session::heartbeat) stops nothing.
-    /// - The cluster is asked at each new connection, and tells with each request; a revoke is heard
-    ///   by who watches the lease, as a [`Campaign`](crate::Campaign) does unless told not to.
+    /// - Each of its leases is watched as long as it is held, so that its end is told at once, a revoke
+    ///   as well as the Pod's end; behind each new connection the cluster is asked, too. A node has
+    ///   10,000 watchers at most.
     /// - **Deleting the Pod by force, or marking its node as out of service, is an operator's word
     ///   that the process is dead.** If it is not, it goes on believing while another one is
     ///   granted the lease. Only guards protect from that.

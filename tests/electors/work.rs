@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ringfence_client::{BootClock, Client, Clock, Leading, Loss, Moment, StopCause, Successor};
+use ringfence_client::{
+    BootClock, Client, Clock, Leading, Loss, Moment, StopCause, Successor, Timings,
+};
 use tokio::sync::Notify;
 
 use crate::raw_lock::revoke;
@@ -90,10 +92,13 @@ async fn s1_8_a_leader_in_the_middle_of_writes_does_not_go_on() {
 }
 
 #[tokio::test]
-async fn s1_9_a_process_that_leads_to_its_end_sees_the_loss() {
+async fn s1_9_a_process_that_leads_to_its_end_is_told_of_the_loss_at_once() {
     let cluster = one_node().await;
     let near = client(&cluster).await;
-    let lease = elector(&near, "alice", short()).campaign("db").lead();
+    // No keep-alive is due in time.
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let timings = Timings::new(seconds(300), seconds(290), seconds(1)).unwrap();
+    let lease = elector(&near, "alice", timings).campaign("db").lead();
     let lease = lease.await.unwrap();
 
     revoke(&client(&cluster).await, "db", lease.token().get()).await;

@@ -111,8 +111,9 @@ impl Campaign {
     }
 
     /// Whether the campaign watches its lease: on unless switched off. Without it nobody is told of
-    /// other leaders, and a grant that an operator revokes is noticed by the next keep-alive only. A
-    /// node has 10,000 watchers at most.
+    /// other leaders, and a grant that an operator revokes is noticed by the next keep-alive only; a
+    /// leader for life, which sends none, watches its lease while it leads all the same. A node has
+    /// 10,000 watchers at most.
     pub fn observe(mut self, observe: bool) -> Self {
         self.observe = observe;
         self

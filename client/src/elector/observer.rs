@@ -61,7 +61,13 @@ async fn follow(client: &Client, name: &LeaseName, saw: impl Fn(Option<v1::Grant
                 }
                 tell_session(client, ended);
             }
-            WatchItem::Reached(_) if telling_anew => telling_anew = false,
+            WatchItem::Reached(_) if telling_anew => {
+                telling_anew = false;
+                let token = present.as_ref().map(|grant| grant.token);
+                for session in client.hub.sessions() {
+                    session.told_present(name, token);
+                }
+            }
             _ => continue,
         }
         if !telling_anew {

@@ -58,7 +58,9 @@ impl Campaign {
 
     /// Waits until this candidate leads, however long that takes and whatever fails meanwhile, and
     /// returns the lease: one call that blocks, and afterwards no step of the elector's any more.
-    /// Of the listeners those for other leaders are told until then.
+    /// Of the listeners those for other leaders are told until then. Unless told
+    /// [otherwise](Self::observe) the lease is watched as long as it is held, so that
+    /// [`HeldLease::lost`] completes at once when it is taken away.
     ///
     /// # Errors
     /// [`CampaignError`] if no retry can help, or it was asked to leave.
@@ -68,7 +70,11 @@ impl Campaign {
         let telling = self.tell();
         let leading = async {
             loop {
-                if let Some((lease, _place)) = self.stand(&running.name, &mut pauses).await? {
+                if let Some((mut lease, _place)) = self.stand(&running.name, &mut pauses).await? {
+                    // The campaign's own watch ends with it.
+                    if self.observe {
+                        lease.follow();
+                    }
                     self.shared.begin_term(&View::of(&lease));
                     return Ok(lease);
                 }

@@ -72,13 +72,16 @@ impl Campaign {
         };
         let acquire = session.acquire(name.as_str()).wait(WAIT);
         let acquire = acquire.data(self.data.clone()).lock_delay(self.lock_delay);
-        let lease = tokio::select! {
+        let mut lease = tokio::select! {
             biased;
-            acquired = acquire.send() => acquired.map_err(not_acquired)?,
+            acquired = acquire.unfollowed() => acquired.map_err(not_acquired)?,
             // Who waits for a session that is over would wait for nothing.
             () = over(&session) => return Err(Stood::Failed("the session was lost".into())),
             () = full => return Err(Stood::Again),
         };
+        if !self.observe {
+            lease.follow_for_life();
+        }
         match &self.room {
             None => Ok((lease, None)),
             Some(room) => match room.take() {

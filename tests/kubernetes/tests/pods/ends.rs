@@ -3,7 +3,7 @@
 use ringfence_client::ReleaseError;
 use serde_json::json;
 
-use crate::place::{LEASE, Place, until_ended, within};
+use crate::place::{LEASE, Place, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_4_the_lease_belongs_to_the_pod_and_goes_with_it() {
@@ -91,13 +91,41 @@ async fn s1_9_who_is_told_of_its_loss_can_end_its_process() {
     let Some(place) = Place::start(1).await else {
         return;
     };
-    let pod = place.pod("ending", None).await;
-    let session = place.session(&pod).await;
-    let held = session.acquire(LEASE).send().await.unwrap();
-    place.say("ending", json!({"phase": "Succeeded"})).await;
-    until_ended(&session).await;
-    let why = within("the loss", held.lost()).await;
-    assert!(!held.is_valid() && !why.is_own_doing(), "{why}");
+    for name in ["leading", "unwatched", "acquiring"] {
+        let pod = place.pod(name, None).await;
+        let campaign = place.elector(&pod, name).await.campaign(LEASE);
+        let held = match name {
+            "leading" => campaign.lead().await.unwrap(),
+            "unwatched" => campaign.observe(false).lead().await.unwrap(),
+            _ => {
+                let session = place.session(&pod).await;
+                session.acquire(LEASE).send().await.unwrap()
+            }
+        };
+        // It asks for nothing from here on.
+        place.say(name, json!({"phase": "Succeeded"})).await;
+        let why = within("the loss", held.lost()).await;
+        assert!(!held.is_valid() && !why.is_own_doing(), "{name}: {why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_9_a_leader_for_life_that_is_revoked_hears_of_it_and_the_next_one_leads() {
+    let Some(place) = Place::start(1).await else {
+        return;
+    };
+    let (one, other) = (place.pod("one", None).await, place.pod("other", None).await);
+    let leader = place.lead(&one, "one").await;
+    let next = place.waiting(&other, "other").await;
+
+    let token = leader.token().to_string();
+    let revoke = ["lease", "revoke", LEASE, &token, "--reason", "drill"];
+    place.ringfence(&revoke).await;
+
+    let why = within("the loss", leader.lost()).await;
+    assert!(why.to_string().contains("drill"), "{why}");
+    // No TTL runs out: the next grant waits for nothing but the word of the old holder's client.
+    assert!(next.await.token() > leader.token());
 }
 
 #[tokio::test(flavor = "multi_thread")]
