@@ -22,7 +22,7 @@ async fn a_name_is_resolved_anew_at_each_connection() {
     let before = Proxy::start().await;
     let port = before.address().rsplit(':').next().unwrap().to_owned();
     // The same port at another address, as a Pod that moved has it.
-    let after = Proxy::at(&format!("127.0.0.2:{port}")).await;
+    let after = Proxy::at(&format!("127.0.0.2:{port}"));
     let options = Options {
         nodes: 1,
         advertise_client: vec![format!("ringfence.test:{port}")],

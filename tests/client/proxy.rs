@@ -40,12 +40,19 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// A proxy on a free port that leads nowhere yet: its cluster may have to advertise it.
     pub(crate) async fn start() -> Self {
-        Self::at("127.0.0.1:0").await
+        Self::at("127.0.0.1:0")
     }
 
     /// A proxy on this address.
-    pub(crate) async fn at(address: &str) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
+    pub(crate) fn at(address: &str) -> Self {
+        let listener = std::net::TcpListener::bind(address);
+        Self::on(listener.unwrap())
+    }
+
+    /// A proxy on a port that is open already, perhaps in another network.
+    pub(crate) fn on(listener: std::net::TcpListener) -> Self {
+        listener.set_nonblocking(true).unwrap();
+        let listener = TcpListener::from_std(listener).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let target = watch::Sender::new(None);
         let (up, down) = (Fate::Pass, Fate::Pass);

@@ -110,24 +110,9 @@ pub(crate) struct Work {
 }
 
 impl Worker {
+    /// Starts one, in the network of the calling thread.
     pub(crate) fn start(endpoints: &[String], args: &[&str], env: &[(&str, &Path)]) -> Self {
-        Self::spawn(Command::new(WORKER), endpoints, args, env)
-    }
-
-    /// A worker with a network of its own.
-    pub(crate) fn start_in(namespace: &str, endpoints: &[String], args: &[&str]) -> Self {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace, WORKER]);
-        Self::spawn(command, endpoints, args, &[])
-    }
-
-    fn spawn(
-        mut command: Command,
-        endpoints: &[String],
-        args: &[&str],
-        env: &[(&str, &Path)],
-    ) -> Self {
-        let mut child = command
+        let mut child = Command::new(WORKER)
             .args(args)
             .env("RINGFENCE_ENDPOINTS", endpoints.join(","))
             .envs(env.iter().copied())
