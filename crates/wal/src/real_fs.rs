@@ -5,10 +5,17 @@ use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{Advice, FlockOperation};
 
 use crate::fs::{Fs, FsFile, FsLock};
+
+/// How often a lock that somebody has is tried, and how long it is waited in between: half a second
+/// in all.
+const LOCK_TRIES: u32 = 50;
+/// See [`LOCK_TRIES`].
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,19 +79,15 @@ impl Fs for RealFs {
             .create(true)
             .truncate(false)
             .open(path)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                // Who holds it is a courtesy: an unreadable file changes nothing.
-                let known = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
-                return Ok(FsLock::Busy(if known {
-                    format!("process {}", pid.trim())
-                } else {
-                    "another process".to_owned()
-                }));
-            }
-            Err(error) => return Err(error.into()),
+        if !lock_soon(&file)? {
+            let mut pid = String::new();
+            // Who holds it is a courtesy: an unreadable file changes nothing.
+            let known = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
+            return Ok(FsLock::Busy(if known {
+                format!("process {}", pid.trim())
+            } else {
+                "another process".to_owned()
+            }));
         }
         // A courtesy to whoever is refused; a full disk must not keep the log from opening.
         let told = file
@@ -94,6 +97,29 @@ impl Fs for RealFs {
         drop(told);
         Ok(FsLock::Held(Box::new(file)))
     }
+}
+
+/// Locks the file; false if somebody keeps it.
+///
+/// A lock is shared with every process that its holder forks, until that one executes its program:
+/// who lets go of a directory while it starts another program, as sled does, lets go a moment later.
+fn lock_soon(file: &File) -> io::Result<bool> {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => wait_for_lock(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing can be done with the directory before, and nobody tells when it is let go"
+)]
+fn wait_for_lock() {
+    std::thread::sleep(LOCK_AGAIN);
 }
 
 impl FsFile for RealFile {

@@ -7,10 +7,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ringfence_wal::sim::{Fault, SimFs};
-use ringfence_wal::{Done, EntryId, LogEntry, OpenError, Options, Recovered, Wal, WalError};
+use ringfence_wal::{
+    Done, EntryId, Fs as _, FsLock, LogEntry, OpenError, Options, RealFs, Recovered, Wal, WalError,
+};
 use tempfile::TempDir;
 
 fn options() -> Options {
@@ -149,6 +152,23 @@ fn a_second_opener_is_refused_by_name() {
         "{text}"
     );
     assert!(text.contains(dir.path().to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_lock_that_is_let_go_a_moment_later_is_waited_for() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("lock");
+    let FsLock::Held(first) = RealFs.lock(&path).unwrap() else {
+        panic!("nobody has it");
+    };
+    let (_asking, asked) = channel::<()>();
+    let letting_go = std::thread::spawn(move || {
+        // Nothing comes: this is a wait while the other one tries.
+        let _nothing = asked.recv_timeout(Duration::from_millis(60));
+        drop(first);
+    });
+    assert!(matches!(RealFs.lock(&path).unwrap(), FsLock::Held(_)));
+    letting_go.join().unwrap();
 }
 
 #[test]
