@@ -1,11 +1,38 @@
 //! What leases, grants, sessions and their ends look like, as JSON and to people.
 
-use ringfence_proto::v1::{EndCause, Grant, Lease, PodSeen, Position, Session, end_cause};
+use ringfence_proto::v1::{EndCause, Grant, Lease, Pod, PodSeen, Position, Session, end_cause};
 use serde_json::{Map, Value, json};
+
+use crate::cli::duration;
 
 /// The value, or a dash in a table.
 pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// The milliseconds of a TTL that stand for none: the session lasts as long as a Pod.
+pub(crate) const FOR_LIFE: u64 = u64::MAX;
+
+/// A TTL, or what is left of it, for people.
+pub(crate) fn lasting(millis: u64) -> String {
+    match millis {
+        FOR_LIFE => "for life".to_owned(),
+        millis => duration::show(millis),
+    }
+}
+
+/// A TTL, or what is left of it, as JSON; `null` for life.
+fn lasting_ms(millis: u64) -> Value {
+    (millis != FOR_LIFE).then_some(millis).into()
+}
+
+/// A Pod for people: `NAMESPACE/NAME (UID)`, and its container if that is named.
+pub(crate) fn pod(pod: &Pod) -> String {
+    let container = match pod.container.as_str() {
+        "" => String::new(),
+        container => format!(" {container}"),
+    };
+    format!("{}/{}{container} ({})", pod.namespace, pod.name, pod.uid)
 }
 
 /// A grant's own fields.
@@ -34,8 +61,8 @@ pub(crate) fn lease(lease: &Lease) -> Map<String, Value> {
     };
     object.insert("name".into(), lease.name.clone().into());
     if lease.holder.is_some() {
-        object.insert("ttl_ms".into(), lease.ttl_ms.into());
-        object.insert("remaining_ms".into(), lease.remaining_ms.into());
+        object.insert("ttl_ms".into(), lasting_ms(lease.ttl_ms));
+        object.insert("remaining_ms".into(), lasting_ms(lease.remaining_ms));
     }
     object.insert("waiters".into(), lease.waiters.into());
     object.insert(
@@ -52,11 +79,20 @@ pub(crate) fn session(session: &Session) -> Map<String, Value> {
     let leases: Vec<Value> = leases
         .map(|held| json!({ "name": held.name, "token": held.token }))
         .collect();
+    let pod = session.pod.as_ref().map(|pod| {
+        json!({
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "container": pod.container,
+        })
+    });
     Map::from_iter([
         ("session_number".to_owned(), session.session.into()),
         ("holder".into(), session.identity.clone().into()),
-        ("ttl_ms".into(), session.ttl_ms.into()),
-        ("remaining_ms".into(), session.remaining_ms.into()),
+        ("ttl_ms".into(), lasting_ms(session.ttl_ms)),
+        ("remaining_ms".into(), lasting_ms(session.remaining_ms)),
+        ("pod".into(), pod.into()),
         ("leases".into(), leases.into()),
         ("waits".into(), session.waits.into()),
     ])
@@ -218,6 +254,38 @@ mod tests {
                 "{raw:?} was read as a position"
             );
         }
+    }
+
+    #[test]
+    fn a_session_for_a_pod_names_it_and_has_no_times() {
+        let bound_to = Pod {
+            namespace: "shop".into(),
+            name: "controller-0".into(),
+            uid: "0a1b".into(),
+            container: "main".into(),
+        };
+        let shown = session(&Session {
+            ttl_ms: u64::MAX,
+            remaining_ms: u64::MAX,
+            pod: Some(bound_to.clone()),
+            ..Session::default()
+        });
+        assert_eq!(shown["pod"]["uid"], "0a1b");
+        assert_eq!(
+            (&shown["ttl_ms"], &shown["remaining_ms"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(lasting(u64::MAX), "for life");
+        assert_eq!(pod(&bound_to), "shop/controller-0 main (0a1b)");
+
+        let shown = session(&Session {
+            ttl_ms: 15_000,
+            ..Session::default()
+        });
+        assert_eq!(
+            (&shown["pod"], &shown["ttl_ms"]),
+            (&Value::Null, &15_000.into())
+        );
     }
 
     #[test]

@@ -45,13 +45,12 @@ fn text(lease: &Lease) -> String {
     let name = &lease.name;
     let mut lines = match &lease.holder {
         Some(holder) => format!(
-            "{name} is held by {} (session {}) with token {}, since {}\n{} left of {}",
+            "{name} is held by {} (session {}) with token {}, since {}\n{}",
             holder.identity,
             holder.session,
             holder.token,
             view::wall(holder.since_unix_ms),
-            duration::show(lease.remaining_ms),
-            duration::show(lease.ttl_ms),
+            lasts(lease),
         ),
         None if lease.floor != 0 => format!("{name} is free; its last token was {}", lease.floor),
         None => format!("{name} is free"),
@@ -64,4 +63,15 @@ fn text(lease: &Lease) -> String {
         lines.push_str(&format!("\ngranted to nobody for another {left}"));
     }
     lines
+}
+
+fn lasts(lease: &Lease) -> String {
+    match lease.ttl_ms {
+        view::FOR_LIFE => "for life: as long as its holder's Pod".to_owned(),
+        ttl_ms => format!(
+            "{} left of {}",
+            duration::show(lease.remaining_ms),
+            duration::show(ttl_ms)
+        ),
+    }
 }

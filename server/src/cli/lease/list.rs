@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cli::context::{Context, Freshness};
 use crate::cli::output::Table;
-use crate::cli::{Failure, duration, view};
+use crate::cli::{Failure, view};
 
 /// List leases in the order of their names, all at one instant
 #[derive(clap::Args, Debug)]
@@ -53,7 +53,7 @@ impl List {
                 view::or_dash(holder.map(|holder| holder.token)),
                 view::or_dash(holder.map(|holder| &holder.identity)),
                 view::or_dash(holder.map(|holder| holder.session)),
-                view::or_dash(holder.map(|_| duration::show(lease.remaining_ms))),
+                view::or_dash(holder.map(|_| view::lasting(lease.remaining_ms))),
                 lease.waiters.to_string(),
             ]);
         }

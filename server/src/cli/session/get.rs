@@ -58,12 +58,18 @@ fn not_found(error: CallError) -> Failure {
 }
 
 fn text(session: &Session) -> String {
+    let lasts = match &session.pod {
+        Some(pod) => format!("lasts as long as Pod {}", view::pod(pod)),
+        None => format!(
+            "{} left of {}",
+            duration::show(session.remaining_ms),
+            duration::show(session.ttl_ms)
+        ),
+    };
     let mut lines = format!(
-        "session {} of {}, {} left of {}, holds {}, waits for {}",
+        "session {} of {}, {lasts}, holds {}, waits for {}",
         session.session,
         session.identity,
-        duration::show(session.remaining_ms),
-        duration::show(session.ttl_ms),
         session.leases.len(),
         session.waits,
     );

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cli::context::{Context, Freshness};
 use crate::cli::output::Table;
-use crate::cli::{Failure, duration, view};
+use crate::cli::{Failure, view};
 
 /// List sessions in the order of their numbers
 #[derive(clap::Args, Debug)]
@@ -38,14 +38,15 @@ impl List {
             }
         }
 
-        let mut table = Table::new(&["SESSION", "HOLDER", "TTL", "LEFT", "WAITS"]);
+        let mut table = Table::new(&["SESSION", "HOLDER", "TTL", "LEFT", "WAITS", "POD"]);
         for session in &sessions {
             table.row(vec![
                 session.session.to_string(),
                 session.identity.clone(),
-                duration::show(session.ttl_ms),
-                duration::show(session.remaining_ms),
+                view::lasting(session.ttl_ms),
+                view::lasting(session.remaining_ms),
                 session.waits.to_string(),
+                view::or_dash(session.pod.as_ref().map(view::pod)),
             ]);
         }
         let objects: Vec<Value> = sessions

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use ringfence_client::{Client, Elector, Pod, PodText, Timings};
+use ringfence_client::{Client, Elector, Pod, PodText, SessionOptions, Timings};
 use ringfence_tests::{Cluster, Options};
+use serde_json::{Value, json};
 
 use crate::place::{LEASE, Place, within};
 
@@ -47,4 +48,41 @@ async fn s1_10_a_cluster_that_watches_no_pods_says_which_mode_to_use() {
     let refused = opened.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("--kube-pods"), "{refused}");
     assert!(refused.contains("with a TTL"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_10_an_operator_sees_which_sessions_are_bound_to_which_pods() {
+    let Some(place) = Place::start(1).await else {
+        return;
+    };
+    let pod = place.pod("controller-0", None).await;
+    let leader = place.lead(&pod, "for life").await;
+    let client = place.client().await;
+    let other = client.open_session(SessionOptions::default()).await;
+    let other = other.unwrap();
+    let (by_pod, by_ttl) = (leader.session().to_string(), other.id().to_string());
+
+    let listed = place.ringfence(&["session", "list", "--json"]).await;
+    let pod_of = |session: &str| {
+        let lines = listed
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let mut lines = lines.filter(|line: &Value| line["session_number"].to_string() == session);
+        lines.next().map(|line| line["pod"].clone())
+    };
+    let expected = json!({
+        "namespace": pod.namespace(), "name": "controller-0", "uid": pod.uid().as_str(),
+        "container": "main",
+    });
+    assert_eq!(pod_of(&by_pod), Some(expected), "{listed}");
+    assert_eq!(pod_of(&by_ttl), Some(Value::Null), "{listed}");
+    let shown = place.ringfence(&["session", "get", &by_pod]).await;
+    let words = format!(
+        "{}/controller-0 main ({})",
+        pod.namespace(),
+        pod.uid().as_str()
+    );
+    assert!(shown.contains(&words), "{shown}");
+    let held = place.ringfence(&["lease", "get", LEASE]).await;
+    assert!(held.contains("as long as its holder's Pod"), "{held}");
 }

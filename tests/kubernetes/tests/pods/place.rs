@@ -212,6 +212,17 @@ impl Place {
         assert!(held.is_valid());
     }
 
+    /// Runs a command line as an operator does; what it printed.
+    pub(crate) async fn ringfence(&self, args: &[&str]) -> String {
+        let mut command = tokio::process::Command::new(ringfence_tests::server());
+        command.args(args).arg("--endpoints");
+        let run = command.arg(self.cluster.endpoints().join(",")).output();
+        let ran = run.await.unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "ringfence {args:?}: {said}");
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
     /// A session for a Pod.
     pub(crate) async fn session(&self, pod: &ringfence_client::Pod) -> Session {
         self.client()
