@@ -162,26 +162,9 @@ impl Example {
 fn examples() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let mut folder = std::env::current_exe().unwrap();
-        // target/PROFILE/deps/electors-HASH
-        folder.pop();
-        folder.pop();
-        let mut build =
-            std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args([
-            "build",
-            "--quiet",
-            "--package",
-            "ringfence-client",
-            "--examples",
-        ]);
-        build.env("CARGO_TARGET_DIR", folder.parent().unwrap());
-        if folder.ends_with("release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(status.unwrap().success(), "the examples do not build");
-        folder.join("examples")
+        let each = ["cron_singleton", "elector", "fenced_writer", "work_shards"];
+        let each = each.map(|name| ["--example", name]);
+        ringfence_tests::built(each.as_flattened()).join("examples")
     })
 }
 

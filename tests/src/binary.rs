@@ -1,4 +1,4 @@
-//! Where the server's binary is.
+//! Programs of this workspace that tests start.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,37 +6,46 @@ use std::sync::OnceLock;
 
 /// The `ringfence` binary of the build that these tests belong to.
 ///
-/// `cargo test --workspace` has built it already. A test run of this package alone has not, or has
-/// an old one: cargo is asked to bring it up to date, once per process.
-///
 /// # Panics
 /// If cargo cannot build it.
 #[must_use]
 pub fn server() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let mut folder = std::env::current_exe().expect("a running test has a path");
-        // target/PROFILE/deps/cluster-HASH
-        folder.pop();
-        folder.pop();
-        let release = folder
-            .file_name()
-            .is_some_and(|profile| profile == "release");
-        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args(["build", "--quiet", "--package", "ringfence"]);
-        build.env(
-            "CARGO_TARGET_DIR",
-            folder.parent().expect("a profile stands in a target"),
-        );
-        if release {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        let status = status.expect("cargo starts, since it started this test");
-        assert!(
-            status.success(),
-            "`cargo build --package ringfence` failed: {status}"
-        );
-        folder.join("ringfence")
-    })
+    PATH.get_or_init(|| built(&["--bin", "ringfence"]).join("ringfence"))
 }
+
+/// Brings programs of this workspace up to date; `what` selects them as `cargo build` understands
+/// it. Returns the folder that binaries are in; examples are in its folder `examples`.
+///
+/// After `cargo test --workspace` they are up to date, and nothing is compiled. A test run of one
+/// package alone has not built them, or has old ones.
+///
+/// # Panics
+/// If cargo cannot build them.
+#[must_use]
+pub fn built(what: &[&str]) -> PathBuf {
+    let mut folder = std::env::current_exe().expect("a running test has a path");
+    // target/PROFILE/deps/cluster-HASH
+    folder.pop();
+    folder.pop();
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    build.args(["build", "--quiet"]).args(TOGETHER).args(what);
+    build.env(
+        "CARGO_TARGET_DIR",
+        folder.parent().expect("a profile stands in a target"),
+    );
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    let status = status.expect("cargo starts, since it started this test");
+    assert!(status.success(), "{build:?} failed: {status}");
+    folder
+}
+
+/// What makes cargo choose the features that `cargo test --workspace` builds everything with: those
+/// that any package of the workspace asks for, and any test. With others (`--package ringfence`
+/// asks for fewer) most of the server and of what it stands on would be compiled a second time. A
+/// test has to be among what is built, or cargo leaves out what tests ask for; the one named here
+/// stands on nothing.
+const TOGETHER: [&str; 3] = ["--workspace", "--test", "off"];

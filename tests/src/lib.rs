@@ -9,7 +9,7 @@ mod caller;
 mod cluster;
 mod journal;
 
-pub use binary::server;
+pub use binary::{built, server};
 pub use caller::{Caller, Failure, Session, sixteen_random_bytes};
 pub use cluster::{Cluster, Options, Signal, copy_dir};
 pub use journal::{Act, Journal};

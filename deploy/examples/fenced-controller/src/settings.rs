@@ -9,6 +9,9 @@ use ringfence_client::Timings;
 /// Where the cluster is, unless `RINGFENCE_ENDPOINTS` says otherwise.
 const ENDPOINTS: &str = "ringfence:7420";
 
+/// How long a lease lasts, unless `LEASE_SECONDS` says otherwise.
+const LEASE: Duration = Duration::from_secs(15);
+
 /// What the environment says.
 pub(crate) struct Settings {
     /// Client addresses of the cluster: `RINGFENCE_ENDPOINTS`, separated by commas.
@@ -17,7 +20,7 @@ pub(crate) struct Settings {
     pub(crate) namespace: String,
     /// The lease: `LEASE`, or `k8s/NAMESPACE/leader`, which is mirrored to the Lease `leader`.
     pub(crate) lease: String,
-    /// The lease duration is `LEASE_SECONDS`, 15 if that is not set; the other times go with it.
+    /// The lease duration is `LEASE_SECONDS`; the other times go with it.
     pub(crate) timings: Timings,
     /// Before which write the process stops itself, to be continued by SIGCONT: `STOP_AT`.
     pub(crate) stop_at: Option<u64>,
@@ -29,16 +32,23 @@ impl Settings {
         let endpoints = set("RINGFENCE_ENDPOINTS").unwrap_or_else(|| ENDPOINTS.to_owned());
         let namespace = set("NAMESPACE").unwrap_or_else(|| "default".to_owned());
         let lease = set("LEASE").unwrap_or_else(|| format!("k8s/{namespace}/leader"));
-        let seconds: f64 = set("LEASE_SECONDS").map_or(Ok(15.0), |text| text.parse())?;
-        let lasts = Duration::try_from_secs_f64(seconds)?;
+        let lasts = set("LEASE_SECONDS").map(|text| {
+            let lasts = text.parse().ok();
+            let lasts = lasts.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            lasts.ok_or_else(|| format!("LEASE_SECONDS is {text:?}, expected a number of seconds"))
+        });
+        let lasts = lasts.transpose()?.unwrap_or(LEASE);
         let timings = Timings::new(Some(lasts), Some(lasts * 2 / 3), Some(lasts * 2 / 15))?;
-        let stop_at = set("STOP_AT").map(|text| text.parse()).transpose()?;
+        let stop_at = set("STOP_AT").map(|text| {
+            let at = text.parse().ok();
+            at.ok_or_else(|| format!("STOP_AT is {text:?}, expected the number of a write"))
+        });
         Ok(Self {
             endpoints: endpoints.split(',').map(str::to_owned).collect(),
             namespace,
             lease,
             timings,
-            stop_at,
+            stop_at: stop_at.transpose()?,
         })
     }
 }

@@ -124,24 +124,7 @@ pub(crate) fn now() -> Instant {
 pub(crate) fn fenced_controller() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let mut folder = std::env::current_exe().unwrap();
-        // target/PROFILE/deps/story-HASH
-        folder.pop();
-        folder.pop();
-        let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-        let mut build = std::process::Command::new(cargo);
-        build.args([
-            "build",
-            "--quiet",
-            "--package",
-            "ringfence-fenced-controller",
-        ]);
-        build.env("CARGO_TARGET_DIR", folder.parent().unwrap());
-        if folder.ends_with("release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(status.unwrap().success(), "the example does not build");
-        folder.join("fenced-controller")
+        let program = "fenced-controller";
+        ringfence_tests::built(&["--bin", program]).join(program)
     })
 }
