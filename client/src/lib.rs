@@ -156,7 +156,8 @@ mod window;
 #[doc = include_str!("../ROWS.md")]
 pub mod rows {}
 
-#[doc = include_str!("../FROM-CLIENT-GO.md")]
+// Its examples are compiled where there is a client of Kubernetes: in the crate `kube`.
+#[cfg_attr(not(doctest), doc = include_str!("../FROM-CLIENT-GO.md"))]
 pub mod from_client_go {}
 
 #[doc = include_str!("../PAINS.md")]

@@ -67,3 +67,8 @@ pub use name::{
 pub use position::{InvalidPosition, Position};
 pub use source::{Source, look};
 pub use tell::UNDONE;
+
+/// The guide's examples are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../client/FROM-CLIENT-GO.md")]
+struct FromClientGo;
