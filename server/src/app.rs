@@ -113,7 +113,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
 
     let mirrors = config.kube_mirror.is_some();
     let kube_metrics = mirrors.then(ringfence_kube::Metrics::default);
-    let metrics = Metrics::new(&node, kube_metrics.as_ref());
+    let follows = config.kube_pods;
+    let pod_figures = follows.then(ringfence_kube::pods::Figures::default);
+    let metrics = Metrics::new(&node, kube_metrics.as_ref(), pod_figures.as_ref());
     let (stop, stopping) = watch::channel(false);
     let mut context = Context::new(node.clone(), metrics.clone(), stopping.clone());
     context.watch_pods(config.kube_pods);
@@ -163,8 +165,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         let mirror = kube::mirror(node.clone(), client, naming, metrics, stopping.clone());
         tokio::spawn(mirror);
     }
-    if let (Some(client), true) = (&api_server, config.kube_pods) {
-        tokio::spawn(pods::watch(node.clone(), client.clone(), stopping.clone()));
+    if let (Some(client), Some(figures)) = (&api_server, pod_figures) {
+        let (node, client) = (node.clone(), client.clone());
+        tokio::spawn(pods::watch(node, client, figures, stopping.clone()));
     }
     let replaces = config.replace_on_data_loss;
     let vote = seek_vote(

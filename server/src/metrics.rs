@@ -94,8 +94,13 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The counters of `node`, all at zero, and those of its mirror to Kubernetes.
-    pub(crate) fn new(node: &Node, mirror: Option<&ringfence_kube::Metrics>) -> Arc<Self> {
+    /// The counters of `node`, all at zero, and those of its mirror to Kubernetes and of its
+    /// watcher of Pods.
+    pub(crate) fn new(
+        node: &Node,
+        mirror: Option<&ringfence_kube::Metrics>,
+        pods: Option<&ringfence_kube::pods::Figures>,
+    ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("ringfence");
         let calls = Family::<CallLabels, Counter>::default();
         let done = Call::ALL.map(|(_, call)| {
@@ -130,6 +135,9 @@ impl Metrics {
         registry.register("streams", "Open streams of clients", streams.clone());
         if let Some(mirror) = mirror {
             mirror.register(&mut registry);
+        }
+        if let Some(pods) = pods {
+            pods.register(&mut registry);
         }
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
         let done = done.to_vec();

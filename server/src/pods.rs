@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use ringfence_core::{Command, Event, Pod, PodEnded, PodSeen, PodUid};
 use ringfence_kube::Client;
-use ringfence_kube::pods::{Bound, Watcher};
+use ringfence_kube::pods::{Bound, Figures, Watcher};
 use ringfence_raft::{EventFeed, Node, Role};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -13,7 +13,12 @@ use tracing::{info, warn};
 const BATCH: usize = 1_000;
 
 /// Watches Pods whenever `node` leads, until it is stopping.
-pub(crate) async fn watch(node: Node, client: Client, mut stopping: watch::Receiver<bool>) {
+pub(crate) async fn watch(
+    node: Node,
+    client: Client,
+    figures: Figures,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut status = node.watch_status();
     loop {
         let led = status.wait_for(|status| status.role == Role::Leader && status.serving);
@@ -24,7 +29,7 @@ pub(crate) async fn watch(node: Node, client: Client, mut stopping: watch::Recei
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
         let feed = node.events();
-        let watcher = Watcher::new(Local(node.clone()), client.clone());
+        let watcher = Watcher::new(Local(node.clone()), client.clone(), figures.clone());
         tokio::select! {
             never = watcher.run() => match never {},
             never = note_sessions(&watcher, feed) => match never {},

@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::Caller;
 
 /// Clusters run one after the other: two of them on two cores would wait for each other's disks.
+/// Those do not that are not [`alone`](Options::alone).
 static TURN: Mutex<()> = Mutex::const_new(());
 
 /// What is different from a plain cluster of three.
@@ -29,6 +30,12 @@ pub struct Options {
     /// What the nodes tell clients to be reached at, in their order: proxies, for example. Those
     /// without one tell the truth.
     pub advertise_client: Vec<String>,
+    /// Whether it waits for the other clusters of this process, and they for it. A cluster of one
+    /// node in a test that is about no times can run beside them.
+    pub alone: bool,
+    /// Whether a session is opened and closed at the start, to see that the cluster serves. It is
+    /// remembered for a minute, and the log does not stand still before.
+    pub probed: bool,
 }
 
 impl Default for Options {
@@ -38,6 +45,8 @@ impl Default for Options {
             flags: Vec::new(),
             token_floor: None,
             advertise_client: Vec::new(),
+            alone: true,
+            probed: true,
         }
     }
 }
@@ -66,7 +75,7 @@ pub struct Cluster {
     nodes: Vec<Node>,
     options: Options,
     folder: TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 struct Node {
@@ -94,7 +103,10 @@ impl Cluster {
     /// # Panics
     /// If they do not within 30 s.
     pub async fn start(options: Options) -> Self {
-        let turn = TURN.lock().await;
+        let turn = match options.alone {
+            true => Some(TURN.lock().await),
+            false => None,
+        };
         let folder = tempfile::Builder::new().prefix("ringfence-test-").tempdir();
         let folder = folder.expect("a temporary folder can be made");
         let nodes = (0..options.nodes).map(|_| Node {
@@ -114,7 +126,11 @@ impl Cluster {
         for at in 0..cluster.nodes.len() {
             cluster.spawn(at);
         }
-        cluster.wait_until_serving(Duration::from_secs(30)).await;
+        let patience = Duration::from_secs(30);
+        match cluster.options.probed {
+            true => cluster.wait_until_serving(patience).await,
+            false => drop(cluster.wait_for_leader(patience).await),
+        }
         cluster
     }
 

@@ -18,8 +18,10 @@
 //! - **It is level-triggered.** Whatever was missed is found at the next look, at the latest when the
 //!   next leader begins with all Pods.
 
+mod figures;
 mod look;
 mod watcher;
 mod watching;
 
+pub use figures::Figures;
 pub use watcher::{Bound, Watcher};

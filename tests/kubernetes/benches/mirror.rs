@@ -59,7 +59,7 @@ async fn measure() {
         // The mirror's own word: to list them all again and again is more work than to write them.
         let shown = async {
             let leader = site.cluster.wait_for_leader(LONG).await;
-            let objects = "ringfence_kube_mirror_objects ";
+            let objects = "ringfence_kube_mirror_objects";
             while site.figure(leader, objects).await < HELD as f64 {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

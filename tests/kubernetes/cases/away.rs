@@ -64,7 +64,7 @@ async fn an_absent_or_silent_api_server_slows_no_grant_and_is_caught_up_with() {
     let while_away = lease.token().get();
     lease.forget();
     kept.release().await.unwrap();
-    site.until_figure("ringfence_kube_mirror_connected ", |connected| {
+    site.until_figure("ringfence_kube_mirror_connected", |connected| {
         connected == 0.0
     })
     .await;

@@ -87,7 +87,7 @@ async fn until_all(site: &Site, tokens: &BTreeMap<String, u64>, is: impl Fn(&Fou
 /// What the node's histogram says of its lag.
 async fn lag(site: &Site) -> String {
     const NAME: &str = "ringfence_kube_mirror_lag_seconds";
-    let all = site.figure(0, &format!("{NAME}_count ")).await;
+    let all = site.figure(0, &format!("{NAME}_count")).await;
     let mut bounds = (0..16).map(|power| 0.001 * f64::from(1 << power));
     let mut within = 0.0;
     let median = loop {
@@ -95,7 +95,7 @@ async fn lag(site: &Site) -> String {
             break f64::INFINITY;
         };
         within = site
-            .figure(0, &format!("{NAME}_bucket{{le=\"{bound}\"}} "))
+            .figure(0, &format!("{NAME}_bucket{{le=\"{bound}\"}}"))
             .await;
         if within * 2.0 >= all {
             break bound;

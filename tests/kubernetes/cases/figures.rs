@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use ringfence_kubernetes::ControlPlane;
+
 use crate::site::Site;
 
 const FILES: [&str; 2] = ["prometheus/rules.yaml", "grafana/dashboard.json"];
@@ -40,9 +42,10 @@ fn described(shown: &str) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_figure_that_is_looked_at_is_one_that_a_node_shows() {
-    let Some(site) = Site::start(1).await else {
+    let Some(plane) = ControlPlane::shared().await else {
         return;
     };
+    let site = Site::with(plane, 1, &["--kube-pods"]).await;
     let session = site.session("worker").await;
     let lease = site.acquire(&session, "leader").await;
     site.objects

@@ -6,8 +6,8 @@ use ringfence_kubernetes::User;
 
 use crate::site::Site;
 
-const REFUSED: &str = "ringfence_kube_mirror_refused ";
-const UNFIT: &str = "ringfence_kube_mirror_unfit ";
+const REFUSED: &str = "ringfence_kube_mirror_refused";
+const UNFIT: &str = "ringfence_kube_mirror_unfit";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_names_are_granted_and_told_and_hold_up_no_others() {

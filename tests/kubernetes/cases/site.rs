@@ -9,8 +9,6 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use ringfence_client::{Client, HeldLease, Session, SessionOptions};
 use ringfence_kubernetes::{ControlPlane, User};
 use ringfence_tests::{Cluster, Options};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::objects::Objects;
 
@@ -42,18 +40,25 @@ impl Site {
 
     /// Starts so many nodes beside this Kubernetes.
     pub(crate) async fn beside(plane: Arc<ControlPlane>, nodes: usize) -> Self {
+        Self::with(plane, nodes, &[]).await
+    }
+
+    /// The same, with more flags for the nodes.
+    pub(crate) async fn with(plane: Arc<ControlPlane>, nodes: usize, more: &[&str]) -> Self {
         let namespace = plane.namespace("mirror").await;
         let kubeconfig = may_mirror(&plane, &namespace).await;
-        let flags = [
+        let mut flags = vec![
             "--kube-mirror".to_owned(),
             "--kubeconfig".to_owned(),
             kubeconfig.display().to_string(),
             "--kube-namespace".to_owned(),
             namespace.clone(),
         ];
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         let cluster = Cluster::start(Options {
             nodes,
-            flags: flags.to_vec(),
+            flags,
+            alone: nodes > 1,
             ..Options::default()
         });
         let admin = plane.client(User::Admin).await;
@@ -88,14 +93,15 @@ impl Site {
 
     /// What a node shows of itself.
     pub(crate) async fn figures(&self, at: usize) -> String {
-        metrics(&self.cluster.http(at)).await
+        let shown = ringfence_kubernetes::figures(&self.cluster.http(at)).await;
+        shown.expect("a node answers")
     }
 
     /// A figure of a node's; 0 if it is not shown.
     pub(crate) async fn figure(&self, at: usize, name: &str) -> f64 {
-        let shown = self.figures(at).await;
-        let value = shown.lines().find_map(|line| line.strip_prefix(name));
-        value.map_or(0.0, |value| value.trim().parse().unwrap())
+        let address = self.cluster.http(at);
+        let shown = ringfence_kubernetes::figure(&address, name).await;
+        shown.unwrap_or(0.0)
     }
 
     /// Waits until a figure of the only node's is what it should be.
@@ -107,16 +113,6 @@ impl Site {
         })
         .await;
     }
-}
-
-/// What `/metrics` shows.
-async fn metrics(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
 }
 
 /// The rights that a mirror of one namespace needs, and no others; a kubeconfig of who has them.

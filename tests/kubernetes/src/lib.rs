@@ -7,9 +7,11 @@
 mod binaries;
 mod certificates;
 mod control_plane;
+mod figures;
 mod janitor;
 mod kubectl;
 mod process;
 
 pub use binaries::{VERSION, kubectl};
 pub use control_plane::{ControlPlane, SecondApiServer, User};
+pub use figures::{figure, figures};

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
+use super::figures::Figures;
 use super::look::look;
 use super::watching::{self, Hint, Watch};
 
@@ -43,16 +44,18 @@ pub trait Bound: Send + Sync + 'static {
 pub struct Watcher<B> {
     bound: Arc<B>,
     client: Client,
+    figures: Figures,
     opened: Notify,
 }
 
 impl<B: Bound> Watcher<B> {
     /// A watcher that rests.
     #[must_use]
-    pub fn new(bound: B, client: Client) -> Self {
+    pub fn new(bound: B, client: Client, figures: Figures) -> Self {
         Self {
             bound: Arc::new(bound),
             client,
+            figures,
             opened: Notify::new(),
         }
     }
@@ -64,6 +67,7 @@ impl<B: Bound> Watcher<B> {
 
     /// Watches for as long as it is polled; drop it to stop. It begins with all bound Pods.
     pub async fn run(&self) -> Infallible {
+        let _active = self.figures.begin();
         let (tell, mut hints) = mpsc::channel(HINTS_MAX);
         let mut tasks = JoinSet::new();
         let mut watches: BTreeMap<String, Watch> = BTreeMap::new();
@@ -77,20 +81,34 @@ impl<B: Bound> Watcher<B> {
             for pod in &pods {
                 let namespace = pod.namespace().to_owned();
                 watches.entry(namespace).or_insert_with(|| {
-                    watching::pods(&mut tasks, &self.client, pod.namespace(), tell.clone())
+                    let (client, figures) = (&self.client, self.figures.clone());
+                    watching::pods(&mut tasks, client, figures, pod.namespace(), tell.clone())
                 });
             }
             if pods.is_empty() {
                 nodes = None;
             } else if nodes.is_none() {
-                nodes = Some(watching::nodes(&mut tasks, &self.client, tell.clone()));
+                let (client, figures) = (&self.client, self.figures.clone());
+                nodes = Some(watching::nodes(&mut tasks, client, figures, tell.clone()));
             }
+            let watches = watches.len() + usize::from(nodes.is_some());
+            let uids: BTreeSet<&PodUid> = pods.iter().map(Pod::uid).collect();
+            self.figures.follows(uids.len(), pods.len(), watches);
             let new = pods.iter().filter(|pod| !known.contains(*pod)).cloned();
             due.pods.extend(new);
             let meant = pods.iter().filter(|pod| due.means(pod)).cloned().collect();
             known = pods.into_iter().collect();
-            let trouble = self.look_at(meant).await;
-            due = Due::default();
+            let Looked { trouble, ended } = self.look_at(meant).await;
+            self.figures.looked(!trouble);
+            // What had no answer is looked at again, also if a hint at another Pod comes first.
+            due = Due {
+                all: trouble,
+                ..Due::default()
+            };
+            if ended && !trouble {
+                // There is less to follow now.
+                continue;
+            }
             let wait = if trouble { AGAIN_AFTER } else { ALL_EVERY };
 
             tokio::select! {
@@ -106,30 +124,45 @@ impl<B: Bound> Watcher<B> {
         }
     }
 
-    /// Reads these Pods, and tells of those that are over. Says whether anything stays to be done.
-    async fn look_at(&self, pods: Vec<Pod>) -> bool {
+    /// Reads these Pods, and tells of those that are over.
+    async fn look_at(&self, pods: Vec<Pod>) -> Looked {
         let looks = stream::iter(pods).map(|pod| async move {
             let seen = look(&self.client, &pod).await;
             (pod, seen)
         });
         let mut looks = std::pin::pin!(looks.buffer_unordered(READS_MAX));
-        let mut trouble = false;
+        let mut looked = Looked::default();
         while let Some((pod, seen)) = looks.next().await {
             match seen {
                 Ok(None) => {}
                 Ok(Some(seen)) => {
                     info!(%pod, %seen, "a Pod with sessions is over");
                     // More sessions than one entry may end are found at the next look.
-                    trouble |= !self.bound.ended(pod.uid(), seen).await;
+                    let done = self.bound.ended(pod.uid(), seen).await;
+                    if done {
+                        self.figures.ended(seen);
+                    }
+                    looked.ended |= done;
+                    looked.trouble |= !done;
                 }
                 Err(why) => {
                     warn!(%pod, trouble = %why, "nobody knows whether this Pod lives: its sessions stay");
-                    trouble = true;
+                    self.figures.unanswered();
+                    looked.trouble = true;
                 }
             }
         }
-        trouble
+        looked
     }
+}
+
+/// What came of looks at Pods.
+#[derive(Debug, Default)]
+struct Looked {
+    /// Something stays to be done.
+    trouble: bool,
+    /// The sessions of a Pod were ended.
+    ended: bool,
 }
 
 /// What is to be looked at.

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use super::figures::{Figures, Watched};
 use crate::clock::backoff;
 use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX};
 use crate::trouble::Trouble;
@@ -44,6 +45,7 @@ impl Drop for Watch {
 pub(super) fn pods(
     tasks: &mut JoinSet<()>,
     client: &Client,
+    figures: Figures,
     namespace: &str,
     tell: mpsc::Sender<Hint>,
 ) -> Watch {
@@ -60,11 +62,21 @@ pub(super) fn pods(
             name: pod.name_any(),
         })
     };
-    Watch(tasks.spawn(watch(api, begun, hint, tell)))
+    let kept = Kept {
+        figures,
+        of: Watched::Pods,
+        tell,
+    };
+    Watch(tasks.spawn(watch(api, begun, hint, kept)))
 }
 
 /// Watches all nodes.
-pub(super) fn nodes(tasks: &mut JoinSet<()>, client: &Client, tell: mpsc::Sender<Hint>) -> Watch {
+pub(super) fn nodes(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    figures: Figures,
+    tell: mpsc::Sender<Hint>,
+) -> Watch {
     let api: Api<Node> = Api::all(client.clone());
     let hint = |node: &Node, _: bool| {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
@@ -72,27 +84,36 @@ pub(super) fn nodes(tasks: &mut JoinSet<()>, client: &Client, tell: mpsc::Sender
             .is_some_and(|taints| !taints.is_empty())
             .then_some(Hint::All)
     };
-    Watch(tasks.spawn(watch(api, Hint::All, hint, tell)))
+    let kept = Kept {
+        figures,
+        of: Watched::Nodes,
+        tell,
+    };
+    Watch(tasks.spawn(watch(api, Hint::All, hint, kept)))
+}
+
+/// Who hears of a watch.
+struct Kept {
+    figures: Figures,
+    of: Watched,
+    tell: mpsc::Sender<Hint>,
 }
 
 /// Watches for ever; after trouble from the beginning.
-async fn watch<K>(
-    api: Api<K>,
-    begun: Hint,
-    hint: impl Fn(&K, bool) -> Option<Hint>,
-    tell: mpsc::Sender<Hint>,
-) where
+async fn watch<K>(api: Api<K>, begun: Hint, hint: impl Fn(&K, bool) -> Option<Hint>, kept: Kept)
+where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
     let mut troubles = 0;
     loop {
-        let Err(trouble) = follow(&api, &begun, &hint, &tell, &mut troubles).await else {
+        let Err(trouble) = follow(&api, &begun, &hint, &kept, &mut troubles).await else {
             return;
         };
         if troubles == 0 {
             tracing::warn!(%trouble, "a watch of Pods or nodes has ended; it is begun anew");
         }
         tokio::time::sleep(backoff(troubles, PAUSE_MIN, PAUSE_MAX)).await;
+        kept.figures.restarted(kept.of);
         troubles += 1;
     }
 }
@@ -102,7 +123,7 @@ async fn follow<K>(
     api: &Api<K>,
     begun: &Hint,
     hint: &impl Fn(&K, bool) -> Option<Hint>,
-    tell: &mpsc::Sender<Hint>,
+    kept: &Kept,
     troubles: &mut u32,
 ) -> Result<(), Trouble>
 where
@@ -115,15 +136,17 @@ where
     let listed = listed.map_err(|_| silent())?;
     let listed = listed.map_err(|error| Trouble::of(&error, false))?;
     let mut version = listed.metadata.resource_version.unwrap_or_default();
-    if tell.send(begun.clone()).await.is_err() {
+    if kept.tell.send(begun.clone()).await.is_err() {
         return Ok(());
     }
     let params = WatchParams::default().timeout(WATCH_SECONDS);
+    let mut open = None;
     loop {
         let watched = timeout(REQUEST_TIME_MAX, api.watch(&params, &version)).await;
         let watched = watched.map_err(|_| silent())?;
         let mut events = watched.map_err(|error| Trouble::of(&error, false))?.boxed();
         *troubles = 0;
+        open.get_or_insert_with(|| kept.figures.open());
         loop {
             let event = timeout(WATCH_SILENCE_MAX, events.next()).await;
             let event = match event.map_err(|_| silent())? {
@@ -143,7 +166,7 @@ where
             };
             version = object.resource_version().unwrap_or(version);
             if let Some(hint) = hint(&object, gone)
-                && tell.send(hint).await.is_err()
+                && kept.tell.send(hint).await.is_err()
             {
                 return Ok(());
             }

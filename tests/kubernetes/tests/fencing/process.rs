@@ -3,12 +3,9 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use ringfence_testkit::ports::Port;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::stand::until;
 
@@ -51,8 +48,9 @@ impl Running {
             http,
             folder,
         };
+        let address = running.http.address().to_string();
         until("figures are shown", || async {
-            running.metrics().await.is_some()
+            ringfence_kubernetes::figures(&address).await.is_some()
         })
         .await;
         running
@@ -65,26 +63,12 @@ impl Running {
 
     /// A figure; `None` if it is not shown.
     pub(crate) async fn figure(&self, name: &str) -> Option<f64> {
-        let shown = self.metrics().await?;
-        let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
-        value.trim().parse().ok()
+        ringfence_kubernetes::figure(&self.http.address().to_string(), name).await
     }
 
     /// Waits until a figure is so.
     pub(crate) async fn until_figure(&self, name: &str, is: impl Fn(f64) -> bool) {
         until(name, || async { self.figure(name).await.is_some_and(&is) }).await;
-    }
-
-    async fn metrics(&self) -> Option<String> {
-        let address = self.http.address();
-        let mut stream = TcpStream::connect(address).await.ok()?;
-        let request =
-            format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_to_string(&mut answer));
-        read.await.ok()?.ok()?;
-        Some(answer)
     }
 }
 

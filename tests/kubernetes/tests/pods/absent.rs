@@ -35,17 +35,26 @@ async fn s1_2_an_api_server_that_is_away_ends_nobody() {
     let (one, lost) = (place.pod("one", None).await, place.pod("lost", None).await);
     let leader = place.lead(&one, "one").await;
     let session = place.session(&lost).await;
+    place.until_figure("in_sync", |is| is == 1.0).await;
 
     let mut place = place;
     place.delete_by_force("lost").await;
     let plane = Arc::get_mut(&mut place.plane).expect("this test's own");
     plane.kill_api_server();
-    // Long enough for several looks that nobody answers.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Several looks at both Pods that nobody answers, and watches that cannot be begun anew.
+    place
+        .until_figure("unanswered_total", |looks| looks >= 6.0)
+        .await;
+    for of in ["pods", "nodes"] {
+        let restarts = format!("watch_restarts_total{{of=\"{of}\"}}");
+        place.until_figure(&restarts, |count| count >= 3.0).await;
+    }
+    place.until_figure("in_sync", |is| is == 0.0).await;
     assert_eq!(place.holder().await, Some(leader.token().get()));
 
     let plane = Arc::get_mut(&mut place.plane).expect("this test's own");
     plane.start_api_server().await;
     crate::place::until_ended(&session).await;
     place.nothing_ended(&leader).await;
+    place.until_figure("in_sync", |is| is == 1.0).await;
 }

@@ -58,7 +58,6 @@ async fn s1_3_one_call_blocks_until_it_leads_and_afterwards_nothing_is_renewed_o
         "it has an end"
     );
 
-    // What waits for time is over: the probe of the cluster's start, remembered for a minute.
     let mut before = place.cluster.applied(0).await;
     within("the log stands still", async {
         loop {

@@ -4,6 +4,7 @@
 
 mod absent;
 mod ends;
+mod figures;
 mod lives;
 mod modes;
 mod place;

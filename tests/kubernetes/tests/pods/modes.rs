@@ -33,6 +33,7 @@ async fn s1_7_leases_stay_selectable_with_their_times_beside_leaders_for_life() 
 async fn s1_10_a_cluster_that_watches_no_pods_says_which_mode_to_use() {
     let options = Options {
         nodes: 1,
+        alone: false,
         ..Options::default()
     };
     let cluster = Cluster::start(options).await;

@@ -62,6 +62,8 @@ impl Place {
         let options = Options {
             nodes,
             flags: flags.map(str::to_owned).to_vec(),
+            alone: nodes > 1,
+            probed: nodes > 1,
             ..Options::default()
         };
         Self {
