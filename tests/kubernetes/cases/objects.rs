@@ -106,26 +106,30 @@ impl Objects {
     /// Follows everything that happens to the objects from now on.
     pub(crate) async fn follow(&self) -> Story {
         let listed = self.leases.list(&ListParams::default()).await.unwrap();
-        let version = listed.metadata.resource_version.unwrap();
+        let mut version = listed.metadata.resource_version.unwrap();
         let leases = self.leases.clone();
         let task = tokio::spawn(async move {
             let params = WatchParams::default();
-            let events = leases.watch(&params, &version).await.unwrap();
-            let mut events = events.boxed();
             let mut versions = Vec::new();
-            while let Some(event) = events.next().await {
-                let lease = match event.unwrap() {
-                    WatchEvent::Added(lease) | WatchEvent::Modified(lease) => lease,
-                    WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
-                    WatchEvent::Error(status) => panic!("{status:?}"),
-                };
-                let name = lease.metadata.name.clone().unwrap();
-                if name == LAST {
-                    return versions;
+            // A busy API server ends the watches of those who are slow; nothing is left out when
+            // the next one begins where it ended.
+            loop {
+                let events = leases.watch(&params, &version).await.unwrap();
+                let mut events = events.boxed();
+                while let Some(event) = events.next().await {
+                    let lease = match event.unwrap() {
+                        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => lease,
+                        WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(status) => panic!("{status:?}"),
+                    };
+                    let name = lease.metadata.name.clone().unwrap();
+                    if name == LAST {
+                        return versions;
+                    }
+                    version = lease.metadata.resource_version.clone().unwrap();
+                    versions.push((name, Found::of(&lease)));
                 }
-                versions.push((name, Found::of(&lease)));
             }
-            panic!("the watch has ended");
         });
         Story {
             objects: self.clone(),

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -82,17 +83,16 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// The one that all tests of this process share while any of them uses it; `None` if there is
-    /// no Kubernetes here, which is told. Each test takes a [namespace](Self::namespace) of its own.
+    /// The one that all tests of this process share, and that ends with the process; `None` if there
+    /// is no Kubernetes here, which is told. Each test takes a [namespace](Self::namespace) of its
+    /// own.
     pub async fn shared() -> Option<Arc<Self>> {
-        static SHARED: Mutex<Weak<ControlPlane>> = Mutex::const_new(Weak::new());
+        static SHARED: Mutex<Option<Arc<ControlPlane>>> = Mutex::const_new(None);
         let mut shared = SHARED.lock().await;
-        if let Some(running) = shared.upgrade() {
-            return Some(running);
+        if shared.is_none() {
+            *shared = Some(Arc::new(Self::start().await?));
         }
-        let started = Arc::new(Self::start().await?);
-        *shared = Arc::downgrade(&started);
-        Some(started)
+        shared.clone()
     }
 
     /// One of its own, to be mistreated; `None` if there is no Kubernetes here, which is told.
@@ -242,8 +242,13 @@ impl ControlPlane {
     #[must_use]
     pub fn kubeconfig(&self, user: User, address: &str) -> PathBuf {
         let name = format!("{}-{}.kubeconfig", user.token(), address.replace(':', "-"));
-        let path = self.janitor.folder().join(name);
-        fs::write(&path, self.kubeconfig_text(user, address)).expect("a folder of our own");
+        let path = self.janitor.folder().join(&name);
+        // Another test's kubectl may be reading it: a file that is half written names no server.
+        static HALVES: AtomicUsize = AtomicUsize::new(0);
+        let half = HALVES.fetch_add(1, Ordering::Relaxed);
+        let half = self.janitor.folder().join(format!("{name}.{half}"));
+        fs::write(&half, self.kubeconfig_text(user, address)).expect("a folder of our own");
+        fs::rename(&half, &path).expect("a folder of our own");
         path
     }
 

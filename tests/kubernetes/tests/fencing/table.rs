@@ -1,8 +1,7 @@
 //! Every kind of write, with every kind of fence, by every carrier: who is admitted, and with which
-//! words the others are refused.
+//! words the others are refused. What is expected stands in `deploy/README.md`, and nowhere else.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use ringfence_kube::TOKEN;
@@ -55,67 +54,16 @@ impl Offer {
 const HEADS: &str = "| write | current | stale | stale, floor late | none | malformed | other lease's |\n\
                      |---|---|---|---|---|---|---|\n";
 
-const IMPERSONATE: &str = "\
-| create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| update | ADMITTED | stale | stale | no fence | malformed | other lease |
-| merge patch | ADMITTED | stale | stale | no fence | malformed | other lease |
-| JSON patch | ADMITTED | stale | stale | no fence | malformed | other lease |
-| strategic patch | ADMITTED | stale | stale | no fence | malformed | other lease |
-| apply, same manager | ADMITTED | stale | stale | no fence | malformed | other lease |
-| apply, other manager | ADMITTED | stale | stale | no fence | malformed | other lease |
-| status | ADMITTED | stale | stale | no fence | malformed | other lease |
-| scale | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| delete | ADMITTED | stale | stale | no fence | malformed | other lease |
-| delete what it wrote | ADMITTED | 409 | 409 | no fence | malformed | other lease |
-| delete what it read | ADMITTED | stale | stale | no fence | malformed | other lease |
-| deletecollection | ADMITTED | stale | stale | no fence | malformed | other lease |
-| eviction | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| delete, then create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-";
+/// What operators read, and what is expected here.
+const README: &str = include_str!("../../../../deploy/README.md");
 
-const FIELD_MANAGER: &str = "\
-| create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| update | ADMITTED | stale | stale | no fence | malformed | other lease |
-| merge patch | ADMITTED | stale | stale | no fence | malformed | other lease |
-| JSON patch | ADMITTED | stale | stale | no fence | malformed | other lease |
-| strategic patch | ADMITTED | stale | stale | no fence | malformed | other lease |
-| apply, same manager | ADMITTED | stale | stale | no fence | malformed | other lease |
-| apply, other manager | ADMITTED | stale | stale | no fence | malformed | other lease |
-| status | ADMITTED | stale | stale | no fence | malformed | other lease |
-| scale | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| delete | no version | no version | no version | no version | no version | no version |
-| delete what it wrote | ADMITTED | 409 | 409 | ADMITTED | ADMITTED | ADMITTED |
-| delete what it read | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED |
-| deletecollection | no version | no version | no version | no version | no version | no version |
-| eviction | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| delete, then create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-";
-
-const SEQUENCE: &str = "\
-| create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| update | ADMITTED | stale | stale | inherited | malformed | other lease |
-| merge patch | ADMITTED | stale | stale | inherited | malformed | other lease |
-| JSON patch | ADMITTED | stale | stale | inherited | malformed | other lease |
-| strategic patch | ADMITTED | stale | stale | inherited | malformed | other lease |
-| apply, same manager | ADMITTED | stale | stale | no fence | malformed | other lease |
-| apply, other manager | ADMITTED | stale | stale | inherited | malformed | other lease |
-| status | ADMITTED | stale | stale | inherited | malformed | other lease |
-| scale | no fence | no fence | no fence | no fence | no fence | no fence |
-| delete | no version | no version | no version | no version | no version | no version |
-| delete what it wrote | ADMITTED | 409 | 409 | ADMITTED | ADMITTED | ADMITTED |
-| delete what it read | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED | ADMITTED |
-| deletecollection | no version | no version | no version | no version | no version | no version |
-| eviction | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-| delete, then create | ADMITTED | stale | ADMITTED | no fence | malformed | other lease |
-";
-
-/// What is expected of a carrier.
-fn expected(carrier: Carrier) -> &'static str {
-    match carrier {
-        Carrier::Impersonate => IMPERSONATE,
-        Carrier::FieldManager => FIELD_MANAGER,
-        Carrier::Sequence => SEQUENCE,
-    }
+/// The rows of a carrier's table.
+fn expected(carrier: Carrier) -> String {
+    let begins = format!("Carrier `{carrier}`:\n\n{HEADS}");
+    let told = README.split_once(&begins);
+    let (_, table) = told.unwrap_or_else(|| panic!("not in deploy/README.md:\n{begins}"));
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    rows.map(|row| format!("{row}\n")).collect()
 }
 
 /// The object of a cell as the current holder left it; the version that the writer may know.
@@ -224,10 +172,12 @@ async fn is_as_expected(carrier: Carrier) {
         return;
     };
     println!("carrier {carrier}\n\n{HEADS}{measured}");
-    for (row, expected) in measured.lines().zip(expected(carrier).lines()) {
+    let expected = expected(carrier);
+    for (row, expected) in measured.lines().zip(expected.lines()) {
         assert_eq!(row, expected);
     }
-    assert_eq!(measured.lines().count(), Op::ALL.len());
+    let rows = [measured, expected].map(|table| table.lines().count());
+    assert_eq!(rows, [Op::ALL.len(); 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,25 +195,16 @@ async fn fences_by_sequence_are_judged_as_the_table_says() {
     is_as_expected(Carrier::Sequence).await;
 }
 
-#[test]
-fn operators_read_the_same_tables() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/README.md");
-    let readme = std::fs::read_to_string(path).unwrap();
-    for carrier in Carrier::ALL {
-        let table = format!("{HEADS}{}", expected(carrier));
-        assert!(readme.contains(&table), "not in deploy/README.md:\n{table}");
-    }
-}
-
 /// A row of what is promised, not only of what happens: with the mark, or a floor that is in time.
 #[test]
 fn no_stale_write_is_admitted_but_where_it_is_said() {
-    let stale_and_admitted = |carrier: Carrier, column: usize| -> Vec<&str> {
-        let rows = expected(carrier).lines().map(|row| {
+    let stale_and_admitted = |carrier: Carrier, column: usize| -> Vec<String> {
+        let table = expected(carrier);
+        let rows = table.lines().map(|row| {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            (cells[1], cells[column] == Verdict::Admitted.shown())
+            (cells[1].to_owned(), cells[column])
         });
-        rows.filter(|(_, admitted)| *admitted)
+        rows.filter(|(_, cell)| *cell == Verdict::Admitted.shown())
             .map(|(op, _)| op)
             .collect()
     };
