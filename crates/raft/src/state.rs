@@ -273,10 +273,7 @@ impl State {
         let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
         let older = std::mem::replace(&mut *machine, newer);
         self.time.store(machine.time().0, Ordering::Release);
-        let settled = match planted(Bug::InstalledTellsNobody) {
-            true => Settled::default(),
-            false => self.waiters.settle_all(&machine),
-        };
+        let settled = self.waiters.settle_all(&machine);
         if let Some(observer) = &self.observer {
             let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
             observer.installed(&machine, index, term);
@@ -463,10 +460,8 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
         &mut self,
     ) -> Result<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>, io::Error> {
         let state = self.state.clone();
-        let early = planted(Bug::SnapshotOfTwoMoments).then(|| state.freeze().0);
         let build = move || {
             let (meta, frozen) = state.freeze();
-            let meta = early.unwrap_or(meta);
             let path = state
                 .snapshots()?
                 .write(&meta, &frozen)

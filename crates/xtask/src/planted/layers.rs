@@ -34,7 +34,7 @@ const NO_CHANCE: &[u64] = &[1];
 const SEEDS: &[u64] = &[1, 2, 3];
 /// A seed has some of the faults only, and not every bug shows under every fault.
 const CLUSTER_SEEDS: &[u64] = &[
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
 ];
 
 /// All of them, in the order in which they are tried.
