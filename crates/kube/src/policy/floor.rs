@@ -17,6 +17,9 @@ lease once before you apply this.";
 
 const ALLOW: &str = "While the Lease is missing, this judges nothing; the mark does all the same.";
 
+/// What a policy says that takes a Lease as its parameter.
+const PARAMS: &str = "  paramKind:\n    apiVersion: coordination.k8s.io/v1\n    kind: Lease\n";
+
 const KEEPER: &str = "It matches no request, and only keeps the API server's copy of Leases alive. \
 Install it first, once per cluster, and never delete it. Without it the copy freezes when the last \
 binding with a Lease as its parameter goes, and bindings made later compare with what was true then, \
@@ -25,19 +28,7 @@ until the API server is restarted (kubernetes/kubernetes#130887).";
 impl Fencing {
     /// The policy and its binding.
     pub(super) fn floor(&self) -> String {
-        let name = self.named("floor");
-        let api = "admissionregistration.k8s.io/v1";
-        let mut yaml = head(FLOOR, api, "ValidatingAdmissionPolicy", &name);
-        yaml.push_str(
-            "spec:\n  failurePolicy: Fail\n  paramKind:\n    apiVersion: coordination.k8s.io/v1\n    \
-             kind: Lease\n  matchConstraints:\n    resourceRules:\n",
-        );
-        yaml.push_str(&self.resource_rules(&["", "/*"], "CREATE, UPDATE, DELETE"));
-        yaml.push_str(&self.canary_rule());
-        yaml.push_str("  matchConditions:\n");
-        yaml.push_str(&named(4, "subject", &self.by_subject()));
-        yaml.push_str("  variables:\n");
-        yaml.push_str(&self.variables(4));
+        let mut yaml = self.judging_head(FLOOR, "floor", PARAMS);
         let floor = format!("params == null ? '' : {}", mark_of("params"));
         yaml.push_str(&named(4, "floor", &floor));
         yaml.push_str(&named(4, "floorGood", &is_token("variables.floor")));
@@ -86,9 +77,10 @@ pub(super) fn keeper() -> String {
     let name = "keep-lease-informer.ringfence.io";
     let api = "admissionregistration.k8s.io/v1";
     let mut yaml = head(KEEPER, api, "ValidatingAdmissionPolicy", name);
+    yaml.push_str("spec:\n  failurePolicy: Ignore\n");
+    yaml.push_str(PARAMS);
     yaml.push_str(
-        "spec:\n  failurePolicy: Ignore\n  paramKind:\n    apiVersion: coordination.k8s.io/v1\n    \
-         kind: Lease\n  matchConstraints:\n    resourceRules:\n      - apiGroups: \
+        "  matchConstraints:\n    resourceRules:\n      - apiGroups: \
          [nothing.ringfence.io]\n        apiVersions: [v0]\n        resources: [none]\n        \
          operations: [CONNECT]\n        scope: \"*\"\n  validations:\n    - expression: \"true\"\n",
     );

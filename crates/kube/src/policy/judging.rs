@@ -5,6 +5,7 @@
 
 use super::carrier::{Carrier, FENCE_EXTRA, STAMP};
 use super::fencing::Fencing;
+use super::manifest::head;
 use super::text::{Rule, named};
 use crate::TOKEN;
 
@@ -23,6 +24,23 @@ pub(super) fn mark_of(object: &str) -> String {
 }
 
 impl Fencing {
+    /// A policy that judges every write of the fenced account, up to its own variables and rules:
+    /// its name, what it matches, and the variables of [`Fencing::variables`].
+    pub(super) fn judging_head(&self, why: &str, kind: &str, params: &str) -> String {
+        let api = "admissionregistration.k8s.io/v1";
+        let mut yaml = head(why, api, "ValidatingAdmissionPolicy", &self.named(kind));
+        yaml.push_str("spec:\n  failurePolicy: Fail\n");
+        yaml.push_str(params);
+        yaml.push_str("  matchConstraints:\n    resourceRules:\n");
+        yaml.push_str(&self.resource_rules(&["", "/*"], "CREATE, UPDATE, DELETE"));
+        yaml.push_str(&self.canary_rule());
+        yaml.push_str("  matchConditions:\n");
+        yaml.push_str(&named(4, "subject", &self.by_subject()));
+        yaml.push_str("  variables:\n");
+        yaml.push_str(&self.variables(4));
+        yaml
+    }
+
     /// The condition under which a policy looks at a request at all.
     pub(super) fn by_subject(&self) -> String {
         format!("request.userInfo.username == '{}'", self.account.user())

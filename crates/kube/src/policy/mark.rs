@@ -3,7 +3,7 @@
 use super::carrier::{Carrier, STAMP};
 use super::fencing::Fencing;
 use super::judging::{is_token, mark_of};
-use super::manifest::{head, validations};
+use super::manifest::validations;
 use super::text::{Rule, named};
 use crate::TOKEN;
 
@@ -15,19 +15,7 @@ API servers. It has no parameters: no missing Lease switches it off.";
 impl Fencing {
     /// The policy and its binding.
     pub(super) fn mark(&self) -> String {
-        let mut yaml = head(
-            WHY,
-            "admissionregistration.k8s.io/v1",
-            "ValidatingAdmissionPolicy",
-            &self.named("mark"),
-        );
-        yaml.push_str("spec:\n  failurePolicy: Fail\n  matchConstraints:\n    resourceRules:\n");
-        yaml.push_str(&self.resource_rules(&["", "/*"], "CREATE, UPDATE, DELETE"));
-        yaml.push_str(&self.canary_rule());
-        yaml.push_str("  matchConditions:\n");
-        yaml.push_str(&named(4, "subject", &self.by_subject()));
-        yaml.push_str("  variables:\n");
-        yaml.push_str(&self.variables(4));
+        let mut yaml = self.judging_head(WHY, "mark", "");
         let mark = format!("oldObject == null ? '' : {}", mark_of("oldObject"));
         yaml.push_str(&named(4, "mark", &mark));
         yaml.push_str(&named(4, "markGood", &is_token("variables.mark")));

@@ -9,8 +9,9 @@ use crate::TOKEN;
 
 const STAMP: &str = "The stamp: a fenced write leaves its token on the object, whatever its body says, \
 so that the next one is compared with it. A stale one is stamped as well, and then refused by the \
-mark. It has no parameters: a mutating policy with one would stop the copy of Leases that the floor \
-compares with.";
+mark. An object that carries the token already is left as it is: to change one takes the API server \
+longer than to judge it. It has no parameters: a mutating policy with one would stop the copy of Leases \
+that the floor compares with.";
 
 const KEEP: &str = "Nobody takes the mark away: who is not fenced (an admin's replace, an old manifest) \
 may write the object, and the mark that it had stays, unless the write raises it. The fenced account \
@@ -39,6 +40,8 @@ impl Fencing {
         yaml.push_str("  matchConditions:\n");
         yaml.push_str(&named(4, "subject", &self.by_subject()));
         yaml.push_str(&named(4, "fence", &fenced));
+        let new = format!("{} != {token}", mark_of("object"));
+        yaml.push_str(&named(4, "new", &new));
         yaml.push_str(&mutation(&token));
         yaml.push_str(&self.binding("stamp", "MutatingAdmissionPolicyBinding", false));
         yaml
