@@ -56,6 +56,10 @@ impl Client {
         let (thread, tether) = driver::start(&options).map_err(ConnectError::Thread)?;
         let first = chance::rng().random_range(0..endpoints.len());
         let hub = Arc::new(Hub::new(options, thread, Follow::new(endpoints, first)));
+        #[cfg(feature = "sim")]
+        if let Some(place) = &hub.options.place {
+            place.host.holds(&hub);
+        }
         // These hold the hub, and end with the thread; only the tether keeps that running.
         let running = Arc::clone(&hub);
         drop(hub.thread.spawn(async move { upkeep::run(&running).await }));

@@ -124,6 +124,14 @@ impl Hub {
         lock(&self.sessions).remove(&session.key());
     }
 
+    /// Lets go of everything that holds the hub.
+    #[cfg(feature = "sim")]
+    pub(crate) fn forget(&self) {
+        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        drop(sessions);
+        self.unsettled.forget();
+    }
+
     /// The sessions that are kept alive.
     pub(crate) fn sessions(&self) -> Vec<Arc<Liveness>> {
         lock(&self.sessions).values().cloned().collect()

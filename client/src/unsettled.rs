@@ -62,6 +62,12 @@ struct Names {
 }
 
 impl Unsettled {
+    #[cfg(feature = "sim")]
+    pub(crate) fn forget(&self) {
+        let names = std::mem::take(&mut *lock(&self.names));
+        drop(names);
+    }
+
     /// Remembers that a grant was lost here that the cluster may still grant.
     pub(crate) fn note_release(
         &self,

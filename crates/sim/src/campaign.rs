@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::machine::lock;
+use crate::play;
 use crate::runner;
 use crate::trace::Trace;
 
@@ -36,6 +37,37 @@ pub struct Verdict {
 /// Runs a seed; what happens goes into the trace.
 pub type Scenario = fn(u64, Trace) -> Verdict;
 
+/// What kind of run a seed means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A minute or two in which much happens.
+    Brisk,
+    /// An hour in which less happens.
+    Long,
+    /// No faults: what the simulation costs.
+    Calm,
+}
+
+impl Kind {
+    fn scenario(self) -> Scenario {
+        match self {
+            Self::Brisk => play::scenario,
+            Self::Long => play::long,
+            Self::Calm => play::calm,
+        }
+    }
+
+    /// What runs a seed of this kind again.
+    fn reproduce(self, seed: u64) -> String {
+        let kind = match self {
+            Self::Brisk => "",
+            Self::Long => " --long",
+            Self::Calm => " --calm",
+        };
+        format!("REPRODUCE: cargo xtask sim{kind} --seed {seed}")
+    }
+}
+
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -51,8 +83,8 @@ pub struct Options {
     pub into: PathBuf,
     /// Whether to keep every trace as a file.
     pub traces: bool,
-    /// Whether the runs are the quiet ones.
-    pub calm: bool,
+    /// What kind of runs these are.
+    pub kind: Kind,
 }
 
 #[derive(Default)]
@@ -68,14 +100,14 @@ struct Tally {
 
 /// Runs the seeds and tells of them on standard output.
 #[must_use]
-pub fn run(options: &Options, scenario: Scenario) -> ExitCode {
+pub fn run(options: &Options) -> ExitCode {
     let begun = now();
     let tally = Arc::new(Mutex::new(Tally::default()));
     runner::be_quiet(true);
     std::thread::scope(|scope| {
         for job in 0..options.jobs {
             let tally = tally.clone();
-            scope.spawn(move || work(job, options, scenario, &tally));
+            scope.spawn(move || work(job, options, &tally));
         }
         watch(options, &tally, begun);
     });
@@ -83,7 +115,7 @@ pub fn run(options: &Options, scenario: Scenario) -> ExitCode {
     let tally = lock(&tally);
     println!("{}", line(&tally, options, begun));
     for seed in &tally.failed {
-        println!("REPRODUCE: cargo xtask sim --seed {seed}");
+        println!("{}", options.kind.reproduce(*seed));
     }
     if tally.failed.is_empty() {
         ExitCode::SUCCESS
@@ -93,7 +125,7 @@ pub fn run(options: &Options, scenario: Scenario) -> ExitCode {
 }
 
 /// Takes seeds until there are no more.
-fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>) {
+fn work(job: usize, options: &Options, tally: &Mutex<Tally>) {
     loop {
         let seed = {
             let mut tally = lock(tally);
@@ -110,7 +142,7 @@ fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>)
             seed
         };
         let trace = Trace::new(options.traces);
-        let verdict = one(seed, scenario, &trace);
+        let verdict = one(seed, options.kind.scenario(), &trace);
         let mut tally = lock(tally);
         tally.done += 1;
         tally.simulated += verdict.simulated;
@@ -124,7 +156,7 @@ fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>)
             tally.failed.push(seed);
             let failed = &tally.failed;
             keep(&options.into.join("failed"), &numbers(failed));
-            tell(seed, broken, verdict.simulated, &trace);
+            tell(options.kind, seed, broken, verdict.simulated, &trace);
         } else if options.seeds == 1 {
             println!("seed {seed} passed: trace {:016x}", verdict.hash);
         }
@@ -147,7 +179,7 @@ pub fn one(seed: u64, scenario: Scenario, trace: &Trace) -> Verdict {
     })
 }
 
-fn tell(seed: u64, broken: &str, simulated: Duration, trace: &Trace) {
+fn tell(kind: Kind, seed: u64, broken: &str, simulated: Duration, trace: &Trace) {
     let text = trace.text();
     let lines: Vec<&str> = text.lines().collect();
     let newest = lines.len().saturating_sub(LINES_SHOWN);
@@ -161,7 +193,7 @@ fn tell(seed: u64, broken: &str, simulated: Duration, trace: &Trace) {
     for line in &lines[newest..] {
         println!("    {line}");
     }
-    println!("REPRODUCE: cargo xtask sim --seed {seed}");
+    println!("{}", kind.reproduce(seed));
 }
 
 fn numbers(seeds: &[u64]) -> String {
@@ -191,7 +223,7 @@ fn watch(options: &Options, tally: &Mutex<Tally>, begun: Instant) {
         let hangs = |(_, since): &&(u64, Instant)| since.elapsed() > HANGS_AFTER;
         if let Some((seed, _)) = tally.running.values().find(hangs) {
             println!("seed {seed} FAILED: it hangs");
-            println!("REPRODUCE: cargo xtask sim --seed {seed}");
+            println!("{}", options.kind.reproduce(*seed));
             std::process::exit(1);
         }
         if shown.elapsed() > SHOW_EVERY {

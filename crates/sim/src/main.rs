@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ringfence_sim::campaign::{self, Options};
-use ringfence_sim::play;
+use ringfence_sim::campaign::{self, Kind, Options};
 
 const USAGE: &str = "\
-usage: cargo xtask sim [--seeds N] [--from SEED] [--hours H] [--jobs N] [--calm] [--traces] [--into DIR]
-       cargo xtask sim --seed SEED
+usage: cargo xtask sim [--seeds N] [--from SEED] [--hours H] [--jobs N] [--long] [--traces] [--into DIR]
+       cargo xtask sim [--long] --seed SEED
+       cargo xtask sim --calm [--seeds N]
 
   --seeds N    how many seeds are run (100)
   --from SEED  the first one (1)
   --hours H    no seed is begun after so many simulated hours
   --jobs N     how many run at a time (as many as there are cores)
+  --long       an hour each in which less happens, instead of a minute or two
   --calm       three nodes, ten clients and no faults: what the simulation costs
   --traces     keep every trace, as DIR/SEED.trace
   --into DIR   where traces and the list of failed seeds go (target/sim)
@@ -28,8 +29,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match parse(&arguments) {
-        Ok(options) if options.calm => campaign::run(&options, play::calm),
-        Ok(options) => campaign::run(&options, play::scenario),
+        Ok(options) => campaign::run(&options),
         Err(why) => {
             eprintln!("{why}\n\n{USAGE}");
             ExitCode::from(2)
@@ -45,7 +45,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         into: PathBuf::from("target/sim"),
         traces: false,
-        calm: false,
+        kind: Kind::Brisk,
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -54,7 +54,11 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             continue;
         }
         if word == "--calm" {
-            options.calm = true;
+            options.kind = Kind::Calm;
+            continue;
+        }
+        if word == "--long" {
+            options.kind = Kind::Long;
             continue;
         }
         let value = words
@@ -98,6 +102,13 @@ mod tests {
             (options.from, options.seeds, options.traces),
             (8_071, 1, true)
         );
+    }
+
+    #[test]
+    fn a_long_run_is_asked_for_beside_its_seed() {
+        let options = parsed("--long --seed 7").unwrap();
+        assert_eq!((options.kind, options.from), (Kind::Long, 7));
+        assert_eq!(parsed("--seed 7").unwrap().kind, Kind::Brisk);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use ringfence_raft::Timing;
 use crate::faults::{Fault, Frame, Scheduled, schedule};
 use crate::properties::{Bounds, PPM_MAX};
 use crate::random::Random;
+use crate::workload::Pace;
 use crate::world::Setup;
 
 /// How far clocks are set off where the bound is not kept: 20 %.
@@ -18,6 +19,8 @@ const PPM_BEYOND: i32 = 200_000;
 const HEARTBEATS: [u64; 4] = [100, 50, 50, 200];
 /// The nodes and the clients of a quiet run.
 const CALM: (usize, u32) = (3, 10);
+/// How long the faults of a long run come and go.
+const HOURS: (Duration, Duration) = (Duration::from_secs(1_800), Duration::from_secs(5_400));
 /// When the first fault may come.
 const CALM_FIRST: Duration = Duration::from_secs(3);
 /// How long all is well before the clients go, behind a long time of faults and behind a short one.
@@ -42,6 +45,8 @@ pub struct Plan {
     pub ttls: Vec<Duration>,
     /// Of a thousand holders so many do not listen.
     pub zombies_per_mille: u64,
+    /// How fast all of them live, and how densely faults come.
+    pub pace: Pace,
     /// Whether the operator revokes without waiting for the holder.
     pub revoke_now: bool,
     /// The faults, in the order of their beginnings.
@@ -66,6 +71,14 @@ impl Plan {
         Self::with(seed, safety)
     }
 
+    /// The long run of a seed, at an easy pace: about an hour, in which clocks drift apart, TTLs and
+    /// faults last up to a minute, and most of the time nothing happens.
+    #[must_use]
+    pub fn long(seed: u64) -> Self {
+        let safety = Random::new(seed).fork("hours").time(HOURS.0..HOURS.1);
+        Self::drawn(seed, safety, Pace::EASY)
+    }
+
     /// A quiet run of a seed, of the size by which the simulation's speed is told: three nodes, ten
     /// clients, and no faults.
     #[must_use]
@@ -82,6 +95,10 @@ impl Plan {
     /// The run of a seed whose faults come and go for this long.
     #[must_use]
     pub fn with(seed: u64, safety: Duration) -> Self {
+        Self::drawn(seed, safety, Pace::BRISK)
+    }
+
+    fn drawn(seed: u64, safety: Duration, pace: Pace) -> Self {
         let chance = Random::new(seed);
         let mut random = chance.fork("plan");
         let nodes = match random.within(0..20) {
@@ -96,6 +113,7 @@ impl Plan {
             clients: clients as usize,
             from: CALM_FIRST,
             until: safety,
+            pace,
             ppm: if random.chance(150) {
                 PPM_BEYOND
             } else {
@@ -106,7 +124,10 @@ impl Plan {
         let faults = schedule(&frame, &mut chance.fork("faults"));
         let timing = timing(&mut chance.fork("heartbeats"));
         let setup = setup(nodes, timing, &mut random);
-        let ttls = ttls(&mut random);
+        let ttls: Vec<_> = ttls(&mut random)
+            .into_iter()
+            .map(|ttl| pace.of(ttl))
+            .collect();
         let longest = ttls.iter().max().copied().unwrap_or_default();
         Self {
             seed,
@@ -116,6 +137,7 @@ impl Plan {
             watchers: u32::try_from(random.within(0..3)).unwrap_or_default(),
             leases: leases(&mut random),
             zombies_per_mille: random.within(0..600),
+            pace,
             revoke_now: random.chance(300),
             faults,
             safety,

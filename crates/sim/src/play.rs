@@ -52,6 +52,12 @@ pub fn calm(seed: u64, trace: Trace) -> Verdict {
     verdict(&Plan::calm(seed), trace)
 }
 
+/// Runs a seed at an easy pace for a long time, see [`Plan::long`].
+#[must_use]
+pub fn long(seed: u64, trace: Trace) -> Verdict {
+    verdict(&Plan::long(seed), trace)
+}
+
 fn verdict(plan: &Plan, trace: Trace) -> Verdict {
     let played = play(plan, trace);
     let counts = named(&played);
@@ -113,7 +119,7 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
         .iter()
         .map(|name| (name.to_string(), Store::new(world, name, recorder)))
         .collect();
-    let work = Work::new(stores, plan.ttls.clone(), plan.zombies_per_mille);
+    let work = Work::new(stores, plan.ttls.clone(), plan.zombies_per_mille, plan.pace);
     let work = Arc::new(work);
     let clients = (1..=plan.clients).map(|number| SimClient::new(world, number, recorder));
     let clients: Vec<SimClient> = clients.collect();
@@ -127,8 +133,8 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     }
     let operator = Operator::new(world, recorder);
     let interfering = operator.clone();
-    let revoke_now = plan.revoke_now;
-    beside.spawn(async move { interfering.interfere(names, revoke_now).await });
+    let (revoke_now, pace) = (plan.revoke_now, plan.pace);
+    beside.spawn(async move { interfering.interfere(names, revoke_now, pace).await });
 
     let stage = Stage::new(world, clients.clone(), &work, recorder);
     let until = plan.safety.saturating_sub(world.now());

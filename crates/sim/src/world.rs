@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use ringfence_client::sim::Host;
 use ringfence_core::{Settings, StateMachine};
 use ringfence_proto::record::encode_record;
 use ringfence_raft::{Node, Role, Timing};
@@ -79,6 +80,8 @@ struct Inner {
     context: Context,
     machines: Mutex<Vec<Machine>>,
     nodes: Mutex<Vec<SimNode>>,
+    /// The processes of all clients.
+    hosts: Mutex<Vec<Weak<Host>>>,
 }
 
 impl World {
@@ -100,6 +103,7 @@ impl World {
                 },
                 machines: Mutex::default(),
                 nodes: Mutex::default(),
+                hosts: Mutex::default(),
             }),
         };
         for _ in 0..first {
@@ -271,6 +275,36 @@ impl World {
         };
         self.net().travel(there, from).await;
         answer
+    }
+
+    /// What of the run is still held by something, to be asked when it is over.
+    pub fn remains(&self) -> impl Fn() -> Vec<String> + use<> {
+        let world = Arc::downgrade(&self.inner);
+        let machines = self.machines();
+        let machines = machines
+            .iter()
+            .map(|one| (one.name().to_owned(), Arc::downgrade(&one.inner)));
+        let machines: Vec<_> = machines.collect();
+        move || {
+            let alive = machines.iter().filter(|(_, one)| one.strong_count() > 0);
+            let alive = alive.map(|(name, _)| name.clone());
+            let world = (world.strong_count() > 0).then(|| "the world".to_owned());
+            world.into_iter().chain(alive).collect()
+        }
+    }
+
+    /// A client's process has begun.
+    pub(crate) fn keep(&self, host: &Arc<Host>) {
+        lock(&self.inner.hosts).push(Arc::downgrade(host));
+    }
+
+    /// Frees what the processes of clients have left, behind the last of their tasks.
+    pub(crate) fn forget(&self) {
+        let hosts = std::mem::take(&mut *lock(&self.inner.hosts));
+        hosts
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|host| host.forget());
     }
 
     /// Ends everything, in the order in which it came.

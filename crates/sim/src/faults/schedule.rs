@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Fault, Who};
 use crate::random::Random;
+use crate::workload::Pace;
 
 /// A fault in its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Frame {
     pub from: Duration,
     /// When all of them are over.
     pub until: Duration,
+    /// How much longer faults last, and how much rarer they are.
+    pub pace: Pace,
     /// How far clocks' rates may be set off, in parts per million.
     pub ppm: i32,
     /// Whether all disks may be set back to an older copy.
@@ -53,7 +56,7 @@ pub fn schedule(frame: &Frame, random: &mut Random) -> Vec<Scheduled> {
     let mut at = frame.from;
     let mut wiped = false;
     loop {
-        at += random.time(GAP.0..GAP.1);
+        at += frame.pace.of(random.time(GAP.0..GAP.1));
         let Some(&kind) = random.pick(&kinds) else {
             return faults;
         };
@@ -76,7 +79,7 @@ pub fn schedule(frame: &Frame, random: &mut Random) -> Vec<Scheduled> {
 
 /// A fault of this kind, and how long it lasts.
 fn draw(kind: u64, frame: &Frame, random: &mut Random) -> (Fault, Duration) {
-    let lasts = random.time(LASTS.0..LASTS.1);
+    let lasts = frame.pace.of(random.time(LASTS.0..LASTS.1));
     let who = who(frame, random);
     let client = usize::try_from(random.within(0..frame.clients as u64)).unwrap_or_default();
     let millis = Duration::from_millis;
@@ -190,6 +193,7 @@ mod tests {
         clients: 4,
         from: Duration::from_secs(2),
         until: Duration::from_secs(60),
+        pace: Pace::BRISK,
         ppm: 10_000,
         rollback: true,
     };

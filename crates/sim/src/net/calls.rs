@@ -2,7 +2,7 @@
 //! HTTP/2.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use tokio::task::AbortHandle;
 use tonic::Status;
 use tonic::body::Body;
 
+use super::Net;
 use super::connection::{Connection, Side};
 use super::pipe::{Inlet, Outlet};
-use super::{Listener, Net};
 use crate::machine::Machine;
 
 /// How long opening a connection may take; as long as between nodes.
@@ -43,8 +43,18 @@ struct Shared {
     net: Net,
     from: Machine,
     address: String,
-    open: tokio::sync::Mutex<Option<(Arc<Connection>, Listener)>>,
+    open: tokio::sync::Mutex<Option<Open>>,
 }
+
+/// What calls go over, and to whom.
+#[derive(Clone)]
+struct Open {
+    connection: Arc<Connection>,
+    /// The listener has it: nodes that had each other's would keep each other for ever.
+    answer: Weak<Answerer>,
+}
+
+type Answerer = dyn Fn(http::Request<Body>) -> Exchange + Send + Sync;
 
 impl Way {
     pub(crate) fn new(net: Net, from: Machine, address: &str) -> Self {
@@ -63,19 +73,19 @@ impl Dial for Way {
     fn exchange(&self, request: http::Request<Body>) -> Exchange {
         let shared = self.shared.clone();
         Box::pin(async move {
-            let (connection, listener) = shared.connected().await?;
-            call(&connection, &listener, request).await
+            let open = shared.connected().await?;
+            open.call(request).await
         })
     }
 }
 
 impl Shared {
-    async fn connected(&self) -> Result<(Arc<Connection>, Listener), Status> {
+    async fn connected(&self) -> Result<Open, Status> {
         let mut open = self.open.lock().await;
-        if let Some((connection, listener)) = &*open
-            && connection.whole_at(Side::Caller).is_ok()
+        if let Some(open) = &*open
+            && open.connection.whole_at(Side::Caller).is_ok()
         {
-            return Ok((connection.clone(), listener.clone()));
+            return Ok(open.clone());
         }
         *open = None;
         let Some(listener) = self.net.listener(&self.address) else {
@@ -89,8 +99,8 @@ impl Shared {
         let connection = connected
             .await
             .map_err(|broken| Status::unavailable(broken.0))?;
-        *open = Some((connection.clone(), listener.clone()));
-        Ok((connection, listener))
+        let answer = Arc::downgrade(&listener.answer);
+        Ok(open.insert(Open { connection, answer }).clone())
     }
 }
 
@@ -103,45 +113,46 @@ impl Drop for AbortOnDrop {
     }
 }
 
-async fn call(
-    connection: &Arc<Connection>,
-    listener: &Listener,
-    request: http::Request<Body>,
-) -> Result<http::Response<Body>, Status> {
-    let (outgoing, arriving) = connection.pipe(Side::Caller);
-    let (answering, mut answers) = connection.pipe(Side::Callee);
-    let answer = listener.answer.clone();
-    let _served = connection.spawn(Side::Callee, async move {
-        let mut arriving = arriving;
-        let Ok(Some(Part::Head(head))) = arriving.recv().await else {
-            return;
+impl Open {
+    async fn call(&self, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
+        let connection = &self.connection;
+        let (outgoing, arriving) = connection.pipe(Side::Caller);
+        let (answering, mut answers) = connection.pipe(Side::Callee);
+        let answer = self.answer.upgrade();
+        let _served = connection.spawn(Side::Callee, async move {
+            let mut arriving = arriving;
+            let Ok(Some(Part::Head(head))) = arriving.recv().await else {
+                return;
+            };
+            let request = http::Request::from_parts(head, Body::new(Arriving::new(arriving, None)));
+            // Nobody answers for a process that has ended.
+            let Some(answer) = answer else { return };
+            let Ok(response) = answer(request).await else {
+                return;
+            };
+            let (head, body) = response.into_parts();
+            answering.push(Part::<http::response::Parts>::Head(head));
+            send_body(body, &answering).await;
+        });
+        let (head, mut body) = request.into_parts();
+        outgoing.push(Part::<http::request::Parts>::Head(head));
+        // A single message goes with the head; only a stream needs a task of its own.
+        let sent = if send_ready(&mut body, &outgoing).await {
+            None
+        } else {
+            let send = async move { send_body(body, &outgoing).await };
+            let sending = connection.spawn(Side::Caller, send);
+            // Whoever drops the answer takes the call back.
+            Some(AbortOnDrop(sending.abort_handle()))
         };
-        let request = http::Request::from_parts(head, Body::new(Arriving::new(arriving, None)));
-        let Ok(response) = answer(request).await else {
-            return;
-        };
-        let (head, body) = response.into_parts();
-        answering.push(Part::<http::response::Parts>::Head(head));
-        send_body(body, &answering).await;
-    });
-    let (head, mut body) = request.into_parts();
-    outgoing.push(Part::<http::request::Parts>::Head(head));
-    // A single message goes with the head; only a stream needs a task of its own.
-    let sent = if send_ready(&mut body, &outgoing).await {
-        None
-    } else {
-        let send = async move { send_body(body, &outgoing).await };
-        let sending = connection.spawn(Side::Caller, send);
-        // Whoever drops the answer takes the call back.
-        Some(AbortOnDrop(sending.abort_handle()))
-    };
-    match answers.recv().await {
-        Ok(Some(Part::Head(head))) => {
-            let body = Body::new(Arriving::new(answers, sent));
-            Ok(http::Response::from_parts(head, body))
+        match answers.recv().await {
+            Ok(Some(Part::Head(head))) => {
+                let body = Body::new(Arriving::new(answers, sent));
+                Ok(http::Response::from_parts(head, body))
+            }
+            Ok(_) => Err(Status::cancelled("the peer gave the call up")),
+            Err(broken) => Err(Status::unavailable(broken.0)),
         }
-        Ok(_) => Err(Status::cancelled("the peer gave the call up")),
-        Err(broken) => Err(Status::unavailable(broken.0)),
     }
 }
 

@@ -59,9 +59,14 @@ impl Holder {
                     return Some(kept);
                 }
             }
-            sleep(self.random.time(REST.0..REST.1)).await;
+            self.pause(REST).await;
         }
         None
+    }
+
+    async fn pause(&mut self, lasts: (Duration, Duration)) {
+        let brisk = self.random.time(lasts.0..lasts.1);
+        sleep(self.work.pace.of(brisk)).await;
     }
 
     fn goes_on(&self) -> bool {
@@ -79,7 +84,7 @@ impl Holder {
         if self.random.chance(400) {
             return acquire.send().await.ok();
         }
-        let wait = self.random.time(WAIT.0..WAIT.1);
+        let wait = self.work.pace.of(self.random.time(WAIT.0..WAIT.1));
         let acquire = acquire.wait(Duration::from_millis(
             u64::try_from(wait.as_millis()).unwrap_or_default(),
         ));
@@ -139,7 +144,7 @@ impl Holder {
             return self.refused(holding);
         };
         for _ in 0..self.random.within(0..WRITES_MAX) {
-            sleep(self.random.time(THINK.0..THINK.1)).await;
+            self.pause(THINK).await;
             if !holding.look() {
                 let now = self.client.world().now();
                 let until = *undead_until.get_or_insert(now + UNDEAD);
@@ -190,7 +195,7 @@ impl Holder {
             6..=7 => holding.doubt(BeliefEnd::Released),
             8 => {
                 while self.goes_on() && holding.look() {
-                    sleep(self.random.time(REST.0..REST.1)).await;
+                    self.pause(REST).await;
                 }
                 holding.release().await;
             }

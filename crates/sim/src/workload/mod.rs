@@ -18,6 +18,24 @@ use tokio::sync::watch;
 
 use crate::guards::Store;
 
+/// How fast clients and operators live: by how much longer than in a brisk run they rest, think, wait
+/// and keep their sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace(pub u32);
+
+impl Pace {
+    /// Several things in each second, so that a minute shows much.
+    pub const BRISK: Self = Self(1);
+    /// Most of the time nothing happens, as in most clusters: an hour shows what time alone does.
+    pub const EASY: Self = Self(10);
+
+    /// This time of a brisk run at this pace.
+    #[must_use]
+    pub fn of(self, brisk: Duration) -> Duration {
+        brisk * self.0
+    }
+}
+
 /// What there is to work with.
 pub struct Work {
     /// The stores, by the lease that guards them.
@@ -26,6 +44,8 @@ pub struct Work {
     pub ttls: Vec<Duration>,
     /// Of a thousand holders so many do not listen when their lease is lost.
     pub zombies_per_mille: u64,
+    /// How fast it is done.
+    pub pace: Pace,
     over: watch::Sender<bool>,
 }
 
@@ -36,11 +56,13 @@ impl Work {
         stores: BTreeMap<String, Store>,
         ttls: Vec<Duration>,
         zombies_per_mille: u64,
+        pace: Pace,
     ) -> Self {
         Self {
             stores,
             ttls,
             zombies_per_mille,
+            pace,
             over: watch::Sender::new(false),
         }
     }

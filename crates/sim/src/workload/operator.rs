@@ -14,6 +14,7 @@ use crate::client::refused;
 use crate::machine::Machine;
 use crate::observe::{Observation, Recorder};
 use crate::random::Random;
+use crate::workload::Pace;
 use crate::world::{Lost, World};
 
 /// The number of the operator among clients.
@@ -45,10 +46,10 @@ impl Operator {
     }
 
     /// Revokes and evicts by chance, for ever.
-    pub async fn interfere(&self, leases: Vec<LeaseName>, revoke_now: bool) {
+    pub async fn interfere(&self, leases: Vec<LeaseName>, revoke_now: bool, pace: Pace) {
         let mut random = self.world.random("operator");
         loop {
-            sleep(random.time(PAUSE.0..PAUSE.1)).await;
+            sleep(pace.of(random.time(PAUSE.0..PAUSE.1))).await;
             let nodes = self.world.nodes().len() as u64;
             let node = usize::try_from(random.within(0..nodes)).unwrap_or_default();
             let Some(lease) = random.pick(&leases).cloned() else {

@@ -76,7 +76,7 @@ impl Life {
     }
 
     async fn one(&mut self, session: Session) {
-        let lasts = self.random.time(SESSION.0..SESSION.1);
+        let lasts = self.work.pace.of(self.random.time(SESSION.0..SESSION.1));
         let until = self.client.world().now() + lasts;
         let mut workers = Vec::new();
         for _ in 0..self.random.within(1..WORKERS_MAX + 1) {

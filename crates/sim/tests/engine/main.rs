@@ -3,5 +3,6 @@
 
 mod harness;
 mod lives;
+mod remains;
 mod repeats;
 mod storm;

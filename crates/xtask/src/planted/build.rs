@@ -65,7 +65,7 @@ impl<'a> Built<'a> {
             return Ok(built);
         }
         println!("== building the simulation");
-        let arguments = ["build", "--bins", "--profile", "sim"];
+        let arguments = ["build", "--bins", "--profile", "planted"];
         let built = build(self.root, &arguments, vec![layer.package])?;
         Ok(self.simulation.get_or_init(|| built))
     }
