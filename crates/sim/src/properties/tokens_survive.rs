@@ -1,13 +1,16 @@
 //! I16: whatever becomes of the disks, no token is granted a second time or after a greater one: not
 //! behind a rollback of all disks to an older copy, and not behind a wipe. A cluster that was formed
-//! with a token floor does not take its tokens from the clock, so a rollback of it is not covered.
+//! with a token floor does not take its tokens from the clock, so a rollback of it is not covered; nor
+//! is one where the wall clocks of nodes are set, or run, further apart than terms wait for.
 
 use std::collections::BTreeMap;
 
 use ringfence_core::{Command, Event};
 
 use super::Property;
+use crate::faults::Fault;
 use crate::observe::{At, Observation, Violation};
+use crate::properties::PPM_MAX;
 
 #[derive(Default)]
 pub(super) struct TokensSurvive {
@@ -15,6 +18,8 @@ pub(super) struct TokensSurvive {
     granted: BTreeMap<u64, (u64, u64, u64)>,
     lives: u64,
     has_floor: bool,
+    /// Wall clocks of nodes are far apart, or were.
+    clocks_apart: bool,
 }
 
 impl Property for TokensSurvive {
@@ -22,7 +27,13 @@ impl Property for TokensSurvive {
         match seen {
             Observation::RolledBack => {
                 self.lives += 1;
-                if self.has_floor {
+                if self.has_floor || self.clocks_apart {
+                    self.granted.clear();
+                }
+            }
+            Observation::FaultBegan { fault, .. } if sets_clocks_apart(fault) => {
+                self.clocks_apart = true;
+                if self.lives > 0 {
                     self.granted.clear();
                 }
             }
@@ -73,10 +84,20 @@ impl TokensSurvive {
     }
 }
 
+/// Whether the wall clock of a node shows something else than those of the others from here on.
+fn sets_clocks_apart(fault: &Fault) -> bool {
+    match fault {
+        Fault::WallJump { .. } => true,
+        Fault::NodeRate { ppm, .. } => ppm.unsigned_abs() > PPM_MAX,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::scene::{Scene, broken};
     use super::*;
+    use crate::faults::Who;
 
     /// A cluster that is set back behind its first two grants.
     fn scene() -> Scene<TokensSurvive> {
@@ -100,6 +121,29 @@ mod tests {
         let mut scene = scene();
         scene.grant("b", 2, 9, 1).unwrap();
         broken(scene.grant("c", 2, 7, 2), "I16");
+    }
+
+    fn clock_of_a_node_jumps() -> Observation {
+        let (who, millis) = (Who::Leader, -3_600_000);
+        let fault = Fault::WallJump { who, millis };
+        Observation::FaultBegan { at: 0, fault }
+    }
+
+    #[test]
+    fn clocks_that_are_apart_promise_nothing_over_a_rollback() {
+        let mut scene = scene();
+        scene.see(clock_of_a_node_jumps()).unwrap();
+        scene.grant("b", 2, 6, 1).unwrap();
+        scene.see(Observation::RolledBack).unwrap();
+        scene.grant("c", 2, 6, 2).unwrap();
+    }
+
+    #[test]
+    fn clocks_that_are_apart_repeat_no_token_without_a_rollback() {
+        let mut scene = Scene::of(TokensSurvive::default());
+        scene.see(clock_of_a_node_jumps()).unwrap();
+        scene.grant("a", 1, 5, 1).unwrap();
+        broken(scene.grant("b", 2, 5, 1), "I16");
     }
 
     #[test]
