@@ -162,8 +162,6 @@ bugs! {
             "The wall time of an entry is that of whoever applies it."
         VoteNotAwaited "vote-not-awaited"
             "A vote is given before it is on the disk."
-        AckedWhenQueued "acked-when-queued"
-            "Entries count as stored when they are given to the log and not when it has them."
         PurgedForgotten "purged-forgotten"
             "A node that starts again does not know up to where its log was purged."
         SnapshotNotSynced "snapshot-not-synced"
