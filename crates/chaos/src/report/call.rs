@@ -2,6 +2,9 @@
 
 use ringfence_check::history::{Block, Checked, Op, Outcome};
 
+/// What a write to a guarded store is called.
+pub(super) const WRITE: &str = "write";
+
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {

@@ -7,7 +7,7 @@ use ringfence_check::history::{
     Outcome, Record, Returned, WatchEvent, WatchKind,
 };
 
-use super::call::{Call, Fate, answered, asked};
+use super::call::{Call, Fate, WRITE, answered, asked};
 use super::grants::{Grants, Holder, cause_word};
 
 /// Names in the order in which they were first seen, each with its number.
@@ -200,7 +200,7 @@ impl Gather {
         let kind = match guard.act {
             GuardAct::Advance => "advance",
             GuardAct::Read => "read",
-            GuardAct::Write => "write",
+            GuardAct::Write => WRITE,
         };
         let mut call = Call::begun(guard.client, kind, guard.begin);
         call.lease = Some(lease);

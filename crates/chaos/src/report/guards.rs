@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::call::{Call, Fate};
+use super::call::{Call, Fate, WRITE};
 
 /// Marks every admitted visit with what its guard had seen before it, and finds the stale ones.
 ///
 /// Where a store numbers its commits, their order is that; else a visit counts as after another only
 /// if it began when that one had been answered, so that nothing is called stale which need not be.
-/// Refusals carry their mark with them.
+/// Refusals carry their mark with them. A refused advance is not stale: it would have written
+/// nothing, and the report counts writes.
 pub(super) fn settle(calls: &mut [Call]) {
     let mut by_guard: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, call) in calls.iter_mut().enumerate() {
@@ -16,7 +17,8 @@ pub(super) fn settle(calls: &mut [Call]) {
         if call.fate == Fate::Done {
             by_guard.entry(guard).or_default().push(at);
         } else {
-            call.stale = call.fate == Fate::Refused && call.token < call.mark;
+            let refused = call.fate == Fate::Refused && call.kind == WRITE;
+            call.stale = refused && call.token < call.mark;
         }
     }
     for visits in by_guard.into_values() {
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     fn visit(token: u64, begin: u64, end: u64) -> Call {
-        let mut call = Call::begun(1, "write", begin);
+        let mut call = Call::begun(1, WRITE, begin);
         call.end = Some(end);
         call.fate = Fate::Done;
         call.token = token;
@@ -91,6 +93,18 @@ mod tests {
         let mut calls = [visit(8, 0, 10), visit(7, 5, 12)];
         calls[0].commit = Some(1);
         calls[1].commit = Some(2);
+        settle(&mut calls);
+        assert_eq!(calls.each_ref().map(|call| call.stale), [false, true]);
+    }
+
+    #[test]
+    fn a_refused_advance_is_no_stale_write() {
+        let mut calls = [visit(7, 0, 1), visit(7, 0, 1)];
+        for call in &mut calls {
+            call.fate = Fate::Refused;
+            call.mark = 8;
+        }
+        calls[0].kind = "advance";
         settle(&mut calls);
         assert_eq!(calls.each_ref().map(|call| call.stale), [false, true]);
     }
