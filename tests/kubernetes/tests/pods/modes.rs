@@ -61,23 +61,25 @@ async fn s1_10_an_operator_sees_which_sessions_are_bound_to_which_pods() {
     let client = place.client().await;
     let other = client.open_session(SessionOptions::default()).await;
     let other = other.unwrap();
-    let (by_pod, by_ttl) = (leader.session().to_string(), other.id().to_string());
+    let (by_pod, by_ttl) = (leader.session().get(), other.id().get());
 
     let listed = place.ringfence(&["session", "list", "--json"]).await;
-    let pod_of = |session: &str| {
+    let pod_of = |session: u64| {
         let lines = listed
             .lines()
             .map(|line| serde_json::from_str(line).unwrap());
-        let mut lines = lines.filter(|line: &Value| line["session_number"].to_string() == session);
+        let mut lines = lines.filter(|line: &Value| line["session_number"] == session);
         lines.next().map(|line| line["pod"].clone())
     };
     let expected = json!({
         "namespace": pod.namespace(), "name": "controller-0", "uid": pod.uid().as_str(),
         "container": "main",
     });
-    assert_eq!(pod_of(&by_pod), Some(expected), "{listed}");
-    assert_eq!(pod_of(&by_ttl), Some(Value::Null), "{listed}");
-    let shown = place.ringfence(&["session", "get", &by_pod]).await;
+    assert_eq!(pod_of(by_pod), Some(expected), "{listed}");
+    assert_eq!(pod_of(by_ttl), Some(Value::Null), "{listed}");
+    let shown = place
+        .ringfence(&["session", "get", &by_pod.to_string()])
+        .await;
     let words = format!(
         "{}/controller-0 main ({})",
         pod.namespace(),
