@@ -126,6 +126,8 @@ fn a_wait_is_given_up_from_another_thread_and_leaves_no_ghost() {
     stop.stop();
 
     assert_eq!(waiting.join().unwrap(), None);
+    // The cancel follows in the background; a release that overtakes it would grant to the waiter.
+    eventually("nobody waits", || cluster.model().nobody_waits());
     lease.release().unwrap();
     // Nobody waits any more: what was free stays free.
     eventually("nothing is left", || cluster.model().is_quiet());

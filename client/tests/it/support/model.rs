@@ -395,6 +395,11 @@ impl Model {
 
     /// Nothing is granted to anybody, and nobody waits.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.held.is_empty() && self.queue.is_empty()
+        self.held.is_empty() && self.nobody_waits()
+    }
+
+    /// Nobody waits for anything.
+    pub(crate) fn nobody_waits(&self) -> bool {
+        self.queue.is_empty()
     }
 }
