@@ -8,7 +8,7 @@ use ringfence_client::blocking::{Client, Session, Stop};
 use ringfence_client::{Loss, SessionOptions, TransferError};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Act, Cluster, LONG, Node, is_acquire, is_keep_alive, is_release};
+use crate::support::{Act, Cluster, LONG, Node, is_keep_alive, is_release};
 
 /// Waits until `condition` holds, without a runtime.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
