@@ -67,6 +67,8 @@ async fn s3_2_a_candidate_hears_of_leaders_and_of_no_stop_of_its_own() {
     assert_eq!(seen.token, leader.token());
     leader.release().await.unwrap();
     story.until(1, "leader bob mine=true").await;
+    // Its watch may tell of its grant before the answer does, and only who has led stops leading.
+    eventually("it leads", || handle.is_leading()).await;
     handle.leave(Successor::Next);
     within("the end", running).await.unwrap().unwrap();
     assert_eq!(story.count("stopped"), 1);
