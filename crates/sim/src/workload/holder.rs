@@ -147,7 +147,7 @@ impl Holder {
             self.pause(THINK).await;
             if !holding.look() {
                 let now = self.client.world().now();
-                let until = *undead_until.get_or_insert(now + UNDEAD);
+                let until = *undead_until.get_or_insert(now + self.work.pace.of(UNDEAD));
                 if !zombie || now >= until {
                     return None;
                 }
