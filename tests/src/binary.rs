@@ -28,7 +28,7 @@ pub fn built(what: &[&str]) -> PathBuf {
     // target/PROFILE/deps/cluster-HASH
     folder.pop();
     folder.pop();
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let mut build = cargo();
     build.args(["build", "--quiet"]).args(TOGETHER).args(what);
     build.env(
         "CARGO_TARGET_DIR",
@@ -41,6 +41,19 @@ pub fn built(what: &[&str]) -> PathBuf {
     let status = status.expect("cargo starts, since it started this test");
     assert!(status.success(), "{build:?} failed: {status}");
     folder
+}
+
+/// The cargo that runs this test, free of what it says about the test's package: build scripts look
+/// at some of those variables, and would compile again what `cargo test` has just compiled.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// What makes cargo choose the features that `cargo test --workspace` builds everything with: those
