@@ -218,18 +218,14 @@ impl Schedule {
             }
             Outcome::Refused(_) => {
                 entry.known = Known::Unknown;
-                entry.refused = true;
-                strike(entry, now);
-                again = Some(now + STRIKE_MAX);
+                again = Some(refused(entry, now));
             }
             Outcome::Failed(trouble) => {
                 entry.known = Known::Unknown;
                 entry.noted = noted.or(entry.noted);
                 again = Some(now);
                 if let Trouble::Denied { .. } = trouble {
-                    entry.refused = true;
-                    strike(entry, now);
-                    again = struck_until(entry).max(Some(now + STRIKE_MIN));
+                    again = Some(refused(entry, now));
                 }
             }
         }
@@ -348,6 +344,15 @@ fn strike(entry: &mut Entry, now: Instant) {
         .is_none_or(|struck| struck + STRIKES_KEPT < now);
     entry.strikes = if fresh { 1 } else { entry.strikes + 1 };
     entry.struck = Some(now);
+}
+
+/// When a refusal is tried again: soon, since whoever is in the way may have passed already, and
+/// ever later while nothing changes.
+fn refused(entry: &mut Entry, now: Instant) -> Instant {
+    entry.refused = true;
+    strike(entry, now);
+    let soon = now + STRIKE_MIN;
+    struck_until(entry).map_or(soon, |until| until.max(soon))
 }
 
 /// The first strike is for free.

@@ -1,5 +1,6 @@
 //! Hands on mirrored objects: what they do is undone, counted and told.
 
+use futures_util::future::join_all;
 use ringfence_kube::{CLUSTER, Found, MANAGED_BY, POSITION, TOKEN};
 use serde_json::json;
 
@@ -66,7 +67,7 @@ async fn edits_by_hand_are_undone_counted_and_told() {
             "spec.renewTime",
         ),
     ];
-    for (count, (name, edit, words)) in edits.iter().enumerate() {
+    let undone = edits.iter().map(async |(name, edit, words)| {
         let lease = site.acquire(&session, name).await;
         let token = lease.token().get();
         let before = site.objects.until_held(name, "worker", token).await;
@@ -80,10 +81,12 @@ async fn edits_by_hand_are_undone_counted_and_told() {
             before.stamp.unwrap().cluster
         );
         assert_eq!(restored.face.transitions, before.face.transitions);
-        site.until_figure(UNDONE, |undone| undone == (count + 1) as f64)
-            .await;
         lease.forget();
-    }
+    });
+    join_all(undone).await;
+    site.until_figure(UNDONE, |undone| undone == edits.len() as f64)
+        .await;
+    assert_eq!(site.figure(0, UNDONE).await, edits.len() as f64);
 }
 
 #[tokio::test(flavor = "multi_thread")]
