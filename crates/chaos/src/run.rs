@@ -1,6 +1,7 @@
 //! The run itself: everything is started, disturbed by schedule, healed, and judged.
 
 mod course;
+mod reach;
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -51,6 +52,12 @@ pub enum RunError {
         /// Why.
         cause: io::Error,
     },
+    /// The cluster that is there already cannot be worked on.
+    #[error("the target does not serve: {cause}")]
+    NotReached {
+        /// Why.
+        cause: io::Error,
+    },
     /// The cluster did not form.
     #[error("the cluster does not serve: {why}")]
     NotFormed {
@@ -69,6 +76,9 @@ fn setup(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
 /// # Errors
 /// [`RunError`] if the run did not come about.
 pub fn run(plan: &Plan, ground: &Ground, say: &mut dyn FnMut(Say)) -> Result<Report, RunError> {
+    if let Some(target) = &plan.target {
+        reach::reach(&target.endpoints).map_err(|cause| RunError::NotReached { cause })?;
+    }
     let mut plan = plan.clone();
     std::fs::create_dir_all(&plan.report).map_err(setup("make the report's directory"))?;
     plan.report = std::fs::canonicalize(&plan.report).map_err(setup("find the report"))?;

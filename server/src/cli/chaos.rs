@@ -154,6 +154,8 @@ fn failed(error: &RunError) -> Failure {
         RunError::NoFaults { .. } => Failure::new(code, "UNAVAILABLE", error.to_string())
             .hint("run it as root, or allow user namespaces; kill and pause need neither"),
         RunError::Setup { .. } => Failure::new(code, "FAULT", error.to_string()),
+        RunError::NotReached { .. } => Failure::new(code, "UNAVAILABLE", error.to_string())
+            .hint("look at it with `ringfence cluster status --endpoints` and these addresses"),
         RunError::NotFormed { .. } => Failure::new(code, "UNAVAILABLE", error.to_string())
             .hint("the nodes' logs, in the report's folder `nodes`, say why"),
     }

@@ -329,6 +329,7 @@ fn bad_requests_are_told_what_is_allowed() {
     refused(&["--duration=5s", "--faults=kill"], "too short");
     refused(&["--hook=./x"], "--target");
     refused(&["--target=127.0.0.1:1", "--faults=kill"], "--hook");
+    refused(&["--target=127.0.0.1:1"], "the target does not serve");
     refused(
         &["--schedule=/nowhere/schedule.json"],
         "cannot read the schedule",
