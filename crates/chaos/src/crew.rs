@@ -182,6 +182,9 @@ fn member(stage: &Stage, prefix: &str, number: u32, logs: &Path) -> io::Result<M
         command.arg("--open-guard");
     }
     without_settings(&mut command);
+    if let Some(target) = &plan.target {
+        command.envs(target.environment.iter().cloned());
+    }
     let network = stage.fabric.as_ref();
     let network = network.map(|fabric| fabric.namespace(stage.client_port(number)));
     sys::confine(&mut command, network);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ringfence_client::Tls;
 use serde::{Deserialize, Serialize};
 
 /// A kind of fault.
@@ -103,6 +104,10 @@ pub struct Target {
     /// Called with `begin` or `heal` and the kind of the fault: `CMD begin partition`. Without it
     /// nothing is disturbed.
     pub hook: Option<String>,
+    /// How it is connected to, if with TLS.
+    pub tls: Option<Tls>,
+    /// What says the same to a client's process: variables of its environment.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// Everything that a run is told.

@@ -77,7 +77,7 @@ fn setup(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
 /// [`RunError`] if the run did not come about.
 pub fn run(plan: &Plan, ground: &Ground, say: &mut dyn FnMut(Say)) -> Result<Report, RunError> {
     if let Some(target) = &plan.target {
-        reach::reach(&target.endpoints).map_err(|cause| RunError::NotReached { cause })?;
+        reach::reach(target).map_err(|cause| RunError::NotReached { cause })?;
     }
     let mut plan = plan.clone();
     std::fs::create_dir_all(&plan.report).map_err(setup("make the report's directory"))?;

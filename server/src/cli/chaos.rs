@@ -11,6 +11,7 @@ use ringfence_chaos::{Ground, Kind, Plan, RunError, Say, Target, plan, sweep};
 use serde_json::json;
 
 use super::output::Output;
+use super::tls::TlsArgs;
 use super::{Failure, Global, exit};
 
 /// How often the line that shows how things stand is printed where it cannot be overwritten.
@@ -80,7 +81,7 @@ fn span(range: std::ops::RangeInclusive<u32>) -> std::ops::RangeInclusive<i64> {
 impl Chaos {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         let output = Output::new(global);
-        let plan = self.plan()?;
+        let plan = self.plan(&global.tls)?;
         let ground = match plan.target {
             // The user's script and the cluster are in the user's own network.
             Some(_) => Ground::untouched(),
@@ -99,7 +100,7 @@ impl Chaos {
         Ok(ExitCode::from(report.verdict.exit_code()))
     }
 
-    fn plan(self) -> Result<Plan, Failure> {
+    fn plan(self, tls: &TlsArgs) -> Result<Plan, Failure> {
         let usage = |error: &dyn std::error::Error| Failure::usage(error.to_string());
         let named = !self.faults.is_empty();
         let faults = match self.faults.as_slice() {
@@ -137,10 +138,15 @@ impl Chaos {
             schedule: self.schedule,
             break_quorum: self.break_quorum,
             control: !self.no_control,
-            target: (!self.target.is_empty()).then_some(Target {
-                endpoints: self.target,
-                hook: self.hook,
-            }),
+            target: match self.target.is_empty() {
+                true => None,
+                false => Some(Target {
+                    endpoints: self.target,
+                    hook: self.hook,
+                    tls: tls.client().map_err(Failure::usage)?,
+                    environment: tls.environment(),
+                }),
+            },
             open_guard: self.planted_open_guard,
         })
     }
@@ -309,8 +315,9 @@ pub(crate) struct ChaosClient {
 }
 
 impl ChaosClient {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         let options = ClientOptions {
+            tls: global.tls.client().map_err(Failure::usage)?,
             number: self.number,
             seed: self.seed,
             endpoints: self.nodes,

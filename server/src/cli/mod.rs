@@ -132,7 +132,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         ClientCommand::Tethered(command) => command.run(),
         // Enters namespaces, which only a process of one thread may.
         ClientCommand::Chaos(command) => command.run(global),
-        ClientCommand::ChaosClient(command) => command.run(),
+        ClientCommand::ChaosClient(command) => command.run(global),
         ClientCommand::ChaosSweep(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
         ClientCommand::CheckHistory(command) => command.run(global),
@@ -186,7 +186,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
     match command {
         ClientCommand::Bench(command) => command.run(global).await,
         ClientCommand::Chaos(command) => command.run(global),
-        ClientCommand::ChaosClient(command) => command.run(),
+        ClientCommand::ChaosClient(command) => command.run(global),
         ClientCommand::ChaosSweep(command) => command.run(),
         ClientCommand::Demo(command) => command.run(global).await,
         ClientCommand::DemoWorker(command) => command.run(global).await,

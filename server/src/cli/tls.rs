@@ -84,9 +84,13 @@ impl TlsArgs {
         Ok(Some(tls))
     }
 
-    /// What a child process needs to connect in the same way.
+    /// What a child process needs to connect in the same way, wherever it runs.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
-        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let file = |path: &Option<PathBuf>| {
+            let path = path.as_ref()?;
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            Some(path.display().to_string())
+        };
         let said = [
             ("RINGFENCE_CACERT", file(&self.cacert)),
             ("RINGFENCE_CERT", file(&self.cert)),

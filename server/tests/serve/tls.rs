@@ -225,3 +225,31 @@ async fn a_certificate_that_cannot_be_used_stops_the_start() {
         "{told}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_of_chaos_is_worked_on_with_tls() {
+    let secured = Secured::start(false).await;
+    let report = secured.file("report");
+    let chaos = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+        command.env_clear().stdin(Stdio::null());
+        // Files are named from where the command stands, and its clients stand elsewhere.
+        command.current_dir(secured.folder.path());
+        command.args(["chaos", "--clients=2", "--duration=3s", "--report"]);
+        command.arg(&report).arg("--target").arg(secured.address());
+        command.args(flags).output().unwrap()
+    };
+
+    let output = chaos(&["--cacert=servers.pem"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let told = std::fs::read(report.join("report.json")).expect(&said);
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    assert_ne!(told["verdict"], "invalid", "{told}");
+    let history = std::fs::read_to_string(report.join("history.jsonl")).unwrap();
+    assert!(history.contains("\"granted\""), "{history:.2000}");
+
+    let output = chaos(&[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("the target does not serve"), "{said}");
+}

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ringfence_client::{Client, SessionOptions};
 
+use crate::plan::Target;
+
 /// How long a cluster may take to answer, and again to open a session; an election fits in.
 const LIMIT: Duration = Duration::from_secs(10);
 /// What becomes of the session should it not be closed.
@@ -15,17 +17,19 @@ const TTL: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// What the cluster, or the way to it, answers.
-pub(super) fn reach(endpoints: &[String]) -> io::Result<()> {
+pub(super) fn reach(target: &Target) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let connecting = Client::builder()
-            .endpoints(endpoints)
+        let mut connecting = Client::builder()
+            .endpoints(&target.endpoints)
             .connect_timeout(LIMIT)
-            .request_timeout(LIMIT)
-            .connect();
-        let client = connecting.await.map_err(io::Error::other)?;
+            .request_timeout(LIMIT);
+        if let Some(tls) = target.tls.clone() {
+            connecting = connecting.tls(tls);
+        }
+        let client = connecting.connect().await.map_err(io::Error::other)?;
         let options = SessionOptions {
             identity: "chaos".to_owned(),
             ttl: TTL,

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use ringfence_client::Client;
+use ringfence_client::{Client, Tls};
 use tokio::sync::watch;
 
 pub(crate) use memory::MemoryServer;
@@ -64,6 +64,8 @@ pub struct ClientOptions {
     pub leases: u32,
     /// Whether each write is also offered to a store without a guard.
     pub control: bool,
+    /// How nodes are connected to, if with TLS.
+    pub tls: Option<Tls>,
     /// Planted: the guard in SQLite lets everybody in.
     pub open_guard: bool,
 }
@@ -91,13 +93,15 @@ pub fn run_client(options: ClientOptions) -> io::Result<()> {
 async fn work(options: ClientOptions) -> io::Result<()> {
     let recorder = Recorder::new(options.number);
     let Orders { stop, flood } = orders()?;
-    let connecting = Client::builder()
+    let mut connecting = Client::builder()
         .endpoints(options.endpoints.clone())
         .connect_timeout(CONNECT_LIMIT)
         .request_timeout(REQUEST_LIMIT)
-        .keep_alive(PROBE, PROBE)
-        .connect();
-    let client = connecting.await.map_err(io::Error::other)?;
+        .keep_alive(PROBE, PROBE);
+    if let Some(tls) = options.tls.clone() {
+        connecting = connecting.tls(tls);
+    }
+    let client = connecting.connect().await.map_err(io::Error::other)?;
     if options.number <= WATCHERS {
         let watch = client.watch(options.prefix.clone());
         tokio::spawn(watcher::run(
