@@ -160,6 +160,8 @@ bugs! {
             "A new leader goes on at what its own clock shows and not where the cluster stands."
         WallReadInApply "wall-read-in-apply"
             "The wall time of an entry is that of whoever applies it."
+        AckedWhenQueued "acked-when-queued"
+            "An append is acknowledged when it is queued, before it is on the disk."
         VoteNotAwaited "vote-not-awaited"
             "A vote is given before it is on the disk."
         PurgedForgotten "purged-forgotten"

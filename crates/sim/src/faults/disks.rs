@@ -10,6 +10,8 @@ use crate::observe::Observation;
 
 /// How many bytes a disk has left when it is about to be full.
 const ALMOST_FULL: u64 = 2_048;
+/// How much longer a disk stalls than until its power is lost: no sync ends in that moment.
+const HELD_UP: Duration = Duration::from_millis(10);
 /// How old the copy is that all disks are set back to.
 const COPY_AGE: Duration = Duration::from_secs(2);
 
@@ -23,7 +25,13 @@ impl Stage {
                 self.ended(&node).await;
             }
             Fault::PowerLoss(who) => self.crash(&self.node(who), Crash::Power, lasts).await,
-            Fault::PowerLossAll => self.crash_all(Crash::Power, lasts).await,
+            Fault::PowerLossAll { behind } => {
+                for node in self.nodes() {
+                    node.machine().disk().stall(behind + HELD_UP);
+                }
+                sleep(behind).await;
+                self.crash_all(Crash::Power, lasts).await;
+            }
             Fault::TornWrites(who) => self.crash(&self.node(who), Crash::Torn, lasts).await,
             Fault::DiskFull(who) => {
                 let node = self.node(who);

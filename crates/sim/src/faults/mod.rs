@@ -145,7 +145,11 @@ pub enum Fault {
     /// D2: a node loses power, and with it what it had not synced.
     PowerLoss(Who),
     /// D2: all nodes lose power at once.
-    PowerLossAll,
+    PowerLossAll {
+        /// For how long no disk has kept anything by then: what was acknowledged too early is lost
+        /// everywhere.
+        behind: Duration,
+    },
     /// D3: a node loses power in the middle of its writes.
     TornWrites(Who),
     /// D5: a node's disk is full for a while.
@@ -197,7 +201,7 @@ impl Fault {
             Self::NodeRate { .. } | Self::ClientRate { .. } => "C2",
             Self::Suspend(_) | Self::SuspendClient { .. } => "C3",
             Self::SyncFails(_) => "D1",
-            Self::PowerLoss(_) | Self::PowerLossAll => "D2",
+            Self::PowerLoss(_) | Self::PowerLossAll { .. } => "D2",
             Self::TornWrites(_) => "D3",
             Self::DiskFull(_) => "D5",
             Self::DiskStalls(_) => "D6",

@@ -45,6 +45,8 @@ const TAKEN_PER_MILLE: u64 = 220;
 const GAP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long most faults last.
 const LASTS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(6));
+/// For how long disks have kept nothing when all of them lose power.
+const BEHIND: (Duration, Duration) = (Duration::ZERO, Duration::from_millis(500));
 
 /// Draws the faults of a run, in the order of their beginnings.
 #[must_use]
@@ -139,7 +141,9 @@ fn slower(
         27 => Fault::SuspendClient { client },
         28 => Fault::SyncFails(who),
         29 => match random.within(0..3) {
-            0 => Fault::PowerLossAll,
+            0 => Fault::PowerLossAll {
+                behind: random.fork("behind").time(BEHIND.0..BEHIND.1),
+            },
             1 => Fault::PowerLoss(who),
             _ => Fault::TornWrites(who),
         },
