@@ -44,8 +44,10 @@ pub enum Kind {
     Brisk,
     /// An hour in which less happens.
     Long,
-    /// No faults: what the simulation costs.
+    /// A minute or two without faults: what the simulation costs where much happens.
     Calm,
+    /// An hour without faults: what it costs where less happens.
+    CalmLong,
 }
 
 impl Kind {
@@ -54,6 +56,7 @@ impl Kind {
             Self::Brisk => play::scenario,
             Self::Long => play::long,
             Self::Calm => play::calm,
+            Self::CalmLong => play::calm_long,
         }
     }
 
@@ -63,6 +66,7 @@ impl Kind {
             Self::Brisk => "",
             Self::Long => " --long",
             Self::Calm => " --calm",
+            Self::CalmLong => " --calm --long",
         };
         format!("REPRODUCE: cargo xtask sim{kind} --seed {seed}")
     }

@@ -8,7 +8,7 @@ use ringfence_sim::campaign::{self, Kind, Options};
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds N] [--from SEED] [--hours H] [--jobs N] [--long] [--traces] [--into DIR]
        cargo xtask sim [--long] --seed SEED
-       cargo xtask sim --calm [--seeds N]
+       cargo xtask sim --calm [--long] [--seeds N]
 
   --seeds N    how many seeds are run (100)
   --from SEED  the first one (1)
@@ -53,12 +53,12 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             options.traces = true;
             continue;
         }
-        if word == "--calm" {
-            options.kind = Kind::Calm;
-            continue;
-        }
-        if word == "--long" {
-            options.kind = Kind::Long;
+        if word == "--calm" || word == "--long" {
+            options.kind = match (options.kind, word.as_str()) {
+                (Kind::Brisk | Kind::Calm, "--calm") => Kind::Calm,
+                (Kind::Brisk | Kind::Long, "--long") => Kind::Long,
+                _ => Kind::CalmLong,
+            };
             continue;
         }
         let value = words
@@ -109,6 +109,10 @@ mod tests {
         let options = parsed("--long --seed 7").unwrap();
         assert_eq!((options.kind, options.from), (Kind::Long, 7));
         assert_eq!(parsed("--seed 7").unwrap().kind, Kind::Brisk);
+        assert_eq!(parsed("--calm --seeds 3").unwrap().kind, Kind::Calm);
+        for both in ["--calm --long", "--long --calm"] {
+            assert_eq!(parsed(both).unwrap().kind, Kind::CalmLong);
+        }
     }
 
     #[test]

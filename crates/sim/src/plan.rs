@@ -17,7 +17,7 @@ const PPM_BEYOND: i32 = 200_000;
 /// Between two heartbeats of a leader, in milliseconds: what nodes do by default, twice, and slower
 /// ones. Election timeouts go with it.
 const HEARTBEATS: [u64; 4] = [100, 50, 50, 200];
-/// The nodes and the clients of a quiet run.
+/// The nodes and the clients of a calm run.
 const CALM: (usize, u32) = (3, 10);
 /// How long the faults of a long run come and go.
 const HOURS: (Duration, Duration) = (Duration::from_secs(1_800), Duration::from_secs(5_400));
@@ -79,17 +79,16 @@ impl Plan {
         Self::drawn(seed, safety, Pace::EASY)
     }
 
-    /// A quiet run of a seed, of the size by which the simulation's speed is told: three nodes, ten
-    /// clients, and no faults.
+    /// The same without faults, and of the size by which the simulation's speed is told: three
+    /// nodes and ten clients.
     #[must_use]
-    pub fn calm(seed: u64) -> Self {
-        let mut plan = Self::of(seed);
-        plan.setup.nodes = CALM.0;
-        plan.setup.timing = Timing::default();
-        plan.clients = CALM.1;
-        plan.faults.clear();
-        plan.bounds = bounds(&plan.faults, &plan.setup.timing);
-        plan
+    pub fn calm(mut self) -> Self {
+        self.setup.nodes = CALM.0;
+        self.setup.timing = Timing::default();
+        self.clients = CALM.1;
+        self.faults.clear();
+        self.bounds = bounds(&self.faults, &self.setup.timing);
+        self
     }
 
     /// The run of a seed whose faults come and go for this long.

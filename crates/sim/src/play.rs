@@ -49,7 +49,13 @@ pub fn scenario(seed: u64, trace: Trace) -> Verdict {
 /// Runs a seed without its faults, see [`Plan::calm`].
 #[must_use]
 pub fn calm(seed: u64, trace: Trace) -> Verdict {
-    verdict(&Plan::calm(seed), trace)
+    verdict(&Plan::of(seed).calm(), trace)
+}
+
+/// Runs a seed at an easy pace for a long time and without faults, see [`Plan::calm`].
+#[must_use]
+pub fn calm_long(seed: u64, trace: Trace) -> Verdict {
+    verdict(&Plan::long(seed).calm(), trace)
 }
 
 /// Runs a seed at an easy pace for a long time, see [`Plan::long`].
