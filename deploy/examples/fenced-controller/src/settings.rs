@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ringfence_client::Timings;
 
-/// Where the cluster is, unless `RINGFENCE_ENDPOINTS` says otherwise.
-const ENDPOINTS: &str = "ringfence:7420";
+/// Where the cluster is, unless `RINGFENCE_ENDPOINTS` says otherwise: its Service in its namespace.
+const ENDPOINTS: &str = "ringfence.ringfence:7420";
 
 /// How long a lease lasts, unless `LEASE_SECONDS` says otherwise.
 const LEASE: Duration = Duration::from_secs(15);
