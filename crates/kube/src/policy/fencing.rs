@@ -233,30 +233,44 @@ impl Fencing {
     /// The command that prints this.
     pub(super) fn command(&self) -> String {
         let mut command = format!("ringfence kube policy --lease {}", self.object);
-        let mut flag = |name: &str, value: &str| {
-            command.push_str(&format!(" --{name} {value}"));
-        };
         for resource in &self.resources {
-            flag("resource", &resource.to_string());
+            flag(&mut command, "resource", &resource.to_string());
         }
-        flag("carrier", self.carrier.name());
-        flag("service-account", &self.account.to_string());
-        if self.prefix != crate::PREFIX {
-            flag("kube-prefix", &self.prefix);
-        }
-        if self.namespaces != [&*self.object.namespace] {
-            for namespace in &self.namespaces {
-                flag("namespace", namespace);
-            }
-        }
+        self.name_judged(&mut command);
         if self.without_lease == WithoutLease::Allow {
-            flag("without-lease", "allow");
+            flag(&mut command, "without-lease", "allow");
         }
         if !self.keeper {
             command.push_str(" --without-keeper");
         }
         command
     }
+
+    /// The command that tries whether stale writes of the same account, carried in the same way, are
+    /// refused.
+    pub(super) fn canary_command(&self) -> String {
+        let mut command = format!("ringfence kube canary --lease {}", self.object);
+        self.name_judged(&mut command);
+        command
+    }
+
+    /// Says whose writes are judged, and where, with the flags that both commands know.
+    fn name_judged(&self, command: &mut String) {
+        flag(command, "carrier", self.carrier.name());
+        flag(command, "service-account", &self.account.to_string());
+        if self.prefix != crate::PREFIX {
+            flag(command, "kube-prefix", &self.prefix);
+        }
+        if self.namespaces != [&*self.object.namespace] {
+            for namespace in &self.namespaces {
+                flag(command, "namespace", namespace);
+            }
+        }
+    }
+}
+
+fn flag(command: &mut String, name: &str, value: &str) {
+    command.push_str(&format!(" --{name} {value}"));
 }
 
 /// The object, and the lease that is mirrored to it.

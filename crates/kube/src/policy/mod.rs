@@ -62,10 +62,7 @@ impl Fencing {
             "Needs Kubernetes 1.36. To apply it, again and again if you like:".to_owned(),
             format!("  {} | kubectl apply -f -", self.command()),
             "To see that a stale write is refused, now and from now on:".to_owned(),
-            format!(
-                "  ringfence kube canary --lease {} --carrier {}",
-                self.object, self.carrier
-            ),
+            format!("  {}", self.canary_command()),
             "To take it away, and leave what other leases need:".to_owned(),
             format!("  {keeperless} | kubectl delete -f -"),
         ];

@@ -165,6 +165,31 @@ fn the_command_that_is_named_prints_the_same() {
     assert!(printed.contains(&format!("#   {command}\n")), "{printed}");
 }
 
+/// Without its account the canary would try that of another lease, or as an admin nobody's.
+#[test]
+fn the_canary_that_is_named_tries_what_is_judged_here() {
+    let other = Wish {
+        prefix: "locks".into(),
+        namespaces: vec!["a".into(), "b".into()],
+        account: Some("demo/writer".parse().unwrap()),
+        ..wish(Carrier::Sequence)
+    };
+    for (wish, words) in [
+        (
+            wish(Carrier::Impersonate),
+            "impersonate --service-account demo/leader",
+        ),
+        (
+            other,
+            "sequence --service-account demo/writer --kube-prefix locks --namespace a --namespace b",
+        ),
+    ] {
+        let printed = Fencing::new(wish).unwrap().manifests();
+        let line = format!("#   ringfence kube canary --lease demo/leader --carrier {words}\n");
+        assert!(printed.contains(&line), "{printed}");
+    }
+}
+
 /// What operators read in `deploy/kubernetes/fencing`. With `RINGFENCE_REWRITE` set it is written anew,
 /// to be looked at in the diff.
 #[test]
