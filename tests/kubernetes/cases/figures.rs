@@ -67,6 +67,24 @@ async fn every_figure_that_is_looked_at_is_one_that_a_node_shows() {
 }
 
 #[test]
+fn no_alarm_is_without_a_test() {
+    let tests = std::fs::read_to_string(deployed("prometheus/rules.test.yaml")).unwrap();
+    let tested = |alarm: &str| {
+        let wanted = format!("alertname: {alarm}");
+        tests.lines().any(|line| line.trim() == wanted)
+    };
+    for file in ["prometheus/rules.yaml", "prometheus/canary.yaml"] {
+        let rules = std::fs::read_to_string(deployed(file)).unwrap();
+        let alarms = rules
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- alert: "));
+        let untested: Vec<&str> = alarms.clone().filter(|alarm| !tested(alarm)).collect();
+        assert!(alarms.count() > 1, "{file}");
+        assert!(untested.is_empty(), "{file}: {untested:?}");
+    }
+}
+
+#[test]
 fn the_rules_hold_what_they_promise() {
     let promtool = Command::new("promtool")
         .args(["test", "rules"])

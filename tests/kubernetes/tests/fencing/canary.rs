@@ -12,6 +12,9 @@ const OPEN: [&str; 2] = [
 ];
 const BLIND: &str = "ringfence_kube_canary_blind{rule=\"floor\"}";
 
+/// What wakes people up.
+const ALARMS: &str = include_str!("../../../../deploy/prometheus/canary.yaml");
+
 /// How the canary is told of a stand.
 fn arguments(stand: &Stand, user: User) -> Vec<String> {
     let kubeconfig = stand.plane.kubeconfig(user, &stand.plane.address());
@@ -46,6 +49,14 @@ async fn a_binding_that_is_gone_shows_in_the_figures_and_its_return_too() {
     let canary = running(&stand).await;
     for open in OPEN {
         canary.until_figure(open, |open| open == 0.0).await;
+    }
+    let figure = |line: &'static str| line.trim().strip_prefix("expr: ")?.split(' ').next();
+    let shown = canary.figures().await;
+    for figure in ALARMS.lines().filter_map(figure) {
+        assert!(
+            shown.contains(&format!("\n{figure}{{")),
+            "{figure}: {shown}"
+        );
     }
     for (rule, open) in ["floor", "mark"].into_iter().zip(OPEN) {
         let name = format!("{rule}.leader.{}.ringfence.io", stand.namespace);

@@ -61,6 +61,12 @@ impl Running {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// All its figures.
+    pub(crate) async fn figures(&self) -> String {
+        let shown = ringfence_kubernetes::figures(&self.http.address().to_string()).await;
+        shown.expect("it shows its figures")
+    }
+
     /// A figure; `None` if it is not shown.
     pub(crate) async fn figure(&self, name: &str) -> Option<f64> {
         ringfence_kubernetes::figure(&self.http.address().to_string(), name).await
