@@ -166,6 +166,8 @@ bugs! {
             "A vote is given before it is on the disk."
         PurgedForgotten "purged-forgotten"
             "A node that starts again does not know up to where its log was purged."
+        SnapshotOfTwoMoments "snapshot-of-two-moments"
+            "The index of a snapshot is read when it is asked for, and its state when it is written."
         SnapshotNotSynced "snapshot-not-synced"
             "A snapshot gets its name before its content is on the disk."
         SnapshotNameNotSynced "snapshot-name-not-synced"

@@ -48,6 +48,8 @@ pub trait Place: Send + Sync {
     fn serve(&self, address: &str, answer: Answer);
     /// How long the disk takes from here on until what was just written is durable.
     fn disk_time(&self) -> Duration;
+    /// For how long from here on the disk keeps nothing at all: zero, unless something holds it up.
+    fn disk_stalls(&self) -> Duration;
 }
 
 /// A way to another node.
@@ -196,6 +198,10 @@ mod tests {
         fn serve(&self, _address: &str, _answer: Answer) {}
 
         fn disk_time(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn disk_stalls(&self) -> Duration {
             Duration::ZERO
         }
     }

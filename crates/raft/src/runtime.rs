@@ -26,7 +26,7 @@ where
 }
 
 /// Does work that may wait for the disk, where it keeps nobody from running. A simulated disk
-/// waits for nothing.
+/// is read, and changed a little, in no time.
 pub(crate) fn blocking<F, T>(work: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -36,6 +36,23 @@ where
         None => tokio::task::spawn_blocking(work),
         Some(place) => place::spawn(&place, async move { work() }),
     }
+}
+
+/// The same for work that writes much. A simulated disk that stalls holds it up before it begins,
+/// so that other things happen there meanwhile, as they do where threads are short.
+pub(crate) fn writing<F, T>(work: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let stalls = place::ask(|place| place.disk_stalls()).unwrap_or_default();
+    if stalls.is_zero() {
+        return blocking(work);
+    }
+    spawn(async move {
+        tokio::time::sleep(stalls).await;
+        work()
+    })
 }
 
 /// Fills `bytes` by chance: from the operating system's generator, or from that of the place.

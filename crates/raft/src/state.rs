@@ -460,8 +460,10 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
         &mut self,
     ) -> Result<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>, io::Error> {
         let state = self.state.clone();
+        let early = planted(Bug::SnapshotOfTwoMoments).then(|| state.freeze().0);
         let build = move || {
             let (meta, frozen) = state.freeze();
+            let meta = early.unwrap_or(meta);
             let path = state
                 .snapshots()?
                 .write(&meta, &frozen)
@@ -482,7 +484,7 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
                 snapshot: file,
             })
         };
-        crate::runtime::blocking(build)
+        crate::runtime::writing(build)
             .await
             .map_err(io::Error::other)?
     }

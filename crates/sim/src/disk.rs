@@ -53,7 +53,7 @@ impl Disk {
         lock(&self.state).sync = takes;
     }
 
-    /// No sync of the log ends for this long.
+    /// No sync of the log ends for this long, and no snapshot is begun to be written.
     pub fn stall(&self, time: Duration) {
         lock(&self.state).stalled_until = self.timeline.now() + time;
     }
@@ -85,11 +85,16 @@ impl Disk {
     }
 
     pub(crate) fn next_sync_takes(&self) -> Duration {
+        let stalls = self.stalls();
         let mut state = lock(&self.state);
         let takes = state.sync.clone();
-        let takes = state.random.time(takes);
-        let stalled = state.stalled_until.saturating_sub(self.timeline.now());
-        takes.max(stalled)
+        state.random.time(takes).max(stalls)
+    }
+
+    /// For how long from now on it keeps nothing.
+    pub(crate) fn stalls(&self) -> Duration {
+        let until = lock(&self.state).stalled_until;
+        until.saturating_sub(self.timeline.now())
     }
 
     /// Loses what the crash loses. The files that a dead process has open are dead with it.

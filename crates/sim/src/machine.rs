@@ -299,6 +299,10 @@ impl Place for Here {
     fn disk_time(&self) -> Duration {
         self.machine.inner.disk.next_sync_takes()
     }
+
+    fn disk_stalls(&self) -> Duration {
+        self.machine.inner.disk.stalls()
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
