@@ -16,6 +16,9 @@ use crate::properties::PPM_MAX;
 pub(super) struct TokensSurvive {
     /// Who was granted each token: index, term, session.
     granted: BTreeMap<u64, (u64, u64, u64)>,
+    /// The same of those that nothing is compared with any more. Replicas that are behind may still
+    /// apply them.
+    excused: BTreeMap<u64, (u64, u64, u64)>,
     lives: u64,
     has_floor: bool,
     /// Wall clocks of nodes are far apart, or were.
@@ -28,13 +31,13 @@ impl Property for TokensSurvive {
             Observation::RolledBack => {
                 self.lives += 1;
                 if self.has_floor || self.clocks_apart {
-                    self.granted.clear();
+                    self.excuse();
                 }
             }
             Observation::FaultBegan { fault, .. } if sets_clocks_apart(fault) => {
                 self.clocks_apart = true;
                 if self.lives > 0 {
-                    self.granted.clear();
+                    self.excuse();
                 }
             }
             Observation::Applied(applied) => {
@@ -62,7 +65,15 @@ impl Property for TokensSurvive {
 }
 
 impl TokensSurvive {
+    /// Nothing is promised between what was granted and what will be.
+    fn excuse(&mut self) {
+        self.excused.append(&mut self.granted);
+    }
+
     fn grant(&mut self, token: u64, grant: (u64, u64, u64)) -> Result<(), Violation> {
+        if self.excused.get(&token) == Some(&grant) {
+            return Ok(());
+        }
         match self.granted.get(&token) {
             // Another replica, or the same one again.
             Some(known) if *known == grant => return Ok(()),
@@ -144,6 +155,18 @@ mod tests {
         scene.see(clock_of_a_node_jumps()).unwrap();
         scene.grant("a", 1, 5, 1).unwrap();
         broken(scene.grant("b", 2, 5, 1), "I16");
+    }
+
+    #[test]
+    fn a_replica_that_is_behind_applies_what_was_granted_before_clocks_were_apart() {
+        let mut scene = scene();
+        let behind = scene.index;
+        scene.grant("b", 2, 9, 1).unwrap();
+        scene.see(clock_of_a_node_jumps()).unwrap();
+        scene.grant("c", 2, 11, 2).unwrap();
+        scene.index = behind;
+        scene.grant("b", 2, 9, 1).unwrap();
+        broken(scene.grant("d", 2, 10, 3), "I16");
     }
 
     #[test]
