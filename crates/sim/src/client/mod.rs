@@ -57,6 +57,8 @@ struct State {
     /// The process that runs, and how many there were.
     host: Option<Arc<Host>>,
     lives: u64,
+    /// Since when it stands where it was stopped.
+    stopped: Option<Duration>,
 }
 
 impl SimClient {
@@ -135,7 +137,10 @@ impl SimClient {
         let Some(host) = host else { return false };
         host.kill();
         self.shared.machine.end_process(false);
-        self.shared.recorder.client_gone(self.shared.number);
+        // A process that stands does nothing by what it believes, however long it would.
+        let stopped = lock(&self.shared.state).stopped;
+        let since = stopped.unwrap_or_else(|| self.shared.world.now());
+        self.shared.recorder.client_gone(self.shared.number, since);
         true
     }
 
@@ -146,7 +151,9 @@ impl SimClient {
         if asleep {
             self.shared.clock.suspend(true);
         }
-        if let Some(host) = &lock(&self.shared.state).host {
+        let mut state = lock(&self.shared.state);
+        state.stopped.get_or_insert_with(|| self.shared.world.now());
+        if let Some(host) = &state.host {
             host.freeze();
         }
     }
@@ -155,7 +162,11 @@ impl SimClient {
     pub fn resume(&self) {
         self.shared.clock.suspend(false);
         self.shared.machine.resume();
-        let host = lock(&self.shared.state).host.clone();
+        let host = {
+            let mut state = lock(&self.shared.state);
+            state.stopped = None;
+            state.host.clone()
+        };
         if let Some(host) = host {
             host.thaw();
         }

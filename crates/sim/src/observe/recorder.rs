@@ -180,17 +180,16 @@ impl Recorder {
         }
     }
 
-    /// A client's process is gone, and all that it believed with it.
-    pub fn client_gone(&self, client: u32) {
+    /// A client's process is gone, and has done nothing since `since` by what it believed.
+    pub fn client_gone(&self, client: u32, since: At) {
         let believing = {
             let state = lock(&self.inner.state);
             let of_client = |belief: &&Belief| belief.client == client;
             let own = state.believing.iter().filter(of_client);
             own.cloned().collect::<Vec<_>>()
         };
-        let now = self.now();
         for belief in believing {
-            self.doubt(&belief, now, BeliefEnd::Killed);
+            self.doubt(&belief, since, BeliefEnd::Killed);
         }
         self.see(Observation::ClientGone { client });
     }

@@ -49,6 +49,35 @@ fn a_seed_means_the_same_run_each_time() {
     assert_eq!(first.hash, second.hash);
 }
 
+/// Of the long seed 3207: nobody else waits for a window that passes while its process stands.
+#[test]
+fn a_client_that_is_killed_where_it_stands_is_not_taken_to_have_believed_until_then() {
+    let mut plan = plan(1, 60);
+    plan.setup.nodes = 3;
+    plan.clients = 3;
+    plan.leases.truncate(1);
+    plan.zombies_per_mille = 0;
+    let fault = |at, lasts, fault| Scheduled {
+        at: Duration::from_secs(at),
+        lasts: Duration::from_secs(lasts),
+        fault,
+    };
+    let stopped_and_killed = |(client, at)| {
+        let stopped = fault(at, 14, Fault::PauseClient { client });
+        [stopped, fault(at + 12, 1, Fault::KillClient { client })]
+    };
+    let each = [(0, 4), (1, 9), (2, 24), (0, 34), (1, 39)];
+    plan.faults = each.into_iter().flat_map(stopped_and_killed).collect();
+    plan.faults.sort_by_key(|fault| fault.at);
+
+    let played = play(&plan, Trace::new(false));
+
+    if let Some((violation, newest)) = played.broken {
+        panic!("{violation}\n{newest}");
+    }
+    assert!(played.counts.expiries > 1, "{:?}", played.counts);
+}
+
 /// Of seed 1074: a disk that is left out of a rollback of all disks belongs to another cluster than
 /// the others, whoever its node was.
 #[test]
