@@ -3,7 +3,8 @@
 //! `KUBEBUILDER_ASSETS` is honoured first: a folder with `etcd`, `kube-apiserver` and `kubectl`.
 //! Else they are built with Go, once for each state of `components`, into
 //! `$RINGFENCE_KUBERNETES_CACHE`, or `ringfence/kubernetes` in the user's cache. Tests without
-//! either say so in one loud line; under CI that is a failure.
+//! either say so in one loud line; under CI that is a failure. A folder that is named and lacks one of
+//! the three is a failure everywhere.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -29,6 +30,9 @@ const COMPONENTS: [&str; 8] = [
     "coredns",
 ];
 
+/// What a folder that is named has to hold. A test that went without one of them would be no test.
+const NEEDED: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
+
 /// Folders in which Go is looked for beside those of the search path.
 const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
 
@@ -39,24 +43,16 @@ pub(crate) fn folder() -> Option<&'static Path> {
     FOLDER.get_or_init(find).as_deref()
 }
 
-/// The command line that people use; the other components lie beside it.
+/// The command line that people use; the other components lie beside it. `None` if there is no
+/// Kubernetes here, which is told.
 #[must_use]
 pub fn kubectl() -> Option<PathBuf> {
-    Some(folder()?.join("kubectl")).filter(|path| path.exists())
+    Some(folder()?.join("kubectl"))
 }
 
 fn find() -> Option<PathBuf> {
     if let Some(assets) = env::var_os("KUBEBUILDER_ASSETS") {
-        let assets = PathBuf::from(assets);
-        for needed in ["etcd", "kube-apiserver"] {
-            let path = assets.join(needed);
-            assert!(
-                path.is_file(),
-                "KUBEBUILDER_ASSETS names a folder without {needed}: {}",
-                assets.display()
-            );
-        }
-        return Some(assets);
+        return Some(named(assets.into()));
     }
     let Some(go) = go() else {
         let what = "neither KUBEBUILDER_ASSETS nor Go: install Go 1.26 or later (https://go.dev/dl), \
@@ -67,6 +63,18 @@ fn find() -> Option<PathBuf> {
         Ok(folder) => Some(folder),
         Err(why) => without(&why),
     }
+}
+
+/// A folder that somebody has named.
+fn named(assets: PathBuf) -> PathBuf {
+    for needed in NEEDED {
+        assert!(
+            assets.join(needed).is_file(),
+            "KUBEBUILDER_ASSETS names a folder without {needed}: {}",
+            assets.display()
+        );
+    }
+    assets
 }
 
 /// Says why nothing is tested, past the harness, which keeps what a passing test prints to itself.
@@ -120,7 +128,11 @@ fn built(go: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-fn cache() -> Result<PathBuf, String> {
+/// Where what is built once is kept: a folder of the user's, which need not exist yet.
+///
+/// # Errors
+/// Which variables would name one.
+pub fn cache() -> Result<PathBuf, String> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(chosen) = set("RINGFENCE_KUBERNETES_CACHE") {
         return Ok(chosen.into());
@@ -172,4 +184,30 @@ fn build(go: &Path, module: &Path, package: &str, binary: &Path) -> Result<(), S
         )
     };
     status.success().then_some(()).ok_or_else(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(components: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        for component in components {
+            fs::write(folder.path().join(component), "").expect("a folder of our own");
+        }
+        folder
+    }
+
+    #[test]
+    #[should_panic(expected = "a folder without kubectl")]
+    fn a_folder_without_kubectl_is_refused() {
+        let folder = folder_with(&["etcd", "kube-apiserver"]);
+        named(folder.path().to_owned());
+    }
+
+    #[test]
+    fn a_folder_with_all_three_is_taken() {
+        let folder = folder_with(&NEEDED);
+        assert_eq!(named(folder.path().to_owned()), folder.path());
+    }
 }

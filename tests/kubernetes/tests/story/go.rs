@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use ringfence_kubernetes::kubectl;
-
 /// Folders in which Go is looked for beside those of the search path.
 const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
 
@@ -32,8 +30,9 @@ fn build() -> Option<PathBuf> {
     for file in ["go.mod", "elector/main.go"] {
         fs::read(module.join(file)).unwrap().hash(&mut state);
     }
-    // Beside the folders of the components.
-    let cache = kubectl()?.ancestors().nth(2)?.to_owned();
+    // Never beside the folder of the components: that may be one that somebody has named.
+    let cache = ringfence_kubernetes::cache().unwrap();
+    fs::create_dir_all(&cache).unwrap();
     let program = cache.join(format!("elector-{:016x}", state.finish()));
     let lock = File::create(cache.join("elector-lock")).unwrap();
     lock.lock().unwrap();
