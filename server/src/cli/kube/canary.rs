@@ -188,7 +188,49 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use ringfence_kube::policy::{Carrier, Fencing, Wish};
+
     use super::*;
+
+    /// A command line of the canary's own.
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        canary: Canary,
+    }
+
+    #[test]
+    fn the_line_in_printed_manifests_tries_what_they_fence() {
+        let default = Wish {
+            lease: "demo/leader".to_owned(),
+            prefix: ringfence_kube::PREFIX.to_owned(),
+            resources: vec![Resource::config_maps()],
+            namespaces: Vec::new(),
+            account: None,
+            carrier: Carrier::Impersonate,
+            without_lease: WithoutLease::Deny,
+            keeper: false,
+        };
+        let other = Wish {
+            prefix: "locks".to_owned(),
+            namespaces: vec!["a".to_owned(), "b".to_owned()],
+            account: Some("jobs/writer".parse().unwrap()),
+            carrier: Carrier::Sequence,
+            ..default.clone()
+        };
+        for wish in [default, other] {
+            let fencing = Fencing::new(wish).unwrap();
+            let printed = fencing.manifests();
+            let mut lines = printed.lines();
+            let line = lines.find_map(|line| line.strip_prefix("#   ringfence kube canary "));
+            let words = ["canary"].into_iter().chain(line.unwrap().split(' '));
+            let Line { canary } = Line::try_parse_from(words).unwrap();
+            let guarded = canary.guarded;
+            let tried = guarded.fencing(vec![Resource::config_maps()], WithoutLease::Deny, false);
+            assert_eq!(tried.unwrap(), fencing);
+        }
+    }
 
     #[test]
     fn what_is_open_stays_open_while_nobody_can_tell() {
