@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::campaign::Verdict;
-use crate::checked;
+use crate::checked::{self, Checked};
 use crate::client::SimClient;
 use crate::faults::Stage;
 use crate::guards::Store;
@@ -30,8 +30,8 @@ pub struct Played {
     pub counts: Counts,
     /// How often a task was let run: what the run costs.
     pub turns: u64,
-    /// How many checkers could not say whether the run was right.
-    pub unknowns: u64,
+    /// What the checkers looked at; nothing if a promise was broken.
+    pub checked: Checked,
     /// A number over everything that happened.
     pub hash: u64,
     /// The promise that was broken, if one was, with the newest observations.
@@ -99,14 +99,14 @@ pub fn play(plan: &Plan, trace: Trace) -> Played {
     });
     let checked = report
         .value
-        .and_then(|()| checked::check(&drawn, &recorder));
-    let unknowns = *checked.as_ref().unwrap_or(&0);
+        .and_then(|()| checked::check(&drawn, &recorder, report.simulated));
+    let looked_at = checked.as_ref().copied().unwrap_or_default();
     let broken = checked.err();
     Played {
         simulated: report.simulated,
         counts: recorder.counts(),
         turns: report.turns,
-        unknowns,
+        checked: looked_at,
         hash: report.hash ^ recorder.hash(),
         broken: broken.map(|violation| (violation, recorder.newest())),
         recorder,
@@ -184,7 +184,9 @@ fn named(played: &Played) -> BTreeMap<String, u64> {
         ("refused", counts.refused),
         ("beliefs", counts.beliefs),
         ("turns", played.turns),
-        ("verdicts unknown", played.unknowns),
+        ("unchecked seconds", played.checked.unchecked.as_secs()),
+        ("verdicts partial", played.checked.partial),
+        ("verdicts unknown", played.checked.unknown),
     ]
     .into_iter()
     .map(|(name, count)| (name.to_owned(), count))

@@ -1,22 +1,20 @@
 //! Takes what nodes and clients tell, in the order in which it happens, and shows it to the promises.
 
+mod heard;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 use ringfence_check::history::{self, BeliefEnd};
 use ringfence_check::log::Logged;
-use ringfence_core::{Entry, Event, Outcome, StateMachine};
-use ringfence_testkit::view::View;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::counts::Counts;
-use super::{Act, Applied, At, Belief, Line, Newest, Observation, Violation, Visit};
-use crate::listener::{End, Listener};
+use super::{Act, At, Belief, Line, Newest, Observation, Violation, Visit};
 use crate::machine::lock;
 use crate::properties::{Bounds, Suite};
-use crate::world::state_hash;
 
 /// Of how many entries the state behind one is compared, on all nodes and with installed snapshots: a
 /// state that differs goes on to differ, and to look at all of it after each entry was a tenth of what
@@ -44,13 +42,21 @@ struct State {
     steps: Vec<Logged>,
     /// The entries of the log without a command, and their terms.
     skipped: BTreeMap<u64, u64>,
-    rolled_back: bool,
+    rollback: Option<Rollback>,
     kept: Kept,
     history: Vec<history::Record>,
     believing: BTreeSet<Belief>,
     tries: u64,
     counts: Counts,
     hash: u64,
+}
+
+/// The first time that all disks were set back.
+#[derive(Clone, Copy)]
+struct Rollback {
+    at: At,
+    /// How many records stand before it.
+    records: usize,
 }
 
 /// What records need to know of earlier observations.
@@ -78,7 +84,7 @@ impl Recorder {
             log: BTreeSet::new(),
             steps: Vec::new(),
             skipped: BTreeMap::new(),
-            rolled_back: false,
+            rollback: None,
             kept: Kept::default(),
             history: Vec::new(),
             believing: BTreeSet::new(),
@@ -212,20 +218,42 @@ impl Recorder {
         lock(&self.inner.state).hash
     }
 
-    /// What clients saw, in the format of the checkers; it is taken out.
+    /// When all disks were set back for the first time, if they were. What was acknowledged before is
+    /// gone then, so that the checkers can be shown no more than what was seen until then.
     #[must_use]
-    pub fn take_history(&self) -> Vec<history::Record> {
-        std::mem::take(&mut lock(&self.inner.state).history)
+    pub fn rolled_back(&self) -> Option<At> {
+        let rollback = lock(&self.inner.state).rollback;
+        rollback.map(|rollback| rollback.at)
     }
 
-    /// The log as it was applied first; it is taken out. `None` if it was set back, so that there are
-    /// several.
+    /// What clients saw until all disks were set back, if they were, in the format of the checkers; it
+    /// is taken out.
     #[must_use]
-    pub fn take_log(&self) -> Option<Vec<Logged>> {
+    pub fn take_history(&self) -> Vec<history::Record> {
         let mut state = lock(&self.inner.state);
-        if state.rolled_back {
-            return None;
+        let mut history = std::mem::take(&mut state.history);
+        let Some(rollback) = state.rollback else {
+            return history;
+        };
+        history.truncate(rollback.records);
+        // A belief that went on was not over. One that had ended may have been told of later: a
+        // process that sleeps learns it when it wakes.
+        let over = nanos(rollback.at);
+        for record in &mut history {
+            if let history::Record::Belief(belief) = record
+                && belief.until > over
+            {
+                belief.until = over;
+                belief.why = BeliefEnd::RecordingEnded;
+            }
         }
+        history
+    }
+
+    /// The log as it was applied first, until all disks were set back, if they were; it is taken out.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<Logged> {
+        let mut state = lock(&self.inner.state);
         let applied = std::mem::take(&mut state.steps);
         let skipped = std::mem::take(&mut state.skipped);
         let skipped = skipped.into_iter().map(|(index, term)| Logged {
@@ -235,7 +263,7 @@ impl Recorder {
         });
         let mut log: Vec<Logged> = applied.into_iter().chain(skipped).collect();
         log.sort_by_key(|logged| logged.index);
-        Some(log)
+        log
     }
 }
 
@@ -287,16 +315,22 @@ impl State {
         let t = nanos(at);
         let record = match seen {
             Observation::Applied(applied) if applied.first => {
-                self.steps.push(Logged::from(applied.entry.clone()));
+                // Behind a rollback there is another log.
+                if self.rollback.is_none() {
+                    self.steps.push(Logged::from(applied.entry.clone()));
+                }
                 return;
             }
             Observation::RolledBack => {
                 self.log.clear();
-                self.rolled_back = true;
+                let records = self.history.len();
+                self.rollback.get_or_insert(Rollback { at, records });
                 return;
             }
             Observation::Skipped { index, term, .. } => {
-                self.skipped.insert(index, term);
+                if self.rollback.is_none() {
+                    self.skipped.insert(index, term);
+                }
                 return;
             }
             Observation::Asked(asked) => {
@@ -438,59 +472,5 @@ impl State {
             open.until = until.max(open.from);
             open.why = why;
         }
-    }
-}
-
-impl Listener for Recorder {
-    fn applied(
-        &self,
-        node: usize,
-        machine: &StateMachine,
-        entry: &Entry,
-        outcome: &Outcome,
-        events: &[Event],
-    ) {
-        let first = lock(&self.inner.state).log.insert(entry.index);
-        let looked_at = entry.index.is_multiple_of(COMPARED);
-        self.see(Observation::Applied(Arc::new(Applied {
-            node,
-            first,
-            entry: entry.clone(),
-            outcome: outcome.clone(),
-            events: events.to_vec(),
-            digest: looked_at.then(|| state_hash(machine)),
-            after: first.then(|| View::of(machine)),
-        })));
-    }
-
-    fn skipped(&self, node: usize, _: &StateMachine, index: u64, term: u64) {
-        self.see(Observation::Skipped { node, index, term });
-    }
-
-    fn installed(&self, node: usize, machine: &StateMachine, index: u64, term: u64) {
-        let digest = state_hash(machine);
-        self.see(Observation::Installed {
-            node,
-            index,
-            term,
-            digest,
-        });
-    }
-
-    fn leads(&self, node: usize, term: u64) {
-        self.see(Observation::Leads { node, term });
-    }
-
-    fn leads_no_more(&self, node: usize, term: u64) {
-        self.see(Observation::LeadsNoMore { node, term });
-    }
-
-    fn started(&self, node: usize, _: u64) {
-        self.see(Observation::Started { node });
-    }
-
-    fn ended(&self, node: usize, how: &End) {
-        let how = how.clone();
-        self.see(Observation::Ended { node, how });
     }
 }
