@@ -60,8 +60,9 @@ impl Kind {
         }
     }
 
-    /// What runs a seed of this kind again.
-    fn reproduce(self, seed: u64) -> String {
+    /// The line that says what runs a seed of this kind again.
+    #[must_use]
+    pub fn reproduce(self, seed: u64) -> String {
         let kind = match self {
             Self::Brisk => "",
             Self::Long => " --long",
@@ -91,6 +92,9 @@ pub struct Options {
     pub kind: Kind,
 }
 
+/// Where it is told what happens, one or more whole lines at a time.
+type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+
 #[derive(Default)]
 struct Tally {
     next: u64,
@@ -105,22 +109,24 @@ struct Tally {
 /// Runs the seeds and tells of them on standard output.
 #[must_use]
 pub fn run(options: &Options) -> ExitCode {
+    let tell = |text: &str| println!("{text}");
+    run_all(options, options.kind.scenario(), &tell)
+}
+
+fn run_all(options: &Options, scenario: Scenario, tell: Tell<'_>) -> ExitCode {
     let begun = now();
     let tally = Arc::new(Mutex::new(Tally::default()));
     runner::be_quiet(true);
     std::thread::scope(|scope| {
         for job in 0..options.jobs {
             let tally = tally.clone();
-            scope.spawn(move || work(job, options, &tally));
+            scope.spawn(move || work(job, options, scenario, &tally, tell));
         }
-        watch(options, &tally, begun);
+        watch(options, &tally, begun, tell);
     });
     runner::be_quiet(false);
     let tally = lock(&tally);
-    println!("{}", line(&tally, options, begun));
-    for seed in &tally.failed {
-        println!("{}", options.kind.reproduce(*seed));
-    }
+    tell(&line(&tally, options, begun));
     if tally.failed.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -129,7 +135,7 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 /// Takes seeds until there are no more.
-fn work(job: usize, options: &Options, tally: &Mutex<Tally>) {
+fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>, tell: Tell<'_>) {
     loop {
         let seed = {
             let mut tally = lock(tally);
@@ -146,7 +152,7 @@ fn work(job: usize, options: &Options, tally: &Mutex<Tally>) {
             seed
         };
         let trace = Trace::new(options.traces);
-        let verdict = one(seed, options.kind.scenario(), &trace);
+        let verdict = one(seed, scenario, &trace);
         let mut tally = lock(tally);
         tally.done += 1;
         tally.simulated += verdict.simulated;
@@ -154,15 +160,18 @@ fn work(job: usize, options: &Options, tally: &Mutex<Tally>) {
             *tally.counts.entry(what.clone()).or_default() += count;
         }
         if options.traces {
-            keep(&options.into.join(format!("{seed}.trace")), &trace.text());
+            let path = options.into.join(format!("{seed}.trace"));
+            keep(&path, &trace.text(), tell);
         }
         if let Some(broken) = &verdict.broken {
             tally.failed.push(seed);
             let failed = &tally.failed;
-            keep(&options.into.join("failed"), &numbers(failed));
-            tell(options.kind, seed, broken, verdict.simulated, &trace);
+            keep(&options.into.join("failed"), &numbers(failed), tell);
+            tell(&failure(seed, broken, verdict.simulated, &trace));
+            // Now, and not at the end: whoever stops the run has it too.
+            tell(&options.kind.reproduce(seed));
         } else if options.seeds == 1 {
-            println!("seed {seed} passed: trace {:016x}", verdict.hash);
+            tell(&format!("seed {seed} passed: trace {:016x}", verdict.hash));
         }
     }
 }
@@ -183,7 +192,8 @@ pub fn one(seed: u64, scenario: Scenario, trace: &Trace) -> Verdict {
     })
 }
 
-fn tell(kind: Kind, seed: u64, broken: &str, simulated: Duration, trace: &Trace) {
+/// What is told of a seed that failed: what broke, when, and the newest lines of its trace.
+fn failure(seed: u64, broken: &str, simulated: Duration, trace: &Trace) -> String {
     let text = trace.text();
     let lines: Vec<&str> = text.lines().collect();
     let newest = lines.len().saturating_sub(LINES_SHOWN);
@@ -193,11 +203,12 @@ fn tell(kind: Kind, seed: u64, broken: &str, simulated: Duration, trace: &Trace)
         Some(last) if simulated.is_zero() => last,
         _ => simulated.as_secs_f64(),
     };
-    println!("seed {seed} FAILED at {at:.1} s: {broken}");
+    let mut told = format!("seed {seed} FAILED at {at:.1} s: {broken}");
     for line in &lines[newest..] {
-        println!("    {line}");
+        told.push_str("\n    ");
+        told.push_str(line);
     }
-    println!("{}", kind.reproduce(seed));
+    told
 }
 
 fn numbers(seeds: &[u64]) -> String {
@@ -205,18 +216,18 @@ fn numbers(seeds: &[u64]) -> String {
 }
 
 /// What cannot be kept is missed by a person, and changes no verdict.
-fn keep(path: &Path, text: &str) {
+fn keep(path: &Path, text: &str, tell: Tell<'_>) {
     let written = path
         .parent()
         .map_or(Ok(()), std::fs::create_dir_all)
         .and_then(|()| std::fs::write(path, text));
     if let Err(error) = written {
-        println!("cannot write {}: {error}", path.display());
+        tell(&format!("cannot write {}: {error}", path.display()));
     }
 }
 
 /// Shows progress until every seed is done.
-fn watch(options: &Options, tally: &Mutex<Tally>, begun: Instant) {
+fn watch(options: &Options, tally: &Mutex<Tally>, begun: Instant, tell: Tell<'_>) {
     let mut shown = begun;
     loop {
         std::thread::park_timeout(Duration::from_millis(50));
@@ -226,12 +237,12 @@ fn watch(options: &Options, tally: &Mutex<Tally>, begun: Instant) {
         }
         let hangs = |(_, since): &&(u64, Instant)| since.elapsed() > HANGS_AFTER;
         if let Some((seed, _)) = tally.running.values().find(hangs) {
-            println!("seed {seed} FAILED: it hangs");
-            println!("{}", options.kind.reproduce(*seed));
+            tell(&format!("seed {seed} FAILED: it hangs"));
+            tell(&options.kind.reproduce(*seed));
             std::process::exit(1);
         }
         if shown.elapsed() > SHOW_EVERY {
-            println!("{}", line(&tally, options, begun));
+            tell(&line(&tally, options, begun));
             shown = now();
         }
     }
@@ -252,6 +263,10 @@ fn line(tally: &Tally, options: &Options, begun: Instant) -> String {
         let _ = write!(line, ", {what} {count}");
     }
     let _ = write!(line, ", FAILED {}", tally.failed.len());
+    if !tally.failed.is_empty() {
+        let seeds: Vec<String> = tally.failed.iter().map(u64::to_string).collect();
+        let _ = write!(line, ": {}", seeds.join(" "));
+    }
     line
 }
 
@@ -261,4 +276,100 @@ fn line(tally: &Tally, options: &Options, begun: Instant) -> String {
 )]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Every third seed breaks a promise, and seed 5 panics.
+    fn breaks_some(seed: u64, trace: Trace) -> Verdict {
+        trace.line(Duration::from_secs(seed), format_args!("seed {seed} ran"));
+        assert_ne!(seed, 5, "seed 5 cannot go on");
+        Verdict {
+            simulated: Duration::from_secs(3_600),
+            counts: [
+                ("grants", 7),
+                ("verdicts partial", 2),
+                ("verdicts unknown", 0),
+            ]
+            .map(|(what, count)| (what.to_owned(), count))
+            .into(),
+            hash: trace.hash(),
+            broken: (seed % 3 == 0).then(|| "I7 is broken: on purpose".to_owned()),
+        }
+    }
+
+    /// What a campaign tells, a line each.
+    fn told(from: u64, seeds: u64, kind: Kind) -> (Vec<String>, ExitCode) {
+        let into = std::env::temp_dir().join(format!(
+            "ringfence-sim-campaign-{}-{from}",
+            std::process::id()
+        ));
+        let options = Options {
+            from,
+            seeds,
+            hours: None,
+            jobs: 2,
+            into: into.clone(),
+            traces: false,
+            kind,
+        };
+        let told = Mutex::new(Vec::new());
+        let tell = |text: &str| lock(&told).extend(text.lines().map(str::to_owned));
+        let code = run_all(&options, breaks_some, &tell);
+        if code == ExitCode::FAILURE {
+            std::fs::remove_dir_all(into).unwrap();
+        }
+        (told.into_inner().unwrap(), code)
+    }
+
+    #[test]
+    fn each_seed_that_fails_is_told_to_be_reproduced_once() {
+        let (told, code) = told(1, 7, Kind::Brisk);
+        assert_eq!(code, ExitCode::FAILURE);
+        let mut again: Vec<&String> = told
+            .iter()
+            .filter(|line| line.contains("REPRODUCE"))
+            .collect();
+        again.sort();
+        let expected = [3, 5, 6].map(|seed| format!("REPRODUCE: cargo xtask sim --seed {seed}"));
+        assert_eq!(again, expected.iter().collect::<Vec<_>>(), "{told:#?}");
+        for begin in [
+            "seed 3 FAILED at 3600.0 s: I7 is broken: on purpose",
+            "    3.000000 seed 3 ran",
+            "seed 5 FAILED at 5.0 s: ",
+        ] {
+            assert!(told.iter().any(|line| line.starts_with(begin)), "{told:#?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_reproduced_by_a_run_of_its_kind() {
+        let (told, _) = told(30, 1, Kind::Long);
+        let again = "REPRODUCE: cargo xtask sim --long --seed 30".to_owned();
+        assert!(told.contains(&again), "{told:#?}");
+    }
+
+    #[test]
+    fn the_last_line_sums_up_and_names_the_seeds_that_failed() {
+        let (mut lines, _) = told(11, 2, Kind::Brisk);
+        let last = lines.pop().unwrap();
+        assert!(
+            last.starts_with("2 of 2 seeds, 2.00 h simulated, "),
+            "{last}"
+        );
+        let counted = ", grants 14, verdicts partial 4, verdicts unknown 0, FAILED 1: 12";
+        assert!(last.ends_with(counted), "{last}");
+    }
+
+    #[test]
+    fn a_campaign_in_which_no_seed_fails_succeeds() {
+        let (mut told, code) = told(7, 2, Kind::Brisk);
+        assert_eq!(code, ExitCode::SUCCESS);
+        assert!(told.pop().unwrap().ends_with(", FAILED 0"), "{told:#?}");
+        assert_eq!(told, [""; 0]);
+    }
 }
