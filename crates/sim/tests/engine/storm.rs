@@ -129,7 +129,7 @@ async fn fault(world: &World, random: &mut Random) {
 }
 
 /// Faults one after another while callers work, then peace.
-pub(crate) async fn storm(world: World, callers: u64, lasts: Duration) -> u64 {
+async fn storm(world: World, callers: u64, lasts: Duration) -> u64 {
     world.form().await;
     let mut work = Vec::new();
     let until = world.now() + lasts;
