@@ -410,6 +410,8 @@ fn may_follow(first: &Outcome, second: &Outcome) -> bool {
             Outcome::Granted { token: a } | Outcome::Ended { token: a },
             Outcome::Granted { token: b } | Outcome::Ended { token: b },
         ) => a == b,
+        // So is a cancel of what had been granted: by then it may have been given back.
+        (Outcome::StillGranted { .. }, Outcome::Settled) => true,
         (Outcome::Opened { session: a, .. }, Outcome::Opened { session: b, .. }) => a == b,
         (first, second) => first == second,
     }

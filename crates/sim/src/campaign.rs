@@ -298,7 +298,9 @@ mod tests {
             .map(|(what, count)| (what.to_owned(), count))
             .into(),
             hash: trace.hash(),
-            broken: (seed % 3 == 0).then(|| "I7 is broken: on purpose".to_owned()),
+            broken: seed
+                .is_multiple_of(3)
+                .then(|| "I7 is broken: on purpose".to_owned()),
         }
     }
 
