@@ -84,15 +84,20 @@ pub(crate) async fn open(
     }
 }
 
-/// How often a session for a Pod is asked for with a later cluster time.
-const POD_TRIES: u32 = 5;
-/// Between two of them.
+/// How often a session is asked for anew, under another id.
+const TRIES: u32 = 5;
+/// Between two tries of one for a Pod.
 const POD_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sends an `Open`. For a Pod it has to know a later cluster time than the process that was in its
 /// container before; the greeting of a node that is behind may not tell one, a refusal does.
+///
+/// A call is repeated under its id until it is answered. If the id is known and its session over,
+/// an earlier try opened it, nobody heard, and nobody kept it alive: there is nothing to keep, and
+/// another is asked for. Not for a Pod: its session ended because its container did, and asking
+/// with a later time would end the successor's.
 async fn ask(hub: &Arc<Hub>, mut request: OpenRequest) -> Result<Answer, CallError> {
-    let mut tries = POD_TRIES;
+    let mut tries = TRIES;
     loop {
         let id: [u8; 16] = chance::rng().random();
         request.id = Bytes::copy_from_slice(&id);
@@ -103,9 +108,11 @@ async fn ask(hub: &Arc<Hub>, mut request: OpenRequest) -> Result<Answer, CallErr
             other => return other,
         };
         tries -= 1;
-        let too_early = request.pod.is_some() && refusal.reason == Reason::OpenTooOld;
-        if !too_early || tries == 0 {
-            return Err(CallError::Refused(refusal));
+        let for_pod = request.pod.is_some();
+        match refusal.reason {
+            Reason::OpenTooOld if for_pod && tries > 0 => {}
+            Reason::OpenIdUsed if !for_pod && tries > 0 => continue,
+            _ => return Err(CallError::Refused(refusal)),
         }
         if let Some(Ok(now)) = refusal.metadata.get("now").map(|now| now.parse()) {
             hub.saw_cluster_time(now);

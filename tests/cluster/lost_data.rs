@@ -1,8 +1,8 @@
 //! Disks that lose something: a tail, a directory, or everything since yesterday.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence_tests::{Act, Cluster, Journal, Options, Session, Signal};
@@ -97,38 +97,86 @@ fn end_of_records(bytes: &[u8]) -> usize {
         .map_or(0, |at| at + 1)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_torn_tail_costs_one_node_nothing_that_was_acknowledged() {
-    let mut cluster = Cluster::start(Options::default()).await;
-    let mut journal = Journal::default();
-    let session = grants(&cluster, &mut journal, 20).await;
+/// What the log writes at once fills whole sectors.
+const SECTOR: usize = 512;
+
+/// The newest file of a node's log that has records, and the sector behind the last one.
+fn tail(cluster: &Cluster, at: usize) -> (PathBuf, usize) {
+    let files = segments(cluster, at);
+    let ends = files.into_iter().rev().map(|file| {
+        let end = end_of_records(&fs::read(&file).unwrap());
+        (file, end.next_multiple_of(SECTOR))
+    });
+    let mut with_records = ends.filter(|(_, end)| *end > SECTOR);
+    with_records.next().expect("the node has a log")
+}
+
+fn write_at(file: &Path, at: usize, bytes: &[u8]) {
+    let file = OpenOptions::new().write(true).open(file).unwrap();
+    file.write_all_at(bytes, at as u64).unwrap();
+}
+
+/// A follower that is down, while a lease is held that was granted before it went.
+async fn follower_down(cluster: &mut Cluster, journal: &mut Journal) -> (usize, u64) {
+    let session = grants(cluster, journal, 20).await;
     let caller = cluster.caller();
     let held = caller
         .acquire(&session, session.number(), "held", None)
         .await
         .unwrap();
-    let victim = (cluster.wait_for_leader(secs(5)).await + 1) % cluster.len();
+    let leader = cluster.wait_for_leader(secs(5)).await;
+    let victim = (leader + 1) % cluster.len();
     cluster.signal(victim, Signal::Kill);
+    (victim, held.token)
+}
 
-    // Half of the last record never reached the disk.
-    let files = segments(&cluster, victim);
-    let with_records = files
-        .iter()
-        .rev()
-        .find(|file| end_of_records(&fs::read(file).unwrap()) > 600);
-    let last = with_records.expect("the node has a log");
-    let end = end_of_records(&fs::read(last).unwrap());
-    let mut file = OpenOptions::new().write(true).open(last).unwrap();
-    file.seek(SeekFrom::Start(end as u64 - 7)).unwrap();
-    file.write_all(&[0; 7]).unwrap();
-    drop(file);
+/// Waits until a node has applied what the leader has.
+async fn wait_until_caught_up(cluster: &Cluster, at: usize) {
+    let leader = cluster.wait_for_leader(secs(20)).await;
+    let goal = cluster.applied(leader).await;
+    cluster.wait_until_applied(at, goal, secs(20)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_tail_costs_one_node_nothing_that_was_acknowledged() {
+    let mut cluster = Cluster::start(Options::default()).await;
+    let mut journal = Journal::default();
+    let (victim, held) = follower_down(&mut cluster, &mut journal).await;
+
+    // Of the last write only a part reached the disk, and nobody was told that it had.
+    let (file, end) = tail(&cluster, victim);
+    write_at(&file, end, &[0x5a; 700]);
 
     cluster.spawn(victim);
-    cluster.wait_until_serving(secs(20)).await;
+    wait_until_caught_up(&cluster, victim).await;
     grants(&cluster, &mut journal, 5).await;
-    let verdict = caller.check("held", held.token).await.unwrap();
+    let verdict = cluster.caller().check("held", held).await.unwrap();
     assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
     journal.check().unwrap();
+}
+
+/// Nothing is promised of such a disk; but only its own node has lost something, and it is given
+/// that back by a leader that has everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_forgets_what_it_had_flushed_harms_no_leader_and_is_sent_it_again() {
+    let mut cluster = Cluster::start(Options::default()).await;
+    let mut journal = Journal::default();
+    let (victim, held) = follower_down(&mut cluster, &mut journal).await;
+
+    let (file, end) = tail(&cluster, victim);
+    let forgotten = (16 * SECTOR).min(end - 2 * SECTOR);
+    write_at(&file, end - forgotten, &vec![0; forgotten]);
+
+    cluster.spawn(victim);
+    wait_until_caught_up(&cluster, victim).await;
+    grants(&cluster, &mut journal, 5).await;
+    let verdict = cluster.caller().check("held", held).await.unwrap();
+    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
+    journal.check().unwrap();
+    for at in 0..cluster.len() {
+        let ended = cluster.wait_exit(at, Duration::ZERO).await;
+        assert_eq!(ended, None, "node {at}:\n{}", cluster.log(at));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -301,6 +301,26 @@ impl Cluster {
         status.expect("the node answers").applied_index
     }
 
+    /// Waits until a node has applied this log index.
+    ///
+    /// # Panics
+    /// If it has not in time.
+    pub async fn wait_until_applied(&self, at: usize, index: u64, within: Duration) {
+        let endpoint = &self.endpoints()[at];
+        let wait = async {
+            loop {
+                let status = status_of(endpoint).await;
+                if status.is_some_and(|status| status.applied_index >= index) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(within, wait)
+            .await
+            .unwrap_or_else(|_| panic!("node {at} applies {index} in time:\n{}", self.log(at)));
+    }
+
     /// Waits until a leader is known.
     ///
     /// # Panics
@@ -326,7 +346,9 @@ impl Cluster {
     pub async fn wait_until_serving(&self, within: Duration) {
         let mut caller = self.caller();
         caller.patience = within;
-        let session = caller.open("probe", Duration::from_secs(1)).await;
+        // It outlives the patience: a first try whose answer was lost has opened it.
+        let ttl = within + Duration::from_secs(10);
+        let session = caller.open("probe", ttl).await;
         let session = session.expect("the cluster serves in time");
         caller
             .close(&session)

@@ -1,14 +1,18 @@
 //! A request is repeated under its own number until its outcome is known.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ringfence_client::proto::client_frame::Body as Ask;
 use ringfence_client::proto::sessions_client::SessionsClient;
-use ringfence_client::proto::{GetRequest, ListSessionsRequest};
-use ringfence_client::{AcquireError, CallError, Client, ReleaseError};
+use ringfence_client::proto::{GetRequest, ListSessionsRequest, Reason};
+use ringfence_client::{
+    AcquireError, CallError, Client, OpenError, Refusal, ReleaseError, SessionOptions,
+};
 
 use crate::support::{
-    Act, Cluster, alone, client, eventually, is_acquire, is_release, session, unavailable, within,
+    Act, Cluster, alone, client, eventually, is_acquire, is_open, is_release, session, unavailable,
+    within,
 };
 
 fn number_of(ask: &Ask) -> u64 {
@@ -188,4 +192,56 @@ async fn a_unary_status_without_our_details_is_unknown() {
 
     let error = list.await.unwrap_err();
     assert!(matches!(error, CallError::Unknown { .. }), "{error:?}");
+}
+
+fn worker() -> SessionOptions {
+    SessionOptions {
+        ttl: Duration::from_secs(60),
+        identity: "worker".into(),
+    }
+}
+
+/// The first try had opened the session, nobody learned of it, and its TTL has passed since.
+#[tokio::test]
+async fn an_open_that_came_true_unheard_and_ended_is_asked_for_under_another_id() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let ended = Refusal::new(
+        Reason::OpenIdUsed,
+        "the session opened with this id has ended",
+    );
+    node.script(is_open, Act::Refuse(ended), 2);
+
+    let client = client(&[&node]).await;
+    let session = within("the session", client.open_session(worker())).await;
+    drop(session.unwrap());
+
+    let ids: BTreeSet<_> = cluster
+        .received(is_open)
+        .into_iter()
+        .filter_map(|(_, ask)| match ask {
+            Ask::Open(open) => Some(open.id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids.len(), 3, "each try has an id of its own");
+}
+
+/// Ids are random: one that is used again and again is no accident.
+#[tokio::test]
+async fn an_open_that_is_refused_for_ever_is_told() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let used = Refusal::new(
+        Reason::OpenIdUsed,
+        "the session opened with this id has ended",
+    );
+    node.script(is_open, Act::Refuse(used), usize::MAX);
+
+    let client = client(&[&node]).await;
+    let refused = within("the refusal", client.open_session(worker())).await;
+    let Err(OpenError::Call(CallError::Refused(refusal))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(refusal.reason, Reason::OpenIdUsed);
 }

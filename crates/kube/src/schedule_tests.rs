@@ -1,4 +1,5 @@
 use super::*;
+use crate::Refusal;
 use crate::face::{Face, Stamp, Version};
 use crate::position::Position;
 
@@ -136,6 +137,27 @@ fn whoever_fights_over_an_object_is_answered_ever_more_slowly() {
     assert_eq!(waits[1], Duration::ZERO, "the first edit is undone at once");
     assert_eq!(waits[2], STRIKE_MIN);
     assert!(waits.is_sorted() && waits[6] > STRIKE_MIN * 8, "{waits:?}");
+}
+
+/// Somebody else's object may be deleted at any time, or for years not.
+#[test]
+fn an_object_in_the_way_is_looked_at_soon_and_then_ever_less_often() {
+    let mut now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), now);
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        now = now.max(schedule.wake_at().unwrap());
+        assert_eq!(take(&mut schedule, now), Some(object(1)));
+        schedule.done(&object(1), None, &Outcome::Refused(Refusal::Foreign), now);
+        waits.push(schedule.wake_at().unwrap() - now);
+    }
+    assert_eq!(waits[0], STRIKE_MIN);
+    assert!(waits.is_sorted(), "{waits:?}");
+    assert!(
+        waits[11] > STRIKE_MAX / 2 && waits[11] <= STRIKE_MAX,
+        "{waits:?}"
+    );
 }
 
 #[test]

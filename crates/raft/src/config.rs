@@ -149,6 +149,9 @@ impl NodeConfig {
             // A leader that starts again must not go on in its old term: it would number entries
             // that others hold already, and what it remembered of the term is gone.
             enable_leader_restore: Some(planted(Bug::TermResumed)),
+            // A follower whose disk forgot what it had flushed is sent it again, and openraft warns of
+            // it. Without this a leader that is well would end, or leave the follower out for good.
+            allow_log_reversion: Some(true),
             quorum_loss_probe_interval: Some(2 * millis(self.timing.election_max)),
             max_payload_entries: 2_048,
             api_batch_capacity: 4_096,

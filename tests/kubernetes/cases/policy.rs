@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Error;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use ringfence_client::{HeldLease, Session};
 use ringfence_kube::{CLUSTER, MANAGED_BY, POSITION, TOKEN};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
@@ -80,28 +81,32 @@ async fn as_its_owner(site: &Site) -> Api<Lease> {
     Objects::of(client, &site.namespace).leases
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn with_the_policy_no_hand_lowers_a_token_and_the_mirror_goes_on() {
-    let Some(plane) = ControlPlane::start().await else {
-        return;
-    };
-    let Some(first) = apply(&plane) else {
-        return;
-    };
-    assert_eq!(first.lines().count(), 4, "{first}");
-    let again = apply(&plane).unwrap();
-    assert!(
-        again.lines().all(|line| line.ends_with(" unchanged")),
-        "{again}"
-    );
-
+/// A node that mirrors where the policy is in force, and the lease `leader`, held and shown.
+async fn judged() -> Option<(Site, Session, HeldLease)> {
+    let plane = ControlPlane::start().await?;
+    apply(&plane)?;
     let site = Site::beside(Arc::new(plane), 1).await;
     let session = site.session("worker").await;
     let lease = site.acquire(&session, "leader").await;
     let token = lease.token().get();
     site.objects.until_held("leader", "worker", token).await;
     until_in_force(&site, "leader", token).await;
+    Some((site, session, lease))
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_policy_no_hand_lowers_a_token_and_the_mirror_goes_on() {
+    let Some((site, session, lease)) = judged().await else {
+        return;
+    };
+    let again = apply(&site.plane).unwrap();
+    assert_eq!(again.lines().count(), 4, "{again}");
+    assert!(
+        again.lines().all(|line| line.ends_with(" unchanged")),
+        "{again}"
+    );
+
+    let token = lease.token().get();
     let lower = json!({"metadata": {"annotations": {TOKEN: (token - 1).to_string()}}});
     let mirror = site.plane.client(User::Ringfence).await;
     let mirror = Objects::of(mirror, &site.namespace).leases;
@@ -140,17 +145,11 @@ const HIGH: &str = "9000000000000000000";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_policy_no_hand_raises_a_token_and_the_mirror_goes_on() {
-    let Some(plane) = ControlPlane::start().await else {
+    let Some((site, session, lease)) = judged().await else {
         return;
     };
-    apply(&plane).unwrap();
-    let site = Site::beside(Arc::new(plane), 1).await;
     let owner = as_its_owner(&site).await;
-    let session = site.session("worker").await;
-    let lease = site.acquire(&session, "leader").await;
     let token = lease.token().get();
-    site.objects.until_held("leader", "worker", token).await;
-    until_in_force(&site, "leader", token).await;
 
     for leases in [&owner, &site.objects.leases] {
         for (annotation, value) in [
@@ -183,24 +182,18 @@ async fn with_the_policy_no_hand_raises_a_token_and_the_mirror_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_policy_no_hand_makes_a_mirrored_lease_and_none_that_lay_there_stops_it() {
-    let Some(plane) = ControlPlane::start().await else {
+    let Some((site, session, _lease)) = judged().await else {
         return;
     };
-    apply(&plane).unwrap();
-    let site = Site::beside(Arc::new(plane), 1).await;
     let owner = as_its_owner(&site).await;
-    let session = site.session("worker").await;
-    let first = site.acquire(&session, "first").await;
-    let token = first.token().get();
-    let shown = site.objects.until_held("first", "worker", token).await;
-    until_in_force(&site, "first", token).await;
+    let shown = site.objects.get("leader").await.unwrap();
 
     // As the mirror would make it, but for its token.
     let forged = |labels: Value| -> Lease {
         let annotations = json!({
             TOKEN: HIGH, POSITION: "1/1", CLUSTER: shown.stamp.as_ref().unwrap().cluster,
         });
-        let metadata = json!({"name": "leader", "labels": labels, "annotations": annotations});
+        let metadata = json!({"name": "other", "labels": labels, "annotations": annotations});
         let (version, kind) = ("coordination.k8s.io/v1", "Lease");
         let lease = json!({"apiVersion": version, "kind": kind, "metadata": metadata});
         serde_json::from_value(lease).unwrap()
@@ -214,11 +207,11 @@ async fn with_the_policy_no_hand_makes_a_mirrored_lease_and_none_that_lay_there_
     let made = owner.create(&params, &forged(json!({}))).await;
     assert_eq!(words(made), None);
     let labelled = json!({"metadata": {"labels": label}});
-    let refused = refusal(&owner, "leader", &labelled).await.unwrap();
+    let refused = refusal(&owner, "other", &labelled).await.unwrap();
     assert!(refused.contains("by the mirror alone"), "{refused}");
 
-    let lease = site.acquire(&session, "leader").await;
+    let lease = site.acquire(&session, "other").await;
     let token = lease.token().get();
-    let held = site.objects.until_held("leader", "worker", token).await;
+    let held = site.objects.until_held("other", "worker", token).await;
     assert!(held.labelled);
 }

@@ -12,7 +12,9 @@ use ringfence_client::{Client, Session, SessionOptions};
 
 pub(crate) use clock::SteppedClock;
 pub(crate) use model::Model;
-pub(crate) use node::{Act, Cluster, Node, is_acquire, is_keep_alive, is_release, unavailable};
+pub(crate) use node::{
+    Act, Cluster, Node, is_acquire, is_keep_alive, is_open, is_release, unavailable,
+};
 pub(crate) use wire::Wire;
 
 /// Long enough that no healthy test reaches it.

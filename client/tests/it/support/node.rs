@@ -84,6 +84,10 @@ pub(crate) fn is_acquire(ask: &Ask) -> bool {
     matches!(ask, Ask::Acquire(_))
 }
 
+pub(crate) fn is_open(ask: &Ask) -> bool {
+    matches!(ask, Ask::Open(_))
+}
+
 pub(crate) fn is_release(ask: &Ask) -> bool {
     matches!(ask, Ask::Release(_))
 }

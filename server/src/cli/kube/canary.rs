@@ -27,8 +27,8 @@ use crate::cli::{Failure, Global, exit, signals};
 /// policy` applied, or as somebody who may impersonate that account.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
-  ringfence kube canary --lease demo/leader --carrier impersonate --listen-http 0.0.0.0:7423
-  ringfence kube canary --lease demo/leader --carrier impersonate --once
+  ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --listen-http 0.0.0.0:7423
+  ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --once
 
 With --once: 0 if both were refused, 1 if one would have been done, 69 if nobody can tell.
 Figures: ringfence_kube_canary_open is 1 while a stale write would be done, _blind is 1 while
