@@ -315,6 +315,116 @@ fn a_log_without_room_ends_its_node_which_comes_back_and_the_fault_says_so() {
     );
 }
 
+/// Each kind of fault in each of its ways, one after another: what each is called in the schedule,
+/// the kind it belongs to, and what of the machine it needs beyond signals.
+const EVERY: [(&str, &str, Option<&str>); 15] = [
+    (
+        r#"{"partition": {"shape": "sides", "order": [0, 1, 2], "clients_too": true}}"#,
+        "partition",
+        Some(NETWORK),
+    ),
+    (
+        r#"{"partition": {"shape": "bridge", "order": [2, 0, 1], "clients_too": false}}"#,
+        "partition",
+        Some(NETWORK),
+    ),
+    (
+        r#"{"oneway": {"victim": "leader", "direction": "out", "clients_too": false}}"#,
+        "oneway",
+        Some(NETWORK),
+    ),
+    (
+        r#"{"oneway": {"victim": "leader", "direction": "in", "clients_too": true}}"#,
+        "oneway",
+        Some(NETWORK),
+    ),
+    (
+        r#"{"isolate": {"victim": "leader", "clients_too": true}}"#,
+        "isolate",
+        Some(NETWORK),
+    ),
+    (
+        r#"{"slow": {"victim": null, "delay_ms": 20, "jitter_ms": 10, "loss_percent": 5, "duplicate_percent": 5, "reorder_percent": 5, "bytes_per_second": null}}"#,
+        "slow",
+        Some(NETWORK),
+    ),
+    (r#"{"kill": {"victims": ["leader"]}}"#, "kill", None),
+    (r#"{"pause": {"victims": ["leader"]}}"#, "pause", None),
+    (
+        r#"{"torn_tail": {"victim": {"node": 0}, "bytes": 700}}"#,
+        "disk",
+        None,
+    ),
+    (r#"{"full_log": {"victim": {"node": 1}}}"#, "disk", None),
+    (
+        r#"{"full_disk": {"victim": {"node": 2}}}"#,
+        "disk",
+        Some("disk: full"),
+    ),
+    (
+        r#"{"power_loss": {"victim": "leader"}}"#,
+        "disk",
+        Some("disk: power loss"),
+    ),
+    (r#""grow""#, "membership", None),
+    (
+        r#"{"replace": {"victim": {"node": 1}}}"#,
+        "membership",
+        None,
+    ),
+    (
+        r#"{"kill": {"victims": [{"node": 0}, {"node": 1}, {"node": 2}]}}"#,
+        "kill",
+        None,
+    ),
+];
+const NETWORK: &str = "partition, oneway, isolate, slow";
+
+#[test]
+fn every_fault_takes_effect_on_real_processes_and_no_promise_breaks() {
+    const EACH_MS: usize = 4_000;
+    let planned = |(at, (fault, kind, _)): (usize, &(&str, &str, Option<&str>))| {
+        let (id, begin) = (at + 1, 2_500 + at * EACH_MS);
+        format!(
+            r#"{{"id": {id}, "kind": "{kind}", "begin_ms": {begin}, "lasts_ms": 1500, "fault": {fault}}}"#
+        )
+    };
+    let faults: Vec<String> = EVERY.iter().enumerate().map(planned).collect();
+    let text = format!(
+        r#"{{"version": 1, "seed": 4, "nodes": 3, "clients": 3, "duration_ms": {}, "faults": [{}]}}"#,
+        8_500 + EVERY.len() * EACH_MS,
+        faults.join(",")
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let schedule = dir.path().join("schedule.json");
+    std::fs::write(&schedule, text).unwrap();
+    let ran = run(&["--no-control", "--schedule", schedule.to_str().unwrap()]);
+
+    let report = ran.report();
+    assert_ne!(report["verdict"], "invalid", "{report}");
+    let off: Vec<&str> = report["capabilities"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["available"] == false)
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    for name in &off {
+        eprintln!("NOT SHOWN: {name}, which this machine cannot do: {report}");
+    }
+    let done = ran.objects("faults.jsonl");
+    for (at, (fault, kind, needs)) in EVERY.iter().enumerate() {
+        if needs.is_some_and(|needs| off.contains(&needs)) {
+            continue;
+        }
+        let told = done.iter().find(|told| told["id"] == at + 1);
+        let told = told.unwrap_or_else(|| panic!("{fault} is told of: {done:?}"));
+        assert_eq!(told["kind"], *kind, "{told}");
+        assert_eq!(told["took_effect"], true, "{told}");
+    }
+    assert_eq!(processes(ran.dir.path()), Vec::<i32>::new());
+}
+
 #[test]
 fn bad_requests_are_told_what_is_allowed() {
     let dir = tempfile::tempdir().unwrap();
