@@ -12,7 +12,7 @@ use crate::objects::{assert_never_back, token_of};
 use crate::site::Site;
 
 /// How often a lease is granted to measure what a grant costs.
-const GRANTS: usize = 200;
+const GRANTS: usize = 100;
 
 /// A lost packet, a busy neighbour: what a median may differ by between two measurements.
 const NOISE: Duration = Duration::from_millis(30);

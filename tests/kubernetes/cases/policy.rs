@@ -12,6 +12,7 @@ use ringfence_client::{HeldLease, Session};
 use ringfence_kube::{CLUSTER, MANAGED_BY, POSITION, TOKEN};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::objects::{Objects, token_of};
 use crate::site::{Site, within};
@@ -81,11 +82,22 @@ async fn as_its_owner(site: &Site) -> Api<Lease> {
     Objects::of(client, &site.namespace).leases
 }
 
+/// A Kubernetes with the policy, which these tests share; `None` if there is none, or no kubectl. The
+/// other tests do without it: they edit what it keeps from being edited.
+async fn with_the_policy() -> Option<Arc<ControlPlane>> {
+    static SHARED: Mutex<Option<Arc<ControlPlane>>> = Mutex::const_new(None);
+    let mut shared = SHARED.lock().await;
+    if shared.is_none() {
+        let plane = ControlPlane::start().await?;
+        apply(&plane)?;
+        *shared = Some(Arc::new(plane));
+    }
+    shared.clone()
+}
+
 /// A node that mirrors where the policy is in force, and the lease `leader`, held and shown.
 async fn judged() -> Option<(Site, Session, HeldLease)> {
-    let plane = ControlPlane::start().await?;
-    apply(&plane)?;
-    let site = Site::beside(Arc::new(plane), 1).await;
+    let site = Site::beside(with_the_policy().await?, 1).await;
     let session = site.session("worker").await;
     let lease = site.acquire(&session, "leader").await;
     let token = lease.token().get();

@@ -4,7 +4,7 @@ use ringfence_kube::policy::Carrier;
 use ringfence_kubernetes::User;
 
 use crate::process::{Running, run, text};
-use crate::stand::{CURRENT, Stand};
+use crate::stand::{CURRENT, Stand, with_every_carrier};
 
 const OPEN: [&str; 2] = [
     "ringfence_kube_canary_open{rule=\"floor\"}",
@@ -88,7 +88,7 @@ async fn a_binding_that_is_gone_shows_in_the_figures_and_its_return_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn asked_once_it_answers_with_its_exit_code() {
-    for carrier in Carrier::ALL {
+    with_every_carrier(async |carrier| {
         let Some(stand) = Stand::start(carrier, CURRENT).await else {
             return;
         };
@@ -112,5 +112,6 @@ async fn asked_once_it_answers_with_its_exit_code() {
             output.status.code() == Some(1)
         })
         .await;
-    }
+    })
+    .await;
 }

@@ -2,12 +2,42 @@
 
 use ringfence_kube::policy::{Carrier, Fencing, STAMP, Wish, WithoutLease};
 
-use crate::stand::{CURRENT, Stand, until, wish};
+use crate::stand::{CURRENT, Stand, until, wish, with_every_carrier};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
 /// The greatest token there can be.
 const MAX: u64 = (1 << 63) - 1;
+
+/// No tokens, that a header can carry.
+const PLAIN: [&str; 15] = [
+    "0",
+    "01",
+    "+7",
+    "-7",
+    "0x10",
+    "1e3",
+    "7.0",
+    "7,0",
+    "abc",
+    "7a",
+    "7 8",
+    "",
+    "9223372036854775808",
+    "18446744073709551617",
+    "99999999999999999999",
+];
+/// No tokens, that only a stamp can carry.
+const ODD: [&str; 8] = [
+    " 7",
+    "7 ",
+    "7\n",
+    "\u{0667}",
+    "7\u{200b}",
+    "７",
+    "NaN",
+    "null",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_compared_as_whole_numbers_up_to_the_greatest() {
@@ -39,41 +69,13 @@ async fn tokens_are_compared_as_whole_numbers_up_to_the_greatest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_that_is_no_token_is_refused_by_every_carrier() {
-    // What a header can carry; a stamp can be any text.
-    let plain = [
-        "0",
-        "01",
-        "+7",
-        "-7",
-        "0x10",
-        "1e3",
-        "7.0",
-        "7,0",
-        "abc",
-        "7a",
-        "7 8",
-        "",
-        "9223372036854775808",
-        "18446744073709551617",
-        "99999999999999999999",
-    ];
-    let odd = [
-        " 7",
-        "7 ",
-        "7\n",
-        "\u{0667}",
-        "7\u{200b}",
-        "７",
-        "NaN",
-        "null",
-    ];
-    for carrier in Carrier::ALL {
+    with_every_carrier(async |carrier| {
         let Some(stand) = Stand::start(carrier, 2).await else {
             return;
         };
         let lease = stand.fencing.lease();
-        let odd = odd.iter().filter(|_| carrier == Carrier::Sequence);
-        for text in plain.iter().chain(odd) {
+        let odd = ODD.iter().filter(|_| carrier == Carrier::Sequence);
+        for text in PLAIN.iter().chain(odd) {
             let fence = format!("{lease}#{text}");
             let writer = stand.writer(Some(&fence)).dry();
             let verdict = writer.write(Op::Create, "probe").await;
@@ -89,7 +91,8 @@ async fn a_text_that_is_no_token_is_refused_by_every_carrier() {
             let refused = matches!(verdict, Ok(Verdict::Malformed | Verdict::Foreign));
             assert!(refused, "{carrier} {fence:?}: {verdict:?}");
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

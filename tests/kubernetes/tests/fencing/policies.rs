@@ -2,13 +2,13 @@
 
 use ringfence_kube::policy::{Carrier, Fencing, Wish};
 
-use crate::stand::{CURRENT, Stand, wish};
+use crate::stand::{CURRENT, Stand, wish, with_every_carrier};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_write_is_refused_and_a_current_one_is_done() {
-    for carrier in Carrier::ALL {
+    with_every_carrier(async |carrier| {
         let Some(stand) = Stand::start(carrier, CURRENT).await else {
             return;
         };
@@ -30,7 +30,8 @@ async fn a_stale_write_is_refused_and_a_current_one_is_done() {
             stale.write(Op::MergePatch, "prices").await,
             Ok(Verdict::Stale)
         );
-    }
+    })
+    .await;
 }
 
 /// Kind, name and version of everything that the manifests made.
@@ -44,7 +45,7 @@ fn versions(stand: &Stand) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn applying_the_manifests_again_changes_nothing() {
-    for carrier in Carrier::ALL {
+    with_every_carrier(async |carrier| {
         let Some(stand) = Stand::start(carrier, CURRENT).await else {
             return;
         };
@@ -54,7 +55,8 @@ async fn applying_the_manifests_again_changes_nothing() {
         let changed = again.lines().find(|line| !line.ends_with(" unchanged"));
         assert_eq!(changed, None);
         assert_eq!(versions(&stand), before);
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,6 +40,17 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn()
     .await;
 }
 
+/// Shows the same for every carrier, all of them at once: most of it is waiting for the API server.
+pub(crate) async fn with_every_carrier<F>(shown: impl Fn(Carrier) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let all = Carrier::ALL.map(|carrier| tokio::spawn(shown(carrier)));
+    for one in all {
+        one.await.unwrap();
+    }
+}
+
 /// Waits until a write is judged so; shows how it was judged last if it never is.
 pub(crate) async fn until_judged<F>(what: &str, so: Verdict, judged: impl Fn() -> F)
 where

@@ -6,7 +6,7 @@ use ringfence_client::{Client, Elector, Pod, PodText, SessionOptions, Timings};
 use ringfence_tests::{Cluster, Options};
 use serde_json::{Value, json};
 
-use crate::place::{LEASE, Place, within};
+use crate::place::{LEASE, Place, TOKENS, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_7_leases_stay_selectable_with_their_times_beside_leaders_for_life() {
@@ -34,6 +34,8 @@ async fn s1_10_a_cluster_that_watches_no_pods_says_which_mode_to_use() {
     let options = Options {
         nodes: 1,
         alone: false,
+        probed: false,
+        token_floor: Some(TOKENS),
         ..Options::default()
     };
     let cluster = Cluster::start(options).await;
