@@ -8,8 +8,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
 use ringfence_core::LeaseName;
 
-use crate::decision::{Case, Decision, Refusal, Why, Written, decide};
-use crate::face::Found;
+use crate::decision::{Case, Decision, Refusal, Why, decide};
+use crate::face::{Face, Found, Stamp};
 use crate::limits::{EVENT_TIME_MAX, REQUEST_TIME_MAX};
 use crate::name::ObjectName;
 use crate::schedule::Known;
@@ -23,7 +23,7 @@ pub(crate) struct Attempt {
     pub(crate) object: ObjectName,
     pub(crate) lease: LeaseName,
     pub(crate) known: Known,
-    pub(crate) written: Option<Arc<Written>>,
+    pub(crate) written: Option<Arc<Found>>,
     /// When the change was noted that it is for; `None` if it is for none.
     pub(crate) noted: Option<Instant>,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Outcome {
     /// It was written.
     Wrote {
         found: Arc<Found>,
-        written: Arc<Written>,
+        written: Arc<Found>,
         why: Why,
     },
     /// It is left alone.
@@ -102,7 +102,7 @@ async fn judge<S: Source>(
     object: &ObjectName,
     lease: &LeaseName,
     known: Known,
-    written: Option<&Written>,
+    written: Option<&Found>,
 ) -> Result<Outcome, Trouble> {
     let api: Api<Lease> = Api::namespaced(client.clone(), &object.namespace);
     let found = match known {
@@ -127,12 +127,7 @@ async fn judge<S: Source>(
                 None => create(&api, &face.object(object, &stamp)).await?,
                 Some(version) => patch(&api, object, &face.patch(&version, &stamp)).await?,
             };
-            let found = Arc::new(Found::of(&sent));
-            let written = Arc::new(Written {
-                face,
-                stamp,
-                uid: found.uid.clone(),
-            });
+            let (found, written) = taken(Found::of(&sent), face, stamp);
             Outcome::Wrote {
                 found,
                 written,
@@ -144,12 +139,29 @@ async fn judge<S: Source>(
     })
 }
 
+/// What the API server made of a write, and what was meant. There are as many of both as there are
+/// objects, so that they share their memory when they say the same, as they nearly always do.
+fn taken(found: Found, face: Face, stamp: Stamp) -> (Arc<Found>, Arc<Found>) {
+    let written = Found {
+        face,
+        stamp: Some(stamp),
+        ..found.clone()
+    };
+    let same = found == written;
+    let found = Arc::new(found);
+    let written = match same {
+        true => Arc::clone(&found),
+        false => Arc::new(written),
+    };
+    (found, written)
+}
+
 /// The judgement; asks the cluster if the object claims to be newer than what is known here.
 async fn decision<S: Source>(
     source: &S,
     lease: &LeaseName,
     found: Option<&Found>,
-    written: Option<&Written>,
+    written: Option<&Found>,
 ) -> Result<Decision, Trouble> {
     let mut confirmed = false;
     loop {
@@ -196,4 +208,44 @@ async fn patch(
         Error::Api(status) if status.code == 404 => Trouble::Outdated,
         _ => Trouble::of(&error, true),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::face::Version;
+    use crate::position::Position;
+
+    fn stamp() -> Stamp {
+        Stamp {
+            at: Position::default(),
+            cluster: "ab".to_owned(),
+        }
+    }
+
+    fn found(transitions: i32) -> Found {
+        Found {
+            face: Face {
+                transitions,
+                ..Face::default()
+            },
+            stamp: Some(stamp()),
+            labelled: true,
+            version: Version("7".to_owned()),
+            uid: "u".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_was_written_and_found_is_kept_once() {
+        let (found, written) = taken(found(3), found(3).face, stamp());
+        assert!(Arc::ptr_eq(&found, &written));
+    }
+
+    #[test]
+    fn what_the_api_server_made_something_else_of_is_known_as_it_was_meant() {
+        let (there, meant) = taken(found(4), found(3).face, stamp());
+        assert_eq!((there.face.transitions, meant.face.transitions), (4, 3));
+        assert_eq!(there.uid, meant.uid);
+    }
 }

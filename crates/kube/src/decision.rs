@@ -26,17 +26,6 @@ pub struct Look {
     pub silent: Millis,
 }
 
-/// What a mirror remembers of its own last write on an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// What it wrote.
-    pub face: Face,
-    /// With which stamp.
-    pub stamp: Stamp,
-    /// The object.
-    pub uid: String,
-}
-
 /// Everything that a judgement stands on.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
@@ -44,8 +33,9 @@ pub struct Case<'a> {
     pub look: &'a Look,
     /// What Kubernetes says.
     pub found: Option<&'a Found>,
-    /// What the mirror did last, if it remembers.
-    pub written: Option<&'a Written>,
+    /// The object as the mirror's last write on it was meant, if it remembers: its face, stamp and
+    /// uid count. Nobody has meddled with it as long as it says the same.
+    pub written: Option<&'a Found>,
     /// Whether the cluster was asked after the object was read, so that no honest object can be
     /// newer.
     pub confirmed: bool,
@@ -236,8 +226,9 @@ fn before(case: Case<'_>) -> Option<&Face> {
 }
 
 /// Whether a later stamp than our last one is on the object, and one that this cluster has reached.
-fn by_another_mirror(look: &Look, found: &Found, written: &Written) -> bool {
-    let later = |stamp: &Stamp| stamp.at > written.stamp.at && stamp.at <= look.at;
+fn by_another_mirror(look: &Look, found: &Found, written: &Found) -> bool {
+    let last = written.stamp.as_ref().map(|stamp| stamp.at);
+    let later = |stamp: &Stamp| Some(stamp.at) > last && stamp.at <= look.at;
     found.labelled && found.stamp.as_ref().is_some_and(later)
 }
 
@@ -251,7 +242,7 @@ fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
     if !found.labelled {
         fields.push(MANAGED_BY);
     }
-    if found.stamp.as_ref() != Some(&written.stamp) {
+    if found.stamp != written.stamp {
         fields.push("the mirror's annotations");
     }
     if fields.is_empty() {

@@ -59,7 +59,7 @@ fn held(index: u64, identity: &str, token: u64) -> Look {
     look(index, Some((identity, token)), None)
 }
 
-fn judge(look: &Look, found: Option<&Found>, written: Option<&Written>) -> Decision {
+fn judge(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decision {
     decide(Case {
         look,
         found,
@@ -68,7 +68,7 @@ fn judge(look: &Look, found: Option<&Found>, written: Option<&Written>) -> Decis
     })
 }
 
-fn confirmed(look: &Look, found: &Found, written: Option<&Written>) -> Decision {
+fn confirmed(look: &Look, found: &Found, written: Option<&Found>) -> Decision {
     decide(Case {
         look,
         found: Some(found),
@@ -88,17 +88,16 @@ fn written(decision: Decision) -> (Face, Stamp, Why) {
 }
 
 /// The object that a mirror makes of what it sees, and what it remembers.
-fn mirrored(look: &Look) -> (Found, Written) {
+fn mirrored(look: &Look) -> (Found, Found) {
     let (face, stamp, _) = written(judge(look, None, None));
     let found = Found {
-        face: face.clone(),
-        stamp: Some(stamp.clone()),
+        face,
+        stamp: Some(stamp),
         labelled: true,
         version: Version("7".to_owned()),
         uid: "u".to_owned(),
     };
-    let uid = found.uid.clone();
-    (found, Written { face, stamp, uid })
+    (found.clone(), found)
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub mod webhook;
 pub use kube::Client;
 
 pub use connect::{ConnectError, connect};
-pub use decision::{Case, Decision, Look, Refusal, Why, Written, decide};
+pub use decision::{Case, Decision, Look, Refusal, Why, decide};
 pub use face::{CLUSTER, Face, Found, MANAGED_BY, MANAGER, POSITION, Stamp, TOKEN, Version};
 pub use metrics::Metrics;
 pub use mirror::Mirror;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::attempt::Outcome;
 use crate::clock::backoff;
-use crate::decision::{Why, Written};
+use crate::decision::Why;
 use crate::face::Found;
 use crate::limits::{
     OBJECT_PACE, RENEWAL_PACE, RENEWALS_MAX, REQUESTS_MAX, STRIKE_MAX, STRIKE_MIN, STRIKES_KEPT,
@@ -34,14 +34,14 @@ pub(crate) enum Known {
 pub(crate) struct Next {
     pub(crate) object: ObjectName,
     pub(crate) known: Known,
-    pub(crate) written: Option<Arc<Written>>,
+    pub(crate) written: Option<Arc<Found>>,
     pub(crate) noted: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     known: Known,
-    written: Option<Arc<Written>>,
+    written: Option<Arc<Found>>,
     /// A request is under way; it is a renewal if nothing was noted.
     busy: Option<Turn>,
     /// Where it stands in the queue.

@@ -33,11 +33,7 @@ fn stamp() -> Stamp {
 
 fn wrote(version: u64, why: Why) -> Outcome {
     let found = Arc::new(found(version));
-    let written = Arc::new(Written {
-        face: found.face.clone(),
-        stamp: stamp(),
-        uid: found.uid.clone(),
-    });
+    let written = Arc::clone(&found);
     Outcome::Wrote {
         found,
         written,
