@@ -73,7 +73,8 @@ fn no_alarm_is_without_a_test() {
         let wanted = format!("alertname: {alarm}");
         tests.lines().any(|line| line.trim() == wanted)
     };
-    for file in ["prometheus/rules.yaml", "prometheus/canary.yaml"] {
+    for file in ["rules", "canary", "webhook"] {
+        let file = &format!("prometheus/{file}.yaml");
         let rules = std::fs::read_to_string(deployed(file)).unwrap();
         let alarms = rules
             .lines()

@@ -12,7 +12,7 @@ use crate::cli::{Failure, output};
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence kube webhook manifest --resource configmaps --service-account demo/controller \
-    --service ringfence/fence --ca-file ca.pem --failure-policy fail | kubectl apply -f -")]
+    --service ringfence/ringfence-webhook --ca-file ca.pem --failure-policy fail | kubectl apply -f -")]
 pub(crate) struct Manifest {
     /// What is judged, with all subresources: configmaps, deployments.apps; may be repeated
     #[arg(long = "resource", value_name = "PLURAL[.GROUP]", required = true)]

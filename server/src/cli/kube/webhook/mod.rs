@@ -14,7 +14,7 @@ use crate::cli::{Failure, Global};
 pub(super) const EXAMPLE: &str = r"Example:
   ringfence kube webhook serve --cert-file tls.crt --key-file tls.key --carrier impersonate
   ringfence kube webhook manifest --resource configmaps --service-account demo/controller \
-    --service ringfence/fence --ca-file ca.pem --failure-policy fail | kubectl apply -f -";
+    --service ringfence/ringfence-webhook --ca-file ca.pem --failure-policy fail | kubectl apply -f -";
 
 /// Commands about the webhook.
 #[derive(Subcommand, Debug)]

@@ -55,7 +55,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
     /// Where /metrics and /livez are served, without TLS
-    #[arg(long, default_value = "127.0.0.1:7424", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "0.0.0.0:7424", value_name = "HOST:PORT")]
     listen_http: SocketAddr,
     /// How a write carries its fence, as `kube policy` has it
     #[arg(long, value_name = "CARRIER")]
