@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod away;
+mod beside;
 mod crowd;
 mod deployed;
 mod deposed;

@@ -1,7 +1,7 @@
 //! The cluster on the node, as the story looks at it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -67,6 +67,11 @@ impl Cluster {
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         let apply = format!("apply --filename={}", file.display());
         self.kubectl.run(&apply).map(drop)
+    }
+
+    /// Where files of the run may be put.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// A folder of the manifests.

@@ -1,5 +1,6 @@
 //! What people type.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -19,6 +20,26 @@ impl Kubectl {
             program: components.join("kubectl"),
             kubeconfig,
         }
+    }
+
+    /// The same, acting as another user with one more attribute, by a kubeconfig in this file.
+    pub(crate) fn disguised(
+        &self,
+        user: &str,
+        (name, value): (&str, &str),
+        file: PathBuf,
+    ) -> Result<Self, String> {
+        let made = |error: std::io::Error| format!("{}: {error}", file.display());
+        let own = fs::read_to_string(&self.kubeconfig).map_err(made)?;
+        let disguise =
+            format!("user: {{as: '{user}', as-user-extra: {{'{name}': ['{value}']}}, token:");
+        fs::write(&file, own.replace("user: {token:", &disguise)).map_err(made)?;
+        let program = self.program.clone();
+        let kubeconfig = file;
+        Ok(Self {
+            program,
+            kubeconfig,
+        })
     }
 
     /// What it prints for these words, parted by spaces.

@@ -19,7 +19,7 @@ pub(crate) const CGROUP: &str = "ringfence-node";
 const FORGET_MAX: Duration = Duration::from_secs(20);
 
 /// What the node is made of, and the package of Debian that has it.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("containerd", "containerd"),
     ("containerd-shim-runc-v2", "containerd"),
     ("ctr", "containerd"),
@@ -29,6 +29,7 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("ip", "iproute2"),
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
+    ("openssl", "openssl"),
 ];
 /// Where packages put the plugins of the container network.
 pub(crate) const PLUGIN_FOLDERS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];

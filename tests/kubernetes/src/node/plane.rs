@@ -97,6 +97,14 @@ impl Plane {
                 "ringfence",
                 "logs --namespace=ringfence --selector=app.kubernetes.io/name=ringfence --prefix --tail=200",
             ),
+            (
+                "webhook",
+                "logs --namespace=ringfence --selector=app.kubernetes.io/name=ringfence-webhook --prefix",
+            ),
+            (
+                "canary",
+                "logs --namespace=demo --selector=app.kubernetes.io/name=ringfence-canary --prefix",
+            ),
         ];
         for (name, line) in asked {
             let told = kubectl.run(line).unwrap_or_else(|why| why);

@@ -1,5 +1,6 @@
 //! What is shown, in the order in which it is shown: each chapter leaves a whole cluster to the next.
 
+mod beside;
 mod eviction;
 mod forming;
 mod lost;
@@ -27,7 +28,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 11] = [
+    let chapters: [(&str, Chapter); 13] = [
         (
             "applying the manifests forms a cluster of three",
             forming::three_nodes_form_a_cluster,
@@ -35,6 +36,10 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
         (
             "a client outside acquires, and kubectl shows it",
             forming::a_client_outside_acquires,
+        ),
+        (
+            "the canary and the webhook run as Pods",
+            beside::canary_and_webhook,
         ),
         (
             "a Pod deleted with force comes back with its data",
@@ -63,6 +68,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
             "what left comes back as a new member",
             scale::up_again_and_down,
         ),
+        ("no stale write has passed", beside::no_write_passed),
     ];
     for (claim, chapter) in chapters {
         chapter(cluster, &runtime).map_err(|why| format!("{claim}: {why}"))?;

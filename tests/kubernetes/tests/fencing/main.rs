@@ -1,10 +1,12 @@
 //! Stale writes, refused by a real API server with the policies that `ringfence kube policy` prints.
 #![allow(clippy::unwrap_used)]
 
+mod account;
 mod canary;
 mod edges;
 mod frozen;
 mod hands;
+mod layer;
 mod paused;
 mod policies;
 mod process;

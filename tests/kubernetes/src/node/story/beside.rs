@@ -1,0 +1,224 @@
+//! What runs beside the nodes, as Pods: the canary and the webhook, each by the commands of
+//! `deploy/README.md`.
+
+use std::fs;
+
+use ringfence_client::HeldLease;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::SERVICE;
+use crate::cluster::{Cluster, LONG, is_ready};
+use crate::kubectl::Kubectl;
+use crate::load;
+use crate::program::{call, until};
+use crate::say::{self, Watch};
+
+/// The lease that the manifests are written for.
+const LEASE: &str = "k8s/demo/leader";
+/// Whose writes are judged.
+const ACCOUNT: &str = "system:serviceaccount:demo:controller";
+/// Where figures are shown: namespace, the label of the Pods, port.
+const CANARY: (&str, &str, u16) = ("demo", "ringfence-canary", 7423);
+const WEBHOOK: (&str, &str, u16) = ("ringfence", "ringfence-webhook", 7424);
+
+pub(super) fn canary_and_webhook(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
+    let watch = Watch::start();
+    let lease = hold(runtime)?;
+    place(cluster)?;
+    apply(
+        cluster,
+        "ringfence-0",
+        "kube policy --lease demo/leader --resource configmaps --carrier impersonate \
+         --service-account demo/controller",
+    )?;
+    secret(cluster)?;
+    for folder in ["canary", "webhook"] {
+        let path = cluster.manifests(folder);
+        cluster.kubectl.run(&format!("apply --kustomize={path}"))?;
+    }
+    ready(cluster, CANARY, 1)?;
+    ready(cluster, WEBHOOK, 2)?;
+    say::shown(watch, "the canary and two webhooks run as Pods");
+
+    let watch = Watch::start();
+    until("the canary says that both rules hold", LONG, || {
+        let shown = figures(cluster, CANARY)?.concat();
+        let holds = ["floor", "mark"].iter().all(|rule| {
+            ["open", "blind"].iter().all(|name| {
+                let line = format!("ringfence_kube_canary_{name}{{rule=\"{rule}\"}} 0");
+                shown.lines().any(|found| found == line)
+            })
+        });
+        holds.then_some(()).ok_or(shown)
+    })?;
+    say::shown(
+        watch,
+        "the canary, by its own rights, says that stale writes are refused",
+    );
+    judged(cluster, runtime, lease)
+}
+
+/// The webhook's part: what it admits and what it refuses.
+fn judged(cluster: &Cluster, runtime: &Runtime, lease: HeldLease) -> Result<(), String> {
+    let watch = Watch::start();
+    apply(
+        cluster,
+        "deployment/ringfence-webhook",
+        "kube webhook manifest --resource configmaps --service-account demo/controller \
+         --service ringfence/ringfence-webhook --ca-file /etc/ringfence/tls/tls.crt \
+         --failure-policy fail",
+    )?;
+    let token = lease.token().get();
+    let holder = writer(cluster, token)?;
+    holder.run("create configmap prices --namespace=demo")?;
+    until("the API server asks the webhook", LONG, || {
+        write(&holder)?;
+        let asked = figures(cluster, WEBHOOK)?.concat();
+        let admitted = "ringfence_kube_webhook_reviews_total{outcome=\"admitted\"} ";
+        let admitted = asked.lines().any(|line| line.starts_with(admitted));
+        admitted.then_some(()).ok_or(asked)
+    })?;
+    say::shown(
+        watch,
+        "the webhook admits writes under a grant that is in force",
+    );
+
+    let watch = Watch::start();
+    let released = runtime.block_on(lease.release());
+    released.map_err(|error| error.to_string())?;
+    let why = write(&holder).err().ok_or("a stale write was done")?;
+    let words = format!(
+        "admission webhook \"fence.ringfence.io\" denied the request: ringfence: stale fence \
+         {LEASE}#{token}: its grant has ended"
+    );
+    if !why.contains(&words) {
+        return Err(why);
+    }
+    let next = hold(runtime)?;
+    write(&writer(cluster, next.token().get())?)?;
+    say::shown(
+        watch,
+        "and refuses one whose grant has ended, which no policy knows; the next is done",
+    );
+    say::note(&words);
+    cluster
+        .kubectl
+        .run("delete validatingwebhookconfiguration fence.ringfence.io")?;
+    let released = runtime.block_on(next.release());
+    released.map_err(|error| error.to_string())
+}
+
+/// After everything else that is told: restarts, lost volumes and cuts opened no hole.
+pub(super) fn no_write_passed(cluster: &Cluster, _: &Runtime) -> Result<(), String> {
+    let watch = Watch::start();
+    let shown = figures(cluster, CANARY)?.concat();
+    let count = |outcome: &str| -> u64 {
+        let label = format!("outcome=\"{outcome}\"}} ");
+        let lines = shown
+            .lines()
+            .filter(|line| line.starts_with("ringfence_kube_canary_writes_"));
+        let counts = lines.filter_map(|line| line.split_once(&label)?.1.parse::<u64>().ok());
+        counts.sum()
+    };
+    let (refused, passed, unknown) = (count("refused"), count("passed"), count("unknown"));
+    let told = format!(
+        "through all of it the canary's stale writes were refused: {refused}, passed: {passed}, \
+         unanswered: {unknown}"
+    );
+    if refused == 0 || passed > 0 {
+        return Err(told);
+    }
+    say::shown(watch, &told);
+    Ok(())
+}
+
+fn hold(runtime: &Runtime) -> Result<HeldLease, String> {
+    runtime.block_on(async {
+        let client = load::client(&[SERVICE.to_owned()]).await?;
+        let session = load::session(&client, "controller").await?;
+        load::acquire(&session, LEASE).await
+    })
+}
+
+/// A namespace as strict as that of the nodes, and somebody in it who may write ConfigMaps.
+fn place(cluster: &Cluster) -> Result<(), String> {
+    for line in [
+        "create namespace demo",
+        "label namespace demo pod-security.kubernetes.io/enforce=restricted",
+        "create serviceaccount controller --namespace=demo",
+        "create role controller --namespace=demo --verb=get,create,patch --resource=configmaps",
+        "create rolebinding controller --namespace=demo --role=controller \
+         --serviceaccount=demo:controller",
+    ] {
+        cluster.kubectl.run(line)?;
+    }
+    Ok(())
+}
+
+/// Applies what a command of ours prints in a Pod.
+fn apply(cluster: &Cluster, pod: &str, line: &str) -> Result<(), String> {
+    let printed = cluster.ringfence(pod, line)?;
+    let file = cluster.folder().join("printed.yaml");
+    fs::write(&file, printed).map_err(|error| format!("{}: {error}", file.display()))?;
+    let apply = format!("apply --filename={}", file.display());
+    cluster.kubectl.run(&apply).map(drop)
+}
+
+/// A certificate that is its own authority.
+fn secret(cluster: &Cluster) -> Result<(), String> {
+    let file = |name: &str| cluster.folder().join(name).display().to_string();
+    let (key, certificate) = (file("webhook.key"), file("webhook.crt"));
+    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
+                 -subj /CN=ringfence-webhook \
+                 -addext subjectAltName=DNS:ringfence-webhook.ringfence.svc";
+    let words = words.split_whitespace();
+    let words: Vec<&str> = words
+        .chain(["-keyout", &key, "-out", &certificate])
+        .collect();
+    call("openssl", &words)?;
+    let create = "create secret tls ringfence-webhook --namespace=ringfence";
+    let line = format!("{create} --cert={certificate} --key={key}");
+    cluster.kubectl.run(&line).map(drop)
+}
+
+fn pods(cluster: &Cluster, of: (&str, &str, u16)) -> Result<Vec<Value>, String> {
+    let (namespace, name, _) = of;
+    let those = format!("pods --namespace={namespace} --selector=app.kubernetes.io/name={name}");
+    let list = cluster.kubectl.get(&those)?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+fn ready(cluster: &Cluster, of: (&str, &str, u16), count: usize) -> Result<(), String> {
+    until(&format!("{} is ready", of.1), LONG, || {
+        let pods = pods(cluster, of)?;
+        let ready = pods.len() == count && pods.iter().all(is_ready);
+        ready.then_some(()).ok_or_else(|| format!("{pods:?}"))
+    })
+}
+
+/// What each of the Pods shows of itself.
+fn figures(cluster: &Cluster, of: (&str, &str, u16)) -> Result<Vec<String>, String> {
+    let shown = pods(cluster, of)?.into_iter().map(|pod| {
+        let address = pod["status"]["podIP"]
+            .as_str()
+            .ok_or("a Pod without an address")?;
+        let url = format!("http://{address}:{}/metrics", of.2);
+        call("curl", &["--silent", "--fail", "--max-time", "5", &url])
+    });
+    shown.collect()
+}
+
+/// The account, with this fence.
+fn writer(cluster: &Cluster, token: u64) -> Result<Kubectl, String> {
+    let fence = format!("{LEASE}#{token}");
+    let file = cluster.folder().join(format!("fenced-{token}.kubeconfig"));
+    let extra = ("ringfence.io/fence", fence.as_str());
+    cluster.kubectl.disguised(ACCOUNT, extra, file)
+}
+
+fn write(as_whom: &Kubectl) -> Result<(), String> {
+    let patch =
+        r#"patch configmap prices --namespace=demo --type=merge --patch={"data":{"apple":"3"}}"#;
+    as_whom.run(patch).map(drop)
+}
