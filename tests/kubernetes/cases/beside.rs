@@ -232,7 +232,7 @@ async fn the_certificates_are_for_the_name_of_the_service_and_end_in_the_secret_
         let found = text
             .split("\n---\n")
             .filter(move |yaml| yaml.contains(&begins));
-        found.map(str::to_owned).collect::<Vec<_>>()
+        found.map(|yaml| format!("{yaml}\n")).collect::<Vec<_>>()
     };
     assert_eq!(
         (of_kind("Certificate").len(), of_kind("Issuer").len()),
