@@ -20,21 +20,22 @@ pub fn run(root: &Path) -> ExitCode {
 
 struct Built {
     program: PathBuf,
-    image: PathBuf,
+    images: PathBuf,
     folder: PathBuf,
 }
 
 fn build(root: &Path) -> Result<Built, String> {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
-    let image = target.join("image").join("ringfence-dev.tar");
+    let images = target.join("image");
     // A quick build: what is shown here does not depend on how fast a node is.
     let script = Command::new(root.join("deploy/image/build"))
         .args(["--profile", "dev", "--output"])
-        .arg(&image)
+        .arg(images.join("ringfence-dev.tar"))
         .current_dir(root)
         .status();
     succeeded("deploy/image/build", script)?;
+    build_controller(root, &target, &images)?;
     let program = [
         "build",
         "--package",
@@ -46,9 +47,35 @@ fn build(root: &Path) -> Result<Built, String> {
     succeeded("cargo build", built)?;
     Ok(Built {
         program: target.join("debug").join("test-node"),
-        image,
+        images,
         folder: target.join("test-node"),
     })
+}
+
+/// The example, as its README has it.
+fn build_controller(root: &Path, target: &Path, images: &Path) -> Result<(), String> {
+    let example = [
+        "rustc",
+        "--package",
+        "ringfence-fenced-controller",
+        "--bin",
+        "fenced-controller",
+        "--",
+        "-C",
+        "target-feature=+crt-static",
+        "-C",
+        "strip=symbols",
+    ];
+    let built = cargo().args(example).current_dir(root).status();
+    succeeded("cargo rustc", built)?;
+    let script = Command::new(root.join("deploy/image/build"))
+        .arg("--binary")
+        .arg(target.join("debug").join("fenced-controller"))
+        .args(["--tag", "fenced-controller:0.1.0", "--output"])
+        .arg(images.join("fenced-controller.tar"))
+        .current_dir(root)
+        .status();
+    succeeded("deploy/image/build", script)
 }
 
 fn succeeded(what: &str, status: std::io::Result<std::process::ExitStatus>) -> Result<(), String> {
@@ -63,7 +90,7 @@ fn start(root: &Path, built: &Built) -> Result<ExitCode, String> {
     let mut command = as_root(&built.program);
     let status = command
         .arg("outside")
-        .args([&built.image, root, &built.folder])
+        .args([&built.images, root, &built.folder])
         .status();
     let status = status.map_err(|error| format!("cannot start the test: {error}"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());

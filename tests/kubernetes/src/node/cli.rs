@@ -12,8 +12,8 @@ pub(crate) enum Mode {
 
 /// What is tested.
 pub(crate) struct Request {
-    /// The archive of the image.
-    pub(crate) image: PathBuf,
+    /// The folder with the archives of the images.
+    pub(crate) images: PathBuf,
     /// The repository.
     pub(crate) root: PathBuf,
     /// The folder of the run; made, and removed unless the run fails.
@@ -27,8 +27,8 @@ pub(crate) struct Site {
     pub(crate) folder: PathBuf,
     /// The components of Kubernetes.
     pub(crate) components: PathBuf,
-    /// The archive of the image.
-    pub(crate) image: PathBuf,
+    /// The folder with the archives of the images.
+    pub(crate) images: PathBuf,
     /// The repository.
     pub(crate) root: PathBuf,
 }
@@ -39,15 +39,15 @@ const USAGE: &str = "usage: cargo xtask test-node; it builds what is needed and 
 pub(crate) fn parse(words: &[String]) -> Result<Mode, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["outside", image, root, folder] => Ok(Mode::Outside(Request {
-            image: image.into(),
+        ["outside", images, root, folder] => Ok(Mode::Outside(Request {
+            images: images.into(),
             root: root.into(),
             folder: folder.into(),
         })),
-        ["inside", folder, components, image, root] => Ok(Mode::Inside(Site {
+        ["inside", folder, components, images, root] => Ok(Mode::Inside(Site {
             folder: folder.into(),
             components: components.into(),
-            image: image.into(),
+            images: images.into(),
             root: root.into(),
         })),
         _ => Err(USAGE.to_owned()),

@@ -13,7 +13,10 @@ pub(crate) const SOCKET: &str = "/run/ringfence-node/containerd.sock";
 /// What a Pod's sandbox runs.
 const SANDBOX: &str = "ringfence.test/pause:1";
 
-/// Starts containerd with both images.
+/// What else is run: archives in the folder of the images.
+const IMAGES: [&str; 2] = ["ringfence-dev.tar", "fenced-controller.tar"];
+
+/// Starts containerd with all images.
 pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
     let folder = site.folder.join("containerd");
     let write = |path: &Path, text: &str| {
@@ -48,7 +51,8 @@ pub(crate) fn start(site: &Site, logs: &Path) -> Result<Daemon, String> {
             &pause.display().to_string(),
         ],
     )?;
-    for image in [&pause, &site.image] {
+    let images = IMAGES.map(|image| site.images.join(image));
+    for image in [&pause].into_iter().chain(&images) {
         let image = image.display().to_string();
         call(
             "ctr",

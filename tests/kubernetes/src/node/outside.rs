@@ -125,7 +125,7 @@ fn live(request: &Request, components: &Path) -> Result<(), String> {
         .args(["--propagation", "private"])
         .arg(own)
         .arg("inside")
-        .args([&request.folder, components, &request.image, &request.root])
+        .args([&request.folder, components, &request.images, &request.root])
         .stdin(Stdio::null())
         .status();
     let status = status.map_err(|error| format!("cannot start unshare: {error}"))?;

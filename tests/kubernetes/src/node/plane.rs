@@ -105,6 +105,10 @@ impl Plane {
                 "canary",
                 "logs --namespace=demo --selector=app.kubernetes.io/name=ringfence-canary --prefix",
             ),
+            (
+                "controller",
+                "logs --namespace=shop --selector=app.kubernetes.io/name=controller --prefix",
+            ),
         ];
         for (name, line) in asked {
             let told = kubectl.run(line).unwrap_or_else(|why| why);

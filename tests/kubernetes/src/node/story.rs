@@ -1,6 +1,7 @@
 //! What is shown, in the order in which it is shown: each chapter leaves a whole cluster to the next.
 
 mod beside;
+mod controller;
 mod eviction;
 mod forming;
 mod lost;
@@ -28,7 +29,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 13] = [
+    let chapters: [(&str, Chapter); 14] = [
         (
             "applying the manifests forms a cluster of three",
             forming::three_nodes_form_a_cluster,
@@ -40,6 +41,10 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
         (
             "the canary and the webhook run as Pods",
             beside::canary_and_webhook,
+        ),
+        (
+            "of two fenced controllers one writes",
+            controller::the_other_replica_counts_on,
         ),
         (
             "a Pod deleted with force comes back with its data",

@@ -7,7 +7,7 @@ use ringfence_client::HeldLease;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::SERVICE;
+use super::{SERVICE, controller};
 use crate::cluster::{Cluster, LONG, is_ready};
 use crate::kubectl::Kubectl;
 use crate::load;
@@ -24,6 +24,8 @@ const WEBHOOK: (&str, &str, u16) = ("ringfence", "ringfence-webhook", 7424);
 
 pub(super) fn canary_and_webhook(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
     let watch = Watch::start();
+    // The next chapter's Pods start meanwhile.
+    controller::begin(cluster)?;
     let lease = hold(runtime)?;
     place(cluster)?;
     apply(
@@ -83,6 +85,7 @@ fn judged(cluster: &Cluster, runtime: &Runtime, lease: HeldLease) -> Result<(), 
         watch,
         "the webhook admits writes under a grant that is in force",
     );
+    restarted(cluster, &holder)?;
 
     let watch = Watch::start();
     let released = runtime.block_on(lease.release());
@@ -107,6 +110,39 @@ fn judged(cluster: &Cluster, runtime: &Runtime, lease: HeldLease) -> Result<(), 
         .run("delete validatingwebhookconfiguration fence.ringfence.io")?;
     let released = runtime.block_on(next.release());
     released.map_err(|error| error.to_string())
+}
+
+/// One webhook after the other, while somebody writes who must not be kept from it.
+fn restarted(cluster: &Cluster, holder: &Kubectl) -> Result<(), String> {
+    let watch = Watch::start();
+    let before = names(cluster)?;
+    cluster
+        .kubectl
+        .run("rollout restart deployment/ringfence-webhook --namespace=ringfence")?;
+    let (mut writes, mut kept_from) = (0, Ok(()));
+    until("others answer instead of the webhooks", LONG, || {
+        writes += 1;
+        kept_from = kept_from.clone().and(write(holder));
+        let now = names(cluster)?;
+        let others = now.len() == 2 && now.iter().all(|name| !before.contains(name));
+        others.then_some(()).ok_or(format!("{now:?}"))
+    })?;
+    kept_from?;
+    let told = format!(
+        "a rolling restart of the webhook kept nobody from writing: {writes} writes, with the \
+         failure policy Fail"
+    );
+    say::shown(watch, &told);
+    Ok(())
+}
+
+/// The names of the webhook's Pods.
+fn names(cluster: &Cluster) -> Result<Vec<String>, String> {
+    let pods = pods(cluster, WEBHOOK)?;
+    let names = pods
+        .iter()
+        .filter_map(|pod| pod["metadata"]["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// After everything else that is told: restarts, lost volumes and cuts opened no hole.
@@ -157,7 +193,7 @@ fn place(cluster: &Cluster) -> Result<(), String> {
 }
 
 /// Applies what a command of ours prints in a Pod.
-fn apply(cluster: &Cluster, pod: &str, line: &str) -> Result<(), String> {
+pub(super) fn apply(cluster: &Cluster, pod: &str, line: &str) -> Result<(), String> {
     let printed = cluster.ringfence(pod, line)?;
     let file = cluster.folder().join("printed.yaml");
     fs::write(&file, printed).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -182,14 +218,14 @@ fn secret(cluster: &Cluster) -> Result<(), String> {
     cluster.kubectl.run(&line).map(drop)
 }
 
-fn pods(cluster: &Cluster, of: (&str, &str, u16)) -> Result<Vec<Value>, String> {
+pub(super) fn pods(cluster: &Cluster, of: (&str, &str, u16)) -> Result<Vec<Value>, String> {
     let (namespace, name, _) = of;
     let those = format!("pods --namespace={namespace} --selector=app.kubernetes.io/name={name}");
     let list = cluster.kubectl.get(&those)?;
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
-fn ready(cluster: &Cluster, of: (&str, &str, u16), count: usize) -> Result<(), String> {
+pub(super) fn ready(cluster: &Cluster, of: (&str, &str, u16), count: usize) -> Result<(), String> {
     until(&format!("{} is ready", of.1), LONG, || {
         let pods = pods(cluster, of)?;
         let ready = pods.len() == count && pods.iter().all(is_ready);
