@@ -22,6 +22,11 @@ impl Kubectl {
         }
     }
 
+    /// The file by which it speaks.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// The same, acting as another user with one more attribute, by a kubeconfig in this file.
     pub(crate) fn disguised(
         &self,

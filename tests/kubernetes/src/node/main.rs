@@ -22,6 +22,7 @@ mod plane;
 mod program;
 mod say;
 mod story;
+mod writing;
 
 use std::process::ExitCode;
 

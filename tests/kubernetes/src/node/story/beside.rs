@@ -13,21 +13,24 @@ use crate::kubectl::Kubectl;
 use crate::load;
 use crate::program::{call, until};
 use crate::say::{self, Watch};
+use crate::writing::Writing;
 
 /// The lease that the manifests are written for.
 const LEASE: &str = "k8s/demo/leader";
 /// Whose writes are judged.
 const ACCOUNT: &str = "system:serviceaccount:demo:controller";
+/// How many answers of the webhook may be too late, as they were never seen to be.
+const LATE_MAX: u64 = 3;
 /// Where figures are shown: namespace, the label of the Pods, port.
 const CANARY: (&str, &str, u16) = ("demo", "ringfence-canary", 7423);
 const WEBHOOK: (&str, &str, u16) = ("ringfence", "ringfence-webhook", 7424);
 
 pub(super) fn canary_and_webhook(cluster: &Cluster, runtime: &Runtime) -> Result<(), String> {
     let watch = Watch::start();
+    apply_text(cluster, PLACES)?;
     // The next chapter's Pods start meanwhile.
     controller::begin(cluster)?;
     let lease = hold(runtime)?;
-    place(cluster)?;
     apply(
         cluster,
         "ringfence-0",
@@ -85,7 +88,7 @@ fn judged(cluster: &Cluster, runtime: &Runtime, lease: HeldLease) -> Result<(), 
         watch,
         "the webhook admits writes under a grant that is in force",
     );
-    restarted(cluster, &holder)?;
+    restarted(cluster, runtime, token)?;
 
     let watch = Watch::start();
     let released = runtime.block_on(lease.release());
@@ -113,25 +116,29 @@ fn judged(cluster: &Cluster, runtime: &Runtime, lease: HeldLease) -> Result<(), 
 }
 
 /// One webhook after the other, while somebody writes who must not be kept from it.
-fn restarted(cluster: &Cluster, holder: &Kubectl) -> Result<(), String> {
+fn restarted(cluster: &Cluster, runtime: &Runtime, token: u64) -> Result<(), String> {
     let watch = Watch::start();
     let before = names(cluster)?;
+    let fence = format!("{LEASE}#{token}");
+    let writing = Writing::start(runtime, cluster.kubectl.kubeconfig(), ACCOUNT, &fence);
     cluster
         .kubectl
         .run("rollout restart deployment/ringfence-webhook --namespace=ringfence")?;
-    let (mut writes, mut kept_from) = (0, Ok(()));
-    until("others answer instead of the webhooks", LONG, || {
-        writes += 1;
-        kept_from = kept_from.clone().and(write(holder));
+    let others = until("others answer instead of the webhooks", LONG, || {
         let now = names(cluster)?;
         let others = now.len() == 2 && now.iter().all(|name| !before.contains(name));
         others.then_some(()).ok_or(format!("{now:?}"))
-    })?;
-    kept_from?;
+    });
+    let written = writing.end(runtime)?;
+    others?;
     let told = format!(
-        "a rolling restart of the webhook kept nobody from writing: {writes} writes, with the \
-         failure policy Fail"
+        "a rolling restart of the webhook kept nobody from writing, with the failure policy Fail: \
+         {} writes, and {} that took too long",
+        written.done, written.late
     );
+    if written.late > LATE_MAX {
+        return Err(told);
+    }
     say::shown(watch, &told);
     Ok(())
 }
@@ -177,26 +184,34 @@ fn hold(runtime: &Runtime) -> Result<HeldLease, String> {
     })
 }
 
-/// A namespace as strict as that of the nodes, and somebody in it who may write ConfigMaps.
-fn place(cluster: &Cluster) -> Result<(), String> {
-    for line in [
-        "create namespace demo",
-        "label namespace demo pod-security.kubernetes.io/enforce=restricted",
-        "create serviceaccount controller --namespace=demo",
-        "create role controller --namespace=demo --verb=get,create,patch --resource=configmaps",
-        "create rolebinding controller --namespace=demo --role=controller \
-         --serviceaccount=demo:controller",
-    ] {
-        cluster.kubectl.run(line)?;
-    }
-    Ok(())
-}
+/// Namespaces as strict as that of the nodes, and somebody in the first who may write ConfigMaps.
+const PLACES: &str = r#"
+{apiVersion: v1, kind: Namespace,
+ metadata: {name: demo, labels: {pod-security.kubernetes.io/enforce: restricted}}}
+---
+{apiVersion: v1, kind: Namespace,
+ metadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: controller, namespace: demo}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role,
+ metadata: {name: controller, namespace: demo},
+ rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, create, patch]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding,
+ metadata: {name: controller, namespace: demo},
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: controller},
+ subjects: [{kind: ServiceAccount, name: controller, namespace: demo}]}
+"#;
 
 /// Applies what a command of ours prints in a Pod.
 pub(super) fn apply(cluster: &Cluster, pod: &str, line: &str) -> Result<(), String> {
-    let printed = cluster.ringfence(pod, line)?;
-    let file = cluster.folder().join("printed.yaml");
-    fs::write(&file, printed).map_err(|error| format!("{}: {error}", file.display()))?;
+    apply_text(cluster, &cluster.ringfence(pod, line)?)
+}
+
+fn apply_text(cluster: &Cluster, text: &str) -> Result<(), String> {
+    let file = cluster.folder().join("applied.yaml");
+    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let apply = format!("apply --filename={}", file.display());
     cluster.kubectl.run(&apply).map(drop)
 }

@@ -20,14 +20,8 @@ struct Ledger {
     token: u64,
 }
 
-/// Applies the policies and the manifests by the commands of its README.
+/// Applies the policies and the manifests by the commands of its README; its namespace is there.
 pub(super) fn begin(cluster: &Cluster) -> Result<(), String> {
-    for line in [
-        "create namespace shop",
-        "label namespace shop pod-security.kubernetes.io/enforce=restricted",
-    ] {
-        cluster.kubectl.run(line)?;
-    }
     apply(
         cluster,
         "ringfence-0",
