@@ -4,7 +4,8 @@
 //! - lag: 2,000 grants and as many ends, 50 a second, of 200 leases, and the time from the answer to
 //!   the client until a watch of the API server shows the token; every grant finds its object free,
 //!   so what is measured is one write and its way back;
-//! - memory: what a node weighs with 10,000 leases held, with a mirror and without.
+//! - memory: what a node weighs with 10,000 leases held, with a mirror and without. Both are new, and
+//!   do the same but for the mirror.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../cases/objects.rs"]
@@ -36,6 +37,8 @@ const PACE: Duration = Duration::from_millis(20);
 const NAMES: usize = 200;
 /// Leases held while memory is looked at.
 const HELD: usize = 10_000;
+/// How often it is looked at, with a mirror and without in turns.
+const ROUNDS: usize = 3;
 /// Acquires under way at once, for that.
 const AT_ONCE: usize = 128;
 
@@ -53,26 +56,37 @@ async fn measure() {
         return;
     };
     lag(&site).await;
-    let with = {
-        let before = weight(&site.cluster).await;
-        hold(&site.cluster, &format!("k8s/{}/m", site.namespace)).await;
-        // The mirror's own word: to list them all again and again is more work than to write them.
-        let shown = async {
-            let leader = site.cluster.wait_for_leader(LONG).await;
-            let objects = "ringfence_kube_mirror_objects";
-            while site.figure(leader, objects).await < HELD as f64 {
+    drop(site);
+    for round in 1..=ROUNDS {
+        let with = with_mirror().await;
+        let plain = Cluster::start(Options::default()).await;
+        let without = Weights::of(&plain, "plain/ns/m", async {}).await;
+        drop(plain);
+        let more = with.after.all.saturating_sub(without.after.all);
+        println!(
+            "memory for {HELD} leases, round {round}: leader with a mirror {with}, without \
+             {without}; the mirror {:.1} MB",
+            megabytes(more)
+        );
+    }
+}
+
+/// What a leader weighs that mirrors all of its leases.
+async fn with_mirror() -> Weights {
+    let site = Site::start(3).await.expect("there is a Kubernetes");
+    let leader = site.cluster.wait_for_leader(LONG).await;
+    // The mirror's own word: to list them all again and again is more work than to write them.
+    let shown = async {
+        for (figure, is) in [("objects", HELD as f64), ("pending", 0.0)] {
+            let figure = format!("ringfence_kube_mirror_{figure}");
+            while site.figure(leader, &figure).await != is {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
-        };
-        tokio::time::timeout(LONG * 10, shown).await.unwrap();
-        Weights::of(before, weight(&site.cluster).await)
+        }
     };
-    drop(site);
-    let plain = Cluster::start(Options::default()).await;
-    let before = weight(&plain).await;
-    hold(&plain, "plain/ns/m").await;
-    let without = Weights::of(before, weight(&plain).await);
-    println!("memory for {HELD} leases: leader with a mirror {with}, without {without}");
+    let shown = async { tokio::time::timeout(LONG * 10, shown).await.unwrap() };
+    let leases = format!("k8s/{}/m", site.namespace);
+    Weights::of(&site.cluster, &leases, shown).await
 }
 
 /// Prints how late objects show grants.
@@ -83,12 +97,13 @@ async fn lag(site: &Site) {
     let session = site.session("measured").await;
     let mut pace = tokio::time::interval(PACE);
     let mut answered = Vec::with_capacity(GRANTS);
+    let mut ends = tokio::task::JoinSet::new();
     for n in 0..GRANTS {
         pace.tick().await;
         let lease = site.acquire(&session, &format!("lag-{}", n % NAMES)).await;
         answered.push((lease.token().get(), Instant::now()));
         // It ends when the next grant of others is under way, so that the object shows it.
-        tokio::spawn(async move {
+        ends.spawn(async move {
             tokio::time::sleep(PACE * 20).await;
             lease.release().await.unwrap();
         });
@@ -104,6 +119,9 @@ async fn lag(site: &Site) {
     })
     .await;
     watching.abort();
+    while let Some(end) = ends.join_next().await {
+        end.unwrap();
+    }
     let shown = shown.lock().unwrap();
     let mut late: Vec<Duration> = answered
         .iter()
@@ -163,32 +181,64 @@ async fn hold(cluster: &Cluster, prefix: &str) {
     }
 }
 
-/// What the leader keeps in memory, in KiB.
-async fn weight(cluster: &Cluster) -> u64 {
-    let leader = cluster.wait_for_leader(LONG).await;
-    let pid = cluster.pid(leader).unwrap();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.unwrap().split_whitespace().next();
-    number.unwrap().parse().unwrap()
+/// What a process keeps in memory, in KiB.
+#[derive(Clone, Copy)]
+struct Weight {
+    /// All that is resident, its program too.
+    all: u64,
+    /// Of it, what is in no file.
+    own: u64,
 }
 
-/// Before and after.
+impl Weight {
+    async fn of_leader(cluster: &Cluster) -> Self {
+        let leader = cluster.wait_for_leader(LONG).await;
+        let pid = cluster.pid(leader).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.unwrap().split_whitespace().next();
+            number.unwrap().parse().unwrap()
+        };
+        Self {
+            all: number("VmRSS:"),
+            own: number("RssAnon:"),
+        }
+    }
+}
+
+/// Before there were leases, and after.
 struct Weights {
-    before: u64,
-    after: u64,
+    before: Weight,
+    after: Weight,
 }
 
 impl Weights {
-    fn of(before: u64, after: u64) -> Self {
+    /// Has the leases granted, and waits for what is to follow.
+    async fn of(cluster: &Cluster, leases: &str, followed: impl Future<Output = ()>) -> Self {
+        let before = Weight::of_leader(cluster).await;
+        hold(cluster, leases).await;
+        followed.await;
+        let after = Weight::of_leader(cluster).await;
         Self { before, after }
     }
 }
 
 impl std::fmt::Display for Weights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let more = self.after.saturating_sub(self.before);
-        let mib = |kib: u64| kib / 1024;
-        write!(f, "{} MiB (+{} MiB)", mib(self.after), mib(more))
+        let Self { before, after } = self;
+        write!(
+            f,
+            "{:.1} MB, {:.1} of it in no file (empty: {:.1}, {:.1})",
+            megabytes(after.all),
+            megabytes(after.own),
+            megabytes(before.all),
+            megabytes(before.own)
+        )
     }
+}
+
+/// A million bytes.
+fn megabytes(kib: u64) -> f64 {
+    kib as f64 * 1_024.0 / 1e6
 }

@@ -27,6 +27,8 @@ pub(crate) struct Member {
 /// What the story acts on.
 pub(crate) struct Cluster {
     pub(crate) kubectl: Kubectl,
+    /// The process of the API server.
+    pub(crate) api_server: u32,
     root: PathBuf,
     folder: PathBuf,
 }
@@ -36,6 +38,7 @@ impl Cluster {
     pub(crate) fn of(site: &Site, plane: &Plane) -> Result<Self, String> {
         let own = Self {
             kubectl: plane.kubectl(),
+            api_server: plane.api_server,
             root: site.root.clone(),
             folder: site.folder.clone(),
         };

@@ -29,6 +29,8 @@ pub(crate) const NETWORK_SETTINGS: [(&str, &str); 2] = [
 pub(crate) struct Plane {
     /// In the order in which they are stopped.
     daemons: Vec<Daemon>,
+    /// The process of the API server.
+    pub(crate) api_server: u32,
     kubeconfig: PathBuf,
     components: PathBuf,
     logs: PathBuf,
@@ -66,6 +68,7 @@ impl Plane {
             kubectl.run(&wait)
         })?;
         Ok(Self {
+            api_server: api_server.id(),
             daemons: vec![
                 kubelet, scheduler, manager, proxy, dns, api_server, etcd, containerd,
             ],
@@ -190,6 +193,9 @@ fn manager(papers: &Papers) -> Vec<String> {
         ),
         ("root-ca-file", papers.file("ca.crt")),
         ("allocate-node-cidrs", "false".to_owned()),
+        // The story stops the API server for a minute. What a node says reaches nobody then, and a
+        // node that says nothing for less than that is taken for dead, and its Pods for not ready.
+        ("node-monitor-grace-period", "5m".to_owned()),
     ])
 }
 

@@ -72,6 +72,10 @@ impl Daemon {
         Ok(Self { name, child, log })
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// An error if it has ended.
     pub(crate) fn runs(&mut self) -> Result<(), String> {
         match self.child.try_wait() {

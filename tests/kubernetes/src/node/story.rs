@@ -1,5 +1,6 @@
 //! What is shown, in the order in which it is shown: each chapter leaves a whole cluster to the next.
 
+mod away;
 mod beside;
 mod controller;
 mod eviction;
@@ -29,7 +30,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 14] = [
+    let chapters: [(&str, Chapter); 15] = [
         (
             "applying the manifests forms a cluster of three",
             forming::three_nodes_form_a_cluster,
@@ -45,6 +46,10 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
         (
             "of two fenced controllers one writes",
             controller::the_other_replica_counts_on,
+        ),
+        (
+            "the API server may stand still for a minute",
+            away::grants_go_on_for_a_minute,
         ),
         (
             "a Pod deleted with force comes back with its data",
