@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::api::{Api, PostParams};
 use ringfence_kube::policy::{Carrier, Fencing, Wish};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use crate::process::{Running, text};
@@ -95,36 +97,60 @@ async fn the_deployed_canary_may_be_the_fenced_account_and_nobody_else() {
             .await;
     }
 
-    let canary = format!("--as=system:serviceaccount:{namespace}:ringfence-canary");
-    let own = format!("--namespace={namespace}");
-    let may = |verb: &str, what: &str, place: &str| {
-        let asked = ["auth", "can-i", verb, what, place, &canary];
-        let mut command = Command::new(kubectl().unwrap());
-        command.arg("--kubeconfig");
-        command.arg(stand.plane.kubeconfig(User::Admin, &stand.plane.address()));
-        let told = command.args(asked).output().unwrap().stdout;
-        String::from_utf8(told).unwrap().trim() == "yes"
-    };
-    assert!(may("impersonate", "serviceaccounts/controller", &own));
-    assert!(may("get", "leases.coordination.k8s.io/leader", &own));
-    for (verb, what, place) in [
-        ("impersonate", "serviceaccounts/default", own.as_str()),
+    let own = namespace.as_str();
+    for (allowed, place, verb, group, what, name) in [
         (
+            true,
+            own,
             "impersonate",
-            "serviceaccounts/controller",
-            "--namespace=default",
+            "",
+            "serviceaccounts",
+            "controller",
         ),
-        ("impersonate", "users/admin", &own),
-        ("impersonate", "groups/system:masters", &own),
+        (true, own, "get", ELECTIONS, "leases", "leader"),
+        (false, own, "impersonate", "", "serviceaccounts", "default"),
+        // A namesake elsewhere is somebody else.
         (
+            false,
+            "default",
             "impersonate",
-            "userextras.authentication.k8s.io/scopes",
-            &own,
+            "",
+            "serviceaccounts",
+            "controller",
         ),
-        ("patch", "configmaps", &own),
-        ("get", "leases.coordination.k8s.io/other", &own),
-        ("patch", "leases.coordination.k8s.io/leader", &own),
+        (false, own, "impersonate", "", "users", "admin"),
+        (false, own, "impersonate", "", "groups", "system:masters"),
+        (
+            false,
+            own,
+            "impersonate",
+            "authentication.k8s.io",
+            "userextras",
+            "all",
+        ),
+        (false, own, "patch", "", "configmaps", "prices"),
+        (false, own, "get", ELECTIONS, "leases", "other"),
+        (false, own, "patch", ELECTIONS, "leases", "leader"),
     ] {
-        assert!(!may(verb, what, place), "{verb} {what} {place}");
+        let may = may(&stand, place, verb, group, what, name).await;
+        assert_eq!(may, allowed, "{verb} {what} {name} in {place}");
     }
+}
+
+/// The group of Leases.
+const ELECTIONS: &str = "coordination.k8s.io";
+
+/// Whether the canary's account may do this in a namespace.
+async fn may(stand: &Stand, place: &str, verb: &str, group: &str, what: &str, name: &str) -> bool {
+    let user = format!("system:serviceaccount:{}:ringfence-canary", stand.namespace);
+    let asked = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
+        "spec": {"user": user, "resourceAttributes": {
+            "namespace": place, "verb": verb, "group": group, "resource": what, "name": name,
+        }},
+    });
+    let asked: SubjectAccessReview = serde_json::from_value(asked).unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(stand.admin.clone());
+    let told = reviews.create(&PostParams::default(), &asked).await;
+    told.unwrap().status.unwrap().allowed
 }
