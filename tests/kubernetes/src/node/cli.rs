@@ -8,6 +8,13 @@ pub(crate) enum Mode {
     Outside(Request),
     /// Be the node, in namespaces that are there.
     Inside(Site),
+    /// Hold a lease, until this process is killed.
+    Hold {
+        /// Where the cluster is found.
+        endpoint: String,
+        /// The lease.
+        lease: String,
+    },
 }
 
 /// What is tested.
@@ -50,6 +57,10 @@ pub(crate) fn parse(words: &[String]) -> Result<Mode, String> {
             images: images.into(),
             root: root.into(),
         })),
+        ["hold", endpoint, lease] => Ok(Mode::Hold {
+            endpoint: (*endpoint).to_owned(),
+            lease: (*lease).to_owned(),
+        }),
         _ => Err(USAGE.to_owned()),
     }
 }

@@ -42,6 +42,17 @@ pub(crate) async fn acquire(session: &Session, name: &str) -> Result<HeldLease, 
     granted.map_err(|error| format!("acquire {name}: {error}"))
 }
 
+/// Holds a lease for as long as this process lives, and prints its token: for those who kill it.
+pub(crate) fn hold(endpoint: &str, lease: &str) -> Result<(), String> {
+    let runtime = Runtime::new().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let session = session(&client(&[endpoint.to_owned()]).await?, "doomed").await?;
+        let held = acquire(&session, lease).await?;
+        println!("{}", held.token());
+        Err(format!("{lease} was lost: {}", held.lost().await))
+    })
+}
+
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {

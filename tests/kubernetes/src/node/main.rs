@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let done = match cli::parse(&words) {
         Ok(cli::Mode::Outside(request)) => outside::run(&request),
         Ok(cli::Mode::Inside(site)) => inside::run(&site),
+        Ok(cli::Mode::Hold { endpoint, lease }) => load::hold(&endpoint, &lease),
         Err(message) => {
             eprintln!("error: {message}");
             return ExitCode::from(2);

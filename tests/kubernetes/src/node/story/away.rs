@@ -2,12 +2,14 @@
 //! as they are once it goes on.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use ringfence_client::{HeldLease, Session};
 use serde_json::Value;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use super::SERVICE;
 use crate::cluster::{Cluster, LONG};
@@ -48,17 +50,7 @@ pub(super) fn grants_go_on_for_a_minute(
         Ok::<_, String>((worker, kept, session(&client, "heir").await?))
     })?;
     told.held("kept", "keeper", &kept);
-    // Its process ends while nobody can be told.
-    let doomed = Builder::new_multi_thread().enable_all().build();
-    let doomed = doomed.map_err(|error| error.to_string())?;
-    let lost = doomed.block_on(async {
-        let session = session(&load::client(&endpoints).await?, "lost").await?;
-        let lost = acquire(&session, &name("handed-on")).await?;
-        let token = lost.token();
-        lost.forget();
-        std::mem::forget(session);
-        Ok::<_, String>(token)
-    })?;
+    let doomed = Doomed::holding(&name("handed-on"))?;
     let mut before = Vec::new();
     runtime.block_on(async {
         for _ in 0..ROUNDS_BEFORE {
@@ -72,7 +64,8 @@ pub(super) fn grants_go_on_for_a_minute(
 
     let standing = Standing::still(cluster.api_server)?;
     let watch = Watch::start();
-    doomed.shutdown_background();
+    let lost = doomed.token;
+    drop(doomed);
     let mut meanwhile = Vec::new();
     let held = runtime.block_on(async {
         let inherited = async {
@@ -81,7 +74,7 @@ pub(super) fn grants_go_on_for_a_minute(
         };
         let busy = busy(&worker, &kept, watch, &mut told, &mut meanwhile);
         let ((inherited, at), mut held) = tokio::try_join!(inherited, busy)?;
-        if inherited.token() <= lost {
+        if inherited.token().get() <= lost {
             return Err(format!("{} behind {lost}", inherited.fence()));
         }
         say::note(&format!(
@@ -177,6 +170,41 @@ async fn timed(worker: &Session, told: &mut Told, took: &mut Vec<Duration>) -> R
 fn median(took: &mut [Duration]) -> Duration {
     took.sort();
     took[took.len() / 2]
+}
+
+/// A process that holds a lease; with this value it is killed.
+struct Doomed {
+    process: Child,
+    token: u64,
+}
+
+impl Doomed {
+    fn holding(lease: &str) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("a process that holds {lease}: {error}");
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut process = Command::new(program)
+            .args(["hold", SERVICE, lease])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let out = process.stdout.take();
+        let mut doomed = Self { process, token: 0 };
+        let mut line = String::new();
+        if let Some(out) = out {
+            BufReader::new(out).read_line(&mut line).map_err(failed)?;
+        }
+        let token = line.trim().parse();
+        doomed.token = token.map_err(|_| format!("no token of {lease}: {line:?}"))?;
+        Ok(doomed)
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
 }
 
 /// The API server, stopped where it stands; it goes on when this value goes.
