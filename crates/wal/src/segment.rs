@@ -49,7 +49,7 @@ impl SegmentHeader {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        debug_assert!(
+        assert!(
             self.identity.len() <= MAX_HEADER_BYTES,
             "checked by the options"
         );
