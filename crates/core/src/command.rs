@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::time::{ClusterTime, Millis, WallTime};
 
 /// One entry of the log, as `apply` sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Its log index; entries arrive in rising order.
     pub index: u64,
@@ -25,7 +25,7 @@ pub struct Entry {
 }
 
 /// What an entry does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Gives an empty state its name and settings: the first command of a new cluster.
     Form(Form),
@@ -66,7 +66,7 @@ pub enum Command {
 }
 
 /// See [`Command::Form`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// The new cluster's name.
     pub cluster: ClusterId,
@@ -78,7 +78,7 @@ pub struct Form {
 }
 
 /// See [`Command::Configure`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configure {
     /// The index of the entry that set the settings it is based on; another one means that
     /// somebody else was faster. This makes repeating it harmless.
@@ -88,7 +88,7 @@ pub struct Configure {
 }
 
 /// See [`Command::Open`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Open {
     /// The client's name for this very `Open`; a repeat with the same one opens nothing new.
     pub id: OpenId,
@@ -106,7 +106,7 @@ pub struct Open {
 }
 
 /// A numbered request of a session. Being logged, it is a keep-alive too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// The session.
     pub session: SessionId,
@@ -122,7 +122,7 @@ pub struct Request {
 }
 
 /// What a session can ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// For a lease.
     Acquire(Acquire),
@@ -152,7 +152,7 @@ pub enum Ask {
 }
 
 /// An ask for a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     /// The lease.
     pub name: LeaseName,
@@ -167,7 +167,7 @@ pub struct Acquire {
 }
 
 /// See [`Command::Renew`].
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Renew {
     /// Session numbers in rising order.
     pub sessions: Vec<SessionId>,
@@ -176,7 +176,7 @@ pub struct Renew {
 }
 
 /// See [`Command::Revoke`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revoke {
     /// The lease.
     pub name: LeaseName,
@@ -192,7 +192,7 @@ pub struct Revoke {
 }
 
 /// See [`Command::Evict`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Evict {
     /// The session to end.
     pub session: SessionId,
@@ -203,7 +203,7 @@ pub struct Evict {
 }
 
 /// See [`Command::OpenForPod`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenForPod {
     /// The client's name for this very `Open`; a repeat with the same one opens nothing new.
     pub id: OpenId,
@@ -220,7 +220,7 @@ pub struct OpenForPod {
 }
 
 /// See [`Command::PodEnded`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodEnded {
     /// Which Pod; one that was made later under its name has another UID. This makes repeating it
     /// harmless.

@@ -8,7 +8,7 @@ use crate::pod::{PodSeen, PodUid};
 use crate::time::WallTime;
 
 /// Why a grant ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EndCause {
     /// Its holder released it.
     Released,
@@ -45,7 +45,7 @@ pub enum EndCause {
 }
 
 /// Why a session ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionEnd {
     /// Its client closed it.
     Closed,
@@ -68,7 +68,7 @@ pub enum SessionEnd {
 }
 
 /// Why a place in a queue ended without a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitEnd {
     /// Its wait was over.
     TimedOut,
@@ -79,7 +79,7 @@ pub enum WaitEnd {
 }
 
 /// A grant: what an entry gives to a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Granted {
     /// The lease.
     pub name: LeaseName,
@@ -101,7 +101,7 @@ pub struct Granted {
 
 /// A change that an entry made. The position of an event is its entry's index and its place among
 /// that entry's events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A lease was granted.
     Granted(Granted),

@@ -10,7 +10,7 @@ use crate::settings::InvalidSetting;
 use crate::time::{ClusterTime, Millis};
 
 /// The answer to one entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Done, and there is nothing more to say.
     Done,
@@ -46,7 +46,7 @@ pub enum Outcome {
 }
 
 /// See [`Outcome::Opened`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Opened {
     /// The session's number.
     pub session: SessionId,
@@ -59,7 +59,7 @@ pub struct Opened {
 }
 
 /// The answer to an acquire.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Acquired {
     /// The lease is held.
     Granted(Granted),
@@ -92,7 +92,7 @@ pub enum Acquired {
 }
 
 /// The answer to a cancel: what became of the request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cancelled {
     /// It waited, and waits no more.
     Removed,
@@ -110,7 +110,7 @@ pub enum Cancelled {
 }
 
 /// The answer to a batch of keep-alives.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Renewed {
     /// Cluster time after the entry.
     pub time: ClusterTime,
@@ -122,7 +122,7 @@ pub struct Renewed {
 }
 
 /// A grant that ended against its session's will.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LostGrant {
     /// The lease.
     pub name: LeaseName,
@@ -133,7 +133,7 @@ pub struct LostGrant {
 }
 
 /// Who holds a lease, as a refusal shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The session; public, since only its secret proves anything.
     pub session: SessionId,
@@ -146,7 +146,7 @@ pub struct Holder {
 }
 
 /// Why a command had no effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rejection {
     /// The state has no cluster yet, or the term is not open yet: try again.
     NotReady,
@@ -279,7 +279,7 @@ pub enum Rejection {
 }
 
 /// A limit that a command would have passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// Leases and waits of one session.
     SessionLeases(u32),

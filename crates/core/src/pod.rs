@@ -30,7 +30,7 @@ pub struct Pod {
 }
 
 /// The texts of a [`Pod`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PodText<'a> {
     /// Its namespace.
     pub namespace: &'a str,
@@ -59,7 +59,7 @@ pub enum PodSeen {
 }
 
 /// Why texts name no [`Pod`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InvalidPod {
     /// One that must be there is empty.
     Empty {

@@ -29,7 +29,7 @@ pub const GRANTS_PER_ENTRY_MAX: u32 = 10_000;
 pub const REASON_BYTES_MAX: usize = 255;
 
 /// The replicated settings of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// The shortest TTL a session may ask for; 100 ms to 1 h, 1 s unless set for tests.
     pub ttl_min: Millis,
@@ -98,7 +98,7 @@ impl Settings {
 }
 
 /// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InvalidSetting {
     /// The setting.
     pub name: &'static str,

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::time::{ClusterTime, Millis, WallTime};
 
 /// One record of a snapshot: a header first, then sessions, leases and ended sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
     /// What there is once.
     Header(Header),
@@ -26,7 +26,7 @@ pub enum Record {
 }
 
 /// What there is once in a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The cluster, once it is formed.
     pub cluster: Option<ClusterId>,
@@ -63,7 +63,7 @@ pub struct Header {
 }
 
 /// A living session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionRecord {
     /// Its number.
     pub id: SessionId,
@@ -90,7 +90,7 @@ pub struct SessionRecord {
 }
 
 /// A remembered answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Remembered {
     /// The request's number.
     pub number: RequestNumber,
@@ -101,7 +101,7 @@ pub struct Remembered {
 }
 
 /// What became of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It stands in the queue.
     Waiting {
@@ -153,7 +153,7 @@ pub enum Answer {
 }
 
 /// A lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseRecord {
     /// Its name.
     pub name: LeaseName,
@@ -172,7 +172,7 @@ pub struct LeaseRecord {
 }
 
 /// A grant in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GrantRecord {
     /// Its token.
     pub token: FencingToken,
@@ -191,7 +191,7 @@ pub struct GrantRecord {
 }
 
 /// Why nobody is granted a lease although nobody holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// The lock-delay ends here.
     pub lock_delay_until: ClusterTime,
@@ -200,7 +200,7 @@ pub struct Block {
 }
 
 /// A revoked holder that may not know yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RevokedHolder {
     /// The session that held the lease.
     pub session: SessionId,
@@ -211,7 +211,7 @@ pub struct RevokedHolder {
 }
 
 /// A place in a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WaiterRecord {
     /// The number of the place; lower ones are served first.
     pub place: u64,
@@ -228,7 +228,7 @@ pub struct WaiterRecord {
 }
 
 /// A session that ended within the last minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EndedRecord {
     /// Its number.
     pub session: SessionId,
@@ -243,7 +243,7 @@ pub struct EndedRecord {
 }
 
 /// Records that do not make a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BadSnapshot {
     /// The number of the first record that does not fit, from 0.
     pub record: u64,

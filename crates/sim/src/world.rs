@@ -1,13 +1,12 @@
 //! Everything there is in a run.
 
 use std::fmt;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ringfence_client::sim::Host;
 use ringfence_core::{Settings, StateMachine};
-use ringfence_proto::record::encode_record;
 use ringfence_raft::{Node, Role, Timing};
 use tokio::sync::oneshot;
 
@@ -324,20 +323,28 @@ impl World {
 /// A number over the whole of a state: equal states have equal ones.
 #[must_use]
 pub fn state_hash(machine: &StateMachine) -> u64 {
-    let mut hash = Fnv(0xCBF2_9CE4_8422_2325);
-    let mut bytes = Vec::new();
-    for record in machine.records() {
-        bytes.clear();
-        encode_record(&record, &mut bytes);
-        hash.write(&bytes);
-    }
+    let mut hash = Fnv::default();
+    machine.records().for_each(|record| record.hash(&mut hash));
+    hash.finish()
+}
+
+/// A number over a value: equal values have equal ones.
+pub(crate) fn hash_of(value: impl Hash) -> u64 {
+    let mut hash = Fnv::default();
+    value.hash(&mut hash);
     hash.finish()
 }
 
 struct Fnv(u64);
 
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+}
+
 impl Hasher for Fnv {
-    /// Eight bytes at a time: it sees the whole state after every entry.
+    /// Eight bytes at a time: it sees whole states.
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {

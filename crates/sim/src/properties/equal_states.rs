@@ -2,10 +2,10 @@
 //! or took the state from a snapshot, and answered the same.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Property;
 use crate::observe::{Applied, At, Observation, Violation};
+use crate::world::hash_of;
 
 #[derive(Default)]
 pub(super) struct EqualStates {
@@ -54,7 +54,7 @@ impl Property for EqualStates {
 impl EqualStates {
     fn applied(&mut self, applied: &Applied) -> Result<(), Violation> {
         let index = applied.entry.index;
-        let answer = answer_of(applied);
+        let answer = hash_of((&applied.outcome, &applied.events));
         let Some(known) = self.log.get_mut(&index) else {
             let state = applied.digest;
             self.log.insert(index, Behind { state, answer });
@@ -78,15 +78,6 @@ impl EqualStates {
             _ => Ok(()),
         }
     }
-}
-
-fn answer_of(applied: &Applied) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    ringfence_proto::record::encode_outcome(&applied.outcome).hash(&mut hasher);
-    for event in &applied.events {
-        ringfence_proto::record::encode_event(event).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! index, terms never fall along the log, and each node applies its entries in order.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Property;
 use crate::observe::{At, Observation, Violation};
+use crate::world::hash_of;
 
 #[derive(Default)]
 pub(super) struct OneLog {
@@ -29,10 +29,8 @@ impl Property for OneLog {
             }
             Observation::Applied(applied) => {
                 let entry = &applied.entry;
-                let mut hasher = DefaultHasher::new();
-                ringfence_proto::record::encode_command(&entry.command).hash(&mut hasher);
-                (entry.time.0, entry.wall.0).hash(&mut hasher);
-                self.entry(applied.node, entry.index, entry.term, hasher.finish())
+                let content = hash_of((&entry.command, entry.time, entry.wall));
+                self.entry(applied.node, entry.index, entry.term, content)
             }
             Observation::Skipped { node, index, term } => self.entry(*node, *index, *term, 0),
             Observation::Installed { node, index, .. } => {
