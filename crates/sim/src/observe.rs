@@ -184,7 +184,7 @@ pub struct Applied {
     /// The state behind it in short; not of every entry.
     pub digest: Option<u64>,
     /// The state behind it, of first applications.
-    pub after: Option<View>,
+    pub after: Option<Arc<View>>,
 }
 
 /// A client's belief in a grant.

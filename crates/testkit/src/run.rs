@@ -1,6 +1,7 @@
 //! Plays a history on the state machine and on the model, and checks everything after each entry.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use ringfence_core::snapshot::{Header, Record};
 use ringfence_core::{Entry, Event, Millis, Outcome, StateMachine};
@@ -78,7 +79,7 @@ struct Run {
     /// Restored once, somewhere on the way.
     cut: Option<StateMachine>,
     resolver: Resolver,
-    view: View,
+    view: Arc<View>,
     checkers: Checkers,
     steps: Vec<Step>,
 }
@@ -87,7 +88,7 @@ impl Run {
     fn new() -> Self {
         let machine = StateMachine::new();
         Self {
-            view: View::of(&machine),
+            view: Arc::new(View::of(&machine)),
             restored: machine.clone(),
             machine,
             model: Model::new(),
@@ -118,7 +119,7 @@ impl Run {
         let entry = self.resolver.resolve(next, &self.view);
         let expected = self.model.apply(&entry);
         let (outcome, events) = apply(&mut self.machine, &entry);
-        let after = View::of(&self.machine);
+        let after = Arc::new(View::of(&self.machine));
         self.steps.push(Step {
             before: std::mem::replace(&mut self.view, after.clone()),
             entry,
@@ -166,7 +167,7 @@ impl Run {
             let records: Vec<Record> = quiet.collect();
             *machine = StateMachine::restore(records).map_err(|bad| bad.to_string())?;
         }
-        self.view = View::of(&self.machine);
+        self.view = Arc::new(View::of(&self.machine));
         Ok(())
     }
 }

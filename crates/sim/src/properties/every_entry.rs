@@ -13,7 +13,7 @@ use crate::observe::{Applied, At, Observation, Violation};
 
 pub(super) struct EveryEntry {
     checkers: Checkers,
-    view: View,
+    view: Arc<View>,
     /// The newest entry that was checked.
     index: u64,
     /// Entries that were applied somewhere before all those in front of them were.
@@ -24,7 +24,7 @@ impl Default for EveryEntry {
     fn default() -> Self {
         Self {
             checkers: Checkers::default(),
-            view: View::of(&StateMachine::new()),
+            view: Arc::new(View::of(&StateMachine::new())),
             index: 0,
             ahead: BTreeMap::new(),
         }
@@ -58,19 +58,17 @@ impl Property for EveryEntry {
 
 impl EveryEntry {
     fn check(&mut self, applied: &Applied) -> Result<(), Violation> {
-        let Some(after) = applied.after.clone() else {
+        let Some(after) = &applied.after else {
             return Ok(());
         };
-        let nothing = View::of(&StateMachine::new());
         let step = Step {
-            before: std::mem::replace(&mut self.view, nothing),
+            before: std::mem::replace(&mut self.view, after.clone()),
             entry: applied.entry.clone(),
             outcome: applied.outcome.clone(),
             events: applied.events.clone(),
-            after,
+            after: after.clone(),
         };
         let checked = self.checkers.check(&step);
-        self.view = step.after;
         checked.map_err(|violation| Violation::of(violation.invariant, violation.to_string()))
     }
 }
@@ -107,7 +105,7 @@ mod tests {
                 outcome,
                 events,
                 digest: None,
-                after: Some(after),
+                after: Some(Arc::new(after)),
             };
             property.see(At::ZERO, &Observation::Applied(Arc::new(applied)))
         };

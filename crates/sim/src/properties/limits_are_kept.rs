@@ -47,7 +47,7 @@ fn entry(applied: &Applied) -> Result<(), String> {
         let ahead = request.number.get().saturating_sub(request.lowest.get());
         within("unconfirmed numbers", ahead as usize, UNCONFIRMED_MAX - 1)?;
     }
-    applied.after.as_ref().map_or(Ok(()), tables)
+    applied.after.as_deref().map_or(Ok(()), tables)
 }
 
 fn tables(view: &View) -> Result<(), String> {

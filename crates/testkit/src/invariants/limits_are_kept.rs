@@ -14,14 +14,19 @@ impl Invariant for LimitsAreKept {
         let limits = &after.header.settings;
         let sessions = after.sessions.len() + after.ended.len();
         let sessions_before = before.sessions.len() + before.ended.len();
-        grown("sessions", sessions_before, sessions, limits.sessions_max)?;
+        grown(
+            "sessions",
+            || sessions_before,
+            sessions,
+            limits.sessions_max,
+        )?;
         let (leases_before, leases) = (before.leases.len(), after.leases.len());
-        grown("leases", leases_before, leases, limits.leases_max)?;
+        grown("leases", || leases_before, leases, limits.leases_max)?;
         for session in &after.sessions {
             let id = session.id;
-            let (leases_before, leases) = (before.leases_of(id), after.leases_of(id));
+            let leases = after.leases_of(id);
             let max = limits.session_leases_max.into();
-            grown("leases of a session", leases_before, leases, max)?;
+            grown("leases of a session", || before.leases_of(id), leases, max)?;
             for answer in &session.answers {
                 let window = answer.number.get().checked_sub(session.lowest.get());
                 let alive = matches!(
@@ -34,7 +39,7 @@ impl Invariant for LimitsAreKept {
             }
         }
         for lease in &after.leases {
-            let old = before.lease(&lease.name).map_or(0, |old| old.queue.len());
+            let old = || before.lease(&lease.name).map_or(0, |old| old.queue.len());
             let max = limits.lease_waiters_max.into();
             grown("waiters of a lease", old, lease.queue.len(), max)?;
         }
@@ -42,8 +47,9 @@ impl Invariant for LimitsAreKept {
     }
 }
 
-fn grown(what: &str, before: usize, after: usize, max: u64) -> Result<(), String> {
-    if after > before && after as u64 > max {
+/// Looks at what there was before only where there is too much now.
+fn grown(what: &str, before: impl FnOnce() -> usize, after: usize, max: u64) -> Result<(), String> {
+    if after as u64 > max && after > before() {
         return Err(format!("{after} {what}, at most {max} are allowed"));
     }
     Ok(())

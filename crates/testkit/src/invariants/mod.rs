@@ -37,6 +37,7 @@ mod tokens_increase;
 pub use only_the_holder_releases::names_pod;
 
 use std::fmt;
+use std::sync::Arc;
 
 use ringfence_core::{Acquired, Entry, Event, FencingToken, Opened, Outcome};
 
@@ -46,7 +47,7 @@ use crate::view::View;
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The state before.
-    pub before: View,
+    pub before: Arc<View>,
     /// What was to be done.
     pub entry: Entry,
     /// What was answered.
@@ -54,7 +55,7 @@ pub struct Step {
     /// What changed.
     pub events: Vec<Event>,
     /// The state after.
-    pub after: View,
+    pub after: Arc<View>,
 }
 
 impl Step {

@@ -1,11 +1,14 @@
 //! The bugs: each changes what one entry did, if that entry gives it the chance.
 
+use std::sync::Arc;
+
 use ringfence_core::snapshot::{Answer, Remembered};
 use ringfence_core::{
     Acquired, Ask, Command, EndCause, Event, FencingToken, Granted, Outcome, RequestNumber, Secret,
     SessionEnd, SessionId,
 };
 use ringfence_testkit::invariants::Step;
+use ringfence_testkit::view::View;
 
 /// A bug, the invariant that has to notice it, and how it is planted; `false` if there is no
 /// chance.
@@ -35,6 +38,11 @@ pub(crate) const BUGS: &[Bug] = &[
     ("the id of an Open is forgotten", "I21", forget_open),
     ("an ended grant is told as held", "I24", tell_ended_as_held),
 ];
+
+/// The state after the entry, to be changed.
+fn after(step: &mut Step) -> &mut View {
+    Arc::make_mut(&mut step.after)
+}
 
 fn granted(step: &mut Step) -> Option<&mut Granted> {
     step.events.iter_mut().find_map(|event| match event {
@@ -69,7 +77,7 @@ fn drop_grant(step: &mut Step) -> bool {
 }
 
 fn forget_grant(step: &mut Step) -> bool {
-    let mut leases = step.after.leases.iter_mut();
+    let mut leases = after(step).leases.iter_mut();
     leases.any(|lease| lease.grant.take().is_some())
 }
 
@@ -82,7 +90,7 @@ fn end_early(step: &mut Step) -> bool {
     if step.before.session(session).is_none() {
         return false;
     }
-    step.after.sessions.retain(|alive| alive.id != session);
+    after(step).sessions.retain(|alive| alive.id != session);
     let cause = SessionEnd::Expired;
     step.events.push(Event::SessionEnded { session, cause });
     true
@@ -110,8 +118,8 @@ fn keep(step: &mut Step, ttls: u32) -> bool {
         Event::SessionEnded { session, .. } | Event::Ended { session, .. } => *session != id,
         _ => true,
     });
-    step.after.next_deadline = None;
-    step.after.sessions.push(session);
+    after(step).next_deadline = None;
+    after(step).sessions.push(session);
     true
 }
 
@@ -131,7 +139,7 @@ fn resurrect(step: &mut Step) -> bool {
         return false;
     };
     living.id = ended;
-    step.after.sessions.push(living);
+    after(step).sessions.push(living);
     true
 }
 
@@ -177,7 +185,7 @@ fn stale_release(step: &mut Step) -> bool {
 
 fn swap_places(step: &mut Step) -> bool {
     for before in &step.before.leases {
-        let mut leases = step.after.leases.iter_mut();
+        let mut leases = Arc::make_mut(&mut step.after).leases.iter_mut();
         let after = leases.find(|lease| lease.name == before.name);
         if let Some(after) = after.filter(|after| after.queue.len() > 1)
             && before.queue.iter().any(|waiter| *waiter == after.queue[1])
@@ -228,7 +236,7 @@ fn push_in(step: &mut Step) -> bool {
 }
 
 fn sleep_on(step: &mut Step) -> bool {
-    step.after.next_deadline = None;
+    after(step).next_deadline = None;
     let mut leases = step.after.leases.iter();
     leases.any(|lease| !lease.queue.is_empty())
 }
@@ -238,7 +246,7 @@ fn orphan(step: &mut Step) -> bool {
     let holder = leases
         .find_map(|lease| lease.grant.as_ref())
         .map(|grant| grant.session);
-    step.after
+    after(step)
         .sessions
         .retain(|session| Some(session.id) != holder);
     holder.is_some()
@@ -249,7 +257,7 @@ fn ghost(step: &mut Step) -> bool {
     let waiter = leases
         .find_map(|lease| lease.queue.first())
         .map(|waiter| waiter.session);
-    step.after
+    after(step)
         .sessions
         .retain(|session| Some(session.id) != waiter);
     waiter.is_some()
@@ -258,7 +266,7 @@ fn ghost(step: &mut Step) -> bool {
 fn lower_counter(step: &mut Step) -> bool {
     let formed = step.before.header.cluster.is_some();
     let before = step.before.header.counter;
-    step.after.header.counter = before.saturating_sub(1);
+    after(step).header.counter = before.saturating_sub(1);
     formed && before > 0
 }
 
@@ -268,12 +276,12 @@ fn forget_floor(step: &mut Step) -> bool {
     if floor.is_none() || step.after.header.forgotten >= floor {
         return false;
     }
-    step.after.leases.retain(|lease| lease.floor != floor);
+    after(step).leases.retain(|lease| lease.floor != floor);
     step.after.leases.iter().all(|lease| lease.floor < floor)
 }
 
 fn pile_up(step: &mut Step) -> bool {
-    let Some(session) = step.after.sessions.first_mut() else {
+    let Some(session) = after(step).sessions.first_mut() else {
         return false;
     };
     let number = RequestNumber::new(session.lowest.get() + 256).unwrap();
@@ -287,7 +295,7 @@ fn pile_up(step: &mut Step) -> bool {
 
 fn forget_answer(step: &mut Step) -> bool {
     for before in &step.before.sessions {
-        let mut sessions = step.after.sessions.iter_mut();
+        let mut sessions = Arc::make_mut(&mut step.after).sessions.iter_mut();
         let after = sessions.find(|after| after.id == before.id);
         let Some(after) = after.filter(|after| after.lowest == before.lowest) else {
             continue;
@@ -305,7 +313,7 @@ fn forget_open(step: &mut Step) -> bool {
         .events
         .iter()
         .any(|event| matches!(event, Event::SessionEnded { .. }));
-    step.after.ended.clear();
+    after(step).ended.clear();
     ended_now
 }
 

@@ -29,7 +29,7 @@ impl Listener for Recorder {
             outcome: outcome.clone(),
             events: events.to_vec(),
             digest: looked_at.then(|| state_hash(machine)),
-            after: first.then(|| View::of(machine)),
+            after: first.then(|| Arc::new(View::of(machine))),
         })));
     }
 
