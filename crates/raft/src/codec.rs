@@ -1,6 +1,7 @@
 //! Raft's own types as bytes and messages: one encoding for the log on disk and for the wire.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
@@ -152,7 +153,7 @@ pub(crate) fn membership_from_pb(message: pb::Membership) -> Result<Membership, 
     let members = message
         .members
         .into_iter()
-        .map(peer_from_pb)
+        .map(|member| peer_from_pb(member).map(|(id, peer)| (id, Arc::new(peer))))
         .collect::<Result<BTreeMap<_, _>, _>>()?;
     let configs: Vec<BTreeSet<u64>> = configs.collect();
     if configs.is_empty() {
@@ -181,9 +182,11 @@ mod tests {
             b"body",
         );
         round_trip(&Payload::Normal(proposal));
-        let peer = |name: &str| Peer {
-            name: name.into(),
-            ..Peer::default()
+        let peer = |name: &str| {
+            Arc::new(Peer {
+                name: name.into(),
+                ..Peer::default()
+            })
         };
         let members = BTreeMap::from([(1, peer("a")), (2, peer("b")), (9, peer("c"))]);
         let configs = vec![BTreeSet::from([1]), BTreeSet::from([1, 2])];

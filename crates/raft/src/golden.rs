@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs};
 
 use prost::Message;
@@ -46,9 +47,9 @@ fn peer(name: &str) -> Peer {
 }
 
 fn membership() -> Membership {
-    let members = BTreeMap::from([(1, peer("n1")), (2, peer("n2")), (9, peer("n9"))]);
+    let members = [(1, "n1"), (2, "n2"), (9, "n9")].map(|(id, name)| (id, Arc::new(peer(name))));
     let configs = vec![BTreeSet::from([1, 2]), BTreeSet::from([1, 9])];
-    Membership::new(configs, members).unwrap()
+    Membership::new(configs, BTreeMap::from(members)).unwrap()
 }
 
 #[test]

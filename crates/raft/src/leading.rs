@@ -270,7 +270,7 @@ impl Helm {
         helm.route.send_replace(Route::Nowhere);
     }
 
-    fn follow(&self, leader: Option<(u64, Peer)>) {
+    fn follow(&self, leader: Option<(u64, Arc<Peer>)>) {
         let leader = leader.filter(|(id, _)| *id != self.node_id);
         let route = match leader {
             Some((id, peer)) => Route::Follower(self.transport.forwarder(id, &peer)),

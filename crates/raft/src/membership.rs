@@ -125,7 +125,7 @@ pub(crate) fn members(running: &Running, leader: Option<u64>) -> Vec<Member> {
         let replication = now.replication.as_ref()?;
         replication.get(id)?.as_ref().map(|log_id| log_id.index)
     };
-    let member = |(id, peer): (&u64, &Peer)| Member {
+    let member = |(id, peer): (&u64, &Arc<Peer>)| Member {
         node_id: *id,
         name: peer.name.clone(),
         peer_address: peer.peer_address.clone(),
@@ -265,7 +265,12 @@ async fn add(running: &Running, leading: &Leading, peer: Peer) -> Result<u64, Me
         });
     };
     tracing::info!(node_id, %peer, "a node joins as a learner");
-    drop(running.raft.add_learner(node_id, peer, false).await?);
+    drop(
+        running
+            .raft
+            .add_learner(node_id, Arc::new(peer), false)
+            .await?,
+    );
     Ok(node_id)
 }
 

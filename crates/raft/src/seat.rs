@@ -331,7 +331,8 @@ async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), Sea
         return Ok(());
     }
     if log.is_blank() {
-        let members: BTreeMap<u64, Peer> = members.into_iter().collect();
+        let members = members.into_iter().map(|(id, peer)| (id, Arc::new(peer)));
+        let members: BTreeMap<u64, Arc<Peer>> = members.collect();
         match raft.initialize(members).await {
             // It may have begun, and its first append or vote come from elsewhere meanwhile.
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}

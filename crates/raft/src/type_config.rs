@@ -1,6 +1,7 @@
 //! The types openraft is instantiated with. They do not leave this crate.
 
 use std::fmt;
+use std::sync::Arc;
 
 use openraft::impls::leader_id_std;
 use openraft::raft::responder::Responder;
@@ -19,18 +20,19 @@ pub(crate) type LeaderId = leader_id_std::LeaderId<u64, u64>;
 pub(crate) type CommittedLeaderId = <LeaderId as RaftLeaderId>::Committed;
 pub(crate) type LogId = openraft::LogId<CommittedLeaderId>;
 pub(crate) type Vote = openraft::Vote<LeaderId>;
-pub(crate) type Payload = openraft::EntryPayload<Proposal, u64, Peer>;
+pub(crate) type Payload = openraft::EntryPayload<Proposal, u64, Arc<Peer>>;
 pub(crate) type Entry = openraft::Entry<CommittedLeaderId, Payload>;
-pub(crate) type Membership = openraft::Membership<u64, Peer>;
-pub(crate) type StoredMembership = openraft::StoredMembership<CommittedLeaderId, u64, Peer>;
-pub(crate) type SnapshotMeta = openraft::SnapshotMeta<CommittedLeaderId, u64, Peer>;
+pub(crate) type Membership = openraft::Membership<u64, Arc<Peer>>;
+pub(crate) type StoredMembership = openraft::StoredMembership<CommittedLeaderId, u64, Arc<Peer>>;
+pub(crate) type SnapshotMeta = openraft::SnapshotMeta<CommittedLeaderId, u64, Arc<Peer>>;
 pub(crate) type Raft = openraft::Raft<TypeConfig, crate::state::StateStore>;
 
 impl openraft::RaftTypeConfig for TypeConfig {
     type D = Proposal;
     type R = Applied;
     type NodeId = u64;
-    type Node = Peer;
+    /// A follower makes a copy of its leader at every message, to say where to go if it has to.
+    type Node = Arc<Peer>;
     type Term = u64;
     type LeaderId = LeaderId;
     type Vote = Vote;

@@ -100,15 +100,15 @@ pub(crate) struct PeerNetwork(pub(crate) Arc<Transport>);
 impl openraft::RaftNetworkFactory<TypeConfig> for PeerNetwork {
     type Network = PeerClient;
 
-    async fn new_client(&mut self, target: u64, node: &Peer) -> PeerClient {
+    async fn new_client(&mut self, target: u64, node: &Arc<Peer>) -> PeerClient {
         PeerClient::new(target, self.0.link(target, node), false)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, node: &Peer) -> PeerClient {
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Arc<Peer>) -> PeerClient {
         PeerClient::new(target, self.0.link(target, node), true)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, node: &Peer) -> PeerClient {
+    async fn new_snapshot_client(&mut self, target: u64, node: &Arc<Peer>) -> PeerClient {
         PeerClient::new(target, self.0.link(target, node), false)
     }
 }
