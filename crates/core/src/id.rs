@@ -152,8 +152,8 @@ random_id! {
 }
 
 /// Lower-case hexadecimal.
-fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+fn write_hex(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{:032x}", u128::from_be_bytes(*bytes))
 }
 
 impl fmt::Debug for OpenId {

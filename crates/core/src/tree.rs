@@ -68,7 +68,13 @@ impl<K, V> Tree<K, V> {
     }
 
     pub(crate) fn first(&self) -> Option<(&K, &V)> {
-        self.iter().next()
+        let mut node = self.root.as_deref()?;
+        loop {
+            match node {
+                Node::Branch(children) => node = &*children.first()?.1,
+                Node::Leaf(entries) => return entries.first().map(|(key, value)| (key, value)),
+            }
+        }
     }
 }
 

@@ -45,7 +45,7 @@ impl Incarnation {
 
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 

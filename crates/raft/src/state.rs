@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{RaftSnapshotBuilder, Snapshot};
 use ringfence_core::{
@@ -377,11 +377,11 @@ impl RaftStateMachine<TypeConfig> for StateStore {
     where
         Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
     {
-        let mut chunks = entries.ready_chunks(APPLY_CHUNK);
-        while let Some(chunk) = chunks.next().await {
-            let mut batch = Vec::with_capacity(chunk.len());
-            let mut failed = None;
-            for item in chunk {
+        let mut entries = entries.fuse();
+        while let Some(first) = entries.next().await {
+            let (mut batch, mut failed) = (Vec::new(), None);
+            let mut next = Some(first);
+            while let Some(item) = next {
                 let decoded = item.map(|(entry, responder)| decode(entry, responder));
                 match decoded {
                     Ok(Ok(decoded)) => batch.push(decoded),
@@ -396,6 +396,11 @@ impl RaftStateMachine<TypeConfig> for StateStore {
                         break;
                     }
                 }
+                // What is there already; most often it is nothing.
+                next = match batch.len() < APPLY_CHUNK {
+                    true => entries.next().now_or_never().flatten(),
+                    false => None,
+                };
             }
             self.state.apply(batch);
             if let Some(error) = failed {
