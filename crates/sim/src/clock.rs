@@ -31,7 +31,11 @@ impl MachineClock {
     /// Time since the machine's boot, suspend included, at the simulation's time `now`.
     #[must_use]
     pub fn boot(&self, now: Duration) -> Duration {
-        let passed = i128::try_from(now.saturating_sub(self.since).as_nanos()).unwrap_or(i128::MAX);
+        let passed = now.saturating_sub(self.since);
+        if self.ppm == 0 {
+            return self.boot + passed;
+        }
+        let passed = i128::try_from(passed.as_nanos()).unwrap_or(i128::MAX);
         let shown = passed + passed * i128::from(self.ppm) / 1_000_000;
         self.boot + Duration::from_nanos(u64::try_from(shown.max(0)).unwrap_or(u64::MAX))
     }

@@ -161,8 +161,8 @@ impl<T> Outlet<T> {
     /// # Errors
     /// [`Broken`] if the connection is, as this end knows it.
     pub async fn recv(&mut self) -> Result<Option<T>, Broken> {
-        let connection = self.connection.clone();
-        let net = connection.net().clone();
+        let connection = &self.connection;
+        let net = connection.net();
         let to = connection.machine(self.to).id();
         let from = connection.machine(self.to.other()).id();
         loop {
