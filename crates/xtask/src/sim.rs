@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::steps::cargo;
 
-/// A profile of its own: optimized, with every assertion.
+/// A profile of its own: optimized, and yet overflows are found.
 const BEFORE: &[&str] = &[
     "run",
     "--quiet",
