@@ -130,11 +130,25 @@ async fn follower_down(cluster: &mut Cluster, journal: &mut Journal) -> (usize, 
     (victim, held.token)
 }
 
-/// Waits until a node has applied what the leader has.
-async fn wait_until_caught_up(cluster: &Cluster, at: usize) {
+/// Starts the node again: it has what the leader has, nobody ends by that, and nothing is lost.
+async fn assert_it_comes_back_whole(
+    cluster: &mut Cluster,
+    mut journal: Journal,
+    victim: usize,
+    held: u64,
+) {
+    cluster.spawn(victim);
     let leader = cluster.wait_for_leader(secs(20)).await;
     let goal = cluster.applied(leader).await;
-    cluster.wait_until_applied(at, goal, secs(20)).await;
+    cluster.wait_until_applied(victim, goal, secs(20)).await;
+    grants(cluster, &mut journal, 5).await;
+    let verdict = cluster.caller().check("held", held).await.unwrap();
+    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
+    journal.check().unwrap();
+    for at in 0..cluster.len() {
+        let ended = cluster.wait_exit(at, Duration::ZERO).await;
+        assert_eq!(ended, None, "node {at}:\n{}", cluster.log(at));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,12 +161,7 @@ async fn a_torn_tail_costs_one_node_nothing_that_was_acknowledged() {
     let (file, end) = tail(&cluster, victim);
     write_at(&file, end, &[0x5a; 700]);
 
-    cluster.spawn(victim);
-    wait_until_caught_up(&cluster, victim).await;
-    grants(&cluster, &mut journal, 5).await;
-    let verdict = cluster.caller().check("held", held).await.unwrap();
-    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
-    journal.check().unwrap();
+    assert_it_comes_back_whole(&mut cluster, journal, victim, held).await;
 }
 
 /// Nothing is promised of such a disk; but only its own node has lost something, and it is given
@@ -167,16 +176,7 @@ async fn a_disk_that_forgets_what_it_had_flushed_harms_no_leader_and_is_sent_it_
     let forgotten = (16 * SECTOR).min(end - 2 * SECTOR);
     write_at(&file, end - forgotten, &vec![0; forgotten]);
 
-    cluster.spawn(victim);
-    wait_until_caught_up(&cluster, victim).await;
-    grants(&cluster, &mut journal, 5).await;
-    let verdict = cluster.caller().check("held", held).await.unwrap();
-    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
-    journal.check().unwrap();
-    for at in 0..cluster.len() {
-        let ended = cluster.wait_exit(at, Duration::ZERO).await;
-        assert_eq!(ended, None, "node {at}:\n{}", cluster.log(at));
-    }
+    assert_it_comes_back_whole(&mut cluster, journal, victim, held).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
