@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::Site;
@@ -133,6 +134,13 @@ impl Cluster {
         let found = self.pod(pod)?;
         let restarts = found["status"]["containerStatuses"][0]["restartCount"].as_u64();
         restarts.ok_or_else(|| format!("{pod} has no container"))
+    }
+
+    /// When a Pod's container ended that ran before the present one, to the second.
+    pub(crate) fn last_end(&self, pod: &str) -> Result<Timestamp, String> {
+        let status = &self.pod(pod)?["status"]["containerStatuses"][0];
+        let end = text(&status["lastState"]["terminated"]["finishedAt"], "end")?;
+        end.parse().map_err(|error| format!("{end}: {error}"))
     }
 
     /// A command of ours in a Pod.

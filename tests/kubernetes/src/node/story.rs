@@ -30,7 +30,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 15] = [
+    let chapters: [(&str, Chapter); 14] = [
         (
             "applying the manifests forms a cluster of three",
             forming::three_nodes_form_a_cluster,
@@ -46,10 +46,6 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
         (
             "of two fenced controllers one writes",
             controller::the_other_replica_counts_on,
-        ),
-        (
-            "the API server may stand still for a minute",
-            away::grants_go_on_for_a_minute,
         ),
         (
             "a Pod deleted with force comes back with its data",
@@ -70,8 +66,8 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
         ),
         ("one command scales up", scale::up_to_five),
         (
-            "a stuck node is restarted, a cut-off one is not",
-            probes::stuck_and_cut_off,
+            "a minute without the API server: grants go on, a stuck node is restarted, a cut-off one not",
+            away::grants_go_on_for_a_minute,
         ),
         ("one command scales down", scale::down_to_three),
         (

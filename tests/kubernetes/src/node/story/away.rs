@@ -1,5 +1,5 @@
-//! The API server stands still for a minute: leases are granted, kept and lost all the same, and shown
-//! as they are once it goes on.
+//! The API server stands still for a minute, while one node of five is stuck and one is cut off:
+//! leases are granted, kept and lost all the same, and shown as they are once it goes on.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -11,8 +11,8 @@ use ringfence_client::{HeldLease, Session};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::SERVICE;
-use crate::cluster::{Cluster, LONG};
+use super::probes::{GetNowhere, OTHERS};
+use crate::cluster::{self, Cluster, LONG};
 use crate::load::{self, acquire, session};
 use crate::program::{call, until};
 use crate::say::{self, Watch};
@@ -41,7 +41,7 @@ pub(super) fn grants_go_on_for_a_minute(
     cluster: &Cluster,
     runtime: &Runtime,
 ) -> Result<(), String> {
-    let endpoints = [SERVICE.to_owned()];
+    let endpoints = endpoints();
     let mut told = Told::default();
     let (worker, kept, heir) = runtime.block_on(async {
         let client = load::client(&endpoints).await?;
@@ -50,7 +50,7 @@ pub(super) fn grants_go_on_for_a_minute(
         Ok::<_, String>((worker, kept, session(&client, "heir").await?))
     })?;
     told.held("kept", "keeper", &kept);
-    let doomed = Doomed::holding(&name("handed-on"))?;
+    let doomed = Doomed::holding(&endpoints[0], &name("handed-on"))?;
     let mut before = Vec::new();
     runtime.block_on(async {
         for _ in 0..ROUNDS_BEFORE {
@@ -62,6 +62,7 @@ pub(super) fn grants_go_on_for_a_minute(
     let listed = leases(cluster)?;
     let renewed = renewed(&listed, "kept")?;
 
+    let nowhere = GetNowhere::begin(cluster)?;
     let standing = Standing::still(cluster.api_server)?;
     let watch = Watch::start();
     let lost = doomed.token;
@@ -85,6 +86,7 @@ pub(super) fn grants_go_on_for_a_minute(
         held.push(inherited);
         Ok(held)
     })?;
+    let told_since = Timestamp::now();
     drop(standing);
 
     let back = Watch::start();
@@ -113,6 +115,7 @@ pub(super) fn grants_go_on_for_a_minute(
             since.as_secs_f64(),
         ),
     );
+    say::note(&nowhere.end(cluster, told_since)?);
     if during > before * 3 + NOISE {
         return Err(format!("grants were slowed: {before:?} became {during:?}"));
     }
@@ -123,6 +126,14 @@ pub(super) fn grants_go_on_for_a_minute(
         }
         Ok(())
     })
+}
+
+/// Where the nodes are found that stay. The Service would lead to the others too: that they are not
+/// ready is told by the API server.
+fn endpoints() -> Vec<String> {
+    let pods = cluster::names(OTHERS).into_iter();
+    pods.map(|pod| format!("{pod}.ringfence-peers.ringfence:7420"))
+        .collect()
 }
 
 fn name(object: &str) -> String {
@@ -179,11 +190,11 @@ struct Doomed {
 }
 
 impl Doomed {
-    fn holding(lease: &str) -> Result<Self, String> {
+    fn holding(endpoint: &str, lease: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a process that holds {lease}: {error}");
         let program = std::env::current_exe().map_err(failed)?;
         let mut process = Command::new(program)
-            .args(["hold", SERVICE, lease])
+            .args(["hold", endpoint, lease])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
