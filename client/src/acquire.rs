@@ -287,7 +287,12 @@ fn refused(session: &Arc<Liveness>, refusal: Box<Refusal>) -> AcquireError {
         Reason::Revoking => not_now(Blocked::Revoking),
         Reason::QuietTime => not_now(Blocked::QuietTime),
         Reason::WaitTimeout => AcquireError::TimedOut,
-        Reason::Ended => AcquireError::Ended(Loss::GrantEnded { cause: None }),
+        Reason::Ended => {
+            if let Some(token) = number("token").and_then(FencingToken::new) {
+                session.disown(token);
+            }
+            AcquireError::Ended(Loss::GrantEnded { cause: None })
+        }
         Reason::SessionExpired | Reason::WrongSecret => {
             AcquireError::SessionLost(session.loss().unwrap_or(Loss::SessionEnded { cause: None }))
         }

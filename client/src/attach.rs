@@ -46,7 +46,7 @@ use tonic::Status;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::grant::{Belief, Grant};
+use crate::grant::Grant;
 use crate::lease::HeldLease;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
@@ -98,9 +98,7 @@ struct Held {
 impl Held {
     /// Why nothing may be sent.
     fn loss(&self) -> Option<Loss> {
-        let loss = self.liveness.loss_of(&self.grant);
-        // In a hand-over belief is suspended, and nothing new may begin.
-        loss.or_else(|| (self.grant.belief() == Belief::Leaving).then_some(Loss::Released))
+        self.liveness.loss_of(&self.grant)
     }
 
     /// A service's guard refused the fence: as [`HeldLease::report_stale`].

@@ -1,5 +1,5 @@
-//! Releasing and handing over by name and token. Belief in the grant has ended, or is suspended,
-//! before anything here is called.
+//! Releasing and handing over by name and token. Belief in the grant has ended before
+//! anything here is called.
 
 use std::sync::Arc;
 

@@ -12,8 +12,6 @@ use crate::loss::Loss;
 pub(crate) enum Belief {
     /// Held, as long as the session's window is open.
     Held,
-    /// Being handed over: not believed in, and not lost either.
-    Leaving,
     /// Over, for ever.
     Over(Loss),
 }
@@ -61,22 +59,16 @@ impl Grant {
         })
     }
 
-    /// Suspends belief for a hand-over, unless it has ended.
-    pub(crate) fn suspend(&self) -> Result<(), Loss> {
-        self.change(Belief::Leaving)
-    }
-
-    /// Goes on believing after a hand-over that did not take place, unless belief has ended.
-    pub(crate) fn resume(&self) -> Result<(), Loss> {
-        self.change(Belief::Held)
-    }
-
-    fn change(&self, to: Belief) -> Result<(), Loss> {
-        let mut over = None;
-        self.belief.send_modify(|belief| match belief {
-            Belief::Over(loss) => over = Some(loss.clone()),
-            Belief::Held | Belief::Leaving => *belief = to,
-        });
-        over.map_or(Ok(()), Err)
+    /// The same grant for whoever gets it back from a hand-over that did not take place. Those who
+    /// were told that it was lost go on being told so.
+    pub(crate) fn anew(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            token: self.token,
+            session: self.session,
+            data: self.data.clone(),
+            since_unix_ms: self.since_unix_ms,
+            belief: watch::Sender::new(Belief::Held),
+        }
     }
 }

@@ -130,7 +130,7 @@ async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, ba
     hub.sooner.notify_one();
 }
 
-fn apply(mut reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
+fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
     for (session, acknowledged) in batch {
         let number = session.id().get();
         if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
@@ -148,8 +148,8 @@ fn apply(mut reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
             continue;
         }
         // What was lost first, then what the reply extends: nothing for the lost.
-        if let Some(lost) = reply.lost.iter_mut().find(|lost| lost.session == number) {
-            session.grants_lost(std::mem::take(&mut lost.grants));
+        if let Some(lost) = reply.lost.iter().find(|lost| lost.session == number) {
+            session.grants_lost(&lost.grants);
         }
         session.acknowledged(acknowledged);
         session.acknowledge(sent);

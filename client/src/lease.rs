@@ -48,8 +48,8 @@ pub struct Transferred {
 /// What came of a hand-over that did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// The target does not wait for this lease, or nobody does. Nothing has changed: the lease
-    /// comes back, unless it was named by its token.
+    /// The target does not wait for this lease, or nobody does. The cluster has changed nothing: the
+    /// lease comes back, under the same token, unless it was named by that.
     #[error("the target does not wait for this lease, or nobody does")]
     NotWaiting {
         /// The lease, still held.
@@ -235,8 +235,10 @@ impl HeldLease {
     }
 
     /// Hands the lease to a session that waits for it, or to the head of the queue: a new token,
-    /// no gap, no overlap. Belief is suspended before the request leaves. Dropping the future does
-    /// not stop the hand-over; if that does not succeed the lease is then released.
+    /// no gap, no overlap. Belief ends before the request leaves: [`lost`](Self::lost) completes,
+    /// [`attach`](Self::attach)ed services send nothing any more, and that stays so for them if the
+    /// lease comes back. Dropping the future does not stop the hand-over; if that does not succeed
+    /// the lease is then released.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -244,7 +246,9 @@ impl HeldLease {
         if let Some(loss) = self.loss() {
             return Err(TransferError::Lost(loss));
         }
-        self.grant.suspend().map_err(TransferError::Lost)?;
+        if !self.end_belief() {
+            return Err(TransferError::Lost(self.loss().unwrap_or(Loss::Released)));
+        }
         let (reply, answer) = oneshot::channel();
         let hub = Arc::clone(&self.hold.liveness.hub);
         drop(hub.thread.spawn(async move {
@@ -259,23 +263,30 @@ impl HeldLease {
     async fn hand_over(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
         let session = &self.hold.liveness;
         match give_up::request_transfer(session, &self.grant.name, self.grant.token, to).await {
-            Ok(transferred) => {
-                self.end_belief();
-                Ok(transferred)
-            }
+            Ok(transferred) => Ok(transferred),
             Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
-                match self.grant.resume() {
-                    Ok(()) => Err(TransferError::NotWaiting { lease: Some(self) }),
-                    Err(loss) => Err(TransferError::Lost(loss)),
-                }
+                let lease = Some(self.again().map_err(TransferError::Lost)?);
+                Err(TransferError::NotWaiting { lease })
             }
             Err(CallError::Refused(refusal)) if refusal.reason == Reason::StaleToken => {
-                self.end_belief();
                 Err(TransferError::Lost(Loss::GrantEnded { cause: None }))
             }
-            // Dropping the lease releases it; if it was handed over after all, that is refused.
-            Err(error) => Err(TransferError::Call(error)),
+            Err(error) => {
+                // If it was handed over after all, that is refused.
+                self.release_in_background();
+                Err(TransferError::Call(error))
+            }
         }
+    }
+
+    /// The lease that a hand-over has left where it was.
+    fn again(mut self) -> Result<Self, Loss> {
+        let grant = self.hold.liveness.admit(self.grant.anew())?;
+        Ok(Self {
+            hold: Arc::clone(&self.hold),
+            grant,
+            following: self.following.take(),
+        })
     }
 
     /// Stops believing in the lease without releasing it: it lives at the cluster until its
@@ -285,20 +296,7 @@ impl HeldLease {
         self.grant.token
     }
 
-    /// Ends belief by this client's own doing; says whether it had not ended before. What is
-    /// ended so is not released by dropping.
-    fn end_belief(&self) -> bool {
-        let first = self.grant.end(&Loss::Released);
-        self.hold.liveness.drop_grant(self.grant.token);
-        first
-    }
-}
-
-impl Drop for HeldLease {
-    fn drop(&mut self) {
-        if !self.end_belief() {
-            return;
-        }
+    fn release_in_background(&self) {
         let liveness = &self.hold.liveness;
         let what = What::Grant(self.grant.token);
         let ending = liveness
@@ -306,6 +304,24 @@ impl Drop for HeldLease {
             .unsettled
             .begin(liveness, &self.grant.name, what);
         settle::in_background(Arc::clone(&self.hold), Work::on(ending));
+    }
+
+    /// Ends belief by this client's own doing; says whether it had not ended before. What is
+    /// ended so is not released by dropping.
+    fn end_belief(&self) -> bool {
+        let first = self.grant.end(&Loss::Released);
+        if first {
+            self.hold.liveness.drop_grant(self.grant.token);
+        }
+        first
+    }
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        if self.end_belief() {
+            self.release_in_background();
+        }
     }
 }
 

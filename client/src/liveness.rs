@@ -24,8 +24,9 @@ use crate::numbers::{Number, Numbers, Use};
 use crate::session::SessionState;
 use crate::window::{Extended, Window};
 
-/// The most lost tokens remembered per session whose acquire has not been answered here.
-const GONE_MAX: usize = 4_096;
+/// The most tokens remembered per session: of grants that were lost before their acquire was answered
+/// here, and of those that were given up here.
+const TOKENS_MAX: usize = 4_096;
 
 /// The TTL, as the cluster tells it, of a session that lasts as long as a Pod.
 const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
@@ -54,7 +55,11 @@ struct Inner {
     /// Tokens that a keep-alive reply listed as lost before their acquire was answered: that
     /// answer, when it comes, brings nothing.
     gone: BTreeSet<u64>,
-    /// Losses that the cluster has not heard back about.
+    /// Tokens that this client was granted and does not believe in, by its own doing.
+    given_up: BTreeSet<u64>,
+    /// Losses that the cluster has not heard back about. Only of grants that were made at this
+    /// client's wish: its session may be attached elsewhere too, and to acknowledge for those who
+    /// still believe there would let the next holder in.
     acknowledge: BTreeSet<u64>,
     renewal: Renewal,
     /// Signs of life that the application has promised.
@@ -89,6 +94,7 @@ impl Liveness {
             numbers,
             grants: BTreeMap::new(),
             gone: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             acknowledge: BTreeSet::new(),
             renewal: Renewal {
                 due: sent + interval(ttl),
@@ -196,8 +202,13 @@ impl Liveness {
                     .note_release(self, &grant.name, grant.token);
             }
         }
-        if !may_still_be_granted(why) {
-            self.hub.unsettled.session_over(self.id());
+        match why {
+            Loss::SessionEnded { .. } | Loss::ClusterChanged => {
+                self.hub.unsettled.session_over(self.id());
+            }
+            // Only this attachment is over.
+            Loss::Left | Loss::WrongSecret => self.hub.unsettled.left(self.key),
+            _ => {}
         }
         self.hub.unregister(self);
         self.room.notify_waiters();
@@ -299,26 +310,20 @@ impl Liveness {
     }
 
     /// These grants ended against the session's will. Belief in them ends before this returns.
-    pub(crate) fn grants_lost(&self, grants: Vec<v1::LostGrant>) {
+    pub(crate) fn grants_lost(&self, grants: &[v1::LostGrant]) {
         let now = self.hub.now();
         for lost in grants {
-            let grant = {
-                let mut inner = lock(&self.inner);
-                let grant = inner.grants.remove(&lost.token);
-                if inner.acknowledge.insert(lost.token) {
-                    inner.renewal = Renewal {
-                        due: now,
-                        unanswered: 0,
-                    };
-                }
-                inner.gone.insert(lost.token);
-                if inner.gone.len() > GONE_MAX {
-                    inner.gone.pop_first();
-                }
-                grant
-            };
+            let mut inner = lock(&self.inner);
+            remember(&mut inner.gone, lost.token);
+            let grant = inner.grants.remove(&lost.token);
+            if grant.is_none() && inner.given_up.remove(&lost.token) {
+                inner.noticed(lost.token, now);
+            }
+            drop(inner);
             if let Some(grant) = grant {
-                grant.end(&Loss::GrantEnded { cause: lost.cause });
+                let cause = lost.cause.clone();
+                grant.end(&Loss::GrantEnded { cause });
+                lock(&self.inner).noticed(lost.token, now);
             }
         }
         self.hub.sooner.notify_one();
@@ -327,9 +332,8 @@ impl Liveness {
     /// A watch tells that one of its grants has ended, before a keep-alive does.
     pub(crate) fn told_ended(&self, lost: v1::LostGrant) {
         let grant = lock(&self.inner).grants.get(&lost.token).cloned();
-        // One that is being handed over ends by our own will.
         if grant.is_some_and(|grant| grant.belief() == Belief::Held) {
-            self.grants_lost(vec![lost]);
+            self.grants_lost(&[lost]);
         }
     }
 
@@ -360,6 +364,7 @@ impl Liveness {
         let listed = gone.then_some(Loss::GrantEnded { cause: None });
         if let Some(loss) = loss.or_else(|| inner.lost.clone()).or(listed) {
             drop(inner);
+            self.disown(grant.token);
             self.hub
                 .unsettled
                 .note_release(self, &grant.name, grant.token);
@@ -370,9 +375,25 @@ impl Liveness {
         Ok(grant)
     }
 
+    /// A grant was made at this client's own wish, and it has not begun to believe in it. When it is
+    /// told that it was lost, or has been told before, it acknowledges that.
+    pub(crate) fn disown(&self, token: FencingToken) {
+        let now = self.hub.now();
+        let mut inner = lock(&self.inner);
+        if inner.gone.contains(&token.get()) {
+            inner.noticed(token.get(), now);
+            drop(inner);
+            self.hub.sooner.notify_one();
+        } else {
+            remember(&mut inner.given_up, token.get());
+        }
+    }
+
     /// Belief in a grant has ended by this client's own doing.
     pub(crate) fn drop_grant(&self, token: FencingToken) {
-        lock(&self.inner).grants.remove(&token.get());
+        let mut inner = lock(&self.inner);
+        inner.grants.remove(&token.get());
+        remember(&mut inner.given_up, token.get());
     }
 
     /// Takes what a refusal says about the session itself.
@@ -435,6 +456,16 @@ impl Liveness {
 }
 
 impl Inner {
+    /// The next keep-alive, which is due now, acknowledges that this grant was lost.
+    fn noticed(&mut self, token: u64, now: Moment) {
+        if self.acknowledge.insert(token) {
+            self.renewal = Renewal {
+                due: now,
+                unanswered: 0,
+            };
+        }
+    }
+
     /// Whether a promised sign of life was overdue at that moment.
     fn is_stuck(&self, at: Moment) -> bool {
         let mut beats = self.beats.iter().filter_map(Weak::upgrade);
@@ -448,6 +479,14 @@ impl Inner {
         } else {
             Loss::WindowPassed
         }
+    }
+}
+
+/// Forgets the oldest for it if there are too many.
+fn remember(tokens: &mut BTreeSet<u64>, token: u64) {
+    tokens.insert(token);
+    if tokens.len() > TOKENS_MAX {
+        tokens.pop_first();
     }
 }
 

@@ -16,6 +16,9 @@ use crate::retry;
 use crate::session::Hold;
 use crate::unsettled::{Ending, What};
 
+/// Between two tries: as long as after so many in a row.
+const PAUSE_STEP: u32 = 3;
+
 /// Works on an ending in the background, as long as the session lives. `hold` keeps it alive
 /// meanwhile.
 pub(crate) fn in_background(hold: Arc<Hold>, work: Work) {
@@ -62,6 +65,9 @@ pub(crate) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
         What::Request(target) => match cancel(&ending.session, target, deadline).await {
             Ok(granted) => {
                 ending.session.confirm(target);
+                if let Some(token) = granted {
+                    ending.session.disown(token);
+                }
                 granted
             }
             Err(error) => {
@@ -141,15 +147,18 @@ pub(crate) async fn repeat(
         let until = deadline.unwrap_or_else(|| hub.deadline());
         let with = match &number {
             Some(spent) => spent.number,
-            None => {
-                let taken = session.number(Use::Ending, until).await?;
-                number
-                    .insert(Spent {
+            None => match session.number(Use::Ending, until).await {
+                Ok(taken) => {
+                    let spent = Spent {
                         session,
                         number: taken,
-                    })
-                    .number
-            }
+                    };
+                    number.insert(spent).number
+                }
+                // As many are under way as there may be; what was given up is not forgotten for that.
+                Err(_) if deadline.is_none() && session.loss().is_none() => continue,
+                Err(error) => return Err(error),
+            },
         };
         let error = match hub.call(body(with), Manner::Prompt, until).await {
             // Not a reason to believe for longer, see the answer of an acquire.
@@ -163,8 +172,6 @@ pub(crate) async fn repeat(
                 Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
                 _ => return Err(error),
             }
-            let pause = retry::pause(3, refusal.retry_after);
-            hub.sleep_until(hub.now() + pause).await;
         }
         let give_up = match deadline {
             Some(deadline) => hub.now() >= deadline,
@@ -173,6 +180,13 @@ pub(crate) async fn repeat(
         if give_up {
             return Err(error);
         }
+        // Also where nothing was sent, which may be told at once.
+        let retry_after = match &error {
+            CallError::Refused(refusal) => refusal.retry_after,
+            _ => None,
+        };
+        let pause = retry::pause(PAUSE_STEP, retry_after);
+        hub.sleep_until(hub.now() + pause).await;
     }
 }
 

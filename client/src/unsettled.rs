@@ -120,6 +120,12 @@ impl Unsettled {
         names.retain(|ending| ending.session.id() != session);
     }
 
+    /// An attachment to a session is over: what it has begun is left to the session's end.
+    pub(crate) fn left(&self, key: u64) {
+        let mut names = lock(&self.names);
+        names.retain(|ending| ending.session.key() != key);
+    }
+
     /// The work on an ending is over.
     pub(crate) fn finish(&self, ending: &Arc<Ending>, settled: bool) {
         if settled {

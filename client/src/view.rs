@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringfence_core::{FencingToken, LeaseName, SessionId};
 
 use crate::clock::{self, Moment};
-use crate::grant::{Belief, Grant};
+use crate::grant::Grant;
 use crate::lease::{self, HeldLease};
 use crate::liveness::Liveness;
 use crate::loss::Loss;
@@ -54,11 +54,9 @@ impl View {
         }
     }
 
-    /// Why it is held no more. In a hand-over its owner waits for how that ends, and might get it
-    /// back; whoever only looks must not believe in it, since the next one may hold it already.
+    /// Why it is held no more.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        let loss = self.liveness.loss_of(&self.grant);
-        loss.or_else(|| (self.grant.belief() == Belief::Leaving).then_some(Loss::Released))
+        self.liveness.loss_of(&self.grant)
     }
 
     pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use ringfence_client::proto::client_frame::Body as Ask;
-use ringfence_client::{AcquireError, HeldLease, Session};
+use ringfence_client::{AcquireError, Client, HeldLease, Session};
 
 use crate::support::{
     Act, Cluster, alone, client, eventually, is_acquire, is_release, session, unavailable, within,
@@ -122,6 +122,33 @@ async fn a_cancel_is_repeated_until_it_is_answered() {
         cancels.windows(2).all(|pair| pair[0].1 == pair[1].1),
         "{cancels:?}"
     );
+}
+
+/// More than a session has request numbers for at once, while the cluster is away for longer than
+/// a request is waited for.
+#[tokio::test]
+async fn nothing_that_was_dropped_is_forgotten_for_want_of_numbers() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = Client::builder()
+        .endpoints([node.address()])
+        .request_timeout(Duration::from_millis(200))
+        .connect()
+        .await
+        .unwrap();
+    let session = session(&client, WAIT).await;
+    let mut leases = Vec::new();
+    for number in 0..300 {
+        let lease = session.acquire(format!("db/{number}")).send().await;
+        leases.push(lease.unwrap());
+    }
+    node.script(is_release, unavailable(None), usize::MAX);
+
+    drop(leases);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    node.behave();
+
+    eventually("all are released", || cluster.model().is_quiet()).await;
 }
 
 #[tokio::test]

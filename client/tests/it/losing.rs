@@ -128,8 +128,9 @@ async fn a_grant_listed_as_lost_before_its_answer_is_never_held() {
     eventually("the grant", || node.holds() == 1).await;
 
     cluster.change(|model| model.revoke("db"));
-    eventually("the acknowledged loss", || {
-        cluster.model().acknowledged.contains(&1)
+    let rounds = cluster.count(is_keep_alive);
+    eventually("the loss is listed", || {
+        cluster.count(is_keep_alive) > rounds + 1
     })
     .await;
     node.let_go(false);
@@ -139,6 +140,68 @@ async fn a_grant_listed_as_lost_before_its_answer_is_never_held() {
         matches!(ended, AcquireError::Ended(Loss::GrantEnded { .. })),
         "{ended:?}"
     );
+    eventually("the acknowledged loss", || {
+        cluster.model().acknowledged.contains(&1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_loss_is_acknowledged_by_whoever_believed_and_nobody_else() {
+    let cluster = Cluster::new();
+    let (node, beside) = (cluster.node().await, cluster.node().await);
+    let holder = client(&[&node]).await;
+    let session = session(&holder, Duration::from_secs(3)).await;
+    let lease = session.acquire("db").send().await.unwrap();
+    let token = lease.token().get();
+    let elsewhere = client(&[&beside]).await;
+    let attached = elsewhere
+        .attach(session.handle(), Duration::MAX)
+        .await
+        .unwrap();
+    node.script(is_keep_alive, Act::HoldRequest, usize::MAX);
+
+    cluster.change(|model| model.revoke("db"));
+    let from_elsewhere = || {
+        let received = cluster.received(is_keep_alive);
+        let theirs = received.iter().filter(|(at, _)| *at == beside.address());
+        theirs.count()
+    };
+    let rounds = from_elsewhere();
+    eventually("it is listed elsewhere", || from_elsewhere() > rounds + 1).await;
+
+    assert!(attached.is_live());
+    let acknowledged = cluster.model().acknowledged.contains(&token);
+    assert!(!acknowledged, "the next holder would be let in");
+    node.behave();
+    node.let_go(false);
+    within("the loss", lease.lost()).await;
+}
+
+#[tokio::test]
+async fn each_attachment_of_a_session_hears_of_losses() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, Duration::from_millis(900)).await;
+    let attached = client
+        .attach(session.handle(), Duration::MAX)
+        .await
+        .unwrap();
+    let lease = attached.acquire("db").send().await.unwrap();
+    let token = lease.token().get();
+    // Both are due in the same message.
+    node.break_streams();
+
+    cluster.change(|model| model.revoke("db"));
+
+    let loss = within("the loss", lease.lost()).await;
+    assert!(loss.to_string().contains("revoked by bob"), "{loss}");
+    eventually("the acknowledgement", || {
+        cluster.model().acknowledged.contains(&token)
+    })
+    .await;
+    assert!(session.is_live() && attached.is_live());
 }
 
 #[tokio::test]

@@ -1,11 +1,17 @@
 //! Releasing, handing over, closing: belief ends before the request leaves.
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ringfence_client::attach::{Attached, Unsent};
 use ringfence_client::proto::client_frame::Body as Ask;
 use ringfence_client::{Loss, ReleaseError, TransferError};
+use tower_layer::Layer as _;
+use tower_service::Service as _;
 
-use crate::support::{Act, Cluster, alone, client, eventually, is_release, session, within};
+use crate::support::{
+    Act, Cluster, alone, client, eventually, is_acquire, is_release, session, within,
+};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -75,6 +81,31 @@ async fn an_acquire_does_not_overtake_the_release_before_it() {
 }
 
 #[tokio::test]
+async fn another_attachment_that_leaves_opens_no_way_past_a_release() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, TTL).await;
+    let attached = client
+        .attach(session.handle(), Duration::MAX)
+        .await
+        .unwrap();
+    let lease = session.acquire("db").send().await.unwrap();
+    node.script(is_release, Act::HoldRequest, 1);
+    drop(lease);
+    eventually("the release", || node.holds() == 1).await;
+
+    attached.leave();
+    let acquiring = tokio::spawn(session.acquire("db").send());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+
+    assert_eq!(cluster.count(is_acquire), 1, "it has overtaken the release");
+    node.let_go(false);
+    let next = within("the next grant", acquiring).await.unwrap().unwrap();
+    assert_eq!(next.token().get(), 2);
+}
+
+#[tokio::test]
 async fn a_release_of_what_was_lost_says_so() {
     let (cluster, _node, session) = alone().await;
     let lease = session.acquire("db").send().await.unwrap();
@@ -107,6 +138,56 @@ async fn a_transfer_hands_over_without_a_gap() {
     assert_eq!(within("the end of belief", lost).await, Loss::Released);
     assert!(held.is_valid());
     assert_eq!(cluster.count(is_release), 0);
+}
+
+#[tokio::test]
+async fn belief_ends_before_a_transfer_leaves_and_returns_only_to_its_owner() {
+    let (cluster, node, alice) = alone().await;
+    let lease = alice.acquire("db").send().await.unwrap();
+    let (token, lost, again) = (lease.token(), lease.lost(), lease.lost());
+    let mut service = lease.attach().layer(Service);
+    node.script(is_transfer, Act::HoldRequest, 1);
+
+    let transferring = tokio::spawn(lease.transfer_to(None));
+
+    assert_eq!(within("the end of belief", lost).await, Loss::Released);
+    eventually("the request", || node.holds() == 1).await;
+    let call = |service: &mut Attached<Service>| service.call(http::Request::new(()));
+    assert!(matches!(call(&mut service).await, Err(Unsent::Lost(_))));
+    node.let_go(false);
+    let error = within("the answer", transferring).await.unwrap();
+    let Err(TransferError::NotWaiting { lease: Some(lease) }) = error else {
+        panic!("{error:?}")
+    };
+    // Whoever has heard that it was lost never hears that it is held.
+    assert!(matches!(call(&mut service).await, Err(Unsent::Lost(_))));
+    assert_eq!(within("the end of belief", again).await, Loss::Released);
+    assert!(lease.is_valid());
+    assert_eq!(lease.token(), token);
+    let mut anew = lease.attach().layer(Service);
+    assert!(call(&mut anew).await.is_ok());
+
+    cluster.change(|model| model.revoke("db"));
+    node.break_streams();
+    let loss = within("the loss", lease.lost()).await;
+    assert!(matches!(loss, Loss::GrantEnded { .. }), "{loss}");
+}
+
+/// Answers everything.
+struct Service;
+
+impl tower_service::Service<http::Request<()>> for Service {
+    type Response = http::Response<()>;
+    type Error = std::io::Error;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+        std::future::ready(Ok(http::Response::new(())))
+    }
 }
 
 #[tokio::test]
