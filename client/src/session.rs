@@ -140,6 +140,24 @@ impl Session {
         give_up::transfer(Arc::clone(&self.hold), name.clone(), token, to).await
     }
 
+    /// Waits until the cluster has answered for all of `name` that this client has given up: an
+    /// acquire whose future was dropped, a lease that was dropped or lost. Behind it nothing of these
+    /// is granted or waits. For a process that ends and leaves its session to others: what is under
+    /// way ends with it, and its place in a queue would be served.
+    ///
+    /// # Errors
+    /// [`CallError`] if that is not certain within the
+    /// [request timeout](crate::ClientBuilder::request_timeout).
+    pub async fn settle(&self, name: &LeaseName) -> Result<(), CallError> {
+        let hub = Arc::clone(&self.hold.liveness.hub);
+        let name = name.clone();
+        let settling = self.hold.liveness.hub.thread.spawn(async move {
+            let deadline = hub.deadline();
+            hub.unsettled.settle(&name, deadline).await
+        });
+        settling.await.unwrap_or_else(|_| Err(give_up::stopped()))
+    }
+
     /// Ends the session and everything that it holds. Belief ends first, then the request leaves.
     /// Dropping the future does not stop it.
     ///

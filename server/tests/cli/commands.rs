@@ -1,10 +1,13 @@
 //! The commands that scripts are made of, against a running node.
 
 use std::io::{BufRead, BufReader};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Dev, Said, await_that};
+use rustix::process::Signal;
+
+use crate::harness::{Dev, Said, await_that, pid, signal};
 
 fn token(object: &Value) -> String {
     object["token"].as_u64().unwrap().to_string()
@@ -217,6 +220,40 @@ fn a_session_lives_as_long_as_somebody_keeps_it_alive() {
     refused(&dev.run(&["session", "get", &number]), 1, "NOT_FOUND");
     let evict = ["session", "evict", &number, "--reason", "drill"];
     refused(&dev.run(&evict), 1, "NOT_FOUND");
+}
+
+/// Others keep the session alive: what it still waited for would be granted to nobody.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is waited for: it must not end while it has no answer"
+)]
+fn who_is_interrupted_in_the_queue_of_a_session_of_others_has_left_it() {
+    let dev = Dev::start(1);
+    let opened = dev.run(&["session", "open", "--ttl", "1m"]).object();
+    let (session, number) = (handle(&opened), opened["session_number"].to_string());
+    dev.run(&["lease", "acquire", "q/a", "--ttl", "1m"])
+        .object();
+    let acquire = ["lease", "acquire", "q/a", "--wait", "1m", "--session"];
+    let mut waiting = dev
+        .command(&[&acquire[..], &[&session]].concat())
+        .spawn()
+        .unwrap();
+    let waits = || dev.run(&["session", "get", &number]).object()["waits"].clone();
+    await_that("it waits", || waits() == 1);
+
+    // The node answers nothing for a while.
+    let node = dev.pids()[0];
+    signal(node, Signal::STOP);
+    signal(pid(&waiting), Signal::INT);
+    std::thread::sleep(Duration::from_millis(500));
+    let early = waiting.try_wait().unwrap();
+    signal(node, Signal::CONT);
+
+    assert_eq!(early, None, "it has ended before it was taken back");
+    let said: Said = waiting.wait_with_output().unwrap().into();
+    refused(&said, 130, "INTERRUPTED");
+    assert_eq!(waits(), 0);
 }
 
 #[test]

@@ -45,12 +45,24 @@ impl Acquire {
         let opened = self.session.given().is_none();
         let lease = match self.send(&session).await {
             Ok(lease) => lease,
-            Err(failure) => {
-                if opened {
-                    // Of no use to anybody: nobody was told its handle.
-                    session.close().await.ok();
-                }
+            Err(failure) if opened => {
+                // Of no use to anybody: nobody was told its handle.
+                session.close().await.ok();
                 return Err(failure);
+            }
+            Err(failure) => {
+                // Others keep it alive: what is not taken back now would be granted to nobody.
+                let Err(error) = session.settle(&self.name).await else {
+                    return Err(failure);
+                };
+                let message = format!(
+                    "{}; session {} may wait for {} still, or be granted it: {error}",
+                    failure.message,
+                    session.id(),
+                    self.name,
+                );
+                let hint = format!("look with `ringfence session get {}`", session.id());
+                return Err(Failure { message, ..failure }.hint(hint));
             }
         };
 
