@@ -62,7 +62,7 @@ async fn every_node_answers_every_call_and_a_stopped_leader_leaves_no_gap() {
     let mut stopped = nodes.remove(at);
     apis.remove(at);
     stopped.signal("TERM");
-    // The very next request is served: leadership was handed over, or another node was elected.
+    // The very next request is served.
     let request = v1::AcquireRequest {
         wait_ms: Some(0),
         ..acquire_request(&alice, 4, "after")
