@@ -8,11 +8,15 @@ use tokio::runtime::Runtime;
 use super::{SERVICE, await_service, tell_members};
 use crate::cluster::{Cluster, LONG, names};
 use crate::load;
+use crate::plane::NODE;
 use crate::program::until;
 use crate::say::{self, Watch};
 
 /// The lease that is shown to Kubernetes, and its object.
 const LEASE: (&str, &str) = ("k8s/default/leader", "leader");
+
+/// A name by which somebody might hope to get at a kubelet's own Lease.
+const KUBELETS: &str = "k8s/kube-node-lease/node";
 
 pub(super) fn three_nodes_form_a_cluster(cluster: &Cluster, _: &Runtime) -> Result<(), String> {
     let watch = Watch::start();
@@ -56,10 +60,11 @@ pub(super) fn a_client_outside_acquires(
     let watch = Watch::start();
     await_service(runtime)?;
     let (name, object) = LEASE;
-    let lease = runtime.block_on(async {
+    let (lease, kubelets) = runtime.block_on(async {
         let client = load::client(&[SERVICE.to_owned()]).await?;
         let session = load::session(&client, "outside").await?;
-        load::acquire(&session, name).await
+        let kubelets = load::acquire(&session, KUBELETS).await?;
+        Ok::<_, String>((load::acquire(&session, name).await?, kubelets))
     })?;
     say::shown(
         watch,
@@ -87,6 +92,8 @@ pub(super) fn a_client_outside_acquires(
         "its Lease is mirrored, by the in-cluster configuration of a node",
     );
     shown.lines().for_each(say::note);
+    kubelets_is_its_own(cluster)?;
+    drop(kubelets);
 
     let watch = Watch::start();
     let released = runtime.block_on(tokio::time::timeout(
@@ -106,5 +113,20 @@ pub(super) fn a_client_outside_acquires(
             .ok_or_else(|| found.to_string())
     })?;
     say::shown(watch, "and shows that it was released");
+    Ok(())
+}
+
+/// Looked at when a lease that was granted later is shown.
+fn kubelets_is_its_own(cluster: &Cluster) -> Result<(), String> {
+    let found = cluster
+        .kubectl
+        .get(&format!("lease {NODE} --namespace=kube-node-lease"))?;
+    let annotations = &found["metadata"]["annotations"];
+    if found["spec"]["holderIdentity"] != NODE || !annotations.is_null() {
+        return Err(format!("the kubelet's Lease became {found}"));
+    }
+    say::note(&format!(
+        "the kubelet's own is as it was, though {KUBELETS} was acquired"
+    ));
     Ok(())
 }
