@@ -21,6 +21,9 @@ impl Numbers {
     }
 }
 
+/// Subresources with an object of their own, or with none, which is not the one that is stored.
+const OWN_OBJECT: [&str; 5] = ["scale", "eviction", "binding", "token", "proxy"];
+
 /// Puts the stamp into the object that a write carries. What carries none is left alone:
 /// deletions, and subresources with objects of their own.
 pub(super) fn put(
@@ -29,9 +32,8 @@ pub(super) fn put(
     fence: &str,
     numbers: &Numbers,
 ) -> Result<Body, Unsent> {
-    let own_object = ["/scale", "/eviction", "/binding", "/token"];
-    let path = parts.uri.path();
-    if parts.method == Method::DELETE || own_object.iter().any(|own| path.ends_with(own)) {
+    let subresource = subresource(parts.uri.path());
+    if parts.method == Method::DELETE || subresource.is_some_and(|sub| OWN_OBJECT.contains(&sub)) {
         return Ok(body);
     }
     // What kube sends is at hand; a stream of unknown length is no object.
@@ -47,6 +49,21 @@ pub(super) fn put(
         parts.headers.insert(CONTENT_TYPE, json);
     }
     Ok(Body::from(sent))
+}
+
+/// The subresource that a path of the API names. By its place, since objects may be called like one.
+fn subresource(path: &str) -> Option<&str> {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (["api", _, below @ ..] | ["apis", _, _, below @ ..]) = parts.as_slice() else {
+        return None;
+    };
+    match below {
+        ["namespaces", _, _, _, subresource, ..] => Some(subresource),
+        // A namespace itself, its own subresources, what is in it: the objects and lists of them.
+        ["namespaces", ..] => None,
+        [_, _, subresource, ..] => Some(subresource),
+        _ => None,
+    }
 }
 
 /// The object, or the patch of one, with this stamp.
@@ -138,6 +155,34 @@ mod tests {
         for body in ["", "metadata: {}", "3", r#"{"metadata":3}"#] {
             let refused = sent(Request::post("/a"), body);
             assert!(matches!(refused, Err(Unsent::Body(_))), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_called_like_a_subresource_is_stamped() {
+        let core = "/api/v1/namespaces/a";
+        let apps = "/apis/apps/v1/namespaces/scale";
+        let wide = "/apis/a.example/v1";
+        for (path, expected) in [
+            (format!("{core}/secrets/token"), None),
+            (format!("{core}/configmaps/scale"), None),
+            (format!("{apps}/deployments/scale"), None),
+            (format!("{apps}/deployments"), None),
+            ("/api/v1/namespaces/token".to_owned(), None),
+            ("/api/v1/namespaces/a/status".to_owned(), None),
+            (format!("{wide}/things/eviction"), None),
+            (format!("{wide}/token"), None),
+            (format!("{apps}/deployments/scale/scale"), Some("scale")),
+            (format!("{core}/serviceaccounts/b/token"), Some("token")),
+            (format!("{core}/pods/b/eviction/"), Some("eviction")),
+            (format!("{core}/services/b/proxy/c/d"), Some("proxy")),
+            (format!("{wide}/things/b/scale"), Some("scale")),
+            (format!("{wide}/things/b/status"), Some("status")),
+        ] {
+            assert_eq!(subresource(&path), expected, "{path}");
+            let sent = sent(Request::patch(&path), "{}").unwrap();
+            let left_alone = expected.is_some_and(|sub| OWN_OBJECT.contains(&sub));
+            assert_eq!(sent == "{}", left_alone, "{path}: {sent}");
         }
     }
 
