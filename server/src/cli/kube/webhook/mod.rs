@@ -1,6 +1,7 @@
 //! `ringfence kube webhook …`: the API server asks, the cluster answers.
 
 mod asking;
+mod door;
 mod manifest;
 mod serving;
 

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Router, middleware};
 use futures_util::StreamExt;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -24,11 +24,9 @@ use ringfence_kube::webhook::{Answer, Offer, Review, judge};
 use ringfence_tls::{Acceptor, Incoming, ServerTls, Socket};
 
 use super::asking::Cluster;
+use super::door::{Door, REVIEW_BYTES_MAX};
 use crate::cli::kube::figures;
 use crate::cli::{Failure, Global, signals};
-
-/// The largest review: an object before and after the write, each at most 1.5 MB in etcd, as text.
-const REVIEW_BYTES_MAX: usize = 8 << 20;
 
 /// How long reviews under way may take at the end.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -36,8 +34,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// Answer an API server's question whether a write may be done, by asking the cluster
 ///
 /// The grant of each write's fence has to be in force. If the cluster does not answer within 1.5s,
-/// neither does this, and the failure policy of the manifest decides. Certificates are read anew
-/// when they change.
+/// neither does this, and the failure policy of the manifest decides. It answers at most 512
+/// questions at a time and 32 MiB of them, each within 2s, and tells the others so at once.
+/// Certificates are read anew when they change.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence kube webhook serve --listen 0.0.0.0:7443 --cert-file tls.crt --key-file tls.key \
@@ -70,12 +69,22 @@ struct Judge {
     cluster: Cluster,
     carrier: Carrier,
     prefix: String,
-    reviews: Family<Outcome, Counter>,
+    reviews: Reviews,
 }
+
+/// What became of the questions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reviews(Family<Outcome, Counter>);
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
+}
+
+impl Reviews {
+    pub(super) fn count(&self, outcome: &'static str) {
+        self.0.get_or_create(&Outcome { outcome }).inc();
+    }
 }
 
 impl Serve {
@@ -94,18 +103,20 @@ impl Serve {
             cluster: Cluster::new(global),
             carrier: self.carrier,
             prefix: self.kube_prefix,
-            reviews: Family::default(),
+            reviews: Reviews::default(),
         });
+        let door = Door::new(judge.reviews.clone());
         let mut registry = Registry::with_prefix("ringfence");
         registry.sub_registry_with_prefix("kube_webhook").register(
             "reviews",
-            "Writes asked about, by outcome: admitted, refused, unanswered, malformed",
-            judge.reviews.clone(),
+            "Writes asked about, by outcome: admitted, refused, unanswered, malformed, crowded, late",
+            judge.reviews.0.clone(),
         );
         figures::show(http, registry);
         let routes = Router::new()
             .route("/judge", post(answer))
             .layer(DefaultBodyLimit::max(REVIEW_BYTES_MAX))
+            .layer(middleware::from_fn_with_state(door, Door::enter))
             .route("/livez", get(|| async { "ok\n" }))
             .with_state(judge);
         tracing::info!(listen = %self.listen, carrier = %self.carrier, "asks the cluster");
@@ -148,26 +159,23 @@ impl axum::serve::Listener for Listening {
 }
 
 async fn answer(State(judge): State<Arc<Judge>>, body: Bytes) -> Response {
-    let counted = |outcome: &'static str| {
-        judge.reviews.get_or_create(&Outcome { outcome }).inc();
-    };
     let review = match Review::parse(&body) {
         Ok(review) => review,
         Err(why) => {
-            counted("malformed");
+            judge.reviews.count("malformed");
             return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response();
         }
     };
     let answer = match judge.answer(&review).await {
         Ok(answer) => answer,
         Err(why) => {
-            counted("unanswered");
+            judge.reviews.count("unanswered");
             tracing::warn!(why, "no answer: the failure policy decides");
             let told = format!("ringfence: the cluster was asked in vain: {why}\n");
             return (StatusCode::SERVICE_UNAVAILABLE, told).into_response();
         }
     };
-    counted(match &answer {
+    judge.reviews.count(match &answer {
         Answer::Admitted => "admitted",
         Answer::Refused(_) => "refused",
     });
