@@ -2,6 +2,9 @@
 //!
 //! A policy that was unbound, a mirrored Lease that an API server compares with a frozen copy of, a
 //! right that was taken away: nothing else would tell before a stale write gets in.
+//!
+//! The policies alone are tried. The API server asks webhooks once its policies have admitted a write:
+//! one that only our webhook refuses has got past the rule, and the webhook is no guard.
 
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ use ringfence_core::FencingToken;
 use serde_json::{Value, json};
 
 use crate::TOKEN;
-use crate::policy::{Carrier, Fencing, REFUSAL, STALE, STAMP};
+use crate::policy::{Carrier, Fencing, Refusal, Refuser, STAMP};
 use crate::trouble::in_full;
 
 /// How long one request may take.
@@ -55,7 +58,8 @@ impl Trial {
 pub enum Outcome {
     /// The write was refused, by our policy and as stale.
     Refused,
-    /// It would have been done: a stale write would be, too.
+    /// The policies admitted it: a stale write would get past them, too. It would have been done, or
+    /// the webhook refused it.
     Passed,
     /// Neither: why nothing is known.
     Unknown(String),
@@ -184,15 +188,14 @@ fn judge(answer: &Result<(), Error>) -> Outcome {
         Ok(()) => return Outcome::Passed,
         Err(error) => error,
     };
-    match error {
-        Error::Api(status) if status.code == 403 => {
-            let ours = format!("denied request: {REFUSAL}{STALE}");
-            match status.message.contains(&ours) {
-                true => Outcome::Refused,
-                false => Outcome::Unknown(status.message.clone()),
-            }
-        }
-        error => Outcome::Unknown(in_full(error)),
+    let Error::Api(status) = error else {
+        return Outcome::Unknown(in_full(error));
+    };
+    match Refusal::of(status.code, &status.message) {
+        Some(refusal) if refusal.by == Refuser::Webhook => Outcome::Passed,
+        Some(refusal) if refusal.is_stale() => Outcome::Refused,
+        Some(_) => Outcome::Unknown(status.message.clone()),
+        None => Outcome::Unknown(in_full(error)),
     }
 }
 
@@ -211,13 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn only_our_refusal_of_something_stale_counts() {
+    fn only_our_policies_refusal_of_something_stale_counts() {
         let words = "policy 'a' denied request: ringfence: stale fence k8s/a/b#7: it is 8";
         assert_eq!(judge(&answered(403, words)), Outcome::Refused);
         assert_eq!(judge(&Ok(())), Outcome::Passed);
+        for words in [
+            "stale fence k8s/a/b#7: its grant has ended",
+            "forged fence a",
+        ] {
+            let words = format!("admission webhook \"a\" denied the request: ringfence: {words}");
+            // It was asked after the policies, which have let the write pass.
+            assert_eq!(judge(&answered(403, &words)), Outcome::Passed);
+        }
         for (code, message) in [
             (403, "User \"a\" cannot patch resource \"configmaps\""),
             (403, "denied request: ringfence: UPDATE carries no fence"),
+            (403, "admission webhook \"b\" denied the request: no"),
             (404, "configmaps \"canary\" not found"),
             (500, words),
         ] {

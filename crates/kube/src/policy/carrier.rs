@@ -11,13 +11,6 @@ pub const FENCE_EXTRA: &str = "ringfence.io/fence";
 /// number is greater with every write under one token.
 pub const STAMP: &str = "ringfence.io/stamp";
 
-/// What a policy's refusal begins with, in the message of the API server's answer.
-pub const REFUSAL: &str = "ringfence: ";
-
-/// What follows [`REFUSAL`] if the fence is older than what the API server knows; then the fence as
-/// it was offered, up to the next `: `.
-pub const STALE: &str = "stale fence ";
-
 /// The longest name of a field manager, in bytes; the API server's own limit.
 pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
 

@@ -17,16 +17,17 @@ mod floor;
 mod judging;
 mod manifest;
 mod mark;
+mod refusal;
 mod rights;
 mod stamping;
 mod subject;
 mod text;
 
 pub use carrier::{
-    Carrier, FENCE_EXTRA, FIELD_MANAGER_BYTES_MAX, REFUSAL, STALE, STAMP, STAMP_NUMBER_MAX,
-    UnknownCarrier,
+    Carrier, FENCE_EXTRA, FIELD_MANAGER_BYTES_MAX, STAMP, STAMP_NUMBER_MAX, UnknownCarrier,
 };
 pub use fencing::{Fencing, InvalidFencing, NAMESPACES_MAX, RESOURCES_MAX, Wish, WithoutLease};
+pub use refusal::{REFUSAL, Refusal, Refuser, STALE};
 pub use subject::{InvalidResource, InvalidServiceAccount, Resource, ServiceAccount};
 
 impl Fencing {

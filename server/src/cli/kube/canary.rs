@@ -30,9 +30,10 @@ use crate::cli::{Failure, Global, exit, signals};
   ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --listen-http 0.0.0.0:7423
   ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --once
 
-With --once: 0 if both were refused, 1 if one would have been done, 69 if nobody can tell.
-Figures: ringfence_kube_canary_open is 1 while a stale write would be done, _blind is 1 while
-nobody can tell, _writes_total counts all, each by rule: floor, mark.")]
+With --once: 0 if both were refused, 1 if the policies let one pass, 69 if nobody can tell.
+Figures: ringfence_kube_canary_open is 1 while the policies let a stale write pass, _blind is 1
+while nobody can tell, _writes_total counts all, each by rule: floor, mark. The policies alone count:
+a write that only the webhook refuses has passed.")]
 pub(crate) struct Canary {
     #[command(flatten)]
     guarded: Guarded,
@@ -93,7 +94,7 @@ async fn once(prober: &Prober, output: &Output) -> Result<ExitCode, Failure> {
         let (text, found) = match &outcome {
             Outcome::Refused => (format!("{rule}: a stale write is refused"), 0),
             Outcome::Passed => (
-                format!("{rule}: A STALE WRITE WOULD BE DONE"),
+                format!("{rule}: NO POLICY REFUSES A STALE WRITE"),
                 exit::NEGATIVE,
             ),
             Outcome::Unknown(why) => (format!("{rule}: unknown: {why}"), exit::UNAVAILABLE),
@@ -129,7 +130,7 @@ fn log(trial: Trial, outcome: &Outcome) {
     let rule = trial.name();
     match outcome {
         Outcome::Refused => tracing::info!(rule, "a stale write is refused"),
-        Outcome::Passed => tracing::error!(rule, "a stale write would be done"),
+        Outcome::Passed => tracing::error!(rule, "no policy refuses a stale write"),
         Outcome::Unknown(why) => tracing::warn!(rule, why, "nobody can tell"),
     }
 }
@@ -163,7 +164,7 @@ impl Figures {
         );
         registry.register(
             "open",
-            "1 while a stale write would be done; stays while nobody can tell",
+            "1 while the policies let a stale write pass; stays while nobody can tell",
             self.open.clone(),
         );
         registry.register("blind", "1 while nobody can tell", self.blind.clone());

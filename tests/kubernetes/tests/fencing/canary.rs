@@ -1,4 +1,4 @@
-//! The canary as a process: it tells when a stale write would be done.
+//! The canary as a process: it tells when the policies let a stale write pass.
 
 use ringfence_kube::policy::Carrier;
 use ringfence_kubernetes::User;
@@ -16,7 +16,7 @@ const BLIND: &str = "ringfence_kube_canary_blind{rule=\"floor\"}";
 const ALARMS: &str = include_str!("../../../../deploy/prometheus/canary.yaml");
 
 /// How the canary is told of a stand.
-fn arguments(stand: &Stand, user: User) -> Vec<String> {
+pub(crate) fn arguments(stand: &Stand, user: User) -> Vec<String> {
     let kubeconfig = stand.plane.kubeconfig(user, &stand.plane.address());
     let lease = format!("{}/leader", stand.namespace);
     let carrier = stand.carrier.to_string();
@@ -70,7 +70,7 @@ async fn a_binding_that_is_gone_shows_in_the_figures_and_its_return_too() {
         canary.until_figure(open, |open| open == 0.0).await;
     }
     assert!(
-        canary.log().contains("a stale write would be done"),
+        canary.log().contains("no policy refuses a stale write"),
         "{}",
         canary.log()
     );
