@@ -12,14 +12,18 @@
 //!
 //! - **It stops at loss.** The clock is asked for each write at the moment of sending; once the lease
 //!   is lost nothing is sent any more, and the call fails with [`Unsent`], see [`Verdict::of`].
-//! - **It believes a refusal.** When the API server says that this very token is stale, belief in the
-//!   lease ends here, too, and with it the leader's work.
+//! - **It believes a refusal.** When the API server says that this very token is stale, by a policy or
+//!   by the webhook, belief in the lease ends here, too, and with it the leader's work. A refusal for
+//!   another reason ends nothing; [`Verdict`] tells the two apart.
+//! - **It sends once.** kube's own repetition of what was answered with 429, 503 or 504 is turned off:
+//!   it would ask no clock. Whoever wants a call repeated makes it again, and it is judged anew.
 //! - **It hides nothing.** What was under way at the loss goes on, and its answer comes through.
 //!
 //! Between the question to the clock and the arrival of a write any time can pass. What makes that
 //! harmless is the policy in the API server, which compares the token with the mark on the object
 //! itself. That mark is of this term only once the object was stamped: a new leader calls
-//! [`stamp`] for what it guards, *before its first read*, and reads what comes back.
+//! [`stamp`] for what it guards, *before its first read*, and reads what comes back. Where no policy
+//! stamps it fails, since nothing would be guarded there.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,16 +34,17 @@
 //!
 //! async fn lead(config: kube::Config, leading: Leading) -> Result<(), fenced::StampError> {
 //!     let carrier = Carrier::impersonate("system:serviceaccount:shop:controller");
-//!     let client = fenced::client(config, leading, carrier)?;
+//!     let client = fenced::client(config, leading.clone(), carrier)?;
 //!     let prices: Api<ConfigMap> = Api::default_namespaced(client);
 //!     // From here on the API server refuses whoever led before, for this object.
-//!     fenced::stamp(&prices, ["prices"]).await?;
+//!     fenced::stamp(&prices, &leading, ["prices"]).await?;
 //!
 //!     let patch = Patch::Merge(json!({"data": {"apple": "3"}}));
 //!     match prices.patch("prices", &PatchParams::default(), &patch).await {
 //!         Ok(_) => {}
 //!         Err(error) => match Verdict::of(&error) {
-//!             Verdict::Fenced(why) => println!("somebody else leads: {why}"),
+//!             Verdict::Stale(why) => println!("this term is over: {why}"),
+//!             Verdict::Refused(why) => println!("the write does not fit the rules: {why}"),
 //!             Verdict::Unsent(lost) => println!("{lost}"),
 //!             Verdict::Other => return Err(error.into()),
 //!         },
@@ -58,5 +63,5 @@ mod stamp;
 pub use carrier::{Carrier, own_user};
 pub use held::Held;
 pub use layer::{Fenced, Fencing, client};
-pub use refusal::{REFUSED, Unsent, Verdict};
+pub use refusal::{Unsent, Verdict};
 pub use stamp::{StampError, Stamped, stamp, stamp_all};

@@ -17,8 +17,9 @@ use tower_service::Service;
 
 use super::carrier::Carrier;
 use super::held::Held;
-use super::refusal::{Unsent, fenced, says_stale};
+use super::refusal::Unsent;
 use super::sequence::{self, Numbers};
+use crate::policy::Refusal;
 
 /// The longest refusal that is looked into; the API server's are of some hundred bytes.
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
@@ -87,9 +88,9 @@ impl<H: Held> Fence<H> {
         let Ok(status) = serde_json::from_slice::<Status>(refusal) else {
             return;
         };
-        let words = fenced(StatusCode::FORBIDDEN.as_u16(), &status.message);
+        let refusal = Refusal::of(StatusCode::FORBIDDEN.as_u16(), &status.message);
         let fence = format!("{}#{}", self.held.name(), self.held.token());
-        if words.is_some_and(|words| says_stale(words, &fence)) {
+        if refusal.is_some_and(|refusal| refusal.is_stale_for(&fence)) {
             tracing::warn!(
                 fence,
                 message = status.message,

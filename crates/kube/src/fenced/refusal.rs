@@ -2,15 +2,10 @@
 
 use std::error::Error as StdError;
 
-use http::StatusCode;
 use kube::Error;
 use ringfence_client::{FencingToken, LeaseName, Loss};
 
-use crate::policy::STALE;
-
-/// What the message of the API server has in it when one of our policies refuses: any other 403 says
-/// that somebody lacks a right, as valid users do for a moment after a start of the API server.
-pub const REFUSED: &str = "denied request: ringfence: ";
+use crate::policy::Refusal;
 
 /// Why a write was not sent. It had no effect, and never will.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -53,9 +48,13 @@ impl Unsent {
 /// What a failed call to Kubernetes means for the lease.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// A policy of ours refused it, with these words: it had no effect. If they say that the token is
-    /// stale, somebody else leads, and the layer has ended the lease here.
-    Fenced(String),
+    /// Refused with these words, since its token is stale: somebody else leads, or this grant has
+    /// ended. It had no effect, and the layer has ended the lease here.
+    Stale(String),
+    /// Refused by a policy of ours or by the webhook for another reason, which these words say: the
+    /// write carries no fence, names no version, is not stamped. It had no effect, and it says nothing
+    /// about the lease.
+    Refused(String),
     /// It was not sent.
     Unsent(Unsent),
     /// Anything else, refusals for want of a right among it: it says nothing about the lease.
@@ -67,8 +66,9 @@ impl Verdict {
     #[must_use]
     pub fn of(error: &Error) -> Self {
         if let Error::Api(status) = error {
-            return match fenced(status.code, &status.message) {
-                Some(words) => Self::Fenced(words.to_owned()),
+            return match Refusal::of(status.code, &status.message) {
+                Some(refusal) if refusal.is_stale() => Self::Stale(refusal.words.to_owned()),
+                Some(refusal) => Self::Refused(refusal.words.to_owned()),
                 None => Self::Other,
             };
         }
@@ -84,8 +84,8 @@ impl Verdict {
 
     /// Whether the lease is lost, as the API server or this process says.
     #[must_use]
-    pub fn is_fenced(&self) -> bool {
-        matches!(self, Self::Fenced(_) | Self::Unsent(Unsent::Lost { .. }))
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Stale(_) | Self::Unsent(Unsent::Lost { .. }))
     }
 }
 
@@ -94,23 +94,6 @@ fn unsent<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a Unsent> {
         return boxed.downcast_ref();
     }
     cause.downcast_ref()
-}
-
-/// Our own words in an answer of the API server's, if one of our policies gave it.
-pub(super) fn fenced(code: u16, message: &str) -> Option<&str> {
-    if code != StatusCode::FORBIDDEN.as_u16() {
-        return None;
-    }
-    let (_, words) = message.split_once(REFUSED)?;
-    Some(words)
-}
-
-/// Whether these words say that this very fence is stale, with the number of a write or without.
-pub(super) fn says_stale(words: &str, fence: &str) -> bool {
-    let offered = words.strip_prefix(STALE);
-    let offered = offered.and_then(|rest| rest.split_once(": "));
-    let offered = offered.and_then(|(offered, _)| offered.strip_prefix(fence));
-    offered.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 #[cfg(test)]
@@ -127,40 +110,40 @@ mod tests {
         }))
     }
 
-    const MESSAGE: &str = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'mark' with binding \
-                           'mark' denied request: ringfence: stale fence k8s/a/b#7: it is 8";
-
     #[test]
-    fn a_refusal_of_ours_is_known_by_its_words_alone() {
-        let fenced = Verdict::of(&answered(403, MESSAGE));
-        let words = "stale fence k8s/a/b#7: it is 8".to_owned();
-        assert_eq!(fenced, Verdict::Fenced(words));
-        assert!(fenced.is_fenced());
-
+    fn only_a_stale_fence_says_that_the_lease_is_lost() {
+        for denied in [
+            "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'mark' denied request",
+            "admission webhook \"fence.ringfence.io\" denied the request",
+        ] {
+            let said = |words: &str| {
+                let message = format!("{denied}: ringfence: {words}");
+                Verdict::of(&answered(403, &message))
+            };
+            let words = "stale fence k8s/a/b#7: it is 8";
+            assert_eq!(said(words), Verdict::Stale(words.to_owned()));
+            assert!(said(words).is_lost());
+            for words in [
+                "UPDATE carries no fence (annotation ringfence.io/stamp)",
+                "DELETE of a guarded object names no version",
+                "the object is not stamped with token 7",
+                "the number of the stamp a/b#7.1 has not grown",
+                "forged fence k8s/a/b#7: this cluster never granted it",
+            ] {
+                assert_eq!(said(words), Verdict::Refused(words.to_owned()));
+                assert!(!said(words).is_lost(), "{words}");
+            }
+        }
         let right = "configmaps \"a\" is forbidden: User \"b\" cannot patch resource";
         assert_eq!(Verdict::of(&answered(403, right)), Verdict::Other);
-        let other = "denied request: somebody else's policy says ringfence";
-        assert_eq!(Verdict::of(&answered(403, other)), Verdict::Other);
-        assert_eq!(Verdict::of(&answered(409, MESSAGE)), Verdict::Other);
     }
 
     #[test]
     fn what_was_not_sent_is_found_in_the_error_of_the_client() {
         let error = Error::Service(Box::new(Unsent::Apply));
         assert_eq!(Verdict::of(&error), Verdict::Unsent(Unsent::Apply));
-        assert!(!Verdict::of(&error).is_fenced());
+        assert!(!Verdict::of(&error).is_lost());
         let io = std::io::Error::other("reset");
         assert_eq!(Verdict::of(&Error::Service(Box::new(io))), Verdict::Other);
-    }
-
-    #[test]
-    fn only_the_own_fence_is_believed_to_be_stale() {
-        let words = "stale fence a/b#17: the Lease a/b is at token 18";
-        assert!(says_stale(words, "a/b#17"));
-        assert!(!says_stale(words, "a/b#1"));
-        assert!(!says_stale(words, "a/b#18"));
-        assert!(!says_stale("CREATE carries no fence", "a/b#17"));
-        let numbered = "stale fence a/b#17.4: the object was already written with token 18";
-        assert!(says_stale(numbered, "a/b#17"));
     }
 }

@@ -8,17 +8,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::refusal::Verdict;
+use super::held::Held;
+use super::refusal::{Unsent, Verdict};
+use crate::TOKEN;
 
 /// How many objects a page of a listing has.
 const PAGE_OBJECTS: u32 = 250;
 
 /// Why not everything is stamped: nothing may be trusted yet.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StampError {
     /// Somebody else leads already, or this process leads no more.
     #[error("{kind} {name}: {why}; this grant is over")]
-    Fenced {
+    Stale {
         /// The kind of the object.
         kind: String,
         /// Its name.
@@ -26,9 +29,42 @@ pub enum StampError {
         /// The words of the refusal.
         why: String,
     },
+    /// A policy of ours, or the webhook, refused it for another reason; the grant may go on.
+    #[error("{kind} {name}: {why}; the lease is held, but the write does not fit the rules")]
+    Refused {
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// The words of the refusal.
+        why: String,
+    },
+    /// It was written, and the API server put no mark on it: no policy judges such writes, so stale
+    /// ones are done, too.
+    #[error(
+        "{kind} {name} has {} in its annotation {TOKEN} after a write with the fence {fence}, so no \
+         policy fences it; apply what `ringfence kube policy` prints for this lease, and look \
+         whether its resource, its namespace, the service account and the carrier are those that it \
+         was printed for",
+        shown(.found.as_deref())
+    )]
+    NotStamped {
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// The fence of the grant.
+        fence: String,
+        /// The mark that it has.
+        found: Option<String>,
+    },
     /// Anything else; what was stamped stays so, and stamping again does no harm.
     #[error("the API server did not do it")]
     Failed(#[from] Error),
+}
+
+fn shown(mark: Option<&str>) -> String {
+    mark.map_or_else(|| "nothing".to_owned(), |mark| format!("{mark:?}"))
 }
 
 /// Objects that carry this grant's token: whoever held the lease before cannot write them any more.
@@ -42,12 +78,14 @@ pub struct Stamped<K> {
     pub absent: Vec<String>,
 }
 
-/// Stamps the objects with these names, through a [client](super::client) that fences.
+/// Stamps the objects with these names, through the [client](super::client) that fences with this
+/// lease.
 ///
 /// # Errors
 /// [`StampError`] at the first object that was not stamped.
 pub async fn stamp<K>(
     api: &Api<K>,
+    held: &impl Held,
     names: impl IntoIterator<Item = impl AsRef<str>>,
 ) -> Result<Stamped<K>, StampError>
 where
@@ -57,7 +95,7 @@ where
     let (mut objects, mut absent) = (Vec::new(), Vec::new());
     for name in names {
         let name = name.as_ref();
-        match stamp_one(api, name).await? {
+        match stamp_one(api, held, name).await? {
             Some(object) => objects.push(object),
             None => absent.push(name.to_owned()),
         }
@@ -69,7 +107,11 @@ where
 ///
 /// # Errors
 /// [`StampError`] at the first object that was not stamped.
-pub async fn stamp_all<K>(api: &Api<K>, chosen: &ListParams) -> Result<Stamped<K>, StampError>
+pub async fn stamp_all<K>(
+    api: &Api<K>,
+    held: &impl Held,
+    chosen: &ListParams,
+) -> Result<Stamped<K>, StampError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Serialize,
     K::DynamicType: Default,
@@ -82,35 +124,47 @@ where
         names.extend(found.filter_map(|object| object.metadata.name));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page.continue_token = Some(token),
-            None => return stamp(api, names).await,
+            None => return stamp(api, held, names).await,
         }
     }
 }
 
 /// `None` if there is none.
-async fn stamp_one<K>(api: &Api<K>, name: &str) -> Result<Option<K>, StampError>
+async fn stamp_one<K>(api: &Api<K>, held: &impl Held, name: &str) -> Result<Option<K>, StampError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Serialize,
     K::DynamicType: Default,
 {
     // The layer and the policies put the token on it.
     let patch = Patch::Merge(json!({"metadata": {"annotations": {}}}));
-    match api.patch(name, &PatchParams::default(), &patch).await {
-        Ok(object) => Ok(Some(object)),
-        Err(Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => {
-            let why = match Verdict::of(&error) {
-                Verdict::Fenced(why) => why,
-                verdict @ Verdict::Unsent(_) if verdict.is_fenced() => {
-                    "the lease is lost".to_owned()
-                }
-                Verdict::Unsent(_) | Verdict::Other => return Err(StampError::Failed(error)),
-            };
-            Err(StampError::Fenced {
-                kind: K::kind(&K::DynamicType::default()).into_owned(),
-                name: name.to_owned(),
-                why,
-            })
+    let (kind, name) = (
+        K::kind(&K::DynamicType::default()).into_owned(),
+        name.to_owned(),
+    );
+    let error = match api.patch(&name, &PatchParams::default(), &patch).await {
+        Ok(object) => {
+            let annotations = object.meta().annotations.as_ref();
+            let found = annotations.and_then(|annotations| annotations.get(TOKEN));
+            if found == Some(&held.token().to_string()) {
+                return Ok(Some(object));
+            }
+            return Err(StampError::NotStamped {
+                kind,
+                name,
+                fence: format!("{}#{}", held.name(), held.token()),
+                found: found.cloned(),
+            });
         }
-    }
+        Err(Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => error,
+    };
+    Err(match Verdict::of(&error) {
+        Verdict::Stale(why) => StampError::Stale { kind, name, why },
+        Verdict::Refused(why) => StampError::Refused { kind, name, why },
+        Verdict::Unsent(Unsent::Lost { .. }) => {
+            let why = "the lease is lost".to_owned();
+            StampError::Stale { kind, name, why }
+        }
+        Verdict::Unsent(_) | Verdict::Other => StampError::Failed(error),
+    })
 }

@@ -36,7 +36,7 @@ pub(crate) async fn run(
     leading: Leading,
 ) -> Result<(), Box<dyn Error>> {
     let ledgers: Api<ConfigMap> = Api::namespaced(client, namespace);
-    own(&ledgers).await?;
+    own(&ledgers, &leading).await?;
 
     let (lost, leaving) = (leading.lost(), leading.leaving());
     let over = tokio::spawn(async move {
@@ -67,8 +67,8 @@ pub(crate) async fn run(
 
 /// Before the first read, the watch's included: from here on nobody who led before can change what
 /// is read.
-async fn own(ledgers: &Api<ConfigMap>) -> Result<(), Box<dyn Error>> {
-    let stamped = stamp(ledgers, [LEDGER]).await?;
+async fn own(ledgers: &Api<ConfigMap>, leading: &Leading) -> Result<(), Box<dyn Error>> {
+    let stamped = stamp(ledgers, leading, [LEDGER]).await?;
     if stamped.objects.is_empty() {
         let metadata = ObjectMeta {
             name: Some(LEDGER.to_owned()),
@@ -107,7 +107,8 @@ fn count(ledger: &ConfigMap) -> u64 {
 /// controller; else it is tried again.
 fn error_policy(_: Arc<ConfigMap>, error: &kube::Error, _: Arc<Term>) -> Action {
     match Verdict::of(error) {
-        Verdict::Fenced(words) => println!("refused by the API server: {words}"),
+        Verdict::Stale(words) => println!("refused by the API server: {words}"),
+        Verdict::Refused(words) => println!("refused, and the term goes on: {words}"),
         Verdict::Unsent(why) => println!("{why}"),
         Verdict::Other => println!("failed: {error}"),
     }

@@ -25,11 +25,11 @@ use crate::stand::{LONG, Stand, until, within};
 use crate::writer::Op;
 
 /// Longer than any of these tests.
-const TTL: Duration = Duration::from_secs(60);
+pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// Over soon.
-const SHORT: Duration = Duration::from_secs(2);
+pub(crate) const SHORT: Duration = Duration::from_secs(2);
 
-async fn one_node() -> Cluster {
+pub(crate) async fn one_node() -> Cluster {
     let options = Options {
         nodes: 1,
         alone: false,
@@ -38,7 +38,7 @@ async fn one_node() -> Cluster {
     Cluster::start(options).await
 }
 
-async fn hold(cluster: &Cluster, namespace: &str, ttl: Duration) -> Arc<HeldLease> {
+pub(crate) async fn hold(cluster: &Cluster, namespace: &str, ttl: Duration) -> Arc<HeldLease> {
     let client = ringfence_client::Client::connect(cluster.endpoints()).await;
     let identity = "holder".to_owned();
     let options = SessionOptions { identity, ttl };
@@ -49,7 +49,7 @@ async fn hold(cluster: &Cluster, namespace: &str, ttl: Duration) -> Arc<HeldLeas
 }
 
 /// A client whose writes carry the fence, and how many of them have left it.
-async fn fenced(
+pub(crate) async fn fenced(
     plane: &ControlPlane,
     held: &Arc<HeldLease>,
     carrier: Carrier,
@@ -111,7 +111,9 @@ impl Scene {
         };
         let created = self.maps.create(&PostParams::default(), &object).await;
         self.marked("create", created);
-        let mut stamped = stamp(&self.maps, [name, "absent"]).await.unwrap();
+        let mut stamped = stamp(&self.maps, &self.held, [name, "absent"])
+            .await
+            .unwrap();
         assert_eq!(stamped.absent, ["absent"]);
         let mut read = stamped.objects.remove(0);
         read.data = Some([("apple".to_owned(), "3".to_owned())].into());
@@ -155,10 +157,11 @@ impl Scene {
     async fn delete_by_version(&self, name: &str) {
         let deleted = self.maps.delete(name, &DeleteParams::default()).await;
         let verdict = Verdict::of(&deleted.unwrap_err());
-        let Verdict::Fenced(words) = &verdict else {
+        let Verdict::Refused(words) = &verdict else {
             panic!("{verdict:?}");
         };
         assert!(words.contains(" names no version"), "{words}");
+        assert!(!verdict.is_lost());
         assert_eq!(self.held.loss(), None);
         let read = self.maps.get(name).await.unwrap();
         let params = DeleteParams {
@@ -181,7 +184,7 @@ impl Scene {
         assert_eq!(done, Ok(crate::verdict::Verdict::Admitted));
 
         let verdict = self.patch(name).await;
-        let Verdict::Fenced(words) = &verdict else {
+        let Verdict::Stale(words) = &verdict else {
             panic!("{verdict:?}");
         };
         let offered = format!("stale fence {}#{token}", self.held.name());
@@ -203,7 +206,7 @@ impl Scene {
 }
 
 /// Why a patch is not done.
-async fn refused(maps: &Api<ConfigMap>, name: &str) -> Verdict {
+pub(crate) async fn refused(maps: &Api<ConfigMap>, name: &str) -> Verdict {
     let patch = Patch::Merge(json!({"data": {"apple": "9"}}));
     let done = maps.patch(name, &PatchParams::default(), &patch).await;
     Verdict::of(&done.unwrap_err())
@@ -275,7 +278,7 @@ async fn a_lease_whose_window_has_passed_sends_nothing_more() {
         token: held.token(),
         loss: Loss::WindowPassed,
     };
-    assert!(verdict.is_fenced());
+    assert!(verdict.is_lost());
     assert_eq!(verdict, Verdict::Unsent(lost));
     assert_eq!(sent.load(Ordering::Relaxed), 0, "it was sent");
     // Reads go on, and show that nothing was written.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod account;
+mod behind;
 mod canary;
 mod edges;
 mod frozen;
@@ -11,6 +12,7 @@ mod paused;
 mod policies;
 mod process;
 mod rights;
+mod stamped;
 mod stand;
 mod storm;
 mod table;

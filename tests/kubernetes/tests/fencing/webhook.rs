@@ -59,11 +59,11 @@ impl Certificates {
 }
 
 /// A cluster, the webhook before it, and a namespace without any policy.
-struct Site {
+pub(crate) struct Site {
     cluster: Cluster,
     webhook: Running,
     certificates: Certificates,
-    stand: Stand,
+    pub(crate) stand: Stand,
     configuration: String,
     listen: String,
 }
@@ -81,7 +81,7 @@ impl Drop for Site {
 }
 
 impl Site {
-    async fn start(failure_policy: &str) -> Option<Self> {
+    pub(crate) async fn start(failure_policy: &str) -> Option<Self> {
         ringfence_kubernetes::kubectl()?;
         let plane = ringfence_kubernetes::ControlPlane::shared().await?;
         let stand = Stand::without_policies(plane, Carrier::Impersonate, 2).await;
@@ -167,7 +167,7 @@ impl Site {
         client.request_text(probe).await.is_ok()
     }
 
-    async fn session(&self, identity: &str) -> Session {
+    pub(crate) async fn session(&self, identity: &str) -> Session {
         let client = Client::connect(self.cluster.endpoints()).await.unwrap();
         let options = SessionOptions {
             identity: identity.to_owned(),
@@ -176,7 +176,7 @@ impl Site {
         client.open_session(options).await.unwrap()
     }
 
-    async fn acquire(&self, session: &Session, lease: &str) -> HeldLease {
+    pub(crate) async fn acquire(&self, session: &Session, lease: &str) -> HeldLease {
         let acquire = session.acquire(lease).wait(LONG).send();
         within("a grant", acquire).await.unwrap()
     }
@@ -191,7 +191,7 @@ impl Site {
     }
 
     /// An object that names its lease.
-    async fn object(&self, name: &str, lease: &str) {
+    pub(crate) async fn object(&self, name: &str, lease: &str) {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"written": "0"},
             "metadata": {"name": name, "annotations": {"ringfence.io/lease": lease}},
