@@ -27,17 +27,28 @@ const REFUSAL_BYTES_MAX: usize = 1 << 20;
 /// Whatever the service that sends fails with.
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// A client whose writes carry the token of a held lease, and which sends none once that is lost.
+/// A client whose writes carry the token of a held lease, and which sends none once that is lost. It
+/// sends each request once: [`Config::default_retry`] is turned off, see [`Fencing`].
 ///
 /// # Errors
 /// As [`Client::try_from`]: the configuration cannot be used.
-pub fn client<H: Held>(config: Config, held: H, carrier: Carrier) -> Result<Client, kube::Error> {
+pub fn client<H: Held>(
+    mut config: Config,
+    held: H,
+    carrier: Carrier,
+) -> Result<Client, kube::Error> {
+    config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&Fencing::new(held, carrier)).build())
 }
 
 /// A layer that fences the writes of a Kubernetes client with a held lease; see the
 /// [module](super). [`client`] puts it where it belongs: on the outside.
+///
+/// Nothing below it may send a request twice: the clock is asked once for each that comes from above,
+/// and a repetition with the same number would be refused though the first one took effect. So
+/// whoever builds a client with this layer sets [`Config::default_retry`] to `false`, as [`client`]
+/// does. A call that is repeated above it is judged anew, and has a number of its own.
 pub struct Fencing<H> {
     fence: Arc<Fence<H>>,
 }

@@ -70,7 +70,10 @@ async fn lead(
 ) -> Result<(), Box<dyn Error>> {
     // A client of this term: its writes carry this token. Without the pause, which is here to show
     // the worst moment, `fenced::client(config, leading, carrier)` does it.
-    let client = ClientBuilder::try_from(config.clone())?
+    let mut config = config.clone();
+    // What is repeated below the layer is sent without a look at the lease.
+    config.default_retry = false;
+    let client = ClientBuilder::try_from(config)?
         .with_layer(pause)
         .with_layer(&Fencing::new(leading.clone(), carrier.clone()))
         .build();

@@ -62,7 +62,9 @@ pub(crate) async fn fenced(
         }
         request
     });
-    let builder = ClientBuilder::try_from(plane.config(User::Default).await).unwrap();
+    let mut config = plane.config(User::Default).await;
+    config.default_retry = false;
+    let builder = ClientBuilder::try_from(config).unwrap();
     let builder = builder.with_layer(&counting);
     let layer = Fencing::new(Arc::clone(held), carrier);
     (builder.with_layer(&layer).build(), sent)

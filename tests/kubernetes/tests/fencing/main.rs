@@ -8,6 +8,7 @@ mod edges;
 mod frozen;
 mod hands;
 mod layer;
+mod once;
 mod paused;
 mod policies;
 mod process;
