@@ -135,18 +135,21 @@ impl<S: Source> Run<'_, S> {
         }
     }
 
-    /// Begins whatever is due, one request at a time while the API server is away.
+    /// One request at a time while the API server is away.
+    fn requests_max(&self) -> usize {
+        if self.troubles > 0 { 1 } else { REQUESTS_MAX }
+    }
+
+    /// Begins whatever is due.
     fn begin_requests(&mut self, requests: &FuturesUnordered<BoxFuture<'static, Done>>) {
         let now = clock::now();
         if self.resume.is_some_and(|resume| now < resume) {
             return;
         }
-        let most = if self.troubles > 0 { 1 } else { REQUESTS_MAX };
-        while let Some(next) = self.schedule.next(now, most) {
+        while let Some(next) = self.schedule.next(now, self.requests_max()) {
             let Some(lease) = self.mirror.naming.lease(&next.object) else {
                 // Only names that have a lease come into the schedule.
-                self.schedule
-                    .done(&next.object, next.noted, &Outcome::Nothing, now);
+                self.schedule.done(&next.object, &Outcome::Nothing, now);
                 continue;
             };
             let begun = Attempt {
@@ -162,7 +165,7 @@ impl<S: Source> Run<'_, S> {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let wake = self.schedule.wake_at()?;
+        let wake = self.schedule.wake_at(self.requests_max())?;
         Some(wake.max(self.resume.unwrap_or(wake)))
     }
 
@@ -194,7 +197,11 @@ impl<S: Source> Run<'_, S> {
 
     fn lease_changed(&mut self, lease: LeaseName, since: Instant) {
         match self.mirror.naming.place(&lease) {
-            Place::Object(object) => self.schedule.changed(object, since),
+            Place::Object(object) => {
+                let look = self.mirror.source.look(&lease);
+                let token = look.and_then(|look| look.lease?.floor);
+                self.schedule.changed(object, token, since);
+            }
             Place::Elsewhere => {}
             Place::Unfit(why) => {
                 if self.unfit.len() < UNFIT_MAX && !self.unfit.contains(&lease) {
@@ -208,9 +215,7 @@ impl<S: Source> Run<'_, S> {
     fn done(&mut self, done: Done) {
         let metrics = &self.mirror.metrics;
         let now = clock::now();
-        let newly_refused = self
-            .schedule
-            .done(&done.object, done.noted, &done.outcome, now);
+        let newly_refused = self.schedule.done(&done.object, &done.outcome, now);
         let object = &done.object;
         match &done.outcome {
             Outcome::Nothing | Outcome::Kept(_) => self.answered(),

@@ -1,11 +1,14 @@
 //! Which object is looked at when: pure, every time is an argument.
 //!
 //! A change of a lease comes before any renewal, an object is looked at by one request at a time,
-//! and whoever fights with the mirror over an object is answered ever more slowly.
+//! and whoever fights with the mirror over an object is answered ever more slowly. A new token waits
+//! for none of that: policies stand on it, and no meddler may hold it up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use ringfence_core::FencingToken;
 
 use crate::attempt::Outcome;
 use crate::clock::backoff;
@@ -42,12 +45,16 @@ pub(crate) struct Next {
 struct Entry {
     known: Known,
     written: Option<Arc<Found>>,
-    /// A request is under way; it is a renewal if nothing was noted.
-    busy: Option<Turn>,
+    /// The request that is under way.
+    busy: Option<Busy>,
     /// Where it stands in the queue.
     due: Option<(Instant, Turn)>,
     /// Since when a change waits to be shown.
     noted: Option<Instant>,
+    /// The newest token that the lease is known to have.
+    token: Option<FencingToken>,
+    /// No request was begun for that token yet.
+    urgent: bool,
     /// What the watch told while a request was under way.
     told: Option<Known>,
     /// Meddled with, or refused, so often in a row.
@@ -55,6 +62,14 @@ struct Entry {
     struck: Option<Instant>,
     wrote: Option<Instant>,
     refused: bool,
+}
+
+/// A request, and what it is to show: that is owed again if it comes to nothing.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    turn: Turn,
+    noted: Option<Instant>,
+    urgent: bool,
 }
 
 /// How urgent a look is.
@@ -79,20 +94,28 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A lease has changed.
-    pub(crate) fn changed(&mut self, object: ObjectName, noted: Instant) {
+    /// A lease has changed; the greatest token granted for it is this now.
+    pub(crate) fn changed(
+        &mut self,
+        object: ObjectName,
+        token: Option<FencingToken>,
+        noted: Instant,
+    ) {
         let entry = self.entries.entry(object.clone()).or_default();
         entry.noted.get_or_insert(noted);
-        // A strike's wait is not shortened by a lease that changes often.
-        let paced = entry.wrote.map_or(noted, |wrote| wrote + OBJECT_PACE);
-        let at = noted.max(paced).max(struck_until(entry).unwrap_or(noted));
+        if token > entry.token {
+            entry.token = token;
+            entry.urgent = true;
+        }
+        let at = paced(entry, noted);
         self.queue(&object, at, Turn::Change);
     }
 
     /// An object is to be looked at, though nothing is known to have changed.
     pub(crate) fn look_at(&mut self, object: ObjectName, now: Instant) {
         let entry = self.entries.entry(object.clone()).or_default();
-        let at = struck_until(entry).unwrap_or(now).max(now);
+        let struck = struck_until(entry).filter(|_| !entry.urgent);
+        let at = struck.unwrap_or(now).max(now);
         self.queue(&object, at, Turn::Change);
     }
 
@@ -155,42 +178,43 @@ impl Schedule {
         self.unqueue(&object);
         self.busy += 1;
         let entry = self.entries.entry(object.clone()).or_default();
-        entry.busy = Some(turn);
+        let busy = Busy {
+            turn,
+            noted: entry.noted.take(),
+            urgent: std::mem::take(&mut entry.urgent),
+        };
+        entry.busy = Some(busy);
         Some(Next {
             object,
             known: entry.known.clone(),
             written: entry.written.clone(),
-            noted: entry.noted.take(),
+            noted: busy.noted,
         })
     }
 
     /// When [`Schedule::next`] may have something that it has not now, unless a request ends
     /// before.
-    pub(crate) fn wake_at(&self) -> Option<Instant> {
+    pub(crate) fn wake_at(&self, requests_max: usize) -> Option<Instant> {
+        if self.busy >= requests_max.min(REQUESTS_MAX) {
+            return None;
+        }
         let change = self.changes.first().map(|(at, _)| *at);
         let renewal = self.renewals.first().map(|(at, _)| *at);
         let renewal = renewal.filter(|_| self.busy_renewals < RENEWALS_MAX);
         let renewal = renewal.map(|at| at.max(self.renewal_from.unwrap_or(at)));
-        if self.busy >= REQUESTS_MAX {
-            return None;
-        }
         change.into_iter().chain(renewal).min()
     }
 
     /// What came of a request. `true` if the object is refused now and was not before.
-    pub(crate) fn done(
-        &mut self,
-        object: &ObjectName,
-        noted: Option<Instant>,
-        outcome: &Outcome,
-        now: Instant,
-    ) -> bool {
+    pub(crate) fn done(&mut self, object: &ObjectName, outcome: &Outcome, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(object) else {
             return false;
         };
-        let turn = entry.busy.take();
-        self.busy -= usize::from(turn.is_some());
-        self.busy_renewals -= usize::from(turn == Some(Turn::Renewal));
+        let Some(busy) = entry.busy.take() else {
+            return false;
+        };
+        self.busy -= 1;
+        self.busy_renewals -= usize::from(busy.turn == Turn::Renewal);
         let told = entry.told.take();
         let noted_since = entry.noted;
         let refused_before = std::mem::take(&mut entry.refused);
@@ -222,10 +246,14 @@ impl Schedule {
             }
             Outcome::Failed(trouble) => {
                 entry.known = Known::Unknown;
-                entry.noted = noted.or(entry.noted);
+                entry.noted = busy.noted.or(entry.noted);
                 again = Some(now);
                 if let Trouble::Denied { .. } = trouble {
                     again = Some(refused(entry, now));
+                } else if busy.urgent {
+                    // Whoever writes between our read and our write may not win by that.
+                    entry.urgent = true;
+                    again = Some(now + OBJECT_PACE);
                 }
             }
         }
@@ -236,8 +264,7 @@ impl Schedule {
         let newly_refused = entry.refused && !refused_before;
         let renew_at = renew_at(entry, now);
         if let Some(at) = again {
-            let at = at.max(struck_until(entry).unwrap_or(at));
-            let at = at.max(entry.wrote.map_or(at, |wrote| wrote + OBJECT_PACE));
+            let at = paced(entry, at);
             self.queue(object, at, Turn::Change);
         } else if let Some(at) = renew_at {
             self.queue(object, at, Turn::Renewal);
@@ -259,7 +286,9 @@ impl Schedule {
             .filter(|(_, entry)| entry.busy.is_some());
         let mut given_up = Vec::new();
         for (object, entry) in busy {
-            entry.busy = None;
+            let busy = entry.busy.take();
+            entry.noted = busy.and_then(|busy| busy.noted).or(entry.noted);
+            entry.urgent |= busy.is_some_and(|busy| busy.urgent);
             entry.told = None;
             entry.known = Known::Unknown;
             given_up.push(object.clone());
@@ -353,6 +382,14 @@ fn refused(entry: &mut Entry, now: Instant) -> Instant {
     strike(entry, now);
     let soon = now + STRIKE_MIN;
     struck_until(entry).map_or(soon, |until| until.max(soon))
+}
+
+/// The next look at an object that is wanted at `at`: strikes put it off, but not the first look for
+/// a new token, so that there are no more such looks than grants.
+fn paced(entry: &Entry, at: Instant) -> Instant {
+    let at = at.max(entry.wrote.map_or(at, |wrote| wrote + OBJECT_PACE));
+    let struck = struck_until(entry).filter(|_| !entry.urgent);
+    struck.map_or(at, |until| at.max(until))
 }
 
 /// The first strike is for free.

@@ -41,6 +41,24 @@ fn wrote(version: u64, why: Why) -> Outcome {
     }
 }
 
+fn token(token: u64) -> Option<FencingToken> {
+    FencingToken::new(token)
+}
+
+/// The object with the first token, wrestled over until its next look is half a minute away.
+fn meddled_with(schedule: &mut Schedule, mut now: Instant) -> Instant {
+    schedule.changed(object(1), token(1), now);
+    for version in 1..20 {
+        now = now.max(schedule.wake_at(REQUESTS_MAX).unwrap());
+        assert_eq!(take(schedule, now), Some(object(1)));
+        let undone = wrote(version * 10, Why::Undone("edited".to_owned()));
+        schedule.done(&object(1), &undone, now);
+        schedule.told(object(1), found(version * 10 + 1), false, now);
+    }
+    assert_eq!(schedule.wake_at(REQUESTS_MAX), Some(now + STRIKE_MAX));
+    now
+}
+
 fn denied() -> Outcome {
     Outcome::Failed(Trouble::Denied {
         code: 403,
@@ -59,13 +77,13 @@ fn take(schedule: &mut Schedule, now: Instant) -> Option<ObjectName> {
 fn an_object_is_looked_at_by_one_request_at_a_time() {
     let now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     assert_eq!(take(&mut schedule, now), Some(object(1)));
 
-    schedule.changed(object(1), now + MS);
+    schedule.changed(object(1), None, now + MS);
     assert_eq!(take(&mut schedule, now + MS), None);
 
-    schedule.done(&object(1), Some(now), &wrote(5, Why::Moved), now + MS * 2);
+    schedule.done(&object(1), &wrote(5, Why::Moved), now + MS * 2);
     assert_eq!(take(&mut schedule, now + MS * 2), None, "paced");
     let next = schedule.next(now + OBJECT_PACE * 2, REQUESTS_MAX).unwrap();
     assert_eq!(
@@ -80,14 +98,14 @@ fn a_change_comes_before_renewals_and_those_are_paced() {
     let start = crate::clock::now();
     let mut schedule = Schedule::default();
     for n in 0..10 {
-        schedule.changed(object(n), start);
+        schedule.changed(object(n), None, start);
         assert_eq!(take(&mut schedule, start), Some(object(n)));
-        schedule.done(&object(n), Some(start), &wrote(5, Why::Created), start);
+        schedule.done(&object(n), &wrote(5, Why::Created), start);
     }
     assert_eq!(take(&mut schedule, start + MS * 4_999), None);
 
     let half = start + MS * 5_000;
-    schedule.changed(object(9), half);
+    schedule.changed(object(9), None, half);
     assert_eq!(take(&mut schedule, half), Some(object(9)));
     assert_eq!(take(&mut schedule, half), Some(object(0)));
     assert_eq!(take(&mut schedule, half), None, "one each RENEWAL_PACE");
@@ -107,10 +125,10 @@ fn a_change_comes_before_renewals_and_those_are_paced() {
 fn there_is_room_for_so_many_requests_and_no_more() {
     let now = crate::clock::now();
     let mut schedule = Schedule::default();
-    (0..100).for_each(|n| schedule.changed(object(n), now));
+    (0..100).for_each(|n| schedule.changed(object(n), None, now));
     let begun = std::iter::from_fn(|| take(&mut schedule, now)).count();
     assert_eq!(begun, REQUESTS_MAX);
-    assert_eq!(schedule.wake_at(), None);
+    assert_eq!(schedule.wake_at(REQUESTS_MAX), None);
     assert_eq!(schedule.pending(), 100);
 }
 
@@ -118,15 +136,15 @@ fn there_is_room_for_so_many_requests_and_no_more() {
 fn whoever_fights_over_an_object_is_answered_ever_more_slowly() {
     let mut now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     let mut waits = Vec::new();
     for version in 1..8 {
-        let at = schedule.wake_at().unwrap();
+        let at = schedule.wake_at(REQUESTS_MAX).unwrap();
         waits.push(at.saturating_duration_since(now));
         now = now.max(at);
         assert_eq!(take(&mut schedule, now), Some(object(1)));
         let undone = wrote(version * 10, Why::Undone("edited".to_owned()));
-        schedule.done(&object(1), None, &undone, now);
+        schedule.done(&object(1), &undone, now);
         schedule.told(object(1), found(version * 10 + 1), false, now);
     }
     assert_eq!(waits[0], Duration::ZERO);
@@ -135,18 +153,64 @@ fn whoever_fights_over_an_object_is_answered_ever_more_slowly() {
     assert!(waits.is_sorted() && waits[6] > STRIKE_MIN * 8, "{waits:?}");
 }
 
+/// A policy lets the old holder write until the new token is shown.
+#[test]
+fn no_meddler_keeps_a_new_token_from_being_shown() {
+    let mut schedule = Schedule::default();
+    let now = meddled_with(&mut schedule, crate::clock::now());
+    // What ends is no new token.
+    schedule.changed(object(1), token(1), now + MS);
+    assert_eq!(take(&mut schedule, now + STRIKE_MAX / 2), None);
+
+    let granted = now + OBJECT_PACE;
+    schedule.changed(object(1), token(2), granted);
+    assert_eq!(take(&mut schedule, granted), Some(object(1)));
+    // One that is granted meanwhile is shown behind it; what was undone with it waits.
+    schedule.changed(object(1), token(3), granted + MS);
+    let undone = wrote(500, Why::Undone("edited".to_owned()));
+    schedule.done(&object(1), &undone, granted + MS);
+    assert_eq!(take(&mut schedule, granted + MS), None, "paced");
+    let next = granted + MS + OBJECT_PACE;
+    assert_eq!(take(&mut schedule, next), Some(object(1)));
+    schedule.done(&object(1), &wrote(510, Why::Moved), next);
+    schedule.told(object(1), found(511), false, next);
+    assert_eq!(take(&mut schedule, next + STRIKE_MAX / 2), None);
+}
+
+#[test]
+fn a_new_token_is_tried_again_until_it_is_shown_but_not_without_a_pause() {
+    let mut schedule = Schedule::default();
+    let now = meddled_with(&mut schedule, crate::clock::now());
+    let mut at = now + OBJECT_PACE;
+    schedule.changed(object(1), token(2), at);
+    for _ in 0..5 {
+        // Somebody is faster each time.
+        assert_eq!(take(&mut schedule, at), Some(object(1)));
+        schedule.done(&object(1), &Outcome::Failed(Trouble::Outdated), at);
+        assert_eq!(schedule.wake_at(REQUESTS_MAX), Some(at + OBJECT_PACE));
+        at += OBJECT_PACE;
+    }
+    // The watch breaks.
+    assert_eq!(take(&mut schedule, at), Some(object(1)));
+    schedule.give_up(at);
+    assert_eq!(take(&mut schedule, at), Some(object(1)));
+    // A refusal is the API server's word, and no race.
+    schedule.done(&object(1), &denied(), at);
+    assert_eq!(schedule.wake_at(REQUESTS_MAX), Some(at + STRIKE_MAX));
+}
+
 /// Somebody else's object may be deleted at any time, or for years not.
 #[test]
 fn an_object_in_the_way_is_looked_at_soon_and_then_ever_less_often() {
     let mut now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     let mut waits = Vec::new();
     for _ in 0..12 {
-        now = now.max(schedule.wake_at().unwrap());
+        now = now.max(schedule.wake_at(REQUESTS_MAX).unwrap());
         assert_eq!(take(&mut schedule, now), Some(object(1)));
-        schedule.done(&object(1), None, &Outcome::Refused(Refusal::Foreign), now);
-        waits.push(schedule.wake_at().unwrap() - now);
+        schedule.done(&object(1), &Outcome::Refused(Refusal::Foreign), now);
+        waits.push(schedule.wake_at(REQUESTS_MAX).unwrap() - now);
     }
     assert_eq!(waits[0], STRIKE_MIN);
     assert!(waits.is_sorted(), "{waits:?}");
@@ -160,19 +224,19 @@ fn an_object_in_the_way_is_looked_at_soon_and_then_ever_less_often() {
 fn a_refused_object_is_tried_again_and_told_once() {
     let mut now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     for n in 0..3 {
-        now = now.max(schedule.wake_at().unwrap());
+        now = now.max(schedule.wake_at(REQUESTS_MAX).unwrap());
         assert_eq!(take(&mut schedule, now), Some(object(1)));
-        let newly = schedule.done(&object(1), None, &denied(), now);
+        let newly = schedule.done(&object(1), &denied(), now);
         assert_eq!(newly, n == 0);
         assert_eq!(schedule.refused(), 1);
     }
-    assert!(schedule.wake_at().unwrap() <= now + STRIKE_MAX);
+    assert!(schedule.wake_at(REQUESTS_MAX).unwrap() <= now + STRIKE_MAX);
 
-    now = schedule.wake_at().unwrap();
+    now = schedule.wake_at(REQUESTS_MAX).unwrap();
     assert_eq!(take(&mut schedule, now), Some(object(1)));
-    schedule.done(&object(1), None, &wrote(1, Why::Created), now);
+    schedule.done(&object(1), &wrote(1, Why::Created), now);
     assert_eq!(schedule.refused(), 0);
 }
 
@@ -180,11 +244,11 @@ fn a_refused_object_is_tried_again_and_told_once() {
 fn the_echo_of_our_own_write_is_no_news() {
     let now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     // Before the answer, and after it; then what came before it.
     schedule.told(object(1), found(5), false, now);
-    schedule.done(&object(1), None, &wrote(5, Why::Created), now);
+    schedule.done(&object(1), &wrote(5, Why::Created), now);
     schedule.told(object(1), found(5), false, now);
     schedule.told(object(1), found(4), false, now);
     assert_eq!(take(&mut schedule, now + OBJECT_PACE), None);
@@ -197,14 +261,14 @@ fn the_echo_of_our_own_write_is_no_news() {
 fn a_deletion_is_news_also_while_a_request_is_under_way() {
     let now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     schedule.told(object(1), found(6), true, now);
-    schedule.done(&object(1), None, &wrote(5, Why::Created), now);
+    schedule.done(&object(1), &wrote(5, Why::Created), now);
 
     let next = schedule.next(now + OBJECT_PACE, REQUESTS_MAX).unwrap();
     assert!(matches!(next.known, Known::Unknown), "{:?}", next.known);
-    schedule.done(&next.object, None, &wrote(7, Why::Created), now);
+    schedule.done(&next.object, &wrote(7, Why::Created), now);
     schedule.told(object(1), found(8), true, now);
     let next = schedule.next(now + OBJECT_PACE, REQUESTS_MAX).unwrap();
     assert!(matches!(next.known, Known::Absent), "{:?}", next.known);
@@ -214,24 +278,36 @@ fn a_deletion_is_news_also_while_a_request_is_under_way() {
 fn what_was_under_way_when_the_api_server_went_is_read_again() {
     let now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     schedule.give_up(now);
 
-    let next = schedule.next(now, REQUESTS_MAX).unwrap();
+    let next = schedule.next(now + MS, REQUESTS_MAX).unwrap();
     assert!(matches!(next.known, Known::Unknown));
+    assert_eq!(next.noted, Some(now), "it counts as late since then");
     assert_eq!(schedule.pending(), 1);
+}
+
+#[test]
+fn nobody_is_woken_while_the_one_request_that_may_be_is_under_way() {
+    let now = crate::clock::now();
+    let mut schedule = Schedule::default();
+    schedule.changed(object(1), None, now);
+    schedule.changed(object(2), None, now);
+    assert!(schedule.next(now, 1).is_some());
+    assert_eq!(schedule.wake_at(1), None);
+    assert_eq!(schedule.wake_at(2), Some(now));
 }
 
 #[test]
 fn what_is_neither_lease_nor_object_is_forgotten() {
     let now = crate::clock::now();
     let mut schedule = Schedule::default();
-    schedule.changed(object(1), now);
+    schedule.changed(object(1), None, now);
     take(&mut schedule, now);
-    schedule.done(&object(1), Some(now), &Outcome::Nothing, now);
+    schedule.done(&object(1), &Outcome::Nothing, now);
     assert_eq!(schedule.entries.len(), 0);
-    assert_eq!(schedule.wake_at(), None);
+    assert_eq!(schedule.wake_at(REQUESTS_MAX), None);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Hands on mirrored objects: what they do is undone, counted and told.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use ringfence_kube::{CLUSTER, Found, MANAGED_BY, POSITION, TOKEN};
 use serde_json::json;
@@ -135,4 +137,40 @@ async fn a_deleted_object_comes_back_with_its_token_and_its_transitions() {
     assert_eq!(after.face, before.face);
     assert!(position(&after) >= position(&before));
     site.objects.until_told("leader", "deleted").await;
+}
+
+/// Policies let the old holder write until the new token is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_edits_an_object_again_and_again_does_not_hold_up_a_new_token() {
+    let Some(site) = Site::start(1).await else {
+        return;
+    };
+    let session = site.session("worker").await;
+    let lease = site.acquire(&session, "wanted").await;
+    let token = lease.token().get();
+    site.objects.until_held("wanted", "worker", token).await;
+    lease.release().await.unwrap();
+
+    let edits = async {
+        for n in 0_u64.. {
+            let edit = json!({"spec": {"holderIdentity": format!("meddler-{n}")}});
+            site.objects.edit("wanted", &edit).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let grants = async {
+        // By then an edit stands for some seconds before it is undone.
+        site.until_figure(UNDONE, |undone| undone >= 6.0).await;
+        let lease = site.acquire(&session, "wanted").await;
+        let token = lease.token().get();
+        let shown = site
+            .objects
+            .until("wanted", |found| token_of(found) == Some(token));
+        let shown = tokio::time::timeout(Duration::from_secs(3), shown).await;
+        assert!(shown.is_ok(), "a new token waits for a meddler");
+    };
+    tokio::select! {
+        () = edits => {}
+        () = grants => {}
+    }
 }
