@@ -8,6 +8,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
 use ringfence_core::LeaseName;
 
+use crate::clock;
 use crate::decision::{Case, Decision, Refusal, Why, decide};
 use crate::face::{Face, Found, Stamp};
 use crate::limits::{EVENT_TIME_MAX, REQUEST_TIME_MAX};
@@ -33,6 +34,7 @@ pub(crate) struct Attempt {
 pub(crate) struct Done {
     pub(crate) object: ObjectName,
     pub(crate) noted: Option<Instant>,
+    pub(crate) began: Instant,
     pub(crate) outcome: Outcome,
 }
 
@@ -71,13 +73,11 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
         known,
         written.as_deref(),
     );
+    let began = clock::now();
     let outcome = match tokio::time::timeout(REQUEST_TIME_MAX, under_way).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(trouble)) => Outcome::Failed(trouble),
-        Err(_) => Outcome::Failed(Trouble::Away(format!(
-            "no answer within {} s",
-            REQUEST_TIME_MAX.as_secs()
-        ))),
+        Err(_) => Outcome::Failed(Trouble::Late),
     };
     if let Outcome::Wrote {
         found,
@@ -92,6 +92,7 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
     Done {
         object,
         noted,
+        began,
         outcome,
     }
 }

@@ -73,6 +73,7 @@ impl<S: Source> Mirror<S> {
             unfit: BTreeSet::new(),
             troubles: 0,
             resume: None,
+            heard: None,
             connected: false,
         };
         loop {
@@ -95,6 +96,8 @@ struct Run<'a, S> {
     troubles: u32,
     /// No request before this.
     resume: Option<Instant>,
+    /// When the API server answered last.
+    heard: Option<Instant>,
     connected: bool,
 }
 
@@ -212,9 +215,16 @@ impl<S: Source> Run<'_, S> {
         }
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, mut done: Done) {
         let metrics = &self.mirror.metrics;
         let now = clock::now();
+        // A webhook that is silent about one namespace looks just like this.
+        let others_heard = self.heard.is_some_and(|heard| heard > done.began);
+        if let Outcome::Failed(late @ Trouble::Late) = &done.outcome
+            && !others_heard
+        {
+            done.outcome = Outcome::Failed(Trouble::Away(late.to_string()));
+        }
         let newly_refused = self.schedule.done(&done.object, &done.outcome, now);
         let object = &done.object;
         match &done.outcome {
@@ -233,16 +243,16 @@ impl<S: Source> Run<'_, S> {
             }
             Outcome::Failed(Trouble::Away(why)) => self.away(&Trouble::Away(why.clone())),
             Outcome::Failed(trouble) => {
-                let denied = matches!(trouble, Trouble::Denied { .. });
-                metrics.failed(if denied {
-                    Failure::Denied
-                } else {
-                    Failure::Conflict
+                metrics.failed(match trouble {
+                    Trouble::Outdated => Failure::Conflict,
+                    _ => Failure::Denied,
                 });
                 if newly_refused {
                     warn!(%object, %trouble, "the API server does not take this object");
                 }
-                self.answered();
+                if *trouble != Trouble::Late {
+                    self.answered();
+                }
             }
         }
     }
@@ -254,6 +264,7 @@ impl<S: Source> Run<'_, S> {
         }
         self.troubles = 0;
         self.resume = None;
+        self.heard = Some(clock::now());
         self.connected = true;
     }
 

@@ -248,7 +248,7 @@ impl Schedule {
                 entry.known = Known::Unknown;
                 entry.noted = busy.noted.or(entry.noted);
                 again = Some(now);
-                if let Trouble::Denied { .. } = trouble {
+                if let Trouble::Denied { .. } | Trouble::Late = trouble {
                     again = Some(refused(entry, now));
                 } else if busy.urgent {
                     // Whoever writes between our read and our write may not win by that.

@@ -1,6 +1,9 @@
 //! What can go wrong between the mirror and an API server, by what is to be done about it.
 
 use kube::Error;
+use kube::core::Status;
+
+use crate::limits::REQUEST_TIME_MAX;
 
 /// Why something was not done, or nobody knows whether it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +11,8 @@ pub(crate) enum Trouble {
     /// The object is not what it was taken for: read it, and judge again.
     #[error("the object has changed meanwhile")]
     Outdated,
-    /// The API server answered no to this object. It may say yes later, to another one now.
+    /// The API server answered no to this object, or whom it has to ask about it did not answer. It
+    /// may say yes later, to another one now.
     #[error("refused with {code}: {message}")]
     Denied {
         /// The HTTP status.
@@ -16,6 +20,9 @@ pub(crate) enum Trouble {
         /// Its words.
         message: String,
     },
+    /// There was no answer in time: because of this object, if others have one meanwhile.
+    #[error("no answer within {} s", REQUEST_TIME_MAX.as_secs())]
+    Late,
     /// It does not answer, or to nobody now: everything waits.
     #[error("{0}")]
     Away(String),
@@ -25,15 +32,16 @@ pub(crate) enum Trouble {
 const MESSAGE_CHARS_MAX: usize = 300;
 
 impl Trouble {
-    /// What an error means. `names_version`: the request was conditional on what it replaces, or
-    /// that there is nothing.
-    pub(crate) fn of(error: &Error, names_version: bool) -> Self {
+    /// What an error means. `writes`: the request was to write one object, on condition that it is
+    /// what it was, or that there is none.
+    pub(crate) fn of(error: &Error, writes: bool) -> Self {
         let Error::Api(status) = error else {
             return Self::Away(in_full(error));
         };
         let message: String = status.message.chars().take(MESSAGE_CHARS_MAX).collect();
         match status.code {
-            409 if names_version => Self::Outdated,
+            code if writes && is_about_object(status) => Self::Denied { code, message },
+            409 if writes => Self::Outdated,
             // Who we are, or whether the server can, is not about one object.
             0..=399 | 401 | 408 | 410 | 429 | 500.. => {
                 Self::Away(format!("answered with {}: {message}", status.code))
@@ -41,6 +49,14 @@ impl Trouble {
             code => Self::Denied { code, message },
         }
     }
+}
+
+/// Whether a failed write says nothing about the next object: a webhook that does not answer for one
+/// namespace, or answers whatever it likes, must not keep the others from being written. What the API
+/// server cannot do for anybody (its etcd is silent, it is overloaded) has other reasons.
+fn is_about_object(status: &Status) -> bool {
+    (status.code == 500 && status.reason == "InternalError")
+        || status.message.starts_with("admission webhook ")
 }
 
 /// An error with everything that led to it.
@@ -58,14 +74,17 @@ pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
 
     fn answered(code: u16) -> Error {
+        said(code, "", "no")
+    }
+
+    fn said(code: u16, reason: &str, message: &str) -> Error {
         Error::Api(Box::new(Status {
             code,
-            message: "no".to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
             ..Status::default()
         }))
     }
@@ -89,13 +108,45 @@ mod tests {
         }
     }
 
+    /// As an API server words it.
+    #[test]
+    fn a_webhook_that_fails_for_an_object_holds_up_no_other() {
+        for error in [
+            said(
+                500,
+                "InternalError",
+                "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: \
+                 Post \"https://127.0.0.1:1/?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection \
+                 refused",
+            ),
+            said(
+                503,
+                "",
+                "admission webhook \"a.b.c\" denied the request: later",
+            ),
+        ] {
+            assert!(matches!(Trouble::of(&error, true), Trouble::Denied { .. }));
+            // No webhook is asked for those.
+            let listed = said(500, "InternalError", "Internal error occurred: no");
+            assert!(matches!(Trouble::of(&listed, false), Trouble::Away(_)));
+        }
+    }
+
     #[test]
     fn a_server_that_cannot_answer_is_left_in_peace() {
-        for code in [401, 429, 500, 503, 504] {
-            assert!(matches!(
-                Trouble::of(&answered(code), true),
-                Trouble::Away(_)
-            ));
+        for error in [
+            answered(401),
+            answered(429),
+            answered(503),
+            answered(504),
+            said(500, "", "etcdserver: request timed out"),
+            said(
+                500,
+                "ServerTimeout",
+                "The patch operation could not be completed",
+            ),
+        ] {
+            assert!(matches!(Trouble::of(&error, true), Trouble::Away(_)));
         }
     }
 }

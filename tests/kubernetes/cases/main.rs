@@ -10,6 +10,7 @@ mod figures;
 mod hands;
 mod names;
 mod objects;
+mod obstructed;
 mod policy;
 mod replica;
 mod shown;
