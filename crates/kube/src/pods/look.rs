@@ -60,12 +60,15 @@ fn says_not_found(error: &Error, name: &str) -> bool {
         && details.is_some_and(|details| details.kind == "pods" && details.name == name)
 }
 
-/// Whether people have said that the node is down, and nothing contradicts them: a node that is
-/// ready lives, whatever was left on it.
-fn is_out_of_service(node: &Node) -> bool {
+/// Whether people have said that the node is down.
+pub(super) fn is_marked(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    let marked =
-        taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == OUT_OF_SERVICE));
+    taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == OUT_OF_SERVICE))
+}
+
+/// Whether they have, and nothing contradicts them: a node that is ready lives, whatever was left
+/// on it.
+fn is_out_of_service(node: &Node) -> bool {
     let conditions = node
         .status
         .as_ref()
@@ -74,7 +77,7 @@ fn is_out_of_service(node: &Node) -> bool {
         let mut all = conditions.iter();
         all.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
-    marked && !ready
+    is_marked(node) && !ready
 }
 
 #[cfg(test)]

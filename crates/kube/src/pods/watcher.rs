@@ -11,11 +11,13 @@ use kube::Client;
 use ringfence_core::{Pod, PodSeen, PodUid};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
 use super::figures::Figures;
 use super::look::look;
 use super::watching::{self, Hint, Watch};
+use crate::trouble::Trouble;
 
 /// How many hints wait before a watch has to.
 const HINTS_MAX: usize = 256;
@@ -74,6 +76,7 @@ impl<B: Bound> Watcher<B> {
         let mut nodes: Option<Watch> = None;
         let mut known = BTreeSet::new();
         let mut due = Due::default();
+        let mut rounds = Rounds::begin(ALL_EVERY).await;
         loop {
             let pods = self.bound.pods();
             // A namespace is looked at when its watch has begun, so that nothing falls in between.
@@ -109,17 +112,15 @@ impl<B: Bound> Watcher<B> {
                 // There is less to follow now.
                 continue;
             }
-            let wait = if trouble { AGAIN_AFTER } else { ALL_EVERY };
-
             tokio::select! {
-                hint = hints.recv() => due.take(hint),
+                hint = rounds.next(&mut hints) => due.take(hint),
                 () = self.opened.notified() => tokio::time::sleep(PACE).await,
-                () = tokio::time::sleep(wait) => due.take(Some(Hint::All)),
+                () = tokio::time::sleep(AGAIN_AFTER), if trouble => {}
                 // The tasks have no end of their own; those that were aborted are taken away.
                 _ = tasks.join_next(), if !tasks.is_empty() => {}
             }
             while let Ok(hint) = hints.try_recv() {
-                due.take(Some(hint));
+                due.take(hint);
             }
         }
     }
@@ -132,6 +133,7 @@ impl<B: Bound> Watcher<B> {
         });
         let mut looks = std::pin::pin!(looks.buffer_unordered(READS_MAX));
         let mut looked = Looked::default();
+        let mut unanswered: Option<(usize, Pod, Trouble)> = None;
         while let Some((pod, seen)) = looks.next().await {
             match seen {
                 Ok(None) => {}
@@ -146,13 +148,40 @@ impl<B: Bound> Watcher<B> {
                     looked.trouble |= !done;
                 }
                 Err(why) => {
-                    warn!(%pod, trouble = %why, "nobody knows whether this Pod lives: its sessions stay");
                     self.figures.unanswered();
                     looked.trouble = true;
+                    let (count, ..) = unanswered.get_or_insert((0, pod, why));
+                    *count += 1;
                 }
             }
         }
+        // One line for all, since an API server that is away says nothing of any.
+        if let Some((count, pod, trouble)) = unanswered {
+            warn!(count, %pod, %trouble, "nobody knows whether these Pods live: their sessions stay");
+        }
         looked
+    }
+}
+
+/// What says where to look next: a watch, or that the time has come to look everywhere. That time
+/// does not begin anew with what a watch says, or in a busy namespace it would never come.
+struct Rounds(Interval);
+
+impl Rounds {
+    async fn begin(every: Duration) -> Self {
+        let mut all = tokio::time::interval(every);
+        all.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first is at once, and the watcher begins with all Pods anyway.
+        let _now = all.tick().await;
+        Self(all)
+    }
+
+    async fn next(&mut self, hints: &mut mpsc::Receiver<Hint>) -> Hint {
+        tokio::select! {
+            biased;
+            _ = self.0.tick() => Hint::All,
+            Some(hint) = hints.recv() => hint,
+        }
     }
 }
 
@@ -175,14 +204,13 @@ struct Due {
 }
 
 impl Due {
-    fn take(&mut self, hint: Option<Hint>) {
+    fn take(&mut self, hint: Hint) {
         match hint {
-            None => {}
-            Some(Hint::All) => self.all = true,
-            Some(Hint::Namespace(namespace)) => {
+            Hint::All => self.all = true,
+            Hint::Namespace(namespace) => {
                 self.namespaces.insert(namespace);
             }
-            Some(Hint::Pod { namespace, name }) => {
+            Hint::Pod { namespace, name } => {
                 self.names.insert((namespace, name));
             }
         }
@@ -194,5 +222,32 @@ impl Due {
             || self.namespaces.contains(pod.namespace())
             || self.names.contains(&name)
             || self.pods.contains(pod)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_pods_are_looked_at_in_time_also_in_a_namespace_that_is_never_quiet() {
+        let every = Duration::from_millis(100);
+        let (tell, mut hints) = mpsc::channel(HINTS_MAX);
+        let busy = async {
+            let hint = Hint::Namespace("busy".to_owned());
+            while tell.send(hint.clone()).await.is_ok() {
+                tokio::time::sleep(every / 10).await;
+            }
+        };
+        let looked = async {
+            let mut rounds = Rounds::begin(every).await;
+            while rounds.next(&mut hints).await != Hint::All {}
+        };
+        tokio::select! {
+            () = busy => {}
+            looked = tokio::time::timeout(every * 50, looked) => {
+                assert!(looked.is_ok(), "not within {:?}", every * 50);
+            }
+        }
     }
 }

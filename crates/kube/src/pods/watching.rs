@@ -12,6 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::figures::{Figures, Watched};
+use super::look::is_marked;
 use crate::clock::backoff;
 use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX};
 use crate::trouble::Trouble;
@@ -78,18 +79,17 @@ pub(super) fn nodes(
     tell: mpsc::Sender<Hint>,
 ) -> Watch {
     let api: Api<Node> = Api::all(client.clone());
-    let hint = |node: &Node, _: bool| {
-        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-        taints
-            .is_some_and(|taints| !taints.is_empty())
-            .then_some(Hint::All)
-    };
     let kept = Kept {
         figures,
         of: Watched::Nodes,
         tell,
     };
-    Watch(tasks.spawn(watch(api, Hint::All, hint, kept)))
+    Watch(tasks.spawn(watch(api, Hint::All, of_node, kept)))
+}
+
+/// Nodes are cordoned, under pressure, starting: nothing of that says anything about a Pod.
+fn of_node(node: &Node, _gone: bool) -> Option<Hint> {
+    is_marked(node).then_some(Hint::All)
 }
 
 /// Who hears of a watch.
@@ -171,5 +171,29 @@ where
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_node_that_people_have_given_up_is_a_reason_to_look_at_all_pods() {
+        let tainted = |taint: &str| {
+            let node = json!({
+                "metadata": {"name": "n"},
+                "spec": {"taints": [{"key": taint, "effect": "NoExecute"}]},
+            });
+            serde_json::from_value::<Node>(node).unwrap()
+        };
+        let given_up = tainted("node.kubernetes.io/out-of-service");
+        assert_eq!(of_node(&given_up, false), Some(Hint::All));
+        for other in ["node.kubernetes.io/unschedulable", "dedicated"] {
+            assert_eq!(of_node(&tainted(other), false), None, "{other}");
+        }
+        assert_eq!(of_node(&Node::default(), false), None);
     }
 }
