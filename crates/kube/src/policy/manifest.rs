@@ -54,7 +54,8 @@ impl Fencing {
             yaml.push_str(&format!(
                 "  paramRef:\n    name: {}\n    namespace: {}\n    parameterNotFoundAction: \
                  {missing}\n",
-                self.object.name, self.object.namespace
+                quoted(&[self.object.name.to_string()]),
+                quoted(&[self.object.namespace.to_string()]),
             ));
         }
         if of == "ValidatingAdmissionPolicyBinding" {
@@ -81,7 +82,7 @@ pub(super) fn validations(rules: &[Rule]) -> String {
     format!("  validations:\n{rules}")
 }
 
-/// Texts in a list, between quotes: a namespace may look like a number.
+/// Texts in a list, between quotes: a name may look like a number, or be `true`.
 pub(super) fn quoted(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| format!("\"{text}\"")).collect();
     quoted.join(", ")

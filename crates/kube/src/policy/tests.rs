@@ -67,6 +67,40 @@ fn only_impersonation_needs_rights_of_its_own_and_only_over_itself() {
     }
 }
 
+/// Whatever a name looks like: `1`, `true` and `42` are names in Kubernetes, and no texts in YAML.
+#[test]
+fn names_that_look_like_something_else_stay_texts() {
+    fn others(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::String(_) => {}
+            serde_json::Value::Array(items) => {
+                items.iter().for_each(|item| others(item, at, found));
+            }
+            serde_json::Value::Object(fields) => {
+                for (name, field) in fields {
+                    others(field, &format!("{at}.{name}"), found);
+                }
+            }
+            other => found.push(format!("{at}: {other}")),
+        }
+    }
+    for lease in ["shards/1", "demo/true", "42/x", "1e3/0x10", "demo/null"] {
+        for carrier in Carrier::ALL {
+            let wish = Wish {
+                lease: lease.to_owned(),
+                ..wish(carrier)
+            };
+            let printed = Fencing::new(wish).unwrap().manifests();
+            for yaml in printed.split("---\n").skip(1) {
+                let manifest: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
+                let mut found = Vec::new();
+                others(&manifest, "", &mut found);
+                assert!(found.is_empty(), "{found:?} in\n{yaml}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_manifest_has_a_name_of_its_own() {
     for carrier in Carrier::ALL {
