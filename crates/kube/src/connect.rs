@@ -38,7 +38,7 @@ pub enum ConnectError {
 /// # Errors
 /// [`ConnectError`] says what is missing.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let mut config = match kubeconfig {
+    let config = match kubeconfig {
         Some(path) => {
             let refused = |error: kube::config::KubeconfigError| ConnectError::Kubeconfig {
                 path: path.to_owned(),
@@ -51,13 +51,52 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
         }
         None => Config::incluster().map_err(|error| ConnectError::NoPod(in_full(&error)))?,
     };
+    client(config).map_err(|error| ConnectError::Client(in_full(&error)))
+}
+
+fn client(mut config: Config) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT_MAX);
-    Client::try_from(config).map_err(|error| ConnectError::Client(in_full(&error)))
+    // Whoever asks has a pace of its own for a server that says 429 or 503; to be asked again behind
+    // its back would keep a request's place for seconds, and the server busy.
+    config.default_retry = false;
+    Client::try_from(config)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Api;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_has_no_time_is_asked_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let serving = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 4096]).await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                let answer = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\
+                              content-length: 0\r\n\r\n";
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let server = format!("http://{address}").parse().unwrap();
+        let client = client(Config::new(server)).unwrap();
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        assert!(pods.get("a").await.is_err());
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        serving.abort();
+    }
 
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named() {
