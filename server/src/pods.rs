@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use ringfence_core::{Command, Event, Pod, PodEnded, PodSeen, PodUid};
 use ringfence_kube::Client;
 use ringfence_kube::pods::{Bound, Figures, Watcher};
-use ringfence_raft::{EventFeed, Node, Role};
+use ringfence_raft::{Batch, EventFeed, Node, Role};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -45,24 +45,35 @@ pub(crate) async fn watch(
 async fn note_sessions(watcher: &Watcher<Local>, mut feed: EventFeed) -> Infallible {
     let mut at = feed.head();
     loop {
-        let opened = match feed.since(at, BATCH) {
+        match feed.since(at, BATCH) {
             Ok(batch) => {
                 at = at.max(batch.upto);
-                let events = batch.events.iter();
-                let mut kinds = events.map(|(_, event)| event);
-                kinds.any(|event| matches!(event, Event::SessionOpened { .. }))
+                if has_opened(&batch) {
+                    watcher.note();
+                }
+                if has_more(&batch) {
+                    continue;
+                }
             }
             Err(_) => {
                 at = feed.head();
-                true
+                watcher.note();
+                continue;
             }
-        };
-        if opened {
-            watcher.note();
-        } else {
-            feed.changed().await;
         }
+        feed.changed().await;
     }
+}
+
+/// Whether a session was opened.
+fn has_opened(batch: &Batch) -> bool {
+    let mut events = batch.events.iter();
+    events.any(|(_, event)| matches!(event, Event::SessionOpened { .. }))
+}
+
+/// Whether there may be events behind these that nothing will wake us for.
+fn has_more(batch: &Batch) -> bool {
+    batch.events.len() == BATCH
 }
 
 /// What this node has applied, and the log.
@@ -89,5 +100,34 @@ impl Bound for Local {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_core::{FencingToken, LeaseName, SessionId};
+    use ringfence_raft::Position;
+
+    use super::*;
+
+    #[test]
+    fn a_full_batch_without_a_session_is_read_on_behind() {
+        let name = LeaseName::parse("a").unwrap();
+        let floor = FencingToken::new(1).unwrap();
+        let other = Event::Forgotten { name, floor };
+        let opened = Event::SessionOpened {
+            session: SessionId::new(1).unwrap(),
+        };
+        let batch = |events: Vec<Event>| Batch {
+            events: events
+                .into_iter()
+                .map(|event| (Position::default(), event))
+                .collect(),
+            upto: Position::default(),
+        };
+        let full = batch(vec![other.clone(); BATCH]);
+        assert!(has_more(&full) && !has_opened(&full));
+        let last = batch(vec![other, opened]);
+        assert!(!has_more(&last) && has_opened(&last));
     }
 }
