@@ -190,6 +190,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     };
     let left = match (&ended, api_server, &config.leaves_as) {
         (Ok(()), Some(client), Some(pod)) => leave_if_scaled_away(&node, client, pod).await,
+        // Its own farewell may have been heard after it had stopped waiting for the answer. Only a
+        // removal that is committed is told, so nothing depends on this directory any more.
+        (Err(AppError::Stopped(StopReason::Removed)), _, Some(_)) => true,
         _ => false,
     };
     hand_over(&node).await;

@@ -2,11 +2,15 @@
 //! and clears its directory, which is worth nothing after that.
 //!
 //! A Pod is stopped for many reasons, and only one of them is for good: that its StatefulSet has
-//! fewer replicas than the Pod's number. So that is what is asked, and in doubt the seat is kept.
+//! fewer replicas than the Pod's number. So that is what is asked, and in doubt the seat is kept. A
+//! farewell whose answer is missing may still be heard: then the node learns that it was removed
+//! when it is started again, and clears its directory then.
+
+use std::time::Duration;
 
 use http::Request;
-use ringfence_kube::Client;
-use ringfence_raft::Node;
+use ringfence_kube::{Client, Error};
+use ringfence_raft::{MembershipError, Node};
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -39,28 +43,57 @@ impl Ordinal {
     }
 }
 
+/// When an API server that has no time is asked again.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Why a node has not left for certain.
+#[derive(Debug)]
+enum Stays {
+    /// It keeps its seat.
+    Seated(String),
+    /// It may have lost it, or may lose it yet.
+    Unknown(String),
+}
+
 /// Gives up the seat of `node` if its StatefulSet is scaled so that it has none; says whether it
 /// did. It takes [`LEAVE_MAX`] at most.
 pub(crate) async fn leave_if_scaled_away(node: &Node, client: Client, pod: &Ordinal) -> bool {
-    match timeout(LEAVE_MAX, leave(node, client, pod)).await {
-        Ok(Ok(left)) => left,
-        Ok(Err(why)) => {
-            warn!("this node keeps its seat: {why}");
-            false
-        }
-        Err(_) => {
-            warn!(
-                "this node keeps its seat: giving it up took too long; if it is not to come back, \
-                 run `ringfence cluster remove {}-{}`",
-                pod.set, pod.number
-            );
-            false
-        }
+    let mut asked = false;
+    let left = timeout(LEAVE_MAX, leave(node, client, pod, &mut asked)).await;
+    let late = || format!("no answer within {} s", LEAVE_MAX.as_secs());
+    let stays = match left {
+        Ok(Ok(left)) => return left,
+        Ok(Err(stays)) => stays,
+        Err(_) if asked => Stays::Unknown(late()),
+        Err(_) => Stays::Seated(format!("how many replicas there are to be: {}", late())),
+    };
+    warn!("{}", told(&stays, pod));
+    false
+}
+
+fn told(stays: &Stays, pod: &Ordinal) -> String {
+    let Ordinal { set, number } = pod;
+    match stays {
+        Stays::Seated(why) => format!(
+            "this node keeps its seat: {why}; if it is not to come back, run `ringfence cluster \
+             remove {set}-{number}`"
+        ),
+        Stays::Unknown(why) => format!(
+            "nobody knows whether this node has left its cluster: {why}; if it is not to come back \
+             and `ringfence cluster members` still shows it, run `ringfence cluster remove \
+             {set}-{number}`"
+        ),
     }
 }
 
-async fn leave(node: &Node, client: Client, pod: &Ordinal) -> Result<bool, String> {
-    let replicas = replicas(client, &pod.set).await?;
+/// `asked` becomes true before anything is asked that cannot be taken back.
+async fn leave(
+    node: &Node,
+    client: Client,
+    pod: &Ordinal,
+    asked: &mut bool,
+) -> Result<bool, Stays> {
+    let replicas = replicas(client, &pod.set).await.map_err(Stays::Seated)?;
     if !pod.is_beyond(replicas) {
         return Ok(false);
     }
@@ -69,9 +102,15 @@ async fn leave(node: &Node, client: Client, pod: &Ordinal) -> Result<bool, Strin
         Standing::Learner(node_id) | Standing::Bereft { node_id, .. } => node_id,
         Standing::Voter => node.status().node_id.unwrap_or_default(),
     };
+    *asked = true;
     let removed = node.remove_member(node_id).await;
     removed.map_err(|error| {
-        format!("its StatefulSet has {replicas} replicas, and yet it cannot leave: {error}")
+        let why =
+            format!("its StatefulSet has {replicas} replicas, and yet it cannot leave: {error}");
+        match error {
+            MembershipError::Unknown { .. } => Stays::Unknown(why),
+            MembershipError::Refused { .. } | MembershipError::NotDone { .. } => Stays::Seated(why),
+        }
     })?;
     info!(node_id, replicas, "this node has left its cluster");
     Ok(true)
@@ -81,14 +120,22 @@ async fn leave(node: &Node, client: Client, pod: &Ordinal) -> Result<bool, Strin
 async fn replicas(client: Client, set: &str) -> Result<u64, String> {
     let namespace = client.default_namespace();
     let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{set}/scale");
-    let asked = Request::get(&path).body(Vec::new());
-    let asked = asked.map_err(|error| format!("{path}: {error}"))?;
-    let scale: Value = client
-        .request(asked)
-        .await
-        .map_err(|error| format!("cannot ask how many replicas there are to be: {error}"))?;
-    // Kubernetes leaves a 0 out.
-    Ok(scale["spec"]["replicas"].as_u64().unwrap_or(0))
+    loop {
+        let asked = Request::get(&path).body(Vec::new());
+        let asked = asked.map_err(|error| format!("{path}: {error}"))?;
+        match client.request::<Value>(asked).await {
+            // Kubernetes leaves a 0 out.
+            Ok(scale) => return Ok(scale["spec"]["replicas"].as_u64().unwrap_or(0)),
+            Err(Error::Api(status)) if matches!(status.code, 429 | 503 | 504) => {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            Err(error) => {
+                return Err(format!(
+                    "cannot ask how many replicas there are to be: {error}"
+                ));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +155,21 @@ mod tests {
             "a-+3",
         ] {
             assert_eq!(Ordinal::of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_farewell_without_an_answer_is_not_called_a_seat_that_is_kept() {
+        let third = Ordinal::of("ringfence-3").unwrap();
+        let unknown = told(&Stays::Unknown("no answer".to_owned()), &third);
+        assert!(!unknown.contains("keeps its seat"), "{unknown}");
+        assert!(unknown.contains("nobody knows"), "{unknown}");
+        for stays in [Stays::Unknown(String::new()), Stays::Seated(String::new())] {
+            let told = told(&stays, &third);
+            assert!(
+                told.contains("`ringfence cluster remove ringfence-3`"),
+                "{told}"
+            );
         }
     }
 

@@ -53,7 +53,7 @@ mod trouble;
 mod watching;
 pub mod webhook;
 
-pub use kube::Client;
+pub use kube::{Client, Error};
 
 pub use connect::{ConnectError, connect};
 pub use decision::{Case, Decision, Look, Refusal, Why, decide};

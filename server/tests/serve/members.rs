@@ -32,11 +32,17 @@ impl Changing {
 
     /// A node that asks the first three to let it in, ready as a learner.
     async fn join(&mut self, name: &str) -> u64 {
+        self.join_at(Ports::free(), name, &[]).await
+    }
+
+    /// The same at these ports and with more flags.
+    async fn join_at(&mut self, ports: Ports, name: &str, more: &[&str]) -> u64 {
         let peers = self.nodes.iter().map(|node| node.ports.peer);
         let peers: Vec<_> = peers.map(|port| format!("127.0.0.1:{port}")).collect();
         let join = format!("--join={}", peers.join(","));
         let dir = self.dir.path().join(name);
-        let node = Process::start(&dir, Ports::free(), &["--name", name, &join]);
+        let flags = [&["--name", name, &join], more].concat();
+        let node = Process::start(&dir, ports, &flags);
         let node = node.ready().await;
         let id = Api::of(&node).await.status().await.node_id;
         self.nodes.push(node);
@@ -223,4 +229,40 @@ async fn members_come_and_go_under_load_and_no_grant_is_lost() {
     assert_eq!(status.code(), Some(1), "{}", cluster.nodes[3].logged());
     work.goes_on().await;
     assert!(work.end().await > 200);
+}
+
+/// Its farewell may have been heard after it had stopped waiting for the answer: on its volume a
+/// StatefulSet that is scaled up again starts a node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_by_its_stateful_set_clears_its_directory_when_it_learns_of_it() {
+    let mut cluster = Changing::start().await;
+    let kubeconfig = cluster.dir.path().join("kubeconfig");
+    let nobody = serde_json::json!({
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {}}],
+    });
+    std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
+    let leaves = ["--kube-leave", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let (name, ports) = ("ringfence-3", Ports::free());
+    let former = cluster.join_at(ports, name, &leaves).await;
+    // A stop without an answer to whether it is to stay: it keeps its seat, and its directory.
+    let mut node = cluster.nodes.pop().unwrap();
+    node.signal("TERM");
+    let status = node.ended_within(PATIENCE).await.expect("it ends in time");
+    assert!(status.success(), "{}", node.logged());
+    assert!(
+        node.logged().contains("keeps its seat"),
+        "{}",
+        node.logged()
+    );
+    assert_eq!(cluster.join_at(ports, name, &leaves).await, former);
+
+    let mut node = cluster.nodes.pop().unwrap();
+    cluster.api(0).await.remove(former).await.unwrap();
+    let status = node.ended_within(PATIENCE).await.expect("it ends");
+    assert_eq!(status.code(), Some(1), "{}", node.logged());
+    assert!(!cluster.dir.path().join(name).exists());
+    assert_ne!(cluster.join_at(ports, name, &leaves).await, former);
 }
