@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 
 impl StateMachine {
     /// Moves the sessions' last sign of life to now. A session that is due is not renewed, even if
-    /// the entry's budget did not reach its end: it will end with one of the next entries.
+    /// the entry's budget did not reach its end: it ends with one of the next entries, unless the
+    /// first of those opens a term and gives it a fresh TTL. So of a session that is listed as
+    /// ended and still there, nobody may be told that it has ended.
     pub(crate) fn renew(&mut self, renew: &Renew) -> Outcome {
         let (now, term_start) = (self.time, self.term_start);
         for (id, token) in &renew.acknowledged {

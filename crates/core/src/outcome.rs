@@ -114,7 +114,8 @@ pub enum Cancelled {
 pub struct Renewed {
     /// Cluster time after the entry.
     pub time: ClusterTime,
-    /// Sessions of the batch that are not alive, in rising order.
+    /// Sessions of the batch that are not alive, in rising order. Those that more due sessions than
+    /// one entry ends have kept from their end are among them: they are still in the state.
     pub ended: Vec<SessionId>,
     /// Grants that ended against the will of a living session of the batch and that it has not
     /// acknowledged yet.

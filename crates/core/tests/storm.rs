@@ -4,13 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ringfence_core::{
     Acquire, Ask, ClusterId, ClusterTime, Command, ENDS_PER_ENTRY_MAX, Entry, Event, Form,
-    GRANTS_PER_ENTRY_MAX, HolderData, Identity, LeaseName, Millis, Open, OpenId, Request,
-    RequestNumber, Secret, SessionId, Settings, StateMachine, WallTime,
+    GRANTS_PER_ENTRY_MAX, HolderData, Identity, LeaseName, Millis, Open, OpenId, Outcome, Renew,
+    Renewed, Request, RequestNumber, Secret, SessionId, Settings, StateMachine, WallTime,
 };
-use ringfence_testkit::invariants::equal_states;
+use ringfence_testkit::invariants::{Checkers, Step, equal_states};
 use ringfence_testkit::model::Model;
 use ringfence_testkit::view::View;
 
@@ -36,6 +37,23 @@ impl Storm {
         let mut events = Vec::new();
         assert_eq!(self.machine.apply(&entry, &mut events), outcome);
         events
+    }
+
+    /// Applies an entry to the machine alone; what it did.
+    fn step(&mut self, term: u64, time: ClusterTime, command: Command) -> Step {
+        let entry = Entry {
+            term,
+            ..self.entry(time, command)
+        };
+        let (before, mut events) = (View::of(&self.machine), Vec::new());
+        let outcome = self.machine.apply(&entry, &mut events);
+        Step {
+            before: Arc::new(before),
+            entry,
+            outcome,
+            events,
+            after: Arc::new(View::of(&self.machine)),
+        }
     }
 
     fn entry(&mut self, time: ClusterTime, command: Command) -> Entry {
@@ -148,6 +166,45 @@ fn a_storm_of_ends_is_worked_off_in_bounded_entries() {
     });
     assert!(storm.model.holders().eq(held));
     assert_eq!(storm.model.summary(), storm.machine.summary());
+}
+
+/// Of the sessions that an entry lists as ended, those that it did not reach are still there: to
+/// tell their end is for the entry that carries it out, and a new term may come before it.
+#[test]
+fn a_due_session_that_the_budget_did_not_reach_is_not_renewed_and_not_ended() {
+    let mut storm = brewing();
+    let last = SessionId::new(DYING).unwrap();
+    let secret = Secret::new([1; 16]);
+    let mut checkers = Checkers::default();
+    let mut resurrected = |step: &Step| {
+        let found = checkers.check_all(step);
+        found.into_iter().find(|found| found.invariant == "I10")
+    };
+    let renew = Renew {
+        sessions: vec![last],
+        acknowledged: Vec::new(),
+    };
+
+    let unreached = storm.step(1, STORM, Command::Renew(renew.clone()));
+    let listed = Renewed {
+        time: STORM,
+        ended: vec![last],
+        lost: Vec::new(),
+    };
+    assert_eq!(unreached.outcome, Outcome::Renewed(listed));
+    assert_eq!(storm.machine.authenticate(last, &secret), Ok(()));
+    assert_eq!(resurrected(&unreached), None);
+
+    let unix_seconds = None;
+    let saved = storm.step(2, STORM, Command::TermStart { unix_seconds });
+    assert_eq!(resurrected(&saved), None, "nobody was told of its end");
+    let renewed = storm.step(2, STORM, Command::Renew(renew));
+    let kept = Renewed {
+        time: STORM,
+        ..Renewed::default()
+    };
+    assert_eq!(renewed.outcome, Outcome::Renewed(kept));
+    assert_eq!(resurrected(&renewed), None);
 }
 
 fn check_entry(events: &[Event]) {

@@ -5,6 +5,8 @@
 //! was not an old one.
 
 mod answer;
+#[cfg(test)]
+mod due_tests;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -385,9 +387,14 @@ fn answer(state: &State, checked: Checked, results: &Results) {
                 .iter()
                 .filter(|(id, _)| results.ended.contains(id));
             for (session, secret) in ended {
-                let refusal = machine.authenticate(*session, secret).err();
-                let refusal = refusal.unwrap_or(Rejection::SessionExpired { cause: None });
-                kept.ended.push((*session, refusal));
+                // One that was due and that the entry's budget did not reach is listed as ended,
+                // and may yet get a fresh TTL from a new term: that it has ended is not said
+                // before it is so. This is judged here and not in `apply`, which has to do the
+                // same with an entry on nodes of every version.
+                match machine.authenticate(*session, secret) {
+                    Err(refusal) => kept.ended.push((*session, refusal)),
+                    Ok(()) => kept.untold.push(*session),
+                }
             }
         }
         for (session, secret) in doubtful {

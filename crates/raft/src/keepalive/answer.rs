@@ -19,8 +19,9 @@ pub struct KeptAlive {
     pub ended: Vec<(SessionId, Rejection)>,
     /// Grants that ended against their session's will and that it has not acknowledged.
     pub lost: Vec<(SessionId, Vec<LostGrant>)>,
-    /// Sessions with an end or losses that this answer had no room for. Nothing is acknowledged to
-    /// them: asked again, they are told, once what was told now has been taken notice of.
+    /// Sessions with an end or losses that this answer had no room for, and those whose time has
+    /// come and that are not ended yet. Nothing is acknowledged to them: asked again, they are
+    /// told, once what was told now has been taken notice of.
     pub untold: Vec<SessionId>,
 }
 
@@ -29,7 +30,7 @@ impl KeptAlive {
     /// its client believes in every grant that a renewal does not list.
     pub(super) fn limited(mut self) -> Self {
         let mut told = 0;
-        let mut untold = Vec::new();
+        let mut untold = std::mem::take(&mut self.untold);
         let mut fits = |bytes: usize| {
             let fits = told == 0 || told + bytes <= TOLD_BYTES_MAX;
             if fits {

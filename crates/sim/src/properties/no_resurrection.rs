@@ -60,6 +60,15 @@ impl NoResurrection {
         late.map(|session| self.late.insert(id, session));
     }
 
+    /// What a client is told of an end, the log has to have said before: a session that is due and
+    /// not ended yet may get a fresh TTL from the next term.
+    fn over(&self, session: u64) -> Result<(), String> {
+        match self.ended.contains(&session) {
+            true => Ok(()),
+            false => Err(format!("session {session} was told to be over, and is not")),
+        }
+    }
+
     fn alive(&self, id: u64, session: u64) -> Result<(), String> {
         if self.late.get(&id) == Some(&session) {
             return Err(format!(
@@ -101,7 +110,7 @@ impl Property for NoResurrection {
                 Kept::Alive => self.alive(*id, *session),
                 Kept::Ended => {
                     self.told.insert(*session);
-                    Ok(())
+                    self.over(*session)
                 }
                 Kept::Untold | Kept::NotDone => Ok(()),
             },
@@ -140,6 +149,14 @@ mod tests {
     #[test]
     fn a_number_that_is_used_again_is_noticed() {
         broken(scene().open(1, 1_000), "I10");
+    }
+
+    #[test]
+    fn an_end_that_is_told_before_it_is_so_is_noticed() {
+        let mut scene = Scene::of(NoResurrection::default());
+        scene.open(1, 1_000).unwrap();
+        scene.ask_keep_alive(1, 1).unwrap();
+        broken(scene.kept(1, 1, Kept::Ended), "I10");
     }
 
     #[test]

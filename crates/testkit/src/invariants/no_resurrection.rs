@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ringfence_core::{Event, Outcome, SessionId};
+use ringfence_core::{Command, Event, Outcome, Rejection, SessionId};
 
 use super::{Invariant, Step};
 
@@ -10,6 +10,8 @@ use super::{Invariant, Step};
 pub(super) struct NoResurrection {
     ended: BTreeSet<SessionId>,
     newest: Option<SessionId>,
+    /// Those of which an answer said that they have ended.
+    told: BTreeSet<SessionId>,
 }
 
 impl Invariant for NoResurrection {
@@ -31,14 +33,46 @@ impl Invariant for NoResurrection {
                 _ => {}
             }
         }
+        self.take_answer(step);
         let risen = step.after.sessions.iter().map(|session| session.id);
-        let told = match &step.outcome {
+        let opened = match &step.outcome {
             Outcome::Opened(opened) => Some(opened.session),
             _ => None,
         };
-        match risen.chain(told).find(|id| self.ended.contains(id)) {
+        let over = |id: &SessionId| self.ended.contains(id) || self.told.contains(id);
+        match risen.chain(opened).find(over) {
             Some(id) => Err(format!("{id:?} had ended and is alive again")),
             None => Ok(()),
+        }
+    }
+}
+
+impl NoResurrection {
+    /// Takes notice of the ends that an answer tells.
+    fn take_answer(&mut self, step: &Step) {
+        let told = match (&step.entry.command, &step.outcome) {
+            (_, Outcome::Renewed(renewed)) => renewed.ended.as_slice(),
+            (Command::Request(request), Outcome::Rejected(Rejection::SessionExpired { .. })) => {
+                std::slice::from_ref(&request.session)
+            }
+            (Command::Close { session, .. }, Outcome::Closed { .. }) => {
+                std::slice::from_ref(session)
+            }
+            _ => &[],
+        };
+        for id in told {
+            // Who asks for a number that is yet to be given away is not told of an end.
+            if id.get() >= step.after.header.next_session {
+                continue;
+            }
+            // One that is due and that the entry's budget did not reach is listed by a keep-alive
+            // too, and whoever answers it keeps that to himself.
+            let unreached = matches!(step.outcome, Outcome::Renewed(_))
+                && step.after.session(*id).is_some()
+                && step.after.has_work_left();
+            if !unreached {
+                self.told.insert(*id);
+            }
         }
     }
 }

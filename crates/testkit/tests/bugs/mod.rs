@@ -23,6 +23,11 @@ pub(crate) const BUGS: &[Bug] = &[
     ("a silent session lives on", "I8", keep_the_silent),
     ("a session lives on for two TTLs", "I9", keep_for_two_ttls),
     ("an ended session is back", "I10", resurrect),
+    (
+        "a living session is told to have ended",
+        "I10",
+        tell_living_as_ended,
+    ),
     ("anybody may release", "I11", foreign_release),
     ("a release names another token", "I11", stale_release),
     ("two waiters change places", "I12", swap_places),
@@ -141,6 +146,18 @@ fn resurrect(step: &mut Step) -> bool {
     living.id = ended;
     after(step).sessions.push(living);
     true
+}
+
+fn tell_living_as_ended(step: &mut Step) -> bool {
+    let living = step.after.sessions.first().map(|session| session.id);
+    let work_left = step.after.has_work_left();
+    match (&mut step.outcome, living) {
+        (Outcome::Renewed(renewed), Some(living)) if !work_left => {
+            renewed.ended.push(living);
+            true
+        }
+        _ => false,
+    }
 }
 
 fn releases(step: &Step) -> bool {
