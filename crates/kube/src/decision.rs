@@ -2,7 +2,9 @@
 //!
 //! Positions decide. An object that says more than the cluster knew when it was looked at is left
 //! alone; so a mirror that was deposed and does not know it can be late, but not do harm. That its
-//! write is conditional on the version it judged keeps out whatever came in between.
+//! write is conditional on the version it judged keeps out whatever came in between. An object that
+//! is not there has no position, so the cluster is asked before it is made: somebody may have
+//! deleted what a later mirror wrote.
 
 use std::fmt::Write as _;
 
@@ -36,8 +38,8 @@ pub struct Case<'a> {
     /// The object as the mirror's last write on it was meant, if it remembers: its face, stamp and
     /// uid count. Nobody has meddled with it as long as it says the same.
     pub written: Option<&'a Found>,
-    /// Whether the cluster was asked after the object was read, so that no honest object can be
-    /// newer.
+    /// Whether the cluster was asked after the object was read, or found missing, so that no honest
+    /// object can be newer.
     pub confirmed: bool,
 }
 
@@ -83,7 +85,8 @@ pub enum Decision {
     Nothing,
     /// The object says what it should.
     Keep,
-    /// The object is newer than what is known here: ask the cluster, and judge again.
+    /// The object is newer than what is known here, or there is none that would say how old that
+    /// is: ask the cluster, and judge again.
     Confirm,
     /// It is left alone.
     Refuse(Refusal),
@@ -159,6 +162,9 @@ fn create(case: Case<'_>) -> Decision {
     let Some(face) = face(case) else {
         return Decision::Nothing;
     };
+    if !case.confirmed {
+        return Decision::Confirm;
+    }
     let why = match case.written {
         Some(_) => Why::Undone("it was deleted".to_owned()),
         None => Why::Created,

@@ -68,10 +68,10 @@ fn judge(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decisio
     })
 }
 
-fn confirmed(look: &Look, found: &Found, written: Option<&Found>) -> Decision {
+fn confirmed(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decision {
     decide(Case {
         look,
-        found: Some(found),
+        found,
         written,
         confirmed: true,
     })
@@ -89,7 +89,7 @@ fn written(decision: Decision) -> (Face, Stamp, Why) {
 
 /// The object that a mirror makes of what it sees, and what it remembers.
 fn mirrored(look: &Look) -> (Found, Found) {
-    let (face, stamp, _) = written(judge(look, None, None));
+    let (face, stamp, _) = written(confirmed(look, None, None));
     let found = Found {
         face,
         stamp: Some(stamp),
@@ -102,7 +102,7 @@ fn mirrored(look: &Look) -> (Found, Found) {
 
 #[test]
 fn a_grant_makes_an_object_that_says_who_and_how_long() {
-    let (face, stamp, why) = written(judge(&held(5, "worker", 7), None, None));
+    let (face, stamp, why) = written(confirmed(&held(5, "worker", 7), None, None));
 
     assert_eq!(why, Why::Created);
     assert_eq!(stamp.at, at(5));
@@ -113,6 +113,20 @@ fn a_grant_makes_an_object_that_says_who_and_how_long() {
     assert_eq!(face.transitions, 0);
 }
 
+/// What was deleted may have been a later mirror's word: nothing is left that would say so.
+#[test]
+fn an_object_that_is_not_there_is_made_once_the_cluster_was_asked() {
+    let (_, memory) = mirrored(&held(5, "first", 7));
+    for memory in [None, Some(&memory)] {
+        // A deposed mirror, cut off from the cluster and not from Kubernetes.
+        let late = held(6, "first", 7);
+        assert_eq!(judge(&late, None, memory), Decision::Confirm);
+
+        let (face, stamp, _) = written(confirmed(&held(50, "second", 8), None, memory));
+        assert_eq!((face.token, stamp.at), (token(8), at(50)));
+    }
+}
+
 #[test]
 fn a_name_that_was_never_granted_makes_none() {
     assert_eq!(judge(&look(5, None, None), None, None), Decision::Nothing);
@@ -120,7 +134,7 @@ fn a_name_that_was_never_granted_makes_none() {
 
 #[test]
 fn a_holder_without_a_name_is_not_taken_for_nobody() {
-    let (face, _, _) = written(judge(&held(5, "", 7), None, None));
+    let (face, _, _) = written(confirmed(&held(5, "", 7), None, None));
     assert_eq!(face.holder.as_deref(), Some("session-9"));
 }
 
@@ -163,7 +177,7 @@ fn transitions_count_holders_and_not_grants() {
 fn transitions_do_not_fall_over_a_deletion() {
     let (_, mut memory) = mirrored(&held(5, "worker", 7));
     memory.face.transitions = 3;
-    let (face, _, why) = written(judge(&held(6, "other", 8), None, Some(&memory)));
+    let (face, _, why) = written(confirmed(&held(6, "other", 8), None, Some(&memory)));
 
     assert_eq!(why, Why::Undone("it was deleted".to_owned()));
     assert_eq!(face.transitions, 4);
@@ -225,7 +239,7 @@ fn an_older_look_never_replaces_a_newer_object() {
     );
     let caught_up = held(50, "second", 8);
     assert_eq!(
-        confirmed(&caught_up, &found, Some(&late_memory)),
+        confirmed(&caught_up, Some(&found), Some(&late_memory)),
         Decision::Keep
     );
 }
@@ -253,7 +267,7 @@ fn a_position_that_was_never_reached_is_undone_once_the_cluster_was_asked() {
 
     assert_eq!(judge(&now, Some(&found), Some(&memory)), Decision::Confirm);
     for memory in [None, Some(&memory)] {
-        let (_, stamp, why) = written(confirmed(&now, &found, memory));
+        let (_, stamp, why) = written(confirmed(&now, Some(&found), memory));
         assert_eq!(stamp.at, at(6));
         assert!(matches!(why, Why::Undone(_)), "{why:?}");
     }
@@ -265,9 +279,13 @@ fn another_cluster_that_is_further_is_left_alone() {
     found.stamp.as_mut().unwrap().cluster = THEM.to_string();
     let refused = |decision| matches!(decision, Decision::Refuse(Refusal::OtherCluster { .. }));
 
-    assert!(refused(confirmed(&held(4, "worker", 7), &found, None)));
+    assert!(refused(confirmed(
+        &held(4, "worker", 7),
+        Some(&found),
+        None
+    )));
     assert!(
-        refused(confirmed(&held(5, "worker", 7), &found, None)),
+        refused(confirmed(&held(5, "worker", 7), Some(&found), None)),
         "a tie"
     );
     // As after a restore, which raises the token counter.
@@ -359,7 +377,7 @@ fn only_the_version_that_was_judged_is_replaced() {
         panic!("the holder has changed");
     };
     assert_eq!(replaces, Some(found.version));
-    let Decision::Write { replaces, .. } = judge(&held(6, "other", 8), None, None) else {
+    let Decision::Write { replaces, .. } = confirmed(&held(6, "other", 8), None, None) else {
         panic!("there is no object");
     };
     assert_eq!(replaces, None);
