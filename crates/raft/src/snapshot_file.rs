@@ -175,7 +175,9 @@ impl SnapshotDir {
         adopt().map_err(|source| SnapshotError::io(&target, source))?;
         for older in self.finished()? {
             if older < target {
-                let removed = self.files.remove(&older);
+                // What is built and what is installed may come to this at the same time, and then
+                // each finds files here that the other one removes.
+                let removed = files::remove_if_there(self.files.as_ref(), &older);
                 removed.map_err(|source| SnapshotError::io(&older, source))?;
             }
         }
@@ -270,6 +272,8 @@ impl SnapshotDir {
 mod tests {
     use std::fs;
 
+    use ringfence_wal::{FsFile, FsLock, RealFs};
+
     use super::*;
     use crate::type_config::log_id;
 
@@ -334,10 +338,71 @@ mod tests {
             cluster: ClusterId::new([2; 16]),
             ..dir
         };
-        assert!(matches!(
-            other.load(&path),
-            Err(SnapshotError::OtherCluster { .. })
-        ));
+        let refused = other.load(&path).err().unwrap();
+        assert!(
+            matches!(refused, SnapshotError::OtherCluster { .. }),
+            "{refused:?}"
+        );
+    }
+
+    /// Files of which one is still listed when somebody else has removed it already.
+    struct Removed(RealFs, &'static str);
+
+    impl Fs for Removed {
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            let mut names = self.0.list(dir)?;
+            names.push(self.1.to_owned());
+            Ok(names)
+        }
+
+        fn create(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
+            self.0.create(path)
+        }
+
+        fn open(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
+            self.0.open(path)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.0.remove(path)
+        }
+
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            self.0.sync_dir(dir)
+        }
+
+        fn make_dir(&self, dir: &Path) -> io::Result<()> {
+            self.0.make_dir(dir)
+        }
+
+        fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+            self.0.remove_dir(dir)
+        }
+
+        fn has_dir(&self, dir: &Path) -> bool {
+            self.0.has_dir(dir)
+        }
+
+        fn lock(&self, path: &Path) -> io::Result<FsLock> {
+            self.0.lock(path)
+        }
+    }
+
+    #[test]
+    fn an_older_snapshot_that_another_writer_removed_first_is_no_failure() {
+        let (_temp, dir) = dir();
+        let gone = Removed(RealFs, "00000000000000000008-00000000000000000002.snapshot");
+        let dir = SnapshotDir {
+            files: Arc::new(gone),
+            ..dir
+        };
+        let empty = StateMachine::new().freeze();
+        let path = dir.write(&meta(9), &empty).unwrap();
+        assert!(path.exists());
     }
 
     #[test]
