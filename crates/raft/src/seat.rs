@@ -64,7 +64,10 @@ pub enum SeatError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// An entry of the log cannot be read.
-    #[error("the log in {path} cannot be understood: {why}")]
+    #[error(
+        "the log in {path} cannot be understood: {why}; start the version that wrote it, or empty \
+         the whole directory and let the node join anew"
+    )]
     Entry {
         /// Its directory.
         path: PathBuf,

@@ -52,7 +52,10 @@ pub enum SnapshotError {
         why: String,
     },
     /// It belongs to another cluster.
-    #[error("snapshot {path} belongs to cluster {found}, not to {expected}")]
+    #[error(
+        "snapshot {path} belongs to cluster {found}, not to {expected}; restore the file, or empty \
+         the whole directory and let the node join anew"
+    )]
     OtherCluster {
         /// The file.
         path: PathBuf,
@@ -343,6 +346,7 @@ mod tests {
             matches!(refused, SnapshotError::OtherCluster { .. }),
             "{refused:?}"
         );
+        assert!(refused.to_string().contains("; restore "), "{refused}");
     }
 
     /// Files of which one is still listed when somebody else has removed it already.

@@ -55,7 +55,10 @@ pub enum StartError {
         path: PathBuf,
     },
     /// The data directory is another node's.
-    #[error("data directory {path} belongs to node {found:?}, this node is called {expected:?}")]
+    #[error(
+        "data directory {path} belongs to node {found:?}, this node is called {expected:?}; start \
+         it as {found:?}, or give {expected:?} a directory of its own"
+    )]
     OtherNode {
         /// The directory.
         path: PathBuf,

@@ -76,7 +76,8 @@ impl Refusal {
                 Reason::StaleRequest,
                 format!(
                     "request {number} is below {lowest}, the lowest this session still waits for; \
-                     its answer is forgotten"
+                     its answer is forgotten, and nothing is held or waited for under it; ask again \
+                     under a new request number above {lowest}"
                 ),
             )
             .with("number", number)
@@ -123,8 +124,8 @@ impl Refusal {
             Rejection::NotHolder { name, offered } => Self::new(
                 Reason::NotHolder,
                 format!(
-                    "lease {name} is held with token {offered} by another session; only that \
-                     session can give it away"
+                    "lease {name} is held with token {offered} by another session, and only that \
+                     session can give it away; ask its holder, or let an operator revoke the token"
                 ),
             )
             .with("name", name)
@@ -137,7 +138,8 @@ impl Refusal {
             Rejection::Limit(limit) => reached(*limit),
             Rejection::TokensExhausted => Self::new(
                 Reason::Limit,
-                "no token is left below 2^63; this cluster can grant nothing more",
+                "no token is left below 2^63, so this cluster can grant nothing more; form another \
+                 one, before stores that never saw a token of this one",
             )
             .with("limit", "tokens")
             .with("max", FencingToken::MAX),

@@ -200,6 +200,40 @@ fn every_rejection_is_told_as_ever() {
     );
 }
 
+/// How what is to be done begins, behind what was offered and what is allowed.
+const NEXT_STEPS: &[&str] = &[
+    "ask ",
+    "base ",
+    "check ",
+    "close ",
+    "come back",
+    "correct ",
+    "form ",
+    "go on ",
+    "join ",
+    "let ",
+    "open ",
+    "raise ",
+    "read ",
+    "release ",
+    "repeat ",
+    "say ",
+    "stop ",
+    "try ",
+    "use ",
+    "wait",
+];
+
+#[test]
+fn every_rejection_says_what_to_do() {
+    for (kind, rejection) in examples::rejections() {
+        let told = Refusal::from_rejection(&rejection).to_string();
+        let mut parts = told.split([';', ':', ',']).map(str::trim_start);
+        let step = parts.any(|part| NEXT_STEPS.iter().any(|step| part.starts_with(step)));
+        assert!(step, "no next step: {kind}: {told}");
+    }
+}
+
 #[test]
 fn the_time_to_come_back_is_rounded_up() {
     let refusal = Refusal::new(Reason::Unavailable, "").retry_after(Duration::from_micros(1_001));

@@ -211,7 +211,11 @@ async fn directories_of_others_and_missing_logs_are_refused() {
     let mut other = cluster.config("n1");
     other.name = "n9".to_owned();
     match Node::start(other).await.err() {
-        Some(StartError::OtherNode { found, .. }) => assert_eq!(found, "n1"),
+        Some(ref error @ StartError::OtherNode { ref found, .. }) => {
+            assert_eq!(found, "n1");
+            let step = "start it as \"n1\", or give \"n9\" a directory of its own";
+            assert!(error.to_string().ends_with(step), "{error}");
+        }
         unexpected => panic!("{unexpected:?}"),
     }
     std::fs::remove_dir_all(cluster.data_dir("n1").join("wal")).unwrap();
