@@ -148,8 +148,41 @@ impl Site {
         Some(site)
     }
 
+    /// While the cluster does not answer: so many large questions that not all find a place. Those that
+    /// find none are told so at once, and do not wait for the others.
+    async fn crowd(&self, fence: &str) {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u", "operation": "UPDATE", "object": {"data": "a".repeat(7 << 20)},
+                "userInfo": {"extra": {"ringfence.io/fence": [fence]}},
+            },
+        });
+        let review = review.to_string().into_bytes();
+        let asked = (0..8).map(async |_| {
+            let ask = http::Request::post("/judge").body(review.clone()).unwrap();
+            let answer = self.caller().await.request_text(ask).await;
+            let Err(kube::Error::Api(status)) = answer else {
+                panic!("{answer:?}");
+            };
+            status.message
+        });
+        let told = futures_util::future::join_all(asked).await;
+        let crowded = told.iter().filter(|words| words.contains("no place"));
+        assert!((1..8).contains(&crowded.count()), "{told:?}");
+        let crowded = "ringfence_kube_webhook_reviews_total{outcome=\"crowded\"}";
+        let crowded = self.webhook.figure(crowded).await;
+        assert!(crowded.is_some_and(|crowded| crowded >= 1.0), "{crowded:?}");
+    }
+
     /// Whether a new connection to the webhook comes about.
     async fn greets(&self) -> bool {
+        let probe = http::Request::get("/livez").body(Vec::new()).unwrap();
+        self.caller().await.request_text(probe).await.is_ok()
+    }
+
+    /// Who speaks to the webhook as the API server does, by a connection of its own.
+    async fn caller(&self) -> kube::Client {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "w",
             "contexts": [{"name": "w", "context": {"cluster": "w", "user": "w"}}],
@@ -162,9 +195,9 @@ impl Site {
         let kubeconfig = Kubeconfig::from_yaml(&kubeconfig.to_string()).unwrap();
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let client = kube::Client::try_from(config.unwrap()).unwrap();
-        let probe = http::Request::get("/livez").body(Vec::new()).unwrap();
-        client.request_text(probe).await.is_ok()
+        let mut config = config.unwrap();
+        config.default_retry = false;
+        kube::Client::try_from(config).unwrap()
     }
 
     pub(crate) async fn session(&self, identity: &str) -> Session {
@@ -295,6 +328,7 @@ async fn without_the_cluster_a_failure_policy_may_admit() {
         site.cluster.signal(node, Signal::Stop);
     }
     assert_eq!(site.create(Some(&fence)).await, Ok(Verdict::Admitted));
+    site.crowd(&fence).await;
     for node in 0..site.cluster.len() {
         site.cluster.signal(node, Signal::Continue);
     }

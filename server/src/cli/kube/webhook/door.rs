@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use ringfence_kube::webhook::TIMEOUT_SECONDS;
 use tokio::sync::Semaphore;
 
@@ -66,6 +67,9 @@ impl Door {
         let place = places.and_then(|places| door.places.try_acquire_many(places).ok());
         let Some(_place) = place else {
             door.reviews.count("crowded");
+            tokio::time::timeout(door.time_max, hear_out(request))
+                .await
+                .ok();
             let told = format!(
                 "ringfence: no place for this review, which takes {wanted} of {}; allowed at a time: \
                  {} reviews of {PLACE_BYTES} bytes, fewer of larger ones; ask again later\n",
@@ -86,6 +90,13 @@ impl Door {
             }
         }
     }
+}
+
+/// Takes the rest of a question and keeps nothing of it: who is cut off while he speaks may not hear
+/// the answer.
+async fn hear_out(request: Request) {
+    let mut body = request.into_body().into_data_stream();
+    while let Some(Ok(_)) = body.next().await {}
 }
 
 /// How long the body says that it is; as long as it may be if it does not say so.
