@@ -131,6 +131,7 @@ mod lease;
 mod link;
 mod liveness;
 mod loss;
+mod losses;
 mod numbers;
 mod open;
 mod outbound;

@@ -1,7 +1,7 @@
 //! What this client knows of one of its sessions: how long it may believe in it, what it holds,
 //! which request numbers are spent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -20,13 +20,10 @@ use crate::handle::SessionHandle;
 use crate::heartbeat::Beat;
 use crate::hub::{Hub, lock};
 use crate::loss::Loss;
+use crate::losses::Losses;
 use crate::numbers::{Number, Numbers, Use};
 use crate::session::SessionState;
 use crate::window::{Extended, Window};
-
-/// The most tokens remembered per session: of grants that were lost before their acquire was answered
-/// here, and of those that were given up here.
-const TOKENS_MAX: usize = 4_096;
 
 /// The TTL, as the cluster tells it, of a session that lasts as long as a Pod.
 const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
@@ -52,15 +49,7 @@ struct Inner {
     numbers: Numbers,
     /// The grants that are believed in, by token.
     grants: BTreeMap<u64, Arc<Grant>>,
-    /// Tokens that a keep-alive reply listed as lost before their acquire was answered: that
-    /// answer, when it comes, brings nothing.
-    gone: BTreeSet<u64>,
-    /// Tokens that this client was granted and does not believe in, by its own doing.
-    given_up: BTreeSet<u64>,
-    /// Losses that the cluster has not heard back about. Only of grants that were made at this
-    /// client's wish: its session may be attached elsewhere too, and to acknowledge for those who
-    /// still believe there would let the next holder in.
-    acknowledge: BTreeSet<u64>,
+    losses: Losses,
     renewal: Renewal,
     /// Signs of life that the application has promised.
     beats: Vec<Weak<Beat>>,
@@ -93,9 +82,7 @@ impl Liveness {
             lost: None,
             numbers,
             grants: BTreeMap::new(),
-            gone: BTreeSet::new(),
-            given_up: BTreeSet::new(),
-            acknowledge: BTreeSet::new(),
+            losses: Losses::default(),
             renewal: Renewal {
                 due: sent + interval(ttl),
                 unanswered: 0,
@@ -236,7 +223,7 @@ impl Liveness {
                     due: sent + interval(self.pace),
                     unanswered: 0,
                 };
-                if !inner.acknowledge.is_empty() {
+                if inner.losses.to_acknowledge().next().is_some() {
                     inner.renewal.due = now;
                 }
                 self.tell(&inner, now);
@@ -286,7 +273,7 @@ impl Liveness {
         let pause = (self.pace / 20).saturating_mul(1 << renewal.unanswered.min(2));
         renewal.due = now + pause.max(Duration::from_millis(1));
         renewal.unanswered = renewal.unanswered.saturating_add(1);
-        let acknowledged = inner.acknowledge.iter().copied().collect();
+        let acknowledged = inner.losses.to_acknowledge().collect();
         Some(Part {
             handle: self.handle.to_wire(),
             acknowledged,
@@ -303,10 +290,7 @@ impl Liveness {
 
     /// The cluster knows now that these losses were noticed.
     pub(crate) fn acknowledged(&self, tokens: &[u64]) {
-        let mut inner = lock(&self.inner);
-        for token in tokens {
-            inner.acknowledge.remove(token);
-        }
+        lock(&self.inner).losses.acknowledged(tokens);
     }
 
     /// These grants ended against the session's will. Belief in them ends before this returns.
@@ -314,9 +298,8 @@ impl Liveness {
         let now = self.hub.now();
         for lost in grants {
             let mut inner = lock(&self.inner);
-            remember(&mut inner.gone, lost.token);
             let grant = inner.grants.remove(&lost.token);
-            if grant.is_none() && inner.given_up.remove(&lost.token) {
+            if inner.losses.listed(lost.token) && grant.is_none() {
                 inner.noticed(lost.token, now);
             }
             drop(inner);
@@ -359,8 +342,8 @@ impl Liveness {
     pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, Loss> {
         let loss = self.loss();
         let mut inner = lock(&self.inner);
-        let gone =
-            inner.gone.contains(&grant.token.get()) && !planted(Bug::LossBeforeItsGrantForgotten);
+        let gone = inner.losses.has_listed(grant.token.get())
+            && !planted(Bug::LossBeforeItsGrantForgotten);
         let listed = gone.then_some(Loss::GrantEnded { cause: None });
         if let Some(loss) = loss.or_else(|| inner.lost.clone()).or(listed) {
             drop(inner);
@@ -380,12 +363,12 @@ impl Liveness {
     pub(crate) fn disown(&self, token: FencingToken) {
         let now = self.hub.now();
         let mut inner = lock(&self.inner);
-        if inner.gone.contains(&token.get()) {
+        if inner.losses.has_listed(token.get()) {
             inner.noticed(token.get(), now);
             drop(inner);
             self.hub.sooner.notify_one();
         } else {
-            remember(&mut inner.given_up, token.get());
+            inner.losses.give_up(token.get());
         }
     }
 
@@ -393,7 +376,7 @@ impl Liveness {
     pub(crate) fn drop_grant(&self, token: FencingToken) {
         let mut inner = lock(&self.inner);
         inner.grants.remove(&token.get());
-        remember(&mut inner.given_up, token.get());
+        inner.losses.give_up(token.get());
     }
 
     /// Takes what a refusal says about the session itself.
@@ -458,7 +441,7 @@ impl Liveness {
 impl Inner {
     /// The next keep-alive, which is due now, acknowledges that this grant was lost.
     fn noticed(&mut self, token: u64, now: Moment) {
-        if self.acknowledge.insert(token) {
+        if self.losses.acknowledge(token) {
             self.renewal = Renewal {
                 due: now,
                 unanswered: 0,
@@ -479,14 +462,6 @@ impl Inner {
         } else {
             Loss::WindowPassed
         }
-    }
-}
-
-/// Forgets the oldest for it if there are too many.
-fn remember(tokens: &mut BTreeSet<u64>, token: u64) {
-    tokens.insert(token);
-    if tokens.len() > TOKENS_MAX {
-        tokens.pop_first();
     }
 }
 
