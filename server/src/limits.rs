@@ -25,11 +25,16 @@ pub(crate) const WATCH_QUIET_MAX: Duration = Duration::from_millis(700);
 /// of events, and in the end hears `compacted`.
 pub(crate) const WATCH_MESSAGES_MAX: usize = 1;
 /// The most leases that all watches of a node together hold in memory while they tell the present
-/// state. A watch whose prefix has more is the only one to tell at its time.
+/// state, but for present states of one message. A watch whose prefix has more is the only one to
+/// tell at its time.
 pub(crate) const WATCH_PRESENT_MAX: u32 = 1_000_000;
 /// How long a reader of the present state may let a message wait; then its watch ends, since
 /// others may have to wait for the memory.
 pub(crate) const WATCH_PRESENT_STALL_MAX: Duration = Duration::from_secs(30);
+/// How many leases of the present state a reader has to take in a second: a whole present state
+/// may take as long as one message, and a second more for each so many leases. With names,
+/// identities and data at their limits this is 8 MB a second.
+pub(crate) const WATCH_PRESENT_PACE_MIN: u32 = 5_000;
 
 /// A page of a list ends before it passes this size, in bytes; with the rest of its message it
 /// stays below the 4 MiB that gRPC clients take unless told otherwise.

@@ -23,11 +23,12 @@ use ringfence_raft::Node;
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
-use crate::limits::{WATCH_PRESENT_MAX, WATCHERS_MAX};
+use crate::limits::WATCHERS_MAX;
 use crate::metrics::Metrics;
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
 use reads::Query;
+use watch::Presents;
 
 pub(crate) use cluster::ClusterService;
 pub(crate) use connection::ConnectionService;
@@ -46,8 +47,8 @@ pub(crate) struct Context {
     pods_watched: bool,
     /// A place for each watcher that this node may still serve.
     watchers: Arc<Semaphore>,
-    /// A place for each lease of a present state that a watch is telling.
-    presents: Arc<Semaphore>,
+    /// The present states that watches are telling.
+    presents: Presents,
 }
 
 impl Context {
@@ -63,7 +64,7 @@ impl Context {
             stopping,
             pods_watched: false,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
-            presents: Arc::new(Semaphore::new(WATCH_PRESENT_MAX as usize)),
+            presents: Presents::new(),
         }
     }
 

@@ -129,6 +129,13 @@ impl StateMachine {
             .map(|(name, lease)| self.lease_view(name, lease))
     }
 
+    /// How many leases whose names begin with `prefix` are held.
+    #[must_use]
+    pub fn held(&self, prefix: &str) -> usize {
+        let leases = self.named(prefix, None);
+        leases.filter(|(_, lease)| lease.grant.is_some()).count()
+    }
+
     fn named<'a>(
         &'a self,
         prefix: &'a str,

@@ -6,25 +6,27 @@
 
 mod floors;
 mod leases;
+mod presents;
+
+use std::time::Duration;
 
 use ringfence_core::{ClusterId, Event, StateMachine};
 use ringfence_proto::wire::WirePosition;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{EventFeed, Position};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::MissedTickBehavior;
+use tokio::time::error::Elapsed;
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::Context;
-use crate::limits::{
-    EVENTS_PER_MESSAGE_MAX, WATCH_MESSAGES_MAX, WATCH_PRESENT_MAX, WATCH_PRESENT_STALL_MAX,
-    WATCH_QUIET_MAX, WATCHERS_MAX,
-};
+use crate::limits::{EVENTS_PER_MESSAGE_MAX, WATCH_MESSAGES_MAX, WATCH_QUIET_MAX, WATCHERS_MAX};
 use crate::status::{RETRY_AFTER, limit};
 
 pub(super) use floors::floors;
 pub(super) use leases::leases;
+pub(super) use presents::Presents;
 
 /// What a kind of watch tells.
 trait View: Send + Sync + 'static {
@@ -32,6 +34,9 @@ trait View: Send + Sync + 'static {
     type Item: Send;
     /// Some of them, as one message.
     type Message: Send + 'static;
+
+    /// How many items the state has for this watch; cheaper than to make them.
+    fn count(&self, machine: &StateMachine) -> usize;
 
     /// The state, from which the events go on.
     fn present(&mut self, machine: &StateMachine) -> Vec<Self::Item>;
@@ -177,49 +182,78 @@ impl<V: View> Watch<V> {
 
     /// Tells the state at one index, in as many messages as it takes.
     async fn tell_present(&mut self, compacted: bool) -> Result<Position, Over> {
-        let mut places = self.places().await;
-        let view = &mut self.view;
-        let (items, index) = self
-            .context
-            .node
-            .read(|machine| (view.present(machine), machine.index()));
-        // What the prefix leaves out needs no place.
-        let surplus = places.num_permits().saturating_sub(items.len());
-        drop(places.split(surplus));
+        let (items, index, places) = self.present().await;
         let at = Position::end_of(index);
-        let mut items = items.into_iter();
-        let mut compacted = compacted;
-        loop {
-            let some: Vec<_> = items.by_ref().take(EVENTS_PER_MESSAGE_MAX).collect();
-            let last = items.len() == 0;
-            let told = self.send(some, last.then_some(at), compacted);
-            let Ok(told) = tokio::time::timeout(WATCH_PRESENT_STALL_MAX, told).await else {
-                drop((items, places));
-                return Err(self.give_up().await);
-            };
-            told?;
-            compacted = false;
-            if last {
-                return Ok(at);
+        let leases = items.len();
+        let pace = self.context.presents.pace(leases);
+        let telling = self.tell(items, at, compacted, pace.stall);
+        match timeout(pace.whole, telling).await {
+            Ok(Ok(told)) => told.map(|()| at),
+            Ok(Err(_)) | Err(_) => {
+                drop(places);
+                Err(self.give_up(pace.missed(leases)).await)
             }
         }
     }
 
-    /// Places for the present state, as many as it can need at most; waits for them in turn.
-    async fn places(&self) -> OwnedSemaphorePermit {
-        let leases = self.context.node.read(|machine| machine.summary().leases);
-        let wanted = u32::try_from(leases).unwrap_or(u32::MAX);
-        let wanted = wanted.min(WATCH_PRESENT_MAX);
-        let places = self.context.presents.clone().acquire_many_owned(wanted);
-        places.await.expect("nobody closes this semaphore")
+    /// Tells these items, the last of them with the position; an error of time if a message waits
+    /// for longer than `stall`.
+    async fn tell(
+        &mut self,
+        items: Vec<V::Item>,
+        at: Position,
+        mut compacted: bool,
+        stall: Duration,
+    ) -> Result<Result<(), Over>, Elapsed> {
+        let mut items = items.into_iter();
+        loop {
+            let some: Vec<_> = items.by_ref().take(EVENTS_PER_MESSAGE_MAX).collect();
+            let last = items.len() == 0;
+            let sent = timeout(stall, self.send(some, last.then_some(at), compacted)).await?;
+            if last || sent.is_err() {
+                return Ok(sent);
+            }
+            compacted = false;
+        }
+    }
+
+    /// The state at one index, and places for what it takes. What fits one message needs none: it
+    /// takes no more memory than any message of a watch, and so waits for no slow reader.
+    async fn present(&mut self) -> (Vec<V::Item>, u64, Option<OwnedSemaphorePermit>) {
+        let mut places: Option<OwnedSemaphorePermit> = None;
+        let mut room = EVENTS_PER_MESSAGE_MAX;
+        loop {
+            let view = &mut self.view;
+            let present = self.context.node.read(|machine| {
+                let count = view.count(machine);
+                match count <= room {
+                    true => Ok((view.present(machine), machine.index())),
+                    false => Err(count),
+                }
+            });
+            match present {
+                Ok((items, index)) => {
+                    // It may have become less meanwhile.
+                    if let Some(places) = &mut places {
+                        let surplus = places.num_permits().saturating_sub(items.len());
+                        drop(places.split(surplus));
+                    }
+                    return (items, index, places);
+                }
+                // It may become more while this waits; asked for twice as much each time, that
+                // comes to an end.
+                Err(count) => {
+                    drop(places.take());
+                    let wanted = count.max(room.saturating_mul(2));
+                    let (some, enough) = self.context.presents.places(wanted).await;
+                    (places, room) = (Some(some), enough);
+                }
+            }
+        }
     }
 
     /// Tells a reader that has stopped reading, if it should ever go on, that it has to begin anew.
-    async fn give_up(&self) -> Over {
-        let why = format!(
-            "the present state was not read for {} s; begin the watch anew, and read it at once",
-            WATCH_PRESENT_STALL_MAX.as_secs()
-        );
+    async fn give_up(&self, why: String) -> Over {
         let refusal = Refusal::unavailable(why, None, RETRY_AFTER);
         drop(self.out.send(Err(refusal.into())).await);
         Over

@@ -36,6 +36,10 @@ impl View for Floors {
     type Item = (LeaseName, FencingToken);
     type Message = v1::WatchFloorsResponse;
 
+    fn count(&self, machine: &StateMachine) -> usize {
+        machine.floors(&self.prefix).count()
+    }
+
     fn present(&mut self, machine: &StateMachine) -> Vec<Self::Item> {
         self.forgotten = machine.summary().forgotten.map_or(0, FencingToken::get);
         machine.floors(&self.prefix).collect()

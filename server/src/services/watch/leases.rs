@@ -53,6 +53,10 @@ impl View for Leases {
     type Item = v1::WatchEvent;
     type Message = v1::WatchResponse;
 
+    fn count(&self, machine: &StateMachine) -> usize {
+        machine.held(&self.prefix)
+    }
+
     /// All that are held; what is not among them is free. They have no position of their own:
     /// who goes on from within the present state would miss the rest of it.
     fn present(&mut self, machine: &StateMachine) -> Vec<v1::WatchEvent> {
