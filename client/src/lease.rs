@@ -236,7 +236,7 @@ impl HeldLease {
 
     /// Hands the lease to a session that waits for it, or to the head of the queue: a new token,
     /// no gap, no overlap. Belief ends before the request leaves: [`lost`](Self::lost) completes,
-    /// [`attach`](Self::attach)ed services send nothing any more, and that stays so for them if the
+    /// layers that attach the lease's fence send nothing any more, and that stays so for them if the
     /// lease comes back. Dropping the future does not stop the hand-over; if that does not succeed
     /// the lease is then released.
     ///
