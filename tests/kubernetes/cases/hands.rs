@@ -12,7 +12,7 @@ use crate::site::Site;
 const UNDONE: &str = "ringfence_kube_mirror_writes_total{kind=\"undone\"}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn edits_by_hand_are_undone_counted_and_told() {
+async fn s0_7_edits_by_hand_are_undone_counted_and_told() {
     let Some(site) = Site::start(1).await else {
         return;
     };

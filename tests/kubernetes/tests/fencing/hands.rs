@@ -1,5 +1,6 @@
 //! Writes of those who are not fenced: they may do what they like, except for the mark.
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use ringfence_kube::TOKEN;
@@ -71,4 +72,40 @@ async fn nobody_drops_or_lowers_a_mark_and_anybody_raises_it() {
         holder.write(Op::MergePatch, "prices").await,
         Ok(Verdict::Stale)
     );
+}
+
+/// A status is written under a name of its own, and its annotations are the object's.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_lowers_a_mark_by_way_of_the_status() {
+    let Some(stand) = Stand::start(Carrier::Impersonate, CURRENT).await else {
+        return;
+    };
+    let labels = json!({"app": "shop"});
+    let template = json!({"metadata": {"labels": labels},
+                          "spec": {"containers": [{"name": "one", "image": "none"}]}});
+    let annotations = json!({TOKEN: CURRENT.to_string()});
+    stand
+        .put(json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                    "metadata": {"name": "shop", "annotations": annotations},
+                    "spec": {"selector": {"matchLabels": labels}, "template": template}}))
+        .await;
+    let objects: Api<Deployment> = Api::namespaced(stand.admin.clone(), &stand.namespace);
+
+    for lower in [Some("7".to_owned()), None] {
+        let mut object = objects.get("shop").await.unwrap();
+        let annotations = object.metadata.annotations.as_mut().unwrap();
+        match &lower {
+            Some(lower) => drop(annotations.insert(TOKEN.to_owned(), lower.clone())),
+            None => drop(annotations.remove(TOKEN)),
+        }
+        object.status.get_or_insert_default().observed_generation = Some(1);
+        let written = objects
+            .replace_status("shop", &PostParams::default(), &object)
+            .await
+            .unwrap();
+        let mark = written.metadata.annotations.as_ref().unwrap().get(TOKEN);
+        assert_eq!(mark, Some(&CURRENT.to_string()), "{lower:?}");
+        let status = written.status.unwrap();
+        assert_eq!(status.observed_generation, Some(1), "the rest is theirs");
+    }
 }
