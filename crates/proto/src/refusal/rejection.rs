@@ -76,8 +76,8 @@ impl Refusal {
                 Reason::StaleRequest,
                 format!(
                     "request {number} is below {lowest}, the lowest this session still waits for; \
-                     its answer is forgotten, and nothing is held or waited for under it; ask again \
-                     under a new request number above {lowest}"
+                     its answer is forgotten; ask again under a new request number, above \
+                     {lowest}"
                 ),
             )
             .with("number", number)
