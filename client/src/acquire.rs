@@ -1,21 +1,22 @@
 //! Acquiring a lease.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
-use ringfence_proto::refusal::Refusal;
-use ringfence_proto::v1::{self, Reason, client_frame, server_frame};
+use ringfence_proto::v1::{self, client_frame, server_frame};
 
 use crate::calls::{Answer, Manner};
-use crate::error::CallError;
+use crate::error::{CallError, OpenError};
 use crate::grant::Grant;
 use crate::lease::HeldLease;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
-use crate::numbers::Use;
-use crate::session::Hold;
+use crate::numbers::{Number, Use};
+use crate::refusal::{Reason, Refusal};
+use crate::session::{Hold, Session};
 use crate::settle::{self, Work};
 use crate::unsettled::What;
 
@@ -30,10 +31,11 @@ pub struct Acquire {
 
 /// What is asked for beside the name.
 #[derive(Clone, Debug, Default)]
-struct Terms {
-    wait: Option<Duration>,
-    data: Bytes,
-    lock_delay: Duration,
+pub(crate) struct Terms {
+    pub(crate) wait: Option<Duration>,
+    pub(crate) data: Bytes,
+    pub(crate) lock_delay: Duration,
+    watched: bool,
 }
 
 /// Who holds a lease that was refused.
@@ -51,6 +53,7 @@ pub struct Holder {
 
 /// Why a lease is not granted to anybody now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Blocked {
     /// The last holder's end was dirty and its lock-delay runs.
     LockDelay,
@@ -60,14 +63,51 @@ pub enum Blocked {
     QuietTime,
 }
 
+impl fmt::Display for Holder {
+    /// Continues the sentence "the lease is held": with what is known of the holder.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.mine {
+            f.write_str(" by this session already")?;
+        } else if !self.identity.is_empty() {
+            write!(f, " by {}", self.identity)?;
+        }
+        if let (false, Some(session)) = (self.mine, self.session) {
+            write!(f, " (session {session})")?;
+        }
+        match self.token {
+            Some(token) => write!(f, " with token {token}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LockDelay => "the lock-delay of its last holder runs",
+            Self::Revoking => "its last grant was revoked, and the holder may still believe in it",
+            Self::QuietTime => "the cluster was restored, and holders from before may still work",
+        })
+    }
+}
+
+/// " for another 59.9 s", rounded up to tenths of a second; empty where the time is not known.
+fn remaining_text(remaining: &Option<Duration>) -> String {
+    remaining.map_or_else(String::new, |remaining| {
+        let tenths = remaining.as_millis().div_ceil(100);
+        format!(" for another {}.{} s", tenths / 10, tenths % 10)
+    })
+}
+
 /// Why a lease was not acquired.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AcquireError {
     /// The name is no lease name.
     #[error(transparent)]
     InvalidName(InvalidName),
     /// Somebody holds it.
-    #[error("held by {:?}, token {}", .0.identity, .0.token.map_or(0, FencingToken::get))]
+    #[error("the lease is held{0}")]
     Held(Holder),
     /// Nobody holds it, but others wait for it.
     #[error("{waiters} wait for the lease; wait too")]
@@ -75,8 +115,8 @@ pub enum AcquireError {
         /// How many.
         waiters: u64,
     },
-    /// Nobody is granted it now.
-    #[error("nobody is granted the lease for another {remaining:?}: {why:?}")]
+    /// The lease is blocked: the cluster grants it to no client now.
+    #[error("the lease is blocked{}: {why}", remaining_text(.remaining))]
     NotNow {
         /// Why.
         why: Blocked,
@@ -89,6 +129,9 @@ pub enum AcquireError {
     /// It was granted, and the grant has ended before the answer came.
     #[error("the lease was granted and lost again: {0}")]
     Ended(Loss),
+    /// No session could be opened for it; see [`Client::lock`](crate::Client::lock).
+    #[error(transparent)]
+    Open(OpenError),
     /// The session is over.
     #[error("the session is over: {0}")]
     SessionLost(Loss),
@@ -105,6 +148,11 @@ impl Acquire {
             name,
             terms: Terms::default(),
         }
+    }
+
+    pub(crate) fn with_terms(session: &Session, name: String, terms: Terms) -> Self {
+        let hold = Arc::clone(&session.hold);
+        Self { hold, name, terms }
     }
 
     /// Waits in the queue for at most this long, in whole milliseconds up to 24 h of cluster time;
@@ -127,6 +175,14 @@ impl Acquire {
         self
     }
 
+    /// Watches the lease as long as it is held, so that an end that this process did not ask for is
+    /// noticed as it happens and not by the next keep-alive. For leases whose session others have
+    /// the handle of; a node has 10,000 watchers at most.
+    pub fn watched(mut self) -> Self {
+        self.terms.watched = true;
+        self
+    }
+
     /// Sends the acquire and waits for the answer. Dropping the future cancels it: at whatever
     /// point, no grant is left behind and nobody stands in the queue for it.
     ///
@@ -136,8 +192,13 @@ impl Acquire {
     /// # Errors
     /// [`AcquireError`].
     pub async fn send(self) -> Result<HeldLease, AcquireError> {
+        let watched = self.terms.watched;
         let mut lease = self.unfollowed().await?;
-        lease.follow_for_life();
+        if watched {
+            lease.follow();
+        } else {
+            lease.follow_for_life();
+        }
         Ok(lease)
     }
 
@@ -178,16 +239,8 @@ async fn attempt(
             name,
             number: Some(number.number),
         };
-        let body = client_frame::Body::Acquire(v1::AcquireRequest {
-            session: Some(session.handle().to_wire()),
-            open: None,
-            number: number.number,
-            lowest: number.lowest,
-            name: name.to_string(),
-            wait_ms: terms.wait.map(millis),
-            data: terms.data.clone(),
-            lock_delay_ms: millis(terms.lock_delay),
-        });
+        let handle = Some(session.handle().to_wire());
+        let body = client_frame::Body::Acquire(request(handle, name, number, terms));
         let manner = if terms.wait.is_some() {
             Manner::Waiting
         } else {
@@ -213,6 +266,23 @@ async fn attempt(
     }
 }
 
+/// The lease of a grant that came with its session; what makes no sense is given back by closing it.
+pub(crate) fn admitted(
+    session: &Session,
+    name: &LeaseName,
+    grant: Option<v1::Grant>,
+) -> Result<HeldLease, AcquireError> {
+    let liveness = &session.hold.liveness;
+    let fits = |grant: &Grant| grant.name == *name && grant.session == liveness.id();
+    let grant = grant.and_then(Grant::from_wire).filter(fits);
+    let why = || "the server's reply does not fit the request".into();
+    let grant = grant.ok_or_else(|| AcquireError::Call(CallError::Unknown { why: why() }))?;
+    match liveness.admit(grant) {
+        Ok(grant) => Ok(HeldLease::new(Arc::clone(&session.hold), grant)),
+        Err(loss) => Err(AcquireError::Ended(loss)),
+    }
+}
+
 /// A request for a lease whose fate is open. Dropping it takes the request back, as often as that
 /// has to be repeated.
 struct Asked<'a> {
@@ -231,7 +301,7 @@ impl Asked<'_> {
 
     /// The answer is a grant: believes in it, unless it was lost meanwhile.
     fn granted(self, answer: Answer) -> Result<HeldLease, AcquireError> {
-        let hold = self.hold;
+        let (hold, name) = (self.hold, self.name);
         let session = &hold.liveness;
         let grant = match answer.body {
             server_frame::Body::Acquire(reply) => reply.grant.and_then(Grant::from_wire),
@@ -248,9 +318,26 @@ impl Asked<'_> {
         self.answered();
         match session.admit(grant) {
             Ok(grant) => Ok(HeldLease::new(Arc::clone(hold), grant)),
-            Err(loss) => Err(AcquireError::Ended(loss)),
+            Err(loss) => {
+                give_back(hold, name);
+                Err(AcquireError::Ended(loss))
+            }
         }
     }
+}
+
+/// A grant came when its session was over for this client: it is noted as given up. Nobody else may
+/// ever ask for the lease here, and whoever keeps the session alive would keep it for nobody.
+fn give_back(hold: &Arc<Hold>, name: &LeaseName) {
+    let (hold, name) = (Arc::clone(hold), name.clone());
+    let thread = hold.liveness.hub.thread.clone();
+    drop(thread.spawn(async move {
+        let hub = &hold.liveness.hub;
+        let deadline = hub.now() + hold.liveness.ttl();
+        if let Err(error) = hub.unsettled.settle(&name, deadline).await {
+            tracing::debug!(%name, %error, "a grant that came too late was not released");
+        }
+    }));
 }
 
 impl Drop for Asked<'_> {
@@ -261,12 +348,31 @@ impl Drop for Asked<'_> {
         let session = &self.hold.liveness;
         let what = What::Request(number);
         let ending = session.hub.unsettled.begin(session, self.name, what);
-        settle::in_background(Arc::clone(self.hold), Work::on(ending));
+        settle::in_background(&session.hub, Work::on(ending), Some(Arc::clone(self.hold)));
+    }
+}
+
+/// What an acquire asks the cluster for.
+pub(crate) fn request(
+    session: Option<v1::SessionHandle>,
+    name: &LeaseName,
+    number: Number,
+    terms: &Terms,
+) -> v1::AcquireRequest {
+    v1::AcquireRequest {
+        session,
+        open: None,
+        number: number.number,
+        lowest: number.lowest,
+        name: name.to_string(),
+        wait_ms: terms.wait.map(millis),
+        data: terms.data.clone(),
+        lock_delay_ms: millis(terms.lock_delay),
     }
 }
 
 /// Sorts a refusal for the caller.
-fn refused(session: &Arc<Liveness>, refusal: Box<Refusal>) -> AcquireError {
+pub(crate) fn refused(session: &Arc<Liveness>, refusal: Box<Refusal>) -> AcquireError {
     let detail = |key: &str| refusal.metadata.get(key);
     let number = |key: &str| detail(key).and_then(|text| text.parse().ok());
     let not_now = |why| AcquireError::NotNow {

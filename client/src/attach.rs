@@ -9,11 +9,11 @@
 //!   is sent any more, and the request fails with [`Unsent::Lost`].
 //! - **It hides nothing.** A request that is under way when the lease is lost goes on, and its answer
 //!   comes through, for it may have taken effect. A call that streams messages goes on sending them:
-//!   run it in [`HeldLease::run`], which drops it.
+//!   run it in [`Term::run`], which drops it.
 //! - **It believes a refusal.** An answer that says that this fence is stale, in the header
-//!   [`STALE_HEADER`], ends belief in the lease, as [`HeldLease::report_stale`] does. Another fence
+//!   [`STALE_HEADER`], ends belief in the lease, as [`Term::report_stale`] does. Another fence
 //!   in that header changes nothing.
-//! - **It keeps nothing alive.** The layer outlives the [`HeldLease`]; when that is dropped, the lease
+//! - **It keeps nothing alive.** The layer outlives the [`HeldLease`](crate::HeldLease); when that is dropped, the lease
 //!   is released and requests fail.
 //!
 //! Between the question to the clock and the arrival of the request any time can pass. What makes
@@ -46,10 +46,8 @@ use tonic::Status;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::grant::Grant;
-use crate::lease::HeldLease;
-use crate::liveness::Liveness;
 use crate::loss::Loss;
+use crate::term::Term;
 
 /// The header, or gRPC metadata, with the token in decimal digits.
 pub const TOKEN_HEADER: &str = "ringfence-token";
@@ -60,7 +58,7 @@ pub const LEASE_HEADER: &str = "ringfence-lease";
 /// The header of an answer that says that a fence is stale: `name#token`.
 pub const STALE_HEADER: &str = "ringfence-stale";
 
-impl HeldLease {
+impl Term {
     /// A layer that attaches this lease's fence to requests, and sends none once the lease is lost.
     ///
     /// # Panics
@@ -70,9 +68,8 @@ impl HeldLease {
         let lease_header = HeaderValue::from_str(self.name().as_str());
         Attach {
             held: Arc::new(Held {
-                liveness: Arc::clone(&self.hold.liveness),
-                grant: Arc::clone(&self.grant),
-                fence: self.fence(),
+                term: self.clone(),
+                fence: self.fence().to_string(),
                 lease_header: lease_header.expect("a lease name is visible ASCII"),
                 token_header: HeaderValue::from(self.token().get()),
             }),
@@ -81,15 +78,14 @@ impl HeldLease {
 }
 
 /// A layer that attaches the fence of a lease; see the [module](self). Made by
-/// [`HeldLease::attach`].
+/// [`Term::attach`].
 #[derive(Clone)]
 pub struct Attach {
     held: Arc<Held>,
 }
 
 struct Held {
-    liveness: Arc<Liveness>,
-    grant: Arc<Grant>,
+    term: Term,
     fence: String,
     lease_header: HeaderValue,
     token_header: HeaderValue,
@@ -98,20 +94,11 @@ struct Held {
 impl Held {
     /// Why nothing may be sent.
     fn loss(&self) -> Option<Loss> {
-        self.liveness.loss_of(&self.grant)
-    }
-
-    /// A service's guard refused the fence: as [`HeldLease::report_stale`].
-    fn report_stale(&self) {
-        if self.grant.end(&Loss::Reported) {
-            self.liveness.drop_grant(self.grant.token);
-            let unsettled = &self.liveness.hub.unsettled;
-            unsettled.note_release(&self.liveness, &self.grant.name, self.grant.token);
-        }
+        self.term.loss()
     }
 
     fn unsent(&self, loss: Loss) -> Unsent {
-        let (name, token) = (self.grant.name.clone(), self.grant.token);
+        let (name, token) = (self.term.name().clone(), self.term.token());
         let mut refusal = Refusal::ended(&name, token, None);
         refusal.message = format!(
             "not sent: lease {name} with token {token} is lost: {loss}; stop working under it"
@@ -217,7 +204,7 @@ where
             let response = sent.await.map_err(|error| Unsent::Inner(error.into()))?;
             let stale = response.headers().get(STALE_HEADER);
             if stale.is_some_and(|stale| stale.as_bytes() == held.fence.as_bytes()) {
-                held.report_stale();
+                held.term.report_stale();
             }
             Ok(response)
         })

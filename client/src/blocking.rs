@@ -15,7 +15,7 @@
 //!     let session = client.open_session(SessionOptions::default())?;
 //!     let lease = session.acquire("billing/ledger").wait(Duration::from_secs(30)).send()?;
 //!     // Ends the process if the lease is lost while the work blocks.
-//!     lease.on_lost(|loss| if !loss.is_own_doing() { std::process::abort() });
+//!     lease.on_lost(|loss| if !loss.is_own_doing() { std::process::abort() })?;
 //!
 //!     for _invoice in 0..100 {
 //!         // Asks the clock: no step begins behind the end of belief.

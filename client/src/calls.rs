@@ -4,12 +4,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::{ClientFrame, KeepAliveResponse, client_frame, server_frame};
 use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::refusal::Refusal;
 use crate::retry::{self, Meaning};
 
 /// The most requests that may wait for a reply at one time.
@@ -169,6 +169,14 @@ impl Calls {
                     return None;
                 };
                 let meaning = retry::meaning(&refusal);
+                if meaning == Meaning::Final
+                    && call.maybe_done
+                    && !retry::covers_earlier_tries(&refusal)
+                {
+                    let why = format!("an earlier try was sent, then one was refused: {message}");
+                    self.finish(id, Err(CallError::Unknown { why }));
+                    return None;
+                }
                 let leader = refusal.metadata.get("leader").cloned();
                 let setback = (meaning != Meaning::Final).then_some(Setback { leader });
                 if setback.is_none() || call.manner == Manner::Once {

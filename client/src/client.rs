@@ -4,18 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
-use ringfence_proto::v1::client_frame;
-use ringfence_proto::v1::cluster_client::ClusterClient;
-use ringfence_proto::v1::leases_client::LeasesClient;
-use ringfence_proto::v1::server_frame;
-use ringfence_proto::v1::sessions_client::SessionsClient;
 use tokio::task::JoinHandle;
-use tonic::transport::Channel;
 
 use crate::builder::{ClientBuilder, Options};
-use crate::calls::Manner;
 use crate::clock::Moment;
-use crate::connection::MESSAGE_BYTES_MAX;
 use crate::driver::{self, Tether};
 use crate::endpoint::Endpoint;
 use crate::error::{AttachError, CallError, ConnectError, OpenError};
@@ -108,93 +100,6 @@ impl Client {
         ttl: Duration,
     ) -> Result<Session, AttachError> {
         open::attach(&self.hub, &self.tether, handle, ttl).await
-    }
-
-    /// Sends one request over the stream and waits for its reply, within the client's request
-    /// timeout. See [`request_within`](Self::request_within).
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn request(&self, body: client_frame::Body) -> Result<server_frame::Body, CallError> {
-        self.request_within(body, self.hub.options.request_timeout)
-            .await
-    }
-
-    /// Sends one request over the stream and waits at most `timeout` for its reply. It is repeated
-    /// unchanged, so with the same request number, as long as its outcome is open: every request a
-    /// frame can carry is safe to repeat.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn request_within(
-        &self,
-        body: client_frame::Body,
-        timeout: Duration,
-    ) -> Result<server_frame::Body, CallError> {
-        let waits = matches!(&body, client_frame::Body::Acquire(ask) if ask.wait_ms.is_some());
-        let manner = if waits {
-            Manner::Waiting
-        } else {
-            Manner::Prompt
-        };
-        let answer = self
-            .hub
-            .call(body, manner, self.hub.now() + timeout)
-            .await?;
-        Ok(answer.body)
-    }
-
-    /// Makes a unary call on the current connection, and repeats it while the cluster is
-    /// unavailable or its outcome unknown, within the client's request timeout. For calls that are
-    /// harmless to repeat, as all outside sessions are: they name the token or index they act on.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn unary<T, F, Fut>(&self, call: F) -> Result<T, CallError>
-    where
-        T: Send + 'static,
-        F: Fn(Channel) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<tonic::Response<T>, tonic::Status>> + Send + 'static,
-    {
-        unary::call(&self.hub, call).await
-    }
-
-    /// The connection to the current endpoint, shared with the stream; waits until there is one.
-    ///
-    /// # Errors
-    /// [`CallError::Unavailable`] if there is none within the request timeout.
-    pub async fn channel(&self) -> Result<Channel, CallError> {
-        let hub = Arc::clone(&self.hub);
-        self.on_thread(async move { unary::channel(&hub, hub.deadline()).await })
-            .await
-    }
-
-    /// The generated client of the service `Leases` on the current endpoint. It does not follow
-    /// the leader by itself: get a new one after a failure, or use [`unary`](Self::unary).
-    ///
-    /// # Errors
-    /// As [`channel`](Self::channel).
-    pub async fn leases(&self) -> Result<LeasesClient<Channel>, CallError> {
-        let channel = self.channel().await?;
-        Ok(LeasesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
-    }
-
-    /// The generated client of the service `Sessions`; see [`leases`](Self::leases).
-    ///
-    /// # Errors
-    /// As [`channel`](Self::channel).
-    pub async fn sessions(&self) -> Result<SessionsClient<Channel>, CallError> {
-        let channel = self.channel().await?;
-        Ok(SessionsClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
-    }
-
-    /// The generated client of the service `Cluster`; see [`leases`](Self::leases).
-    ///
-    /// # Errors
-    /// As [`channel`](Self::channel).
-    pub async fn cluster(&self) -> Result<ClusterClient<Channel>, CallError> {
-        let channel = self.channel().await?;
-        Ok(ClusterClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
     }
 
     /// The present moment on the clock that windows are measured by.

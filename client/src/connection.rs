@@ -15,7 +15,10 @@ use crate::outbound::Outbound;
 /// The largest message taken from a server; a page of a list has up to 4 MiB.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Replies of thousands of calls may be under way at once.
-const FLOW_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+/// What one stream may have of that: streams that nobody reads, as a slow reader of a watch has, leave
+/// room for the others, up to 256 of them.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// A stream that was greeted.
 pub(crate) struct Opened {
@@ -76,8 +79,8 @@ async fn greet(
         .http2_keep_alive_interval(options.probe_interval())
         .keep_alive_timeout(options.probe_timeout())
         .keep_alive_while_idle(true)
-        .initial_stream_window_size(FLOW_WINDOW_BYTES)
-        .initial_connection_window_size(FLOW_WINDOW_BYTES);
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     #[cfg(feature = "tls")]
     let connected = match &options.tls {
         None => to.connect().await,

@@ -41,12 +41,6 @@ impl Thread {
         }
         self.handle.spawn(work)
     }
-
-    /// Runs what may block on a thread beside it.
-    #[cfg(feature = "blocking")]
-    pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-        self.handle.spawn_blocking(work)
-    }
 }
 
 /// Starts the thread; returns the way to run tasks on it.

@@ -3,13 +3,15 @@
 //! An [`Elector`] is one candidate. Each of its [campaigns](Elector::campaign) waits for a lease,
 //! runs the leader's work while it is held, drops the work when it is lost, and campaigns again.
 
+mod ask;
 mod back_off;
 mod campaign;
 mod gauges;
 mod handle;
 mod leading;
-mod observer;
+mod listeners;
 mod outcome;
+mod room;
 mod running;
 mod shards;
 mod shared;
@@ -22,15 +24,15 @@ use std::sync::{Arc, Mutex};
 
 use ringfence_core::Pod;
 
+pub use ask::Successor;
 pub use campaign::{Campaign, CampaignError};
 pub use gauges::{AlreadyRegistered, Gauges, Reading};
-pub use handle::{CampaignHandle, CampaignState, Successor};
+pub use handle::CampaignHandle;
 pub use leading::Leading;
-pub(crate) use observer::Observer;
+pub use listeners::{StopCause, Stopped};
 pub use outcome::Outcome;
 pub use shards::Candidates;
-pub use shared::Leader;
-pub use term::{StopCause, Stopped};
+pub use shared::{CampaignState, Leader};
 pub use timings::{InvalidTimings, Timings};
 
 use crate::client::Client;
@@ -84,7 +86,7 @@ use shared::Own;
 /// leader that is replaced while it lives, and where somebody is there to say that a dead node is
 /// dead; choose a lease duration where a takeover must not wait for that.
 ///
-/// [`HeldLease::lost`]: crate::HeldLease::lost
+/// [`HeldLease::lost`]: crate::Term::lost
 /// [`RawLock`]: crate::RawLock
 #[derive(Clone, Debug)]
 pub struct Elector {

@@ -3,17 +3,17 @@
 
 use std::io;
 
-use ringfence_proto::refusal::Refusal;
-
 use crate::loss::Loss;
+use crate::refusal::Refusal;
 
 /// How a request failed that was sent to the cluster.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
-    /// The cluster refused it; nothing was done.
+    /// The cluster refused it, whichever try asked; nothing was done.
     #[error("refused: {}", .0.message)]
     Refused(Box<Refusal>),
-    /// No node took it before the deadline; it was not done.
+    /// No try of it was carried out before the deadline, nor will be; it was not done.
     #[error("the cluster is unavailable: {why}")]
     Unavailable {
         /// What was tried last.
@@ -29,6 +29,7 @@ pub enum CallError {
 
 /// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// Not a single endpoint was given.
     #[error("no endpoint was given; name at least one, for example 127.0.0.1:7420")]
@@ -62,10 +63,14 @@ pub enum ConnectError {
 
 /// Why a session was not opened.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The identity is too long or has control characters.
     #[error("identity: {0}")]
     InvalidIdentity(ringfence_core::InvalidText),
+    /// The client was [shut down](crate::Client::shutdown).
+    #[error("this client was shut down; make another one")]
+    ShutDown,
     /// The session was opened, but so late that its window had passed already.
     #[error("the session was opened, but its window had passed when the answer came")]
     TooLate,
@@ -76,7 +81,11 @@ pub enum OpenError {
 
 /// Why a session could not be resumed from its handle.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
+    /// The client was [shut down](crate::Client::shutdown).
+    #[error("this client was shut down; make another one")]
+    ShutDown,
     /// The session has ended, or the handle's secret is not its secret.
     #[error("the session cannot be resumed: {0}")]
     Lost(Loss),
@@ -93,6 +102,7 @@ pub struct CloseError(#[from] pub CallError);
 
 /// What came of a release that did not succeed. Belief in the grant has ended in any case.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReleaseError {
     /// The grant had ended before.
     #[error("the lease was lost before it was released: {0}")]

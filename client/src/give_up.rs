@@ -1,15 +1,17 @@
-//! Releasing and handing over by name and token. Belief in the grant has ended before
-//! anything here is called.
+//! Releasing and handing over by name and token. Whoever calls this may believe in the grant, as a
+//! held lease or by another attachment: belief ends before a request leaves.
 
 use std::sync::Arc;
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
-use ringfence_proto::v1::{Reason, TransferRequest, client_frame, server_frame};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::v1::{TransferRequest, client_frame, server_frame};
 
 use crate::error::{CallError, ReleaseError};
-use crate::lease::{TransferError, Transferred};
+use crate::lease::{HeldLease, TransferError, Transferred};
 use crate::liveness::Liveness;
 use crate::numbers::Number;
+use crate::refusal::Reason;
 use crate::session::Hold;
 use crate::settle::{self, Work};
 use crate::unsettled::What;
@@ -58,19 +60,31 @@ impl Releasing {
 impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            settle::in_background(Arc::clone(&self.hold), work);
+            let hold = Arc::clone(&self.hold);
+            settle::in_background(&self.hold.liveness.hub, work, Some(hold));
         }
     }
 }
 
-/// Hands over by name and token.
+/// Hands over by name and token. If this client believed in the grant it is a hand-over of that
+/// lease; else the caller answers for it that belief has ended wherever it was.
 pub(crate) async fn transfer(
     hold: Arc<Hold>,
     name: LeaseName,
     token: FencingToken,
     to: Option<SessionId>,
 ) -> Result<Transferred, TransferError> {
-    let hub = Arc::clone(&hold.liveness.hub);
+    let liveness = &hold.liveness;
+    let hub = Arc::clone(&liveness.hub);
+    let believed = match planted(Bug::BeliefByHandleAlone) {
+        true => None,
+        false => hub.end_belief(liveness.id().get(), name.as_str(), token),
+    };
+    if let Some(grant) = believed {
+        return HeldLease::new(hold, grant)
+            .hand_over_in_background(to)
+            .await;
+    }
     let asking = hub.thread.spawn(async move {
         let answer = request_transfer(&hold.liveness, &name, token, to).await;
         drop(hold);

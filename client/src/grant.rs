@@ -5,6 +5,7 @@ use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_proto::v1;
 use tokio::sync::watch;
 
+use crate::clock::Moment;
 use crate::loss::Loss;
 
 /// What this client thinks of a grant.
@@ -13,7 +14,14 @@ pub(crate) enum Belief {
     /// Held, as long as the session's window is open.
     Held,
     /// Over, for ever.
-    Over(Loss),
+    Over {
+        /// Why.
+        loss: Loss,
+        /// The end of the session's window when belief ended. Keep-alives that are acknowledged
+        /// later move the session's window and not this: the cluster lets the next holder in one
+        /// TTL after a revoke, whatever it hears from the session meanwhile.
+        until: Moment,
+    },
 }
 
 /// A grant of this client.
@@ -48,12 +56,14 @@ impl Grant {
         self.belief.subscribe()
     }
 
-    /// Ends belief for ever; says whether it had not ended before.
-    pub(crate) fn end(&self, why: &Loss) -> bool {
+    /// Ends belief for ever, in a session whose window ends at `until`; says whether it had not
+    /// ended before.
+    pub(crate) fn end(&self, why: &Loss, until: Moment) -> bool {
         self.belief.send_if_modified(|belief| {
-            let first = !matches!(belief, Belief::Over(_));
+            let first = *belief == Belief::Held;
             if first {
-                *belief = Belief::Over(why.clone());
+                let loss = why.clone();
+                *belief = Belief::Over { loss, until };
             }
             first
         })

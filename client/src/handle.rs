@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bytes::Bytes;
 use ringfence_core::{Secret, SessionId};
 use ringfence_proto::v1;
+use ringfence_proto::wire::session_handle_to_wire;
 
 /// A session's number and its secret: whoever has it can act for the session.
 ///
@@ -23,6 +23,7 @@ pub struct SessionHandle {
 /// Why a text is no [`SessionHandle`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a session handle: {fault}; expected NUMBER.SECRET, the secret as 32 hex digits")]
+#[non_exhaustive]
 pub struct InvalidHandle {
     fault: &'static str,
 }
@@ -35,12 +36,8 @@ impl InvalidHandle {
 
 impl SessionHandle {
     /// The handle as requests carry it.
-    #[must_use]
-    pub fn to_wire(&self) -> v1::SessionHandle {
-        v1::SessionHandle {
-            session: self.session.get(),
-            secret: Bytes::copy_from_slice(self.secret.as_bytes()),
-        }
+    pub(crate) fn to_wire(self) -> v1::SessionHandle {
+        session_handle_to_wire(self.session, &self.secret)
     }
 }
 

@@ -1,13 +1,14 @@
 //! What all parts of one client share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringfence_core::ClusterId;
-use ringfence_proto::v1::{client_frame, server_frame};
-use tokio::sync::Notify;
+use ringfence_core::{ClusterId, FencingToken};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::v1::{self, client_frame, server_frame};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::builder::Options;
 use crate::calls::{Answer, Manner};
@@ -16,10 +17,18 @@ use crate::clock::Moment;
 use crate::driver::Thread;
 use crate::error::CallError;
 use crate::follow::Follow;
+use crate::grant::Grant;
 use crate::link::Link;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
+use crate::observer::Streams;
 use crate::unsettled::Unsettled;
+
+/// The most unary calls that go on to their answers although nobody waits for these any more.
+const DESERTED_MAX: usize = 1_024;
+
+/// The most sessions that are being opened or resumed at a time.
+const OPENINGS_MAX: u32 = 1 << 20;
 
 /// See the module. It does not keep the client's thread running; a
 /// [`Tether`](crate::driver::Tether) does.
@@ -30,14 +39,22 @@ pub(crate) struct Hub {
     pub(crate) follow: Mutex<Follow>,
     /// What this client has given up but the cluster may still grant it.
     pub(crate) unsettled: Unsettled,
+    /// The watches of leases that are followed.
+    pub(crate) streams: Streams,
     /// Wakes the keep-alives: something is due earlier than they know.
     pub(crate) sooner: Notify,
     /// When they look next by themselves, in nanoseconds since boot.
     armed: AtomicU64,
-    sessions: Mutex<BTreeMap<u64, Arc<Liveness>>>,
+    /// By session number and key, so that the attachments of one session stand together.
+    sessions: Mutex<BTreeMap<(u64, u64), Arc<Liveness>>>,
     cluster: Mutex<Option<ClusterId>>,
     cluster_time_ms: AtomicU64,
     last_key: AtomicU64,
+    shut: AtomicBool,
+    /// A place for each session that is being opened or resumed.
+    openings: Arc<Semaphore>,
+    /// Room for unary calls that go on without their callers.
+    pub(crate) deserted: Semaphore,
 }
 
 impl Hub {
@@ -48,12 +65,16 @@ impl Hub {
             thread,
             follow: Mutex::new(follow),
             unsettled: Unsettled::default(),
+            streams: Streams::default(),
             sooner: Notify::new(),
             armed: AtomicU64::new(u64::MAX),
             sessions: Mutex::default(),
             cluster: Mutex::default(),
             cluster_time_ms: AtomicU64::new(0),
             last_key: AtomicU64::new(0),
+            shut: AtomicBool::new(false),
+            openings: Arc::new(Semaphore::new(OPENINGS_MAX as usize)),
+            deserted: Semaphore::new(DESERTED_MAX),
         }
     }
 
@@ -66,13 +87,15 @@ impl Hub {
         self.now() + self.options.request_timeout
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its answer. Every request of a session but its keep-alives
+    /// passes here, so no API can send the end of a grant that is still believed in.
     pub(crate) async fn call(
         &self,
         body: client_frame::Body,
         manner: Manner,
         deadline: Moment,
     ) -> Result<Answer, CallError> {
+        self.end_belief_before(&body);
         let reply = self.link.call(body, manner, deadline);
         match reply.await {
             Ok(result) => result,
@@ -80,6 +103,68 @@ impl Hub {
                 why: "the client has stopped".into(),
             }),
         }
+    }
+
+    /// Ends belief in what this request ends, in every attachment to its session that this client
+    /// has: the next holder may be granted the lease as soon as the request has arrived.
+    fn end_belief_before(&self, body: &client_frame::Body) {
+        use client_frame::Body;
+        let grant_ends = |session: &Option<v1::SessionHandle>, name: &str, token| {
+            let planted = planted(Bug::BeliefOutlivesRelease) || planted(Bug::BeliefByHandleAlone);
+            if let (Some(handle), Some(token), false) = (session, FencingToken::new(token), planted)
+            {
+                drop(self.end_belief(handle.session, name, token));
+            }
+        };
+        match body {
+            Body::Release(ask) if ask.close_session => self.end_beliefs(&ask.session),
+            Body::Release(ask) => grant_ends(&ask.session, &ask.name, ask.token),
+            Body::Transfer(ask) => grant_ends(&ask.session, &ask.name, ask.token),
+            Body::Close(ask) => self.end_beliefs(&ask.session),
+            Body::Open(_)
+            | Body::KeepAlive(_)
+            | Body::Acquire(_)
+            | Body::Cancel(_)
+            | Body::Get(_)
+            | Body::Check(_) => {}
+        }
+    }
+
+    /// Ends belief in a grant wherever this client believes in it; returns the grant if it did.
+    pub(crate) fn end_belief(
+        &self,
+        session: u64,
+        name: &str,
+        token: FencingToken,
+    ) -> Option<Arc<Grant>> {
+        let attachments = self.attachments(session);
+        let ended = attachments
+            .iter()
+            .filter_map(|attachment| attachment.end_belief(name, token));
+        ended.fold(None, |first, grant| first.or(Some(grant)))
+    }
+
+    /// A grant that a hand-over has left in force is believed in again: no attachment takes it for
+    /// one that it has given up.
+    pub(crate) fn take_back(&self, session: u64, token: FencingToken) {
+        for attachment in self.attachments(session) {
+            attachment.take_back(token);
+        }
+    }
+
+    /// Ends every attachment to a session that is about to be closed.
+    fn end_beliefs(&self, session: &Option<v1::SessionHandle>) {
+        let Some(handle) = session else { return };
+        for attachment in self.attachments(handle.session) {
+            attachment.lose(&Loss::Closed);
+        }
+    }
+
+    /// The attachments to a session that are kept alive.
+    fn attachments(&self, session: u64) -> Vec<Arc<Liveness>> {
+        let sessions = lock(&self.sessions);
+        let attachments = sessions.range((session, 0)..=(session, u64::MAX));
+        attachments.map(|(_, found)| Arc::clone(found)).collect()
     }
 
     /// Sleeps until `moment`, on any executor: the client's own thread keeps the timer.
@@ -101,9 +186,34 @@ impl Hub {
         self.last_key.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// No session is opened any more.
+    pub(crate) fn shut(&self) {
+        self.shut.store(true, Ordering::SeqCst);
+    }
+
+    /// A session is being opened or resumed until this is dropped; `None` once the client is shut
+    /// down.
+    pub(crate) async fn opening(&self) -> Option<OwnedSemaphorePermit> {
+        if self.is_shut() {
+            return None;
+        }
+        // An error cannot be: nothing closes this semaphore.
+        let opening = Arc::clone(&self.openings).acquire_owned().await.ok();
+        opening.filter(|_| !self.is_shut())
+    }
+
+    /// Waits until no session is being opened or resumed; for a client that is shut down.
+    pub(crate) async fn opened(&self) {
+        drop(self.openings.acquire_many(OPENINGS_MAX).await);
+    }
+
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::SeqCst)
+    }
+
     /// Keeps a session alive from now on.
     pub(crate) fn register(&self, session: &Arc<Liveness>) {
-        lock(&self.sessions).insert(session.key(), Arc::clone(session));
+        lock(&self.sessions).insert(at(session), Arc::clone(session));
         // Thousands that are opened one after the other do not each have all looked at.
         if let Some((look, due)) = session.tend(self.now())
             && nanos(look.min(due)) < self.armed.load(Ordering::SeqCst)
@@ -121,7 +231,7 @@ impl Hub {
 
     /// Keeps it alive no longer.
     pub(crate) fn unregister(&self, session: &Liveness) {
-        lock(&self.sessions).remove(&session.key());
+        lock(&self.sessions).remove(&at(session));
     }
 
     /// Lets go of everything that holds the hub.
@@ -171,6 +281,11 @@ impl Hub {
         }
         self.saw_cluster_time(time_ms);
     }
+}
+
+/// Where a session stands among those that are kept alive.
+fn at(session: &Liveness) -> (u64, u64) {
+    (session.id().get(), session.key())
 }
 
 /// The cluster time that a reply carries, if it does.

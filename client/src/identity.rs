@@ -8,6 +8,7 @@ use ringfence_proto::v1::sessions_client::SessionsClient;
 
 use crate::client::Client;
 use crate::error::CallError;
+use crate::unary;
 
 /// The pause between two looks at a session, as a part of its TTL: a session that is kept alive is
 /// renewed every third of it.
@@ -93,9 +94,10 @@ pub(crate) async fn look(client: &Client, session: SessionId) -> Result<Option<L
         session: session.get(),
         read: None,
     };
-    let found = client
-        .unary(move |channel| async move { SessionsClient::new(channel).get(request).await })
-        .await;
+    let found = unary::call(&client.hub, move |channel| async move {
+        SessionsClient::new(channel).get(request).await
+    })
+    .await;
     match found {
         Ok(reply) => Ok(reply.session.map(|session| Look {
             remaining_ms: session.remaining_ms,

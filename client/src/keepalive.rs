@@ -4,21 +4,28 @@
 //! session by that.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use ringfence_core::FencingToken;
+use ringfence_proto::v1::check_response::Verdict;
 use ringfence_proto::v1::{
-    Acknowledged, KeepAliveRequest, KeepAliveResponse, Reason, client_frame, server_frame,
+    Acknowledged, CheckRequest, KeepAliveRequest, KeepAliveResponse, Reason, client_frame,
+    server_frame,
 };
 use tokio::sync::oneshot;
 
 use crate::calls::{Answer, Manner};
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::grant::Grant;
 use crate::hub::Hub;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
 
 /// The most sessions in one request; the server takes 10,000, and a message has an end too.
 const SESSIONS_MAX: usize = 4_096;
+/// The most grants of one session that are asked about at one time.
+const QUESTIONS_MAX: usize = 256;
 
 /// Runs until the client's thread ends.
 pub(crate) async fn run(hub: &Arc<Hub>) {
@@ -136,9 +143,7 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
             let why = match ended.reason() {
                 Reason::WrongSecret => Loss::WrongSecret,
-                _ => Loss::SessionEnded {
-                    cause: ended.cause.clone(),
-                },
+                _ => Loss::of_session(ended.cause.clone()),
             };
             session.lose(&why);
             continue;
@@ -153,5 +158,49 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         }
         session.acknowledged(acknowledged);
         session.acknowledge(sent);
+        ask_about(session);
+    }
+}
+
+/// Asks whether the grants of a session whose handle others have are still in force. A keep-alive
+/// tells what ended against the session's will; what another process ended by the handle is the
+/// session's will.
+fn ask_about(session: &Arc<Liveness>) {
+    let doubtful = session.doubtful();
+    if doubtful.is_empty() || session.checking.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let asking = Arc::clone(session);
+    drop(session.hub.thread.spawn(async move {
+        for grants in doubtful.chunks(QUESTIONS_MAX) {
+            let questions = grants.iter().map(|grant| is_over(&asking, grant));
+            let answers = futures_util::future::join_all(questions).await;
+            for ended in answers.into_iter().flatten() {
+                asking.told_ended(ended, None);
+            }
+        }
+        asking.checking.store(false, Ordering::Relaxed);
+    }));
+}
+
+/// Whether the cluster says that a grant is not in force; without an answer nothing is known.
+async fn is_over(session: &Liveness, grant: &Grant) -> Option<FencingToken> {
+    let question = client_frame::Body::Check(CheckRequest {
+        name: grant.name.to_string(),
+        token: grant.token.get(),
+        read: None,
+    });
+    let hub = &session.hub;
+    let answer = hub.call(question, Manner::Prompt, hub.deadline()).await;
+    let Ok(Answer {
+        body: server_frame::Body::Check(reply),
+        ..
+    }) = answer
+    else {
+        return None;
+    };
+    match reply.verdict() {
+        Verdict::Unspecified | Verdict::Current => None,
+        Verdict::Superseded | Verdict::Ended | Verdict::Unknown => Some(grant.token),
     }
 }

@@ -1,37 +1,35 @@
 //! A held lease: proof that can run out.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
-use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_core::{FencingToken, SessionId};
 use ringfence_planted::{Bug, planted};
-use ringfence_proto::v1::Reason;
 use tokio::sync::oneshot;
 
 use crate::client::Client;
-use crate::clock::Moment;
-use crate::elector::Observer;
 use crate::error::{CallError, ReleaseError};
 use crate::give_up;
-use crate::grant::{Belief, Grant};
-use crate::liveness::Liveness;
+use crate::grant::Grant;
 use crate::loss::Loss;
+use crate::observer::Observer;
+use crate::refusal::Reason;
 use crate::session::Hold;
 use crate::settle::{self, Work};
+use crate::term::Term;
 use crate::unsettled::What;
 
-/// A lease that this client holds, until it is released, handed over, or lost.
+/// A lease that this client holds, until it is released, handed over, or lost. What can be asked of
+/// it, and work that runs under it, are methods of its [`Term`].
 ///
 /// Dropping it releases it in the background. It says nothing about other processes' *writes*:
-/// show its [`fence`](Self::fence) to a guard inside the store.
+/// show its [`fence`](Term::fence) to a guard inside the store, by [`guarded`](Term::guarded) for
+/// example.
 #[must_use = "a lease is released when it is dropped"]
 pub struct HeldLease {
     pub(crate) hold: Arc<Hold>,
-    pub(crate) grant: Arc<Grant>,
+    term: Term,
     /// Tells of its end before a keep-alive does, and where nobody sends any.
     following: Option<Observer>,
 }
@@ -47,6 +45,7 @@ pub struct Transferred {
 
 /// What came of a hand-over that did not succeed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// The target does not wait for this lease, or nobody does. The cluster has changed nothing: the
     /// lease comes back, under the same token, unless it was named by that.
@@ -65,20 +64,34 @@ pub enum TransferError {
 
 impl HeldLease {
     pub(crate) fn new(hold: Arc<Hold>, grant: Arc<Grant>) -> Self {
+        let liveness = Arc::clone(&hold.liveness);
         Self {
             hold,
-            grant,
+            term: Term { liveness, grant },
             following: None,
         }
     }
 
-    /// From now on a watch tells of its end.
+    /// The lease without the right to give it up, for work that runs elsewhere. It keeps nothing
+    /// open: once this is dropped, the term is over.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term.clone()
+    }
+
+    /// From now on a watch reports its end. A watch that runs already has reported what went before:
+    /// if this grant is not among what it knows to be in force, the cluster is asked.
     pub(crate) fn follow(&mut self) {
         let client = Client {
             hub: Arc::clone(&self.hold.liveness.hub),
             tether: Arc::clone(&self.hold.tether),
         };
-        let following = Observer::begin(&client, self.grant.name.clone(), drop);
+        let following = Observer::begin(&client, self.term.grant.name.clone(), drop);
+        if let Some(present) = following.present()
+            && present != Some(self.token())
+        {
+            self.hold.liveness.ask_soon();
+        }
         self.following = Some(following);
     }
 
@@ -86,114 +99,6 @@ impl HeldLease {
     pub(crate) fn follow_for_life(&mut self) {
         if self.hold.liveness.is_for_life() {
             self.follow();
-        }
-    }
-
-    /// The lease's name.
-    #[must_use]
-    pub fn name(&self) -> &LeaseName {
-        &self.grant.name
-    }
-
-    /// The fencing token of this grant.
-    #[must_use]
-    pub fn token(&self) -> FencingToken {
-        self.grant.token
-    }
-
-    /// What a guard wants to see: `name#token`.
-    #[must_use]
-    pub fn fence(&self) -> String {
-        format!("{}#{}", self.grant.name, self.grant.token)
-    }
-
-    /// The session that holds it.
-    #[must_use]
-    pub fn session(&self) -> SessionId {
-        self.grant.session
-    }
-
-    /// What was published with the grant.
-    #[must_use]
-    pub fn data(&self) -> &[u8] {
-        &self.grant.data
-    }
-
-    /// When the cluster granted it, by its wall clock, in milliseconds since the Unix epoch: for
-    /// people, it decides nothing.
-    #[must_use]
-    pub fn granted_unix_ms(&self) -> u64 {
-        self.grant.since_unix_ms
-    }
-
-    /// When belief in this grant ends, unless a keep-alive is acknowledged before. Work must have
-    /// stopped by then.
-    #[must_use]
-    pub fn valid_until(&self) -> Moment {
-        self.hold.liveness.valid_until()
-    }
-
-    /// What is left until [`valid_until`](Self::valid_until); zero once the lease is lost.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        let valid_until = self.valid_until();
-        let left = valid_until.saturating_since(self.hold.liveness.hub.now());
-        if self.is_valid() {
-            left
-        } else {
-            Duration::ZERO
-        }
-    }
-
-    /// Whether the lease is held at this instant. Asks the clock each time; once it has said no it
-    /// never says yes again.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.loss().is_none()
-    }
-
-    /// Why the lease is held no more; `None` while it is held. Asks the clock each time.
-    #[must_use]
-    pub fn loss(&self) -> Option<Loss> {
-        self.hold.liveness.loss_of(&self.grant)
-    }
-
-    /// Completes when the lease is lost, released or handed over, with the reason. The future asks
-    /// the clock whenever it is polled, and the client's own thread wakes it, so neither a starved
-    /// executor nor a suspended machine makes it miss the end. The thread wakes it up to 20 ms
-    /// before [`valid_until`](Self::valid_until), so that it is heard by then. It can be moved into
-    /// another task.
-    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        // Not the hold: watching a lease does not keep its session open.
-        lost(Arc::clone(&self.hold.liveness), Arc::clone(&self.grant))
-    }
-
-    /// Runs `work` until it is done or the lease is lost, whichever comes first; at loss `work` is
-    /// dropped. The clock is asked before `work` is polled, each time.
-    ///
-    /// # Errors
-    /// The [`Loss`], if it came first.
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
-        let mut lost = pin!(self.lost());
-        let mut work = pin!(work);
-        poll_fn(|cx| {
-            if let Poll::Ready(loss) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(loss));
-            }
-            work.as_mut().poll(cx).map(Ok)
-        })
-        .await
-    }
-
-    /// Says that a guard refused this grant's token: the lease is lost, for ever.
-    pub fn report_stale(&self) {
-        if self.grant.end(&Loss::Reported) {
-            let liveness = &self.hold.liveness;
-            liveness.drop_grant(self.grant.token);
-            liveness
-                .hub
-                .unsettled
-                .note_release(liveness, &self.grant.name, self.grant.token);
         }
     }
 
@@ -208,7 +113,7 @@ impl HeldLease {
         }
         let (hold, name, token) = (
             Arc::clone(&self.hold),
-            self.grant.name.clone(),
+            self.term.grant.name.clone(),
             self.token(),
         );
         if planted(Bug::BeliefOutlivesRelease) {
@@ -235,7 +140,7 @@ impl HeldLease {
     }
 
     /// Hands the lease to a session that waits for it, or to the head of the queue: a new token,
-    /// no gap, no overlap. Belief ends before the request leaves: [`lost`](Self::lost) completes,
+    /// no gap, no overlap. Belief ends before the request leaves: [`lost`](Term::lost) completes,
     /// layers that attach the lease's fence send nothing any more, and that stays so for them if the
     /// lease comes back. Dropping the future does not stop the hand-over; if that does not succeed
     /// the lease is then released.
@@ -249,6 +154,14 @@ impl HeldLease {
         if !self.end_belief() {
             return Err(TransferError::Lost(self.loss().unwrap_or(Loss::Released)));
         }
+        self.hand_over_in_background(to).await
+    }
+
+    /// Hands over a grant that is believed in no more, on the client's own thread.
+    pub(crate) async fn hand_over_in_background(
+        self,
+        to: Option<SessionId>,
+    ) -> Result<Transferred, TransferError> {
         let (reply, answer) = oneshot::channel();
         let hub = Arc::clone(&self.hold.liveness.hub);
         drop(hub.thread.spawn(async move {
@@ -262,7 +175,9 @@ impl HeldLease {
 
     async fn hand_over(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
         let session = &self.hold.liveness;
-        match give_up::request_transfer(session, &self.grant.name, self.grant.token, to).await {
+        match give_up::request_transfer(session, &self.term.grant.name, self.term.grant.token, to)
+            .await
+        {
             Ok(transferred) => Ok(transferred),
             Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
                 let lease = Some(self.again().map_err(TransferError::Lost)?);
@@ -281,10 +196,17 @@ impl HeldLease {
 
     /// The lease that a hand-over has left where it was.
     fn again(mut self) -> Result<Self, Loss> {
-        let grant = self.hold.liveness.admit(self.grant.anew())?;
+        let liveness = &self.hold.liveness;
+        let grant = liveness.admit(self.term.grant.anew())?;
+        liveness
+            .hub
+            .take_back(self.term.grant.session.get(), self.term.grant.token);
         Ok(Self {
             hold: Arc::clone(&self.hold),
-            grant,
+            term: Term {
+                liveness: Arc::clone(liveness),
+                grant,
+            },
             following: self.following.take(),
         })
     }
@@ -293,27 +215,37 @@ impl HeldLease {
     /// session ends or somebody releases it by the token returned.
     pub fn forget(self) -> FencingToken {
         self.end_belief();
-        self.grant.token
+        self.term.grant.token
     }
 
     fn release_in_background(&self) {
         let liveness = &self.hold.liveness;
-        let what = What::Grant(self.grant.token);
+        let what = What::Grant(self.term.grant.token);
         let ending = liveness
             .hub
             .unsettled
-            .begin(liveness, &self.grant.name, what);
-        settle::in_background(Arc::clone(&self.hold), Work::on(ending));
+            .begin(liveness, &self.term.grant.name, what);
+        let hold = Arc::clone(&self.hold);
+        settle::in_background(&liveness.hub, Work::on(ending), Some(hold));
     }
 
     /// Ends belief by this client's own doing; says whether it had not ended before. What is
     /// ended so is not released by dropping.
     fn end_belief(&self) -> bool {
-        let first = self.grant.end(&Loss::Released);
+        let until = self.hold.liveness.valid_until();
+        let first = self.term.grant.end(&Loss::Released, until);
         if first {
-            self.hold.liveness.drop_grant(self.grant.token);
+            self.hold.liveness.drop_grant(self.term.grant.token);
         }
         first
+    }
+}
+
+impl Deref for HeldLease {
+    type Target = Term;
+
+    fn deref(&self) -> &Term {
+        &self.term
     }
 }
 
@@ -327,28 +259,10 @@ impl Drop for HeldLease {
 
 impl fmt::Debug for HeldLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HeldLease({}#{})", self.grant.name, self.grant.token)
+        write!(
+            f,
+            "HeldLease({}#{})",
+            self.term.grant.name, self.term.grant.token
+        )
     }
-}
-
-pub(crate) async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
-    let mut belief = grant.watch();
-    let mut over = pin!(async move {
-        // The sender lives in the grant, which this future holds.
-        belief
-            .wait_for(|belief| matches!(belief, Belief::Over(_)))
-            .await
-            .map(drop)
-            .ok();
-    });
-    poll_fn(move |cx| {
-        if let Some(loss) = liveness.loss_of(&grant) {
-            return Poll::Ready(loss);
-        }
-        match over.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(liveness.loss_of(&grant).unwrap_or(Loss::Released)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }

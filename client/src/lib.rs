@@ -7,35 +7,32 @@
 //! # A fenced writer
 //!
 //! ```no_run
-//! use std::time::Duration;
-//!
-//! use ringfence_client::{Client, FencingToken, SessionOptions};
+//! use ringfence_client::{Client, Fence, Refused};
 //!
 //! # struct Store;
 //! # impl Store {
-//! #     async fn advance(&self, token: FencingToken) -> Result<(), std::io::Error> { Ok(()) }
-//! #     async fn add(&self, token: FencingToken, n: u64) -> Result<(), std::io::Error> { Ok(()) }
+//! #     async fn advance(&self, fence: &Fence) -> Result<(), Refused> { Ok(()) }
+//! #     async fn add(&self, fence: &Fence, n: u64) -> Result<(), Refused> { Ok(()) }
 //! # }
 //! async fn write(store: Store) -> Result<(), Box<dyn std::error::Error>> {
 //!     let client = Client::connect(["10.0.0.1:7420", "10.0.0.2:7420"]).await?;
-//!     let identity = "billing-7f".to_owned();
-//!     let options = SessionOptions { identity, ..SessionOptions::default() };
-//!     let session = client.open_session(options).await?;
+//!     // Waits until it is free; `wait` and `try_once` limit that.
+//!     let lease = client.lock("billing/ledger").await?;
 //!
-//!     let lease = session.acquire("billing/ledger").wait(Duration::from_secs(30)).send().await?;
-//!     // Before the first read: from here on the store refuses whoever held the lease before.
-//!     store.advance(lease.token()).await?;
-//!
-//!     let work = async {
+//!     // Drops the work at the loss of the lease, and ends belief when the store refuses the fence.
+//!     let work = lease.guarded(|fence| async move {
+//!         // Before the first read: from here on the store refuses the holder before.
+//!         store.advance(&fence).await?;
 //!         for n in 0..100 {
 //!             // The store writes only if it has seen no greater token, in one transaction.
-//!             store.add(lease.token(), n).await?;
+//!             store.add(&fence, n).await?;
 //!         }
-//!         Ok::<_, std::io::Error>(())
-//!     };
-//!     // Drops the work at the loss of the lease, and says why it was lost.
-//!     lease.run(work).await??;
+//!         Ok::<_, Refused>(())
+//!     });
+//!     work.await?;
 //!     lease.release().await?;
+//!     // Gives back everything that is left, and waits for it.
+//!     client.shutdown().await?;
 //!     Ok(())
 //! }
 //! ```
@@ -51,8 +48,8 @@
 //!
 //! # What is guaranteed
 //!
-//! - **Belief ends in time.** [`HeldLease::is_valid`] asks the clock each time, and says no from
-//!   [`HeldLease::valid_until`] on, which lies before the moment at which the cluster can give the
+//! - **Belief ends in time.** [`Term::is_valid`] asks the clock each time, and says no from
+//!   [`Term::valid_until`] on, which lies before the moment at which the cluster can give the
 //!   lease to somebody else, as long as no clock is wrong by more than 1 %. The clock goes on while
 //!   the machine is suspended.
 //! - **Loss is final.** A lease that was once reported lost is never reported held again, whatever
@@ -72,12 +69,12 @@
 //!
 //! # What is not
 //!
-//! - **That nobody else writes.** Between asking [`HeldLease::is_valid`] and the write's arrival a
+//! - **That nobody else writes.** Between asking [`Term::is_valid`] and the write's arrival a
 //!   process can be paused for any time. Only a guard inside the store, in the transaction of the
-//!   write, keeps a stale writer out: show it the [fence](HeldLease::fence), and tell the client
-//!   what it refused with [`HeldLease::report_stale`].
-//! - **That work stops by itself.** Outside [`HeldLease::run`] the application has to look at
-//!   [`HeldLease::lost`]; and what a dropped future has spawned elsewhere goes on.
+//!   write, keeps a stale writer out: show it the [fence](Term::fence) by
+//!   [`Term::guarded`], which ends belief when the guard refuses it.
+//! - **That work stops by itself.** Outside [`Term::run`] the application has to look at
+//!   [`Term::lost`]; and what a dropped future has spawned elsewhere goes on.
 //! - **That a background release arrives** if the process ends right behind the drop. The lease
 //!   then lives until its session's TTL is over; await [`HeldLease::release`] or
 //!   [`Session::close`] to know.
@@ -93,7 +90,11 @@
 //! - `tower`, off unless asked for: the module `attach`, a layer that puts the fence of a lease into
 //!   requests to guarded services. It brings `http` and tower's two traits, which are there already
 //!   with the client's own connections.
-//! - `sim`, off unless asked for: the module `sim`, for the simulation of whole clusters.
+//! - `sim` and `unstable`, off unless asked for: for the simulation of whole clusters, and for raw
+//!   gRPC. Both are for this project's own programs and tests, and carry no promise at all.
+//!
+//! No type of the gRPC library or of generated code is in what is promised: those can change
+//! without a change here.
 //!
 //! It needs the Rust version that its `Cargo.toml` names, or a later one.
 //!
@@ -126,33 +127,45 @@ mod handle;
 mod heartbeat;
 mod hub;
 mod identity;
+mod info;
 mod keepalive;
 mod lease;
 mod link;
 mod liveness;
+mod lock;
 mod loss;
 mod losses;
 mod numbers;
+mod observer;
 mod open;
 mod outbound;
 mod pod;
+mod position;
 mod race;
 mod range;
 mod raw_lock;
+mod reading;
+mod refusal;
 mod retry;
 mod session;
 mod settle;
+mod shutdown;
 #[cfg(feature = "sim")]
+#[doc(hidden)]
 pub mod sim;
 mod streams;
+mod term;
 #[cfg(feature = "tls")]
 mod tls;
 mod unary;
 mod unsettled;
+#[cfg(feature = "unstable")]
+#[doc(hidden)]
+pub mod unstable;
 mod upkeep;
-mod view;
 mod watch;
 mod window;
+mod working;
 
 #[doc = include_str!("../ROWS.md")]
 pub mod rows {}
@@ -174,21 +187,27 @@ pub use elector::{
     Successor, Timings,
 };
 pub use error::{AttachError, CallError, CloseError, ConnectError, OpenError, ReleaseError};
-pub use floors::{Floors, FloorsItem};
+pub use floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
 pub use handle::{InvalidHandle, SessionHandle};
 pub use heartbeat::Heartbeat;
 pub use identity::{DuplicateIdentity, unique_identity};
+pub use info::{EndInfo, GrantInfo, LeaseInfo};
 pub use lease::{HeldLease, TransferError, Transferred};
+pub use lock::LockRequest;
 pub use loss::Loss;
 pub use pod::{POD_VARIABLES, UnknownPod, this_pod};
+pub use position::{InvalidPosition, Position};
 pub use range::Range;
 pub use raw_lock::{Lock, LockError, Owner, RawLock};
+pub use refusal::{Reason, Refusal};
 pub use ringfence_core::{
-    FencingToken, InvalidPod, LeaseName, Pod, PodText, PodUid, Secret, SessionId,
+    ClusterId, EndCause, EndsBelief, Fence, FencingToken, InvalidName, InvalidPod, InvalidText,
+    LeaseName, Pod, PodSeen, PodText, PodUid, Refused, Secret, SessionEnd, SessionId, Verdict,
 };
-pub use ringfence_proto::refusal::Refusal;
-pub use ringfence_proto::v1 as proto;
 pub use session::{Session, SessionOptions, SessionState};
+pub use shutdown::ShutdownError;
+pub use term::{Guarded, Term};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use watch::{Anew, Watch, WatchItem};
+pub use working::Working;

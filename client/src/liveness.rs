@@ -1,15 +1,17 @@
 //! What this client knows of one of its sessions: how long it may believe in it, what it holds,
 //! which request numbers are spent.
 
+mod beliefs;
+
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use rand::Rng;
-use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_core::SessionId;
 use ringfence_planted::{Bug, planted};
-use ringfence_proto::refusal::Refusal;
-use ringfence_proto::v1::{self, Reason};
+use ringfence_proto::v1;
 use tokio::sync::{Notify, watch};
 
 use crate::chance;
@@ -22,11 +24,19 @@ use crate::hub::{Hub, lock};
 use crate::loss::Loss;
 use crate::losses::Losses;
 use crate::numbers::{Number, Numbers, Use};
+use crate::refusal::{Reason, Refusal};
 use crate::session::SessionState;
 use crate::window::{Extended, Window};
 
+/// The most losses that one keep-alive acknowledges for a session; further ones go with the next.
+/// With those of other sessions it stays below what a node takes in one message.
+const ACKNOWLEDGED_MAX: usize = 4_096;
+
 /// The TTL, as the cluster tells it, of a session that lasts as long as a Pod.
 const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
+
+/// How long a session without a TTL waits for an answer until it asks again.
+const FOR_LIFE_AGAIN: Duration = Duration::from_secs(1);
 
 /// One session, as long as this client has to do with it.
 pub(crate) struct Liveness {
@@ -40,6 +50,12 @@ pub(crate) struct Liveness {
     state: watch::Sender<SessionState>,
     /// A request number was confirmed: those who wait for room look again.
     pub(crate) room: Notify,
+    /// Whether this client has opened it, and closes it.
+    ours: AtomicBool,
+    /// Whether its handle is known outside of this attachment.
+    shared: AtomicBool,
+    /// Whether grants are being asked about.
+    pub(crate) checking: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -99,6 +115,9 @@ impl Liveness {
             pace: ttl,
             state,
             room: Notify::new(),
+            ours: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
+            checking: AtomicBool::new(false),
             inner: Mutex::new(inner),
         }
     }
@@ -112,6 +131,15 @@ impl Liveness {
         inner.renewal.due = sent + interval(self.pace);
         drop(inner);
         self
+    }
+
+    /// This client has opened it, and closes it.
+    pub(crate) fn own(&self) {
+        self.ours.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.ours.load(Ordering::Relaxed)
     }
 
     pub(crate) fn key(&self) -> u64 {
@@ -143,6 +171,14 @@ impl Liveness {
         lock(&self.inner).window.valid_until()
     }
 
+    /// When belief in a grant ends, or would have ended had it not been lost before.
+    pub(crate) fn valid_until_of(&self, grant: &Grant) -> Moment {
+        match grant.belief() {
+            Belief::Over { until, .. } if !planted(Bug::LostWindowMoves) => until,
+            _ => self.valid_until(),
+        }
+    }
+
     /// Why the session is over, if it is. Asks the clock: a window that has passed is lost here and
     /// now, whoever looks first.
     pub(crate) fn loss(self: &Arc<Self>) -> Option<Loss> {
@@ -163,7 +199,7 @@ impl Liveness {
 
     /// Why a grant is not held, if it is not.
     pub(crate) fn loss_of(self: &Arc<Self>, grant: &Grant) -> Option<Loss> {
-        if let Belief::Over(loss) = grant.belief() {
+        if let Belief::Over { loss, .. } = grant.belief() {
             return Some(loss);
         }
         self.loss()
@@ -172,18 +208,32 @@ impl Liveness {
     /// Ends the session for this client, for ever, and belief in all it holds. Says whether it was
     /// not over before.
     pub(crate) fn lose(self: &Arc<Self>, why: &Loss) -> bool {
-        let grants = {
+        self.lose_all(why).is_some()
+    }
+
+    /// The same, and returns what was believed in; `None` if the session was over before.
+    pub(crate) fn lose_all(self: &Arc<Self>, why: &Loss) -> Option<Vec<Arc<Grant>>> {
+        let (grants, until) = {
             let mut inner = lock(&self.inner);
             if inner.lost.is_some() {
-                return false;
+                return None;
             }
             inner.lost = Some(why.clone());
+            let (session, leases) = (self.id(), inner.grants.len());
+            if why.is_own_doing() {
+                tracing::debug!(%session, leases, %why, "session ended");
+            } else {
+                tracing::warn!(%session, leases, %why, "session lost");
+            }
             self.state
                 .send_replace(SessionState::Lost { why: why.clone() });
-            std::mem::take(&mut inner.grants)
+            let grants = std::mem::take(&mut inner.grants);
+            (grants, inner.window.valid_until())
         };
-        for grant in grants.into_values() {
-            if grant.end(why) && may_still_be_granted(why) {
+        let grants = grants.into_values().filter(|grant| grant.end(why, until));
+        let grants: Vec<_> = grants.collect();
+        if may_still_be_granted(why) {
+            for grant in &grants {
                 self.hub
                     .unsettled
                     .note_release(self, &grant.name, grant.token);
@@ -199,7 +249,7 @@ impl Liveness {
         }
         self.hub.unregister(self);
         self.room.notify_waiters();
-        true
+        Some(grants)
     }
 
     /// A keep-alive was acknowledged that was first sent at `sent`, and what it told of losses is
@@ -219,10 +269,10 @@ impl Liveness {
             }
             Extended::NoChange => {}
             Extended::Later => {
-                inner.renewal = Renewal {
-                    due: sent + interval(self.pace),
-                    unanswered: 0,
-                };
+                // What is due now was asked for since, and is no matter of this answer.
+                if inner.renewal.due > now {
+                    inner.renew_at(sent + interval(self.pace));
+                }
                 if inner.losses.to_acknowledge().next().is_some() {
                     inner.renewal.due = now;
                 }
@@ -266,18 +316,29 @@ impl Liveness {
             return None;
         }
         if stuck {
-            renewal.due = now + (self.pace / 20).max(Duration::from_millis(1));
+            renewal.due = now + self.again();
             return None;
         }
         // Again after a twentieth of the TTL, then after twice as long each time.
-        let pause = (self.pace / 20).saturating_mul(1 << renewal.unanswered.min(2));
-        renewal.due = now + pause.max(Duration::from_millis(1));
+        let pause = self.again().saturating_mul(1 << renewal.unanswered.min(2));
+        renewal.due = now + pause;
         renewal.unanswered = renewal.unanswered.saturating_add(1);
-        let acknowledged = inner.losses.to_acknowledge().collect();
+        let acknowledged = inner.losses.to_acknowledge();
+        let acknowledged = acknowledged.take(ACKNOWLEDGED_MAX).collect();
         Some(Part {
             handle: self.handle.to_wire(),
             acknowledged,
         })
+    }
+
+    /// How long after a keep-alive without an answer the next one is due.
+    fn again(&self) -> Duration {
+        let again = self.pace / 20;
+        if self.is_for_life() && !planted(Bug::ForLifeAsksOnce) {
+            // It asks because it has to know, or to tell, something.
+            return again.min(FOR_LIFE_AGAIN);
+        }
+        again.max(Duration::from_millis(1))
     }
 
     /// A keep-alive is due now: there is a new stream.
@@ -293,90 +354,11 @@ impl Liveness {
         lock(&self.inner).losses.acknowledged(tokens);
     }
 
-    /// These grants ended against the session's will. Belief in them ends before this returns.
-    pub(crate) fn grants_lost(&self, grants: &[v1::LostGrant]) {
-        let now = self.hub.now();
-        for lost in grants {
-            let mut inner = lock(&self.inner);
-            let grant = inner.grants.remove(&lost.token);
-            if inner.losses.listed(lost.token) && grant.is_none() {
-                inner.noticed(lost.token, now);
-            }
-            drop(inner);
-            if let Some(grant) = grant {
-                let cause = lost.cause.clone();
-                grant.end(&Loss::GrantEnded { cause });
-                lock(&self.inner).noticed(lost.token, now);
-            }
-        }
-        self.hub.sooner.notify_one();
-    }
-
-    /// A watch tells that one of its grants has ended, before a keep-alive does.
-    pub(crate) fn told_ended(&self, lost: v1::LostGrant) {
-        let grant = lock(&self.inner).grants.get(&lost.token).cloned();
-        if grant.is_some_and(|grant| grant.belief() == Belief::Held) {
-            self.grants_lost(&[lost]);
-        }
-    }
-
-    /// A watch begins to tell, and this grant of the lease is the present one. If another is believed
-    /// in here, its end came before the watch did: the answer to a keep-alive tells of it.
-    pub(crate) fn told_present(&self, name: &LeaseName, token: Option<u64>) {
-        let is_other = |grant: &Arc<Grant>| grant.name == *name && Some(grant.token.get()) != token;
-        if lock(&self.inner).grants.values().any(is_other) {
-            self.hurry(self.hub.now());
-            self.hub.sooner.notify_one();
-        }
-    }
-
     /// Renews only while this sign of life comes in time.
     pub(crate) fn promise(&self, beat: &Arc<Beat>) {
         let mut inner = lock(&self.inner);
         inner.beats.retain(|beat| beat.strong_count() > 0);
         inner.beats.push(Arc::downgrade(beat));
-    }
-
-    /// Begins to believe in a grant, unless it or the session was lost meanwhile; then the cluster
-    /// may still grant it.
-    pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, Loss> {
-        let loss = self.loss();
-        let mut inner = lock(&self.inner);
-        let gone = inner.losses.has_listed(grant.token.get())
-            && !planted(Bug::LossBeforeItsGrantForgotten);
-        let listed = gone.then_some(Loss::GrantEnded { cause: None });
-        if let Some(loss) = loss.or_else(|| inner.lost.clone()).or(listed) {
-            drop(inner);
-            self.disown(grant.token);
-            self.hub
-                .unsettled
-                .note_release(self, &grant.name, grant.token);
-            return Err(loss);
-        }
-        let grant = Arc::new(grant);
-        inner.grants.insert(grant.token.get(), Arc::clone(&grant));
-        Ok(grant)
-    }
-
-    /// A grant was made at this client's own wish, and it has not begun to believe in it. When it is
-    /// told that it was lost, or has been told before, it acknowledges that.
-    pub(crate) fn disown(&self, token: FencingToken) {
-        let now = self.hub.now();
-        let mut inner = lock(&self.inner);
-        if inner.losses.has_listed(token.get()) {
-            inner.noticed(token.get(), now);
-            drop(inner);
-            self.hub.sooner.notify_one();
-        } else {
-            inner.losses.give_up(token.get());
-        }
-    }
-
-    /// Belief in a grant has ended by this client's own doing.
-    pub(crate) fn drop_grant(&self, token: FencingToken) {
-        let mut inner = lock(&self.inner);
-        inner.grants.remove(&token.get());
-        inner.losses.give_up(token.get());
     }
 
     /// Takes what a refusal says about the session itself.
@@ -431,6 +413,17 @@ impl Liveness {
         self.state.send_if_modified(|told| {
             let changed = *told != state;
             if changed {
+                let session = self.id();
+                match (&told, &state) {
+                    (SessionState::Live, SessionState::Jeopardy { .. }) => {
+                        let left = inner.window.valid_until().saturating_since(now);
+                        tracing::warn!(%session, ?left, "no keep-alive is acknowledged: the session is in jeopardy");
+                    }
+                    (SessionState::Jeopardy { .. }, SessionState::Live) => {
+                        tracing::info!(%session, "the session is out of jeopardy");
+                    }
+                    _ => {}
+                }
                 *told = state;
             }
             changed
@@ -442,11 +435,12 @@ impl Inner {
     /// The next keep-alive, which is due now, acknowledges that this grant was lost.
     fn noticed(&mut self, token: u64, now: Moment) {
         if self.losses.acknowledge(token) {
-            self.renewal = Renewal {
-                due: now,
-                unanswered: 0,
-            };
+            self.renew_at(now);
         }
+    }
+
+    fn renew_at(&mut self, due: Moment) {
+        self.renewal = Renewal { due, unanswered: 0 };
     }
 
     /// Whether a promised sign of life was overdue at that moment.

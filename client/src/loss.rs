@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use ringfence_core::{EndCause, SessionEnd};
 use ringfence_proto::v1;
+use ringfence_proto::wire::{end_cause_from_wire, session_end_from_wire};
 
 /// Why a lease is no longer held, or a session is over. It is final: what was once reported lost is
 /// never reported held again.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
     /// The window passed without an acknowledged keep-alive: the cluster may have given the lease
@@ -18,12 +20,12 @@ pub enum Loss {
     /// The session has ended at the cluster.
     SessionEnded {
         /// Why, if that is remembered.
-        cause: Option<v1::SessionEnd>,
+        cause: Option<SessionEnd>,
     },
     /// The grant ended against the session's will, by a revoke for example.
     GrantEnded {
         /// Why, if that is remembered.
-        cause: Option<v1::EndCause>,
+        cause: Option<EndCause>,
     },
     /// The cluster says that the secret is not the session's.
     WrongSecret,
@@ -40,6 +42,18 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// A session that the cluster says is over. A cause that this version does not know is none.
+    pub(crate) fn of_session(cause: Option<v1::SessionEnd>) -> Self {
+        let cause = cause.and_then(|cause| session_end_from_wire(cause).ok());
+        Self::SessionEnded { cause }
+    }
+
+    /// A grant that the cluster says has ended.
+    pub(crate) fn of_grant(cause: Option<v1::EndCause>) -> Self {
+        let cause = cause.and_then(|cause| end_cause_from_wire(cause).ok());
+        Self::GrantEnded { cause }
+    }
+
     /// Whether this client itself gave it up: a release, a hand-over, a close. Work need not be
     /// stopped for that, it has ended.
     #[must_use]
@@ -86,49 +100,30 @@ impl fmt::Display for Loss {
 
 impl std::error::Error for Loss {}
 
-fn session_end(end: &v1::SessionEnd) -> String {
-    use v1::session_end::Kind;
-    match end.kind() {
-        Kind::Unspecified => "has ended".into(),
-        Kind::Closed => "was closed".into(),
-        Kind::Expired => "has expired".into(),
-        Kind::Evicted => format!("was evicted{}", by(&end.operator, &end.reason)),
-        Kind::PodEnded => format!("ended: {}", pod(&end.pod_uid, end.pod_seen())),
+fn session_end(end: &SessionEnd) -> String {
+    match end {
+        SessionEnd::Closed => "was closed".into(),
+        SessionEnd::Expired => "has expired".into(),
+        SessionEnd::Evicted { operator, reason } => format!("was evicted{}", by(operator, reason)),
+        SessionEnd::PodEnded { uid, seen } => format!("ended: its Pod {uid} {seen}"),
     }
 }
 
-fn grant_end(end: &v1::EndCause) -> String {
-    use v1::end_cause::Kind;
-    match end.kind() {
-        Kind::Unspecified => "has ended".into(),
-        Kind::Released => "was released".into(),
-        Kind::Expired => "has expired".into(),
-        Kind::Closed => "ended with its session, which was closed".into(),
-        Kind::Revoked => format!("was revoked{}", by(&end.operator, &end.reason)),
-        Kind::Evicted => {
-            format!(
-                "ended with its session, which was evicted{}",
-                by(&end.operator, &end.reason)
-            )
+fn grant_end(end: &EndCause) -> String {
+    match end {
+        EndCause::Released => "was released".into(),
+        EndCause::Expired => "has expired".into(),
+        EndCause::Closed => "ended with its session, which was closed".into(),
+        EndCause::Revoked { operator, reason } => format!("was revoked{}", by(operator, reason)),
+        EndCause::Evicted { operator, reason } => {
+            let by = by(operator, reason);
+            format!("ended with its session, which was evicted{by}")
         }
-        Kind::Transferred => format!("was handed over to session {}", end.to_session),
-        Kind::PodEnded => {
-            let pod = pod(&end.pod_uid, end.pod_seen());
-            format!("ended with its session: {pod}")
+        EndCause::Transferred { to } => format!("was handed over to session {to}"),
+        EndCause::PodEnded { uid, seen } => {
+            format!("ended with its session: its Pod {uid} {seen}")
         }
     }
-}
-
-fn pod(uid: &str, seen: v1::PodSeen) -> String {
-    let seen = match seen {
-        v1::PodSeen::Unspecified => "is over",
-        v1::PodSeen::Gone => "is gone",
-        v1::PodSeen::Succeeded => "has succeeded",
-        v1::PodSeen::Failed => "has failed",
-        v1::PodSeen::NodeOutOfService => "was on a node out of service",
-        v1::PodSeen::Restarted => "has started its container again",
-    };
-    format!("its Pod {uid} {seen}")
 }
 
 fn by(operator: &str, reason: &str) -> String {

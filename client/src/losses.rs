@@ -1,6 +1,6 @@
 //! Which grants of a session were lost, and of which of them the cluster hears back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most tokens remembered per session and kind.
 const TOKENS_MAX: usize = 4_096;
@@ -11,12 +11,17 @@ const TOKENS_MAX: usize = 4_096;
 /// elsewhere too, and to acknowledge for those who still believe there would let the next holder in.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Listed as lost. An acquire whose answer brings one of these brings nothing.
+    /// Listed as lost, or reported as ended by a watch. An acquire whose answer brings one of these
+    /// brings nothing.
     gone: BTreeSet<u64>,
     /// Granted to this client, which does not believe in them, by its own doing.
     given_up: BTreeSet<u64>,
     /// Not believed in any more, and the cluster has not heard so.
     acknowledge: BTreeSet<u64>,
+    /// Worked under by something that does not end at once, and by how many such.
+    worked_under: BTreeMap<u64, usize>,
+    /// Those of them that are not believed in any more.
+    withheld: BTreeSet<u64>,
 }
 
 impl Losses {
@@ -27,7 +32,12 @@ impl Losses {
         self.given_up.remove(&token)
     }
 
-    /// Whether the cluster has listed this one.
+    /// This one has ended, as a watch reports; the cluster need not hear that it is known here.
+    pub(crate) fn ended(&mut self, token: u64) {
+        remember(&mut self.gone, token);
+    }
+
+    /// Whether the cluster has listed this one, or a watch has reported its end.
     pub(crate) fn has_listed(&self, token: u64) -> bool {
         self.gone.contains(&token)
     }
@@ -37,9 +47,40 @@ impl Losses {
         remember(&mut self.given_up, token);
     }
 
-    /// The cluster is to hear that belief in this one has ended. Says whether that is news.
+    /// It believes in this one after all.
+    pub(crate) fn take_back(&mut self, token: u64) {
+        self.given_up.remove(&token);
+    }
+
+    /// The cluster is to hear that belief in this one has ended, as soon as nothing works under it.
+    /// Says whether there is news for it.
     pub(crate) fn acknowledge(&mut self, token: u64) -> bool {
+        if self.worked_under.contains_key(&token) {
+            self.withheld.insert(token);
+            return false;
+        }
         self.acknowledge.insert(token)
+    }
+
+    /// Work under this one begins whose end takes time. A loss that was noticed a moment ago, and of
+    /// which the cluster has not heard, waits for it too.
+    pub(crate) fn work_begins(&mut self, token: u64) {
+        *self.worked_under.entry(token).or_default() += 1;
+        if self.acknowledge.remove(&token) {
+            self.withheld.insert(token);
+        }
+    }
+
+    /// Such work has ended. Says whether there is news for the cluster.
+    pub(crate) fn work_ended(&mut self, token: u64) -> bool {
+        if let Some(left) = self.worked_under.get_mut(&token) {
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            self.worked_under.remove(&token);
+        }
+        self.withheld.remove(&token) && self.acknowledge(token)
     }
 
     /// What the cluster is to hear with the next keep-alive.

@@ -5,24 +5,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng;
-use ringfence_core::{Identity, Pod, Secret, SessionId};
+use ringfence_core::{Identity, LeaseName, Pod, Secret, SessionId};
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{
-    GetSessionRequest, KeepAliveRequest, OpenRequest, Reason, client_frame, server_frame,
+    self, AcquireRequest, GetSessionRequest, KeepAliveRequest, OpenRequest, client_frame,
+    server_frame,
 };
 
 use ringfence_proto::wire::pod_to_wire;
 
+use crate::acquire::{self, AcquireError, Terms};
 use crate::calls::{Answer, Manner};
 use crate::driver::Tether;
 use crate::error::{AttachError, CallError, OpenError};
 use crate::handle::SessionHandle;
 use crate::hub::Hub;
+use crate::lease::HeldLease;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
-use crate::numbers::Numbers;
-use crate::session::{Hold, Session};
-use crate::{chance, client, clock, unary};
+use crate::numbers::{Number, Numbers};
+use crate::refusal::Reason;
+use crate::session::{Hold, Session, SessionOptions};
+use crate::{chance, client, clock, session, unary};
 
 /// What a session's life depends on.
 pub(crate) enum Life {
@@ -44,10 +48,13 @@ pub(crate) async fn open(
     identity: String,
     life: Life,
 ) -> Result<Session, OpenError> {
+    let Some(under_way) = hub.opening().await else {
+        return Err(OpenError::ShutDown);
+    };
     let identity = Identity::parse(&identity).map_err(OpenError::InvalidIdentity)?;
     let (ttl, patience, pod) = match life {
-        Life::Ttl { ttl, patience } => (ttl, patience, None),
-        Life::Pod(pod) => (Duration::ZERO, Duration::MAX, Some(pod)),
+        Life::Ttl { ttl, patience } => (Some(ttl), patience, None),
+        Life::Pod(pod) => (None, Duration::MAX, Some(pod)),
     };
     let secret = Secret::new(chance::rng().random());
     let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
@@ -55,12 +62,13 @@ pub(crate) async fn open(
         let hub = shared;
         let request = OpenRequest {
             secret: Bytes::copy_from_slice(secret.as_bytes()),
-            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             identity: identity.as_str().to_owned(),
             pod: pod.as_ref().map(pod_to_wire),
             ..OpenRequest::default()
         };
-        let answer = ask(&hub, request).await.map_err(OpenError::Call)?;
+        let answer = ask(&hub, request, client_frame::Body::Open);
+        let answer = answer.await.map_err(OpenError::Call)?;
         let Answer {
             body: server_frame::Body::Open(reply),
             sent,
@@ -73,7 +81,10 @@ pub(crate) async fn open(
         let ttl = Duration::from_millis(reply.ttl_ms);
         let liveness = Liveness::new(hub, handle, ttl, sent, Numbers::from(1));
         let liveness = Arc::new(liveness.with_patience(patience, sent));
-        keep(liveness, tether, true).map_err(|_| OpenError::TooLate)
+        let kept = keep(liveness, tether, true).map_err(|_| OpenError::TooLate);
+        let session = unless_shut(kept?).await.ok_or(OpenError::ShutDown)?;
+        drop(under_way);
+        Ok(session)
     });
     // Dropping this future drops the session that the task returns, and so closes it.
     match opening.await {
@@ -83,6 +94,96 @@ pub(crate) async fn open(
         })),
     }
 }
+
+/// A session that was opened, and what came of the acquire that was sent with it.
+pub(crate) type FirstTry = (Session, Result<HeldLease, AcquireError>);
+
+/// Opens a session and acquires a lease with it in one request, which does not wait. If nobody waits
+/// for it any more when the answer comes, both are given back.
+pub(crate) async fn open_and_acquire(
+    hub: &Arc<Hub>,
+    tether: &Arc<Tether>,
+    options: SessionOptions,
+    name: LeaseName,
+    terms: Terms,
+) -> Result<FirstTry, AcquireError> {
+    let fail = AcquireError::Open;
+    let Some(under_way) = hub.opening().await else {
+        return Err(fail(OpenError::ShutDown));
+    };
+    let identity = Identity::parse(&options.identity);
+    let identity = identity.map_err(|fault| fail(OpenError::InvalidIdentity(fault)))?;
+    // What this client had of it before is settled first: new work has a new token.
+    let settled = hub.unsettled.settle(&name, hub.deadline()).await;
+    settled.map_err(AcquireError::Call)?;
+    let secret = Secret::new(chance::rng().random());
+    let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
+    let opening = hub.thread.spawn(async move {
+        let (hub, _under_way) = (shared, under_way);
+        let request = OpenRequest {
+            secret: Bytes::copy_from_slice(secret.as_bytes()),
+            ttl_ms: Some(u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX)),
+            identity: identity.as_str().to_owned(),
+            ..OpenRequest::default()
+        };
+        let wanted = acquire::request(None, &name, FIRST, &terms);
+        let asked = hub.now();
+        let answer = ask(&hub, request, |open| {
+            let open = Some(open);
+            client_frame::Body::Acquire(AcquireRequest {
+                open,
+                ..wanted.clone()
+            })
+        });
+        let numbers = Numbers::from(FIRST.number + 1);
+        let keep = async |session: u64, ttl_ms: u64, sent| {
+            let session = SessionId::new(session).ok_or(OpenError::Call(misfit()))?;
+            let handle = SessionHandle { session, secret };
+            let ttl = Duration::from_millis(ttl_ms);
+            let liveness = Liveness::new(Arc::clone(&hub), handle, ttl, sent, numbers);
+            let kept = keep(Arc::new(liveness), tether, true).map_err(|_| OpenError::TooLate);
+            unless_shut(kept?).await.ok_or(OpenError::ShutDown)
+        };
+        match answer.await {
+            Ok(Answer {
+                body: server_frame::Body::Acquire(reply),
+                sent,
+            }) => {
+                let opened = reply.opened.ok_or(fail(OpenError::Call(misfit())))?;
+                let session = keep(opened.session, opened.ttl_ms, sent)
+                    .await
+                    .map_err(fail)?;
+                let lease = acquire::admitted(&session, &name, reply.grant);
+                Ok((session, lease))
+            }
+            Ok(_) => Err(fail(OpenError::Call(misfit()))),
+            Err(CallError::Refused(refusal)) => {
+                let detail = |key: &str| refusal.metadata.get(key)?.parse().ok();
+                let (Some(session), Some(ttl_ms)) = (detail("session"), detail("ttl_ms")) else {
+                    return Err(fail(OpenError::Call(CallError::Refused(refusal))));
+                };
+                // When the try was sent that was answered is not told: not before this.
+                let session = keep(session, ttl_ms, asked).await.map_err(fail)?;
+                let why = acquire::refused(&session.hold.liveness, refusal);
+                Ok((session, Err(why)))
+            }
+            Err(error) => Err(fail(OpenError::Call(error))),
+        }
+    });
+    // Dropping this future drops what the task returns, and so gives it back.
+    match opening.await {
+        Ok(opened) => opened,
+        Err(_) => Err(AcquireError::Call(CallError::Unknown {
+            why: "the client has stopped".into(),
+        })),
+    }
+}
+
+/// The number of an acquire that opens its session.
+const FIRST: Number = Number {
+    number: 1,
+    lowest: 1,
+};
 
 /// How often a session is asked for anew, under another id.
 const TRIES: u32 = 5;
@@ -96,13 +197,17 @@ const POD_PAUSE: Duration = Duration::from_millis(100);
 /// an earlier try opened it, nobody heard, and nobody kept it alive: there is nothing to keep, and
 /// another is asked for. Not for a Pod: its session ended because its container did, and asking
 /// with a later time would end the successor's.
-async fn ask(hub: &Arc<Hub>, mut request: OpenRequest) -> Result<Answer, CallError> {
+async fn ask(
+    hub: &Arc<Hub>,
+    mut request: OpenRequest,
+    body: impl Fn(OpenRequest) -> client_frame::Body,
+) -> Result<Answer, CallError> {
     let mut tries = TRIES;
     loop {
         let id: [u8; 16] = chance::rng().random();
         request.id = Bytes::copy_from_slice(&id);
         request.seen_cluster_time_ms = Some(hub.cluster_time_ms());
-        let body = client_frame::Body::Open(request.clone());
+        let body = body(request.clone());
         let refusal = match hub.call(body, Manner::Prompt, hub.deadline()).await {
             Err(CallError::Refused(refusal)) => refusal,
             other => return other,
@@ -128,6 +233,9 @@ pub(crate) async fn attach(
     handle: SessionHandle,
     ttl: Duration,
 ) -> Result<Session, AttachError> {
+    let Some(_under_way) = hub.opening().await else {
+        return Err(AttachError::ShutDown);
+    };
     let ttl = ttl.min(ttl_of(hub, handle.session).await?);
     let request = KeepAliveRequest {
         sessions: vec![handle.to_wire()],
@@ -148,10 +256,8 @@ pub(crate) async fn attach(
     };
     if let Some(ended) = reply.ended.first() {
         let loss = match ended.reason() {
-            Reason::WrongSecret => Loss::WrongSecret,
-            _ => Loss::SessionEnded {
-                cause: ended.cause.clone(),
-            },
+            v1::Reason::WrongSecret => Loss::WrongSecret,
+            _ => Loss::of_session(ended.cause.clone()),
         };
         return Err(AttachError::Lost(loss));
     }
@@ -159,12 +265,17 @@ pub(crate) async fn attach(
     // set back since, the cluster's refusal tells the right one.
     let numbers = Numbers::from(clock::wall_micros().max(1));
     let liveness = Arc::new(Liveness::new(Arc::clone(hub), handle, ttl, sent, numbers));
-    keep(liveness, Arc::clone(tether), false).map_err(AttachError::Lost)
+    liveness.share();
+    let kept = keep(liveness, Arc::clone(tether), false).map_err(AttachError::Lost);
+    unless_shut(kept?).await.ok_or(AttachError::ShutDown)
 }
 
 /// Keeps the session alive from now on, unless its window has passed already.
 fn keep(liveness: Arc<Liveness>, tether: Arc<Tether>, ours: bool) -> Result<Session, Loss> {
     let hub = Arc::clone(&liveness.hub);
+    if ours {
+        liveness.own();
+    }
     hub.register(&liveness);
     let hold = Arc::new(Hold {
         liveness,
@@ -175,6 +286,22 @@ fn keep(liveness: Arc<Liveness>, tether: Arc<Tether>, ours: bool) -> Result<Sess
         None => Ok(Session { hold }),
         Some(loss) => Err(loss),
     }
+}
+
+/// The session, unless the client was shut down while it was opened or resumed: whoever shuts it down
+/// may have looked at its sessions before this one was among them.
+async fn unless_shut(session: Session) -> Option<Session> {
+    let Hold { liveness, ours, .. } = &*session.hold;
+    if !liveness.hub.is_shut() {
+        return Some(session);
+    }
+    if *ours && liveness.lose(&Loss::Closed) {
+        let closed = session::close(liveness, liveness.hub.deadline()).await;
+        if let Err(error) = closed {
+            tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
+        }
+    }
+    None
 }
 
 /// The TTL of a session, from the cluster: believing in a longer one would be unsafe.

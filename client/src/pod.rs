@@ -56,7 +56,7 @@ impl Client {
     /// one whose node is cut off, for as long as that takes. A process that begins anew in the same
     /// container ends its former life's session by this very call, and gets new tokens.
     ///
-    /// - [`Session::is_live`] and [`HeldLease::is_valid`](crate::HeldLease::is_valid) say yes until
+    /// - [`Session::is_live`] and [`HeldLease::is_valid`](crate::Term::is_valid) say yes until
     ///   the cluster has said that it is over; [`Session::valid_until`] is beyond all time, there is
     ///   no jeopardy, and a [heartbeat](Session::heartbeat) stops nothing.
     /// - Each of its leases is watched as long as it is held, so that its end is told at once, a revoke

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use crate::lease::HeldLease;
-use crate::view::View;
-
 /// From when to when a lease is held, by the wall clock: what is written with a time outside of it
 /// is not the holder's to write.
 ///
@@ -21,15 +18,6 @@ pub struct Range {
     /// The lease is lost and this is an assumption: see
     /// [`Campaign::fail_open`](crate::Campaign::fail_open).
     pub failing_open: bool,
-}
-
-impl HeldLease {
-    /// The wall-clock range in which the lease is held, as far as is known now; `None` once it is
-    /// lost. A renewal that fails leaves its end where it was.
-    #[must_use]
-    pub fn range(&self) -> Option<Range> {
-        View::of(self).range()
-    }
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

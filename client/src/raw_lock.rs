@@ -6,17 +6,16 @@
 use std::time::Duration;
 
 use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
-use ringfence_proto::v1::{self, client_frame, server_frame};
 
 use crate::acquire::AcquireError;
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::elector::Observer;
 use crate::error::{CallError, OpenError, ReleaseError};
 use crate::heartbeat::Heartbeat;
 use crate::identity::{DuplicateIdentity, Pulse, look};
 use crate::lease::HeldLease;
 use crate::loss::Loss;
+use crate::observer::Observer;
 use crate::session::{Session, SessionOptions};
 
 /// Which part of the TTL a call renews the lock for before it needs another one.
@@ -162,29 +161,17 @@ impl RawLock {
         if let Some((_, beat)) = &self.session {
             beat.beat();
         }
-        let ask = v1::GetRequest {
-            name: self.name.to_string(),
-            read: None,
-        };
-        let reply = self.client.request(client_frame::Body::Get(ask)).await;
-        let lease = match reply {
-            Ok(server_frame::Body::Get(reply)) => reply.lease,
-            Ok(_) => None,
-            // A name that nobody ever held is not known.
-            Err(CallError::Refused(refusal)) if refusal.reason == v1::Reason::NotFound => None,
-            Err(error) => return Err(LockError::Call(error)),
-        };
-        if let Some(floor) = lease.as_ref().and_then(|l| FencingToken::new(l.floor)) {
-            self.term = self.term.max(Some(floor));
-        }
-        let owner = lease.and_then(|lease| lease.holder).and_then(|grant| {
-            Some(Owner {
-                identity: grant.identity,
-                session: SessionId::new(grant.session)?,
-                token: FencingToken::new(grant.token)?,
-            })
+        // A name that nobody ever held is not known.
+        let lease = self.client.look_up(&self.name).await;
+        let lease = lease.map_err(LockError::Call)?;
+        let floor = lease.as_ref().and_then(|lease| lease.floor);
+        self.term = self.term.max(floor);
+        let owner = lease.and_then(|lease| lease.holder).map(|grant| Owner {
+            identity: grant.identity,
+            session: grant.session,
+            token: grant.token,
         });
-        let mine = self.held.as_ref().map(HeldLease::token);
+        let mine = self.held.as_ref().map(|held| held.token());
         if mine.is_some() && owner.as_ref().map(|owner| owner.token) != mine {
             self.disown();
         }
@@ -228,14 +215,14 @@ impl RawLock {
     /// Whether it is mine at this instant; asks the clock each time.
     #[must_use]
     pub fn is_mine(&self) -> bool {
-        self.held.as_ref().is_some_and(HeldLease::is_valid)
+        self.held.as_ref().is_some_and(|held| held.is_valid())
     }
 
     /// Until when it is mine unless a call renews it; `None` if it is not mine.
     #[must_use]
     pub fn locked_until(&self) -> Option<Moment> {
         let held = self.held.as_ref().filter(|held| held.is_valid());
-        held.map(HeldLease::valid_until)
+        held.map(|held| held.valid_until())
     }
 
     /// The lease, while it is mine: its fence for guards, for example.
@@ -248,7 +235,7 @@ impl RawLock {
     /// `None` if it is not mine.
     #[must_use]
     pub fn lost(&self) -> Option<impl Future<Output = Loss> + Send + 'static> {
-        self.held.as_ref().map(HeldLease::lost)
+        self.held.as_ref().map(|held| held.lost())
     }
 
     async fn session(&mut self) -> Result<Session, LockError> {

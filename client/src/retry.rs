@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use rand::Rng;
 use ringfence_planted::{Bug, planted};
-use ringfence_proto::refusal::Refusal;
-use ringfence_proto::v1::Reason;
 
 use crate::chance;
+use crate::refusal::{Reason, Refusal};
 
 /// The first pause after a failure.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -37,6 +36,14 @@ pub(crate) fn meaning(refusal: &Refusal) -> Meaning {
     }
 }
 
+/// Whether a final refusal also says what becomes of earlier tries of the same request. What `apply`
+/// refuses is remembered under the request's number, so a late try is answered alike. A limit is
+/// not: where the window of remembered answers is full this try alone is refused, and one that was
+/// sent before may still be carried out.
+pub(crate) fn covers_earlier_tries(refusal: &Refusal) -> bool {
+    refusal.reason != Reason::Limit || planted(Bug::RefusalForAllTries)
+}
+
 /// The pause before try number `tries + 1`: doubling, with jitter, so that a thousand clients that
 /// lost their leader together do not come back together. Never less than what the refusal asks.
 pub(crate) fn pause(tries: u32, asked: Option<Duration>) -> Duration {
@@ -47,6 +54,8 @@ pub(crate) fn pause(tries: u32, asked: Option<Duration>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use ringfence_proto::{Refusal as Wire, v1};
+
     use super::*;
 
     #[test]
@@ -72,12 +81,13 @@ mod tests {
 
     #[test]
     fn only_what_was_surely_not_done_or_surely_answered_is_taken_for_that() {
-        let unknown = Refusal::outcome_unknown("the leader went away");
-        assert_eq!(meaning(&unknown), Meaning::Open);
-        assert_eq!(meaning(&Refusal::fault("the disk is gone")), Meaning::Open);
-        let away = Refusal::unavailable("nobody leads", None, Duration::ZERO);
-        assert_eq!(meaning(&away), Meaning::NotDone);
-        let ended = Refusal::new(Reason::SessionExpired, "it has ended");
-        assert_eq!(meaning(&ended), Meaning::Final);
+        let means = |refusal| Refusal::of(refusal).map(|refusal| meaning(&refusal));
+        let unknown = Wire::outcome_unknown("the leader went away");
+        assert_eq!(means(unknown), Some(Meaning::Open));
+        assert_eq!(means(Wire::fault("the disk is gone")), Some(Meaning::Open));
+        let away = Wire::unavailable("nobody leads", None, Duration::ZERO);
+        assert_eq!(means(away), Some(Meaning::NotDone));
+        let ended = Wire::new(v1::Reason::SessionExpired, "it has ended");
+        assert_eq!(means(ended), Some(Meaning::Final));
     }
 }

@@ -80,9 +80,16 @@ impl Session {
         self.hold.liveness.id()
     }
 
-    /// What resumes the session elsewhere; whoever has it can act for the session.
+    /// What resumes the session elsewhere; a program that has it can act for the session.
+    ///
+    /// A process that ends a grant by this handle (a release or transfer by token, a close) ends
+    /// this process's belief in it no sooner than this process hears of it. From this call on each
+    /// acknowledged keep-alive is followed by a question about every lease held here, so that is
+    /// within a third of the TTL and two round trips. Until then there can be two believers: only a
+    /// process that knows that no other one works under the lease should end it.
     #[must_use]
     pub fn handle(&self) -> SessionHandle {
+        self.hold.liveness.share();
         self.hold.liveness.handle()
     }
 
@@ -119,6 +126,10 @@ impl Session {
     /// Releases a lease by its token, for a session that was resumed from its handle. A
     /// [`HeldLease`](crate::HeldLease) is released by its own method.
     ///
+    /// Every [`HeldLease`](crate::HeldLease) of this grant that this client has, by whichever
+    /// attachment, is lost before the request leaves. For other processes see
+    /// [`handle`](Self::handle).
+    ///
     /// # Errors
     /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
     /// with this token.
@@ -127,7 +138,9 @@ impl Session {
     }
 
     /// Hands a lease over by its token, for a session that was resumed from its handle; see
-    /// [`HeldLease::transfer_to`](crate::HeldLease::transfer_to).
+    /// [`HeldLease::transfer_to`](crate::HeldLease::transfer_to). Belief ends as with
+    /// [`release`](Self::release); if the target does not wait and this client believed in the
+    /// grant, the lease comes back in the error.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -158,8 +171,8 @@ impl Session {
         settling.await.unwrap_or_else(|_| Err(give_up::stopped()))
     }
 
-    /// Ends the session and everything that it holds. Belief ends first, then the request leaves.
-    /// Dropping the future does not stop it.
+    /// Ends the session and everything that it holds. Belief ends first, then the request leaves,
+    /// also in other attachments of this client. Dropping the future does not stop it.
     ///
     /// # Errors
     /// [`CloseError`] if it is not certain that the cluster has ended it.
@@ -213,7 +226,7 @@ impl std::fmt::Debug for Hold {
     }
 }
 
-async fn close(liveness: &Liveness, deadline: Moment) -> Result<(), CallError> {
+pub(crate) async fn close(liveness: &Liveness, deadline: Moment) -> Result<(), CallError> {
     let session = Some(liveness.handle().to_wire());
     let body = client_frame::Body::Close(CloseRequest { session });
     liveness.hub.call(body, Manner::Prompt, deadline).await?;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use ringfence_core::FencingToken;
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::cancel_response::Result as CancelResult;
-use ringfence_proto::v1::{CancelRequest, Reason, ReleaseRequest, client_frame, server_frame};
+use ringfence_proto::v1::{CancelRequest, ReleaseRequest, client_frame, server_frame};
 
 use crate::calls::Manner;
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::hub::Hub;
 use crate::liveness::Liveness;
 use crate::numbers::{Number, Use};
+use crate::refusal::Reason;
 use crate::retry;
 use crate::session::Hold;
 use crate::unsettled::{Ending, What};
@@ -19,10 +21,9 @@ use crate::unsettled::{Ending, What};
 /// Between two tries: as long as after so many in a row.
 const PAUSE_STEP: u32 = 3;
 
-/// Works on an ending in the background, as long as the session lives. `hold` keeps it alive
+/// Works on an ending in the background, as long as the session lives. A `hold` keeps it alive
 /// meanwhile.
-pub(crate) fn in_background(hold: Arc<Hold>, work: Work) {
-    let hub = Arc::clone(&hold.liveness.hub);
+pub(crate) fn in_background(hub: &Hub, work: Work, hold: Option<Arc<Hold>>) {
     let task = async move {
         let settled = end(&work.ending, None).await;
         work.over(settled);

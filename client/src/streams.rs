@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_proto::refusal::Refusal;
+use ringfence_proto::DecodeError;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
@@ -13,6 +13,7 @@ use crate::client::{AbortOnDrop, Client};
 use crate::driver::Tether;
 use crate::error::CallError;
 use crate::hub::Hub;
+use crate::refusal::Refusal;
 use crate::{retry, unary};
 
 /// How many items wait for a slow reader; the server waits with it.
@@ -34,8 +35,9 @@ pub(crate) trait Kind: Send + Sync + 'static {
         channel: Channel,
     ) -> impl Future<Output = Result<Streaming<Self::Message>, Status>> + Send;
 
-    /// What a message tells.
-    fn take(&mut self, message: Self::Message) -> Vec<Self::Item>;
+    /// What a message tells. One that makes no sense changes nothing, and the stream is opened
+    /// again: what another node says may make sense.
+    fn take(&mut self, message: Self::Message) -> Result<Vec<Self::Item>, DecodeError>;
 
     /// The stream broke; it will be opened again.
     fn broke(&mut self);
@@ -105,12 +107,12 @@ async fn follow<K: Kind>(
             continue;
         }
         if status.code() == Code::Unimplemented {
-            return Err(CallError::from(status));
+            return Err(CallError::of_status(&status));
         }
         let asked = refusal.and_then(|refusal| refusal.retry_after);
         // A limit is one node's: another one, or this one later, has room.
         let full = status.code() == Code::ResourceExhausted;
-        if let refused @ CallError::Refused(_) = CallError::from(status)
+        if let refused @ CallError::Refused(_) = CallError::of_status(&status)
             && !full
         {
             return Err(refused);
@@ -149,8 +151,16 @@ async fn read<K: Kind>(
         };
         match message {
             Ok(Some(message)) => {
+                let items = match kind.take(message) {
+                    Ok(items) => items,
+                    Err(fault) => {
+                        tracing::warn!(%fault, "the stream makes no sense; opening it again");
+                        let why = format!("the stream makes no sense: {fault}");
+                        return (Status::internal(why), told);
+                    }
+                };
                 told = true;
-                for item in kind.take(message) {
+                for item in items {
                     if out.send(Ok(item)).await.is_err() {
                         return (Status::cancelled("nobody reads"), told);
                     }

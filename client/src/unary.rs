@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringfence_proto::refusal::Refusal;
+use tokio::sync::oneshot;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
@@ -10,12 +10,13 @@ use crate::clock::Moment;
 use crate::connection::describe;
 use crate::error::CallError;
 use crate::hub::Hub;
+use crate::refusal::{Reason, Refusal};
 use crate::retry::{self, Meaning};
 
-impl From<Status> for CallError {
+impl CallError {
     /// Only a status that carries our own details says what became of the request.
-    fn from(status: Status) -> Self {
-        match Refusal::from_status(&status) {
+    pub(crate) fn of_status(status: &Status) -> Self {
+        match Refusal::from_status(status) {
             Some(refusal) => match retry::meaning(&refusal) {
                 Meaning::Final => Self::Refused(Box::new(refusal)),
                 Meaning::NotDone => Self::Unavailable {
@@ -26,7 +27,7 @@ impl From<Status> for CallError {
                 },
             },
             None => Self::Unknown {
-                why: describe(&status),
+                why: describe(status),
             },
         }
     }
@@ -52,51 +53,101 @@ pub(crate) async fn channel(hub: &Hub, deadline: Moment) -> Result<Channel, Call
 }
 
 /// Calls until there is an answer, within the request timeout.
+///
+/// A call that its caller has dropped is not tried again, but it is not taken back either: that would
+/// reset its stream, and a server takes many resets of streams that it has not accepted yet for an
+/// attack and ends the connection.
 pub(crate) async fn call<T, F, Fut>(hub: &Arc<Hub>, call: F) -> Result<T, CallError>
 where
     T: Send + 'static,
     F: Fn(Channel) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
 {
-    let deadline = hub.deadline();
-    let clock = Arc::clone(hub);
+    let (reply, answer) = oneshot::channel();
+    let caller = Arc::clone(hub);
     let calling = async move {
-        let mut tries = 0;
-        let mut maybe_done = None;
-        loop {
-            let channel = match channel(&clock, deadline).await {
-                Ok(channel) => channel,
-                Err(error) => return Err(maybe_done.unwrap_or(error)),
-            };
-            let attempt = call(channel);
-            let status = tokio::select! {
-                answer = attempt => match answer {
-                    Ok(response) => return Ok(response.into_inner()),
-                    Err(status) => status,
-                },
-                () = clock.options.clock.sleep_until(deadline) => {
-                    let why = "no reply before the deadline".into();
-                    return Err(CallError::Unknown { why });
-                }
-            };
-            let asked = Refusal::from_status(&status).and_then(|refusal| refusal.retry_after);
-            let again = is_worth_repeating(&status);
-            let error = match CallError::from(status) {
-                CallError::Refused(refusal) => return Err(CallError::Refused(refusal)),
-                error => error,
-            };
-            if matches!(error, CallError::Unknown { .. }) {
-                maybe_done = Some(error.clone());
-            }
-            let until = clock.now() + retry::pause(tries, asked);
-            if !again || until >= deadline {
-                return Err(maybe_done.unwrap_or(error));
-            }
-            clock.options.clock.sleep_until(until).await;
-            tries += 1;
+        let (hub, mut reply) = (caller, reply);
+        if let Some(answer) = until_answered(&hub, call, &mut reply).await {
+            // A caller that has gone does not want the answer.
+            drop(reply.send(answer));
         }
     };
-    crate::client::on_thread(hub, calling).await
+    drop(hub.thread.spawn(calling));
+    let stopped = |_| {
+        let why = "the client has stopped".into();
+        Err(CallError::Unknown { why })
+    };
+    answer.await.unwrap_or_else(stopped)
+}
+
+/// The answer, or `None` if nobody waits for it any more.
+async fn until_answered<T, F, Fut>(
+    hub: &Arc<Hub>,
+    call: F,
+    reply: &mut oneshot::Sender<Result<T, CallError>>,
+) -> Option<Result<T, CallError>>
+where
+    F: Fn(Channel) -> Fut,
+    Fut: Future<Output = Result<Response<T>, Status>>,
+{
+    let deadline = hub.deadline();
+    let sleep_until = |moment| hub.options.clock.sleep_until(moment);
+    let mut tries = 0;
+    let mut maybe_done = None;
+    loop {
+        let channel = tokio::select! {
+            channel = channel(hub, deadline) => channel,
+            () = reply.closed() => return None,
+        };
+        let channel = match channel {
+            Ok(channel) => channel,
+            Err(error) => return Some(Err(maybe_done.unwrap_or(error))),
+        };
+        let status = tokio::select! {
+            answer = call(channel) => match answer {
+                Ok(response) => return Some(Ok(response.into_inner())),
+                Err(status) => status,
+            },
+            () = deserted(hub, reply) => return None,
+            () = sleep_until(deadline) => {
+                let why = "no reply before the deadline".into();
+                return Some(Err(CallError::Unknown { why }));
+            }
+        };
+        let asked = Refusal::from_status(&status).and_then(|refusal| refusal.retry_after);
+        let again = is_worth_repeating(&status);
+        let error = match CallError::of_status(&status) {
+            CallError::Refused(refusal) => {
+                // What a request names may be stale because an earlier try of it was done.
+                let own = matches!(refusal.reason, Reason::StaleToken | Reason::StaleSettings);
+                return Some(Err(match maybe_done {
+                    Some(error) if own => error,
+                    _ => CallError::Refused(refusal),
+                }));
+            }
+            error => error,
+        };
+        if matches!(error, CallError::Unknown { .. }) {
+            maybe_done = Some(error.clone());
+        }
+        let until = hub.now() + retry::pause(tries, asked);
+        if !again || until >= deadline {
+            return Some(Err(maybe_done.unwrap_or(error)));
+        }
+        tokio::select! {
+            () = sleep_until(until) => tries += 1,
+            () = reply.closed() => return None,
+        }
+    }
+}
+
+/// Completes if the caller has gone and too many calls go on without theirs.
+async fn deserted<T>(hub: &Hub, reply: &mut oneshot::Sender<T>) {
+    reply.closed().await;
+    let Ok(_place) = hub.deserted.try_acquire() else {
+        return;
+    };
+    std::future::pending::<()>().await;
 }
 
 /// Whether another try could fare better. Codes that speak of the call itself, without our own

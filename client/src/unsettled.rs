@@ -74,8 +74,8 @@ impl Unsettled {
         session: &Arc<Liveness>,
         name: &LeaseName,
         token: FencingToken,
-    ) {
-        self.add(session, name, What::Grant(token), Stage::Idle);
+    ) -> Arc<Ending> {
+        self.add(session, name, What::Grant(token), Stage::Idle)
     }
 
     /// Remembers an ending that the caller is about to work on.
@@ -126,6 +126,14 @@ impl Unsettled {
         names.retain(|ending| ending.session.key() != key);
     }
 
+    /// What an attachment to a session has begun to end, and the cluster has not answered.
+    pub(crate) fn of(&self, key: u64) -> Vec<Arc<Ending>> {
+        let names = lock(&self.names);
+        let endings = names.endings.values().flatten();
+        let theirs = endings.filter(|ending| ending.session.key() == key);
+        theirs.cloned().collect()
+    }
+
     /// The work on an ending is over.
     pub(crate) fn finish(&self, ending: &Arc<Ending>, settled: bool) {
         if settled {
@@ -139,17 +147,8 @@ impl Unsettled {
     /// Waits until nothing of `name` is unsettled, and works on what nobody works on.
     pub(crate) async fn settle(&self, name: &LeaseName, deadline: Moment) -> Result<(), CallError> {
         while let Some(ending) = self.first(name) {
-            if ending.claim() {
-                let work = Work::on(Arc::clone(&ending));
-                let settled = settle::end(&ending, Some(deadline)).await;
-                work.over(settled);
-            }
-            let hub = &ending.session.hub;
-            let in_time = tokio::select! {
-                () = ending.stopped() => hub.now() < deadline,
-                () = hub.sleep_until(deadline) => false,
-            };
-            if !in_time && *lock(&ending.stage) != Stage::Done {
+            let in_time = ending.settle_once(deadline).await;
+            if !in_time && !ending.is_done() {
                 let why = format!("an earlier grant or request of {name} is not settled yet");
                 return Err(CallError::Unavailable { why });
             }
@@ -189,6 +188,30 @@ impl Names {
 }
 
 impl Ending {
+    /// Settles it by the deadline, unless another task does; returns whether it is settled.
+    pub(crate) async fn settled(self: &Arc<Self>, deadline: Moment) -> bool {
+        while !self.is_done() && self.settle_once(deadline).await {}
+        self.is_done()
+    }
+
+    /// Works on it, or waits for the task that does. Returns whether the deadline is still ahead.
+    async fn settle_once(self: &Arc<Self>, deadline: Moment) -> bool {
+        if self.claim() {
+            let work = Work::on(Arc::clone(self));
+            let settled = settle::end(self, Some(deadline)).await;
+            work.over(settled);
+        }
+        let hub = &self.session.hub;
+        tokio::select! {
+            () = self.stopped() => hub.now() < deadline,
+            () = hub.sleep_until(deadline) => false,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        *lock(&self.stage) == Stage::Done
+    }
+
     /// Takes over the work, unless somebody has.
     fn claim(&self) -> bool {
         let mut stage = lock(&self.stage);

@@ -3,39 +3,42 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ringfence_proto::refusal::Refusal;
+use ringfence_proto::DecodeError;
 use ringfence_proto::v1::leases_client::LeasesClient;
-use ringfence_proto::v1::{self, Position, Reason, watch_event};
+use ringfence_proto::v1::{self, watch_event};
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::client::Client;
 use crate::connection::MESSAGE_BYTES_MAX;
 use crate::error::CallError;
+use crate::info::{EndInfo, GrantInfo, LeaseInfo};
+use crate::position::Position;
+use crate::refusal::{Reason, Refusal};
 use crate::streams::{Kind, Reader};
 
 /// One thing that a [`Watch`] tells.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchItem {
     /// The present state follows: forget what was told before. Every watch without a position
     /// begins with it; what comes until the next [`Reached`](Self::Reached) is the state.
     Anew(Anew),
     /// Part of the present state: a lease that is held. What is not told is free.
-    Present(v1::Lease),
+    Present(LeaseInfo),
     /// A lease was granted.
     Granted {
         /// The grant.
-        grant: v1::Grant,
+        grant: GrantInfo,
         /// Continues behind it.
-        position: Option<Position>,
+        position: Position,
     },
     /// A grant has ended.
     Ended {
         /// Which one, and why.
-        ended: v1::GrantEnded,
+        ended: EndInfo,
         /// Continues behind it.
-        position: Option<Position>,
+        position: Position,
     },
     /// Everything up to here has been told. Comes at least every second.
     Reached(Position),
@@ -53,6 +56,9 @@ pub enum Anew {
     Compacted,
     /// The cluster is another one than that of the position: it was restored, for example.
     ClusterChanged,
+    /// The cluster never had the position: its disks were rolled back to an older copy, for
+    /// example. What was acknowledged behind that copy is lost.
+    PositionUnknown,
 }
 
 /// Grants and ends of the leases whose names begin with a prefix: a stream that goes on at another
@@ -131,14 +137,23 @@ impl Kind for Leases {
     async fn open(&self, channel: Channel) -> Result<Streaming<v1::WatchResponse>, Status> {
         let request = v1::WatchRequest {
             prefix: self.prefix.clone(),
-            from: self.told.clone(),
+            from: self.told.map(Position::to_wire),
         };
         let mut leases = LeasesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         Ok(leases.watch(request).await?.into_inner())
     }
 
-    fn take(&mut self, message: v1::WatchResponse) -> Vec<WatchItem> {
-        let mut items = Vec::with_capacity(message.events.len() + 2);
+    fn take(&mut self, message: v1::WatchResponse) -> Result<Vec<WatchItem>, DecodeError> {
+        // All of it is read before any of it counts as told.
+        let events: Vec<WatchItem> = message
+            .events
+            .into_iter()
+            .filter_map(|event| item(event).transpose())
+            .collect::<Result<_, _>>()?;
+        let reached = message.position.as_ref().map(Position::from_wire);
+        let reached = reached.transpose()?;
+
+        let mut items = Vec::with_capacity(events.len() + 2);
         if message.compacted && !self.presenting {
             self.anew = Some(Anew::Compacted);
         }
@@ -148,29 +163,20 @@ impl Kind for Leases {
             self.told = None;
             items.push(WatchItem::Anew(anew));
         }
-        for event in message.events {
-            let position = event.position;
-            if position.is_some() && !self.presenting {
-                self.told.clone_from(&position);
+        for event in events {
+            if let WatchItem::Granted { position, .. } | WatchItem::Ended { position, .. } = &event
+                && !self.presenting
+            {
+                self.told = Some(*position);
             }
-            match event.kind {
-                Some(watch_event::Kind::Present(lease)) => items.push(WatchItem::Present(lease)),
-                Some(watch_event::Kind::Granted(grant)) => {
-                    items.push(WatchItem::Granted { grant, position });
-                }
-                Some(watch_event::Kind::Ended(ended)) => {
-                    items.push(WatchItem::Ended { ended, position });
-                }
-                // Of a newer server: what it tells is behind the position all the same.
-                None => {}
-            }
+            items.push(event);
         }
-        if let Some(position) = message.position {
+        if let Some(position) = reached {
             self.presenting = false;
-            self.told = Some(position.clone());
+            self.told = Some(position);
             items.push(WatchItem::Reached(position));
         }
-        items
+        Ok(items)
     }
 
     fn broke(&mut self) {
@@ -184,6 +190,7 @@ impl Kind for Leases {
         let anew = match refusal.reason {
             Reason::ClusterChanged => Anew::ClusterChanged,
             Reason::Compacted => Anew::Compacted,
+            Reason::PositionUnknown => Anew::PositionUnknown,
             _ => return false,
         };
         // Without a position there is nothing to be refused so.
@@ -194,16 +201,54 @@ impl Kind for Leases {
     }
 }
 
+/// What an event says; `None` if it is one of a newer server's: what it tells is behind its position
+/// all the same.
+fn item(event: v1::WatchEvent) -> Result<Option<WatchItem>, DecodeError> {
+    let position = || match &event.position {
+        Some(position) => Position::from_wire(position),
+        None => Err(DecodeError::Missing {
+            field: "event.position",
+        }),
+    };
+    Ok(Some(match event.kind {
+        None => return Ok(None),
+        Some(watch_event::Kind::Present(lease)) => WatchItem::Present(LeaseInfo::from_wire(lease)?),
+        Some(watch_event::Kind::Granted(grant)) => WatchItem::Granted {
+            grant: GrantInfo::from_wire(grant)?,
+            position: position()?,
+        },
+        Some(watch_event::Kind::Ended(ended)) => WatchItem::Ended {
+            ended: EndInfo::from_wire(ended)?,
+            position: position()?,
+        },
+    }))
+}
+
 #[cfg(test)]
 mod tests {
+    use ringfence_proto::Refusal as Wire;
+
     use super::*;
 
-    fn position(index: u64) -> Position {
-        Position {
+    fn wire_position(index: u64) -> v1::Position {
+        v1::Position {
             cluster_id: vec![1; 16].into(),
             index,
             n: 0,
+            term: 0,
         }
+    }
+
+    fn position(index: u64) -> Position {
+        Position::from_wire(&wire_position(index)).expect("it makes sense")
+    }
+
+    fn refused(kind: &mut Leases, refusal: Wire) -> bool {
+        kind.refused(&Refusal::of(refusal).expect("its reason is known"))
+    }
+
+    fn take(kind: &mut Leases, message: v1::WatchResponse) -> Vec<WatchItem> {
+        kind.take(message).expect("it makes sense")
     }
 
     fn kind(told: Option<Position>) -> Leases {
@@ -217,33 +262,51 @@ mod tests {
 
     fn present() -> v1::WatchEvent {
         v1::WatchEvent {
-            kind: Some(watch_event::Kind::Present(v1::Lease::default())),
+            kind: Some(watch_event::Kind::Present(v1::Lease {
+                name: "db".into(),
+                ..v1::Lease::default()
+            })),
             position: None,
+        }
+    }
+
+    fn grant() -> v1::Grant {
+        v1::Grant {
+            name: "db".into(),
+            token: 7,
+            session: 3,
+            ..v1::Grant::default()
         }
     }
 
     fn granted(index: u64) -> v1::WatchEvent {
         v1::WatchEvent {
-            kind: Some(watch_event::Kind::Granted(v1::Grant::default())),
-            position: Some(position(index)),
+            kind: Some(watch_event::Kind::Granted(grant())),
+            position: Some(wire_position(index)),
         }
     }
 
     #[test]
     fn a_watch_begins_with_the_present_and_goes_on_behind_what_it_told() {
         let mut kind = kind(None);
-        let items = kind.take(v1::WatchResponse {
-            events: vec![present()],
-            position: Some(position(7)),
-            compacted: false,
-        });
+        let items = take(
+            &mut kind,
+            v1::WatchResponse {
+                events: vec![present()],
+                position: Some(wire_position(7)),
+                compacted: false,
+            },
+        );
         assert_eq!(items[0], WatchItem::Anew(Anew::Start));
         assert_eq!(items[2], WatchItem::Reached(position(7)));
 
-        kind.take(v1::WatchResponse {
-            events: vec![granted(9)],
-            ..v1::WatchResponse::default()
-        });
+        take(
+            &mut kind,
+            v1::WatchResponse {
+                events: vec![granted(9)],
+                ..v1::WatchResponse::default()
+            },
+        );
         kind.broke();
 
         assert_eq!(kind.told, Some(position(9)));
@@ -257,12 +320,12 @@ mod tests {
             events: vec![present()],
             ..v1::WatchResponse::default()
         };
-        assert_eq!(kind.take(half.clone()).len(), 2);
+        assert_eq!(take(&mut kind, half.clone()).len(), 2);
 
         kind.broke();
 
         assert_eq!(kind.told, None);
-        assert_eq!(kind.take(half)[0], WatchItem::Anew(Anew::Interrupted));
+        assert_eq!(take(&mut kind, half)[0], WatchItem::Anew(Anew::Interrupted));
     }
 
     #[test]
@@ -273,18 +336,43 @@ mod tests {
             position: None,
             compacted: true,
         };
-        let first = kind.take(half.clone());
+        let first = take(&mut kind, half.clone());
         assert_eq!(first[0], WatchItem::Anew(Anew::Compacted));
-        assert_eq!(kind.take(half).len(), 1);
+        assert_eq!(take(&mut kind, half).len(), 1);
         assert_eq!(kind.told, None, "the old position is of no use any more");
+    }
+
+    #[test]
+    fn a_rolled_back_cluster_is_watched_from_its_present_state() {
+        let mut kind = kind(Some(position(3)));
+        assert!(refused(&mut kind, Wire::position_unknown(3, 1)));
+        assert_eq!(kind.told, None);
+        let first = take(&mut kind, v1::WatchResponse::default());
+        assert_eq!(first[0], WatchItem::Anew(Anew::PositionUnknown));
     }
 
     #[test]
     fn another_cluster_is_watched_from_its_present_state() {
         let mut kind = kind(Some(position(3)));
-        let refusal = Refusal::new(Reason::ClusterChanged, "another cluster");
-        assert!(kind.refused(&refusal));
+        let refusal = Wire::new(v1::Reason::ClusterChanged, "another cluster");
+        assert!(refused(&mut kind, refusal));
         assert_eq!(kind.told, None);
-        assert!(!kind.refused(&Refusal::new(Reason::InvalidArgument, "no prefix")));
+        let refusal = Wire::new(v1::Reason::InvalidArgument, "no prefix");
+        assert!(!refused(&mut kind, refusal));
+    }
+
+    #[test]
+    fn a_message_that_makes_no_sense_tells_nothing_and_skips_nothing() {
+        let mut kind = kind(Some(position(3)));
+        let mut nameless = granted(5);
+        nameless.kind = Some(watch_event::Kind::Granted(v1::Grant::default()));
+        let message = v1::WatchResponse {
+            events: vec![granted(4), nameless],
+            position: Some(wire_position(5)),
+            compacted: false,
+        };
+        let fault = kind.take(message).expect_err("a grant of no lease");
+        assert!(fault.to_string().contains("name"), "{fault}");
+        assert_eq!(kind.told, Some(position(3)));
     }
 }

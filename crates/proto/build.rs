@@ -1,67 +1,18 @@
-//! Compiles every `.proto` file of the workspace to Rust, without an installed `protoc`.
+//! Makes the code of the messages and services from the `.proto` files; without the feature
+//! `generate` there is nothing to do, since that code is in the tree too.
 
+use std::error::Error;
+
+#[cfg(feature = "generate")]
+#[path = "build/generate.rs"]
+mod generate;
+#[cfg(feature = "generate")]
 #[path = "build/hidden.rs"]
 mod hidden;
 
-use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::{env, fs};
-
-use prost::Message;
-
-/// The package of the public services; what reflection tells of.
-const PUBLIC: &str = "ringfence.v1";
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
-    // A directory is watched with everything in it, so a new file is noticed too.
-    println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=build");
-
-    let mut files = Vec::new();
-    find_protos(&root, &mut files)?;
-    files.sort();
-    let mut compiler = protox::Compiler::new([&root])?;
-    compiler
-        .include_imports(true)
-        .include_source_info(true)
-        .open_files(&files)?;
-    let descriptors = compiler.file_descriptor_set();
-
-    let mut public = descriptors.clone();
-    public.file.retain(|file| file.package() == PUBLIC);
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("public.bin"), public.encode_to_vec())?;
-
-    let secretive = hidden::secretive(&descriptors);
-    fs::write(out.join("hidden.rs"), hidden::debug_of(&secretive))?;
-
-    tonic_prost_build::configure()
-        .bytes(".")
-        .btree_map(".")
-        .skip_debug(
-            secretive
-                .iter()
-                .map(|message| message.path.as_str())
-                .collect::<Vec<_>>(),
-        )
-        .emit_rerun_if_changed(false)
-        .compile_fds(descriptors)?;
-    Ok(())
-}
-
-fn find_protos(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            find_protos(&path, found)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "proto")
-        {
-            found.push(path);
-        }
-    }
+    #[cfg(feature = "generate")]
+    generate::run()?;
     Ok(())
 }

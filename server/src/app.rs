@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use futures_util::StreamExt;
-use futures_util::future::Either;
 use ringfence_proto::FILE_DESCRIPTOR_SET;
 use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
@@ -19,30 +18,31 @@ use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
-use ringfence_tls::{Acceptor, ClientTls, Connector, Socket, TlsError};
+use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::server::NamedService;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 use tracing::{info, warn};
 
+use crate::clients::{ClientConnection, MeteredLayer};
 use crate::config::Config;
+use crate::descriptors;
 use crate::leave::leave_if_scaled_away;
 use crate::limits::{
-    CONNECTION_WINDOW_BYTES, DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PING_INTERVAL, PING_TIMEOUT,
-    PROGRESS_INTERVAL, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
+    CANCELLED_UNSEEN_MAX, CONNECTION_WINDOW_BYTES, DRAIN_MAX, HANDOVER_MAX, HEADER_BYTES_MAX,
+    NODE_STOP_MAX, PING_INTERVAL, PING_TIMEOUT, PROGRESS_INTERVAL, STREAM_WINDOW_BYTES,
+    STREAMS_PER_CONNECTION_MAX,
 };
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
 use crate::services::{
     ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
 };
-use crate::standing::seek_vote;
 use crate::{http, kube, pods};
 
 /// Why a node did not start, or ended by itself.
@@ -89,10 +89,10 @@ pub(crate) enum AppError {
 /// [`AppError`] if it cannot start, or ends by itself.
 pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
-    let client_listener = bind("listen-client", config.listen_client).await?;
+    let client_listener = bind("listen-client", config.listen_client)?;
     let client_tls = config.client_tls.clone().map(Acceptor::new);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
-    let http_listener = bind("listen-http", config.listen_http).await?;
+    let http_listener = bind("listen-http", config.listen_http)?;
     let api_server = api_server(&config).await?;
     let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
@@ -115,19 +115,56 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let kube_metrics = mirrors.then(ringfence_kube::Metrics::default);
     let follows = config.kube_pods;
     let pod_figures = follows.then(ringfence_kube::pods::Figures::default);
-    let metrics = Metrics::new(&node, kube_metrics.as_ref(), pod_figures.as_ref());
+    let ports = Ports::new();
+    let pool = ports.pool.clone();
+    let metrics = Metrics::new(&node, &ports, kube_metrics.as_ref(), pod_figures.as_ref());
     let (stop, stopping) = watch::channel(false);
-    let mut context = Context::new(node.clone(), metrics.clone(), stopping.clone());
-    context.watch_pods(config.kube_pods);
+    let context = Context::new(
+        node.clone(),
+        metrics.clone(),
+        pool.clone(),
+        stopping.clone(),
+    );
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         drop(stopping.wait_for(|stopping| *stopping).await);
     };
 
+    let descriptors = descriptors::raise();
+    let wanted = config.client_connections_max;
+    let room = descriptors::room_for_clients(wanted, descriptors);
+    if room < wanted {
+        warn!(
+            client_connections_max = room,
+            wanted,
+            descriptors,
+            "fewer connections of clients than --client-connections-max: the process may not have \
+             more files open (ulimit -n)"
+        );
+    }
+    let limits = PortLimits::http2(usize::try_from(room).unwrap_or(usize::MAX));
+    let client_port = Port::new(
+        "client",
+        client_listener,
+        client_tls,
+        limits,
+        ports.client.clone(),
+    );
+    let connections = client_port
+        .incoming()
+        .map(move |accepted| io::Result::Ok(ClientConnection::new(accepted?, &pool)));
     let clients = server()
+        .layer(MeteredLayer::new(ports.pool.clone()))
         .layer(MapResponseLayer::new(name_malformed))
-        .add_service(health_service)
-        .add_service(reflection())
+        .add_service(health_service.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(
+            (reflection().build_v1().expect(DESCRIPTORS))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            (reflection().build_v1alpha().expect(DESCRIPTORS))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
         .add_service(
             LeasesServer::new(LeaseService::new(context.clone()))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -144,14 +181,18 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
             ConnectionServer::new(ConnectionService::new(context))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
-        .serve_with_incoming_shutdown(
-            connections(client_listener, client_tls),
-            stopped(stopping.clone()),
-        );
+        .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
     let mut clients = tokio::spawn(clients);
-    let progress = Progress::of(node.clone(), config.join_as_voter);
+    let progress = Progress::of(node.clone());
     let http = http::serve(
-        http_listener,
+        Port::new(
+            "http",
+            http_listener,
+            None,
+            http::limits(descriptors),
+            ports.http.clone(),
+        ),
+        config.listen_http,
         progress.clone(),
         metrics.clone(),
         stopped(stopping.clone()),
@@ -169,14 +210,6 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         let (node, client) = (node.clone(), client.clone());
         tokio::spawn(pods::watch(node, client, figures, stopping.clone()));
     }
-    let replaces = config.replace_on_data_loss;
-    let vote = seek_vote(
-        node.clone(),
-        config.join_as_voter,
-        replaces,
-        stopping.clone(),
-    );
-    tokio::spawn(vote);
     tokio::spawn(tell_health(progress, health, stopping));
 
     let ended = tokio::select! {
@@ -195,7 +228,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         (Err(AppError::Stopped(StopReason::Removed)), _, Some(_)) => true,
         _ => false,
     };
-    hand_over(&node).await;
+    // Its clients are turned away next: by then they are to find another leader.
+    node.resign(HANDOVER_MAX).await;
     stop.send_replace(true);
     if ended.is_ok() && timeout(DRAIN_MAX, &mut clients).await.is_err() {
         info!("some clients still hold their connections; they see them end");
@@ -248,42 +282,13 @@ fn in_full(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Lets another node lead before this one turns its clients away, so that they find a leader.
-async fn hand_over(node: &Node) {
-    let leads = node
-        .status()
-        .leader
-        .is_some_and(|leader| Some(leader.node_id) == node.status().node_id);
-    if leads && node.members().iter().filter(|member| member.voter).count() > 1 {
-        match timeout(HANDOVER_MAX, node.transfer_leader(None)).await {
-            Ok(Ok(leader)) => info!(leader, "handed leadership over"),
-            Ok(Err(error)) => warn!(%error, "leadership was not handed over"),
-            Err(_) => warn!("leadership was not handed over in time"),
-        }
-    }
-}
-
-async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, AppError> {
-    let listen = |source| AppError::Listen {
+fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, AppError> {
+    let refused = |source| AppError::Listen {
         flag,
         address,
         source,
     };
-    TcpListener::bind(address).await.map_err(listen)
-}
-
-/// What arrives at a port, after its handshake if it has TLS.
-fn connections(
-    listener: TcpListener,
-    tls: Option<Acceptor>,
-) -> impl futures_util::Stream<Item = io::Result<Socket>> + Unpin {
-    match tls {
-        None => {
-            let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
-            Either::Left(accepted.map(|stream| stream.map(Socket::Plain)))
-        }
-        Some(tls) => Either::Right(tls.incoming(listener)),
-    }
+    ringfence_raft::listen(address).map_err(refused)
 }
 
 /// The gRPC server of clients with its limits.
@@ -292,19 +297,21 @@ fn server() -> Server {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
 }
 
-/// Server reflection, so that tools need no `.proto` files.
-fn reflection() -> tonic_reflection::server::v1::ServerReflectionServer<
-    impl tonic_reflection::server::v1::ServerReflection,
-> {
+/// Why server reflection cannot fail to start.
+const DESCRIPTORS: &str = "the descriptors were made by this build";
+
+/// Server reflection, so that tools need no `.proto` files. Python's client and older grpcurl ask
+/// for v1alpha, so that both versions are served.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .expect("descriptors that the build made")
 }
 
 /// Tells the standard health service how this node is, for as long as it runs.
@@ -405,10 +412,12 @@ fn node_config(config: &Config, peer_tls: Option<PeerTls>) -> NodeConfig {
     node.initial_cluster = config.initial_cluster.clone();
     node.join = config.join.clone();
     node.replace_on_data_loss = config.replace_on_data_loss;
+    node.join_as_voter = config.join_as_voter;
     node.token_floor = config.token_floor;
     node.settings = config.settings;
     node.timing.heartbeat = config.heartbeat;
     (node.timing.election_min, node.timing.election_max) = config.election;
+    node.pod_sessions = config.kube_pods;
     node.wal_segment_bytes = config.wal_segment_bytes;
     node.snapshot_log_bytes = config.snapshot_log_bytes;
     node

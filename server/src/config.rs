@@ -28,6 +28,7 @@ use address::{host_port, listen};
 use given::Given;
 
 use crate::leave::Ordinal;
+use crate::limits::CLIENT_CONNECTIONS_STANDARD;
 
 /// The longest name of a node, in bytes.
 const NODE_NAME_BYTES_MAX: usize = 63;
@@ -43,6 +44,8 @@ const HEARTBEATS_PER_ELECTION: u64 = 3;
 const WAL_SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 /// How much log may grow between two snapshots, in bytes.
 const SNAPSHOT_LOG_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
+/// Connections of clients.
+const CLIENT_CONNECTIONS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 /// Threads that serve requests.
 const WORKER_THREADS: std::ops::RangeInclusive<u64> = 1..=256;
 
@@ -59,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) listen_peer: SocketAddr,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub(crate) listen_http: SocketAddr,
+    /// The most connections of clients.
+    pub(crate) client_connections_max: u64,
     /// TLS of the client port.
     pub(crate) client_tls: Option<ServerTls>,
     /// TLS between nodes; whose CA is also what this node trusts when it connects.
@@ -128,9 +133,9 @@ impl Config {
         check_node_name("name", &name)?;
         let leaves_as = kube_leave.then(|| kube::pod(&name)).transpose()?;
 
-        let listen_client = listen("listen-client", given.listen_client, "0.0.0.0:7420")?;
-        let listen_peer = listen("listen-peer", given.listen_peer, "0.0.0.0:7421")?;
-        let listen_http = listen("listen-http", given.listen_http, "0.0.0.0:7422")?;
+        let listen_client = listen("listen-client", given.listen_client, "[::]:7420")?;
+        let listen_peer = listen("listen-peer", given.listen_peer, "[::]:7421")?;
+        let listen_http = listen("listen-http", given.listen_http, "[::]:7422")?;
         check_distinct(listen_client, listen_peer, listen_http)?;
 
         let mut initial_cluster = first_members(&given.initial_cluster)?;
@@ -169,6 +174,13 @@ impl Config {
             listen_client,
             listen_peer,
             listen_http,
+            client_connections_max: in_range(
+                "client-connections-max",
+                given
+                    .client_connections_max
+                    .unwrap_or(CLIENT_CONNECTIONS_STANDARD),
+                CLIENT_CONNECTIONS,
+            )?,
             client_tls,
             kube_pods,
             kube_mirror,

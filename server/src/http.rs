@@ -1,6 +1,7 @@
 //! The HTTP port: `/livez`, `/readyz` and `/metrics`, for probes and for Prometheus.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -8,17 +9,27 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use ringfence_tls::{Port, PortLimits};
 
+use crate::descriptors::room_for_probes;
+use crate::limits::{HTTP_CONNECTIONS_MAX, HTTP_SILENCE_MAX};
 use crate::metrics::Metrics;
+use crate::ports::Http1;
 use crate::progress::Progress;
 
 /// The text form that Prometheus asks for by name.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves the port until `stop` resolves.
+/// The limits of ports like this one, in a process that may have so many files open.
+pub(crate) fn limits(descriptors: Option<u64>) -> PortLimits {
+    let connections = room_for_probes(HTTP_CONNECTIONS_MAX, descriptors);
+    PortLimits::http1(connections, HTTP_SILENCE_MAX)
+}
+
+/// Serves the port at `address` until `stop` resolves.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    port: Port,
+    address: SocketAddr,
     progress: Progress,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
@@ -28,7 +39,7 @@ pub(crate) async fn serve(
         .route("/livez", get(alive).with_state(progress.clone()))
         .route("/readyz", get(ready).with_state(progress))
         .route("/metrics", get(show).with_state(metrics));
-    axum::serve(listener, routes)
+    axum::serve(Http1::new(port, address), routes)
         .with_graceful_shutdown(stop)
         .await
 }

@@ -83,8 +83,8 @@ impl Source for Local {
     }
 
     fn names(&self, prefix: &str) -> Vec<LeaseName> {
-        self.0
-            .read(|machine| machine.list(prefix, None).map(|lease| lease.name).collect())
+        let state = self.0.frozen();
+        state.list(prefix, None).map(|lease| lease.name).collect()
     }
 
     async fn confirm(&self) -> bool {

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use http::Request;
 use ringfence_kube::{Client, Error};
-use ringfence_raft::{MembershipError, Node};
+use ringfence_raft::{MembershipError, Node, Standing};
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::limits::LEAVE_MAX;
-use crate::standing::Standing;
 
 /// The place of a Pod in its StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,9 +96,9 @@ async fn leave(
     if !pod.is_beyond(replicas) {
         return Ok(false);
     }
-    let node_id = match Standing::of(node) {
+    let node_id = match node.standing() {
         Standing::None => return Ok(false),
-        Standing::Learner(node_id) | Standing::Bereft { node_id, .. } => node_id,
+        Standing::Learner(node_id) | Standing::DataLost { node_id, .. } => node_id,
         Standing::Voter => node.status().node_id.unwrap_or_default(),
     };
     *asked = true;

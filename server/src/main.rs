@@ -5,7 +5,9 @@
 
 mod app;
 mod cli;
+mod clients;
 mod config;
+mod descriptors;
 mod duration;
 mod http;
 mod kube;
@@ -13,10 +15,10 @@ mod leave;
 mod limits;
 mod metrics;
 mod pods;
+mod ports;
 mod progress;
 mod serve;
 mod services;
-mod standing;
 mod status;
 
 use std::process::ExitCode;
@@ -46,9 +48,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { global, command } = match Cli::try_parse() {
+    let Cli { global, command } = match cli::parse_command_line() {
         Ok(cli) => cli,
-        Err(error) => return cli::refuse(&error),
+        Err(error) => return cli::refuse(error),
     };
     match command {
         Command::Serve(args) => serve::run(*args),

@@ -1,6 +1,7 @@
 //! What `/metrics` shows, in Prometheus' text form; every name begins with `ringfence_`.
 
 mod node;
+mod port;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -16,6 +17,10 @@ use ringfence_core::{EndCause, Event};
 use ringfence_proto::Refusal;
 use ringfence_proto::refusal::reason_name;
 use ringfence_raft::Node;
+use ringfence_tls::PortFigures;
+
+use self::port::PortCollector;
+use crate::clients::Pool;
 
 /// The calls that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +86,36 @@ struct CauseLabels {
     cause: &'static str,
 }
 
+/// The counters of the ports that this process accepts at by itself; those of the peer port are the
+/// node's.
+#[derive(Clone)]
+pub(crate) struct Ports {
+    pub(crate) client: Arc<PortFigures>,
+    pub(crate) http: Arc<PortFigures>,
+    /// What the connections of clients hold.
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Ports {
+    pub(crate) fn new() -> Self {
+        Self {
+            client: Arc::default(),
+            http: Arc::default(),
+            pool: Pool::new(),
+        }
+    }
+}
+
+/// Shows the counters of a port of another process than a node's.
+pub(crate) fn register_port(
+    registry: &mut Registry,
+    port: &'static str,
+    figures: &Arc<PortFigures>,
+) {
+    let ports = vec![(port, Arc::clone(figures))];
+    registry.register_collector(Box::new(PortCollector::new(ports, None)));
+}
+
 /// Counters of one node.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -98,6 +133,7 @@ impl Metrics {
     /// watcher of Pods.
     pub(crate) fn new(
         node: &Node,
+        ports: &Ports,
         mirror: Option<&ringfence_kube::Metrics>,
         pods: Option<&ringfence_kube::pods::Figures>,
     ) -> Arc<Self> {
@@ -139,6 +175,13 @@ impl Metrics {
         if let Some(pods) = pods {
             pods.register(&mut registry);
         }
+        let pool = Some(ports.pool.clone());
+        let ports = vec![
+            ("client", ports.client.clone()),
+            ("peer", node.peer_port().clone()),
+            ("http", ports.http.clone()),
+        ];
+        registry.register_collector(Box::new(PortCollector::new(ports, pool)));
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
         let done = done.to_vec();
         Arc::new(Self {

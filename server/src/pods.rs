@@ -81,7 +81,7 @@ struct Local(Node);
 
 impl Bound for Local {
     fn pods(&self) -> Vec<Pod> {
-        self.0.read(|machine| machine.pods().cloned().collect())
+        self.0.frozen().pods().cloned().collect()
     }
 
     async fn ended(&self, uid: &PodUid, seen: PodSeen) -> bool {
@@ -92,9 +92,7 @@ impl Bound for Local {
         });
         match self.0.propose(ended).await {
             // One entry ends so many sessions; the rest is left for the next.
-            Ok(_) => self
-                .0
-                .read(|machine| machine.pods().all(|pod| *pod.uid() != uid)),
+            Ok(_) => self.0.read(|machine| !machine.has_pod(&uid)),
             Err(error) => {
                 warn!(%uid, %error, "the end of a Pod was not logged for certain; it is told again");
                 false

@@ -7,60 +7,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ringfence_raft::Node;
 
 use crate::limits::{PROGRESS_INTERVAL, READY_AGE_MAX, STUCK_MAX};
-use crate::standing::{Standing, remedy};
 
 /// A node's progress, as probes ask for it.
 #[derive(Clone)]
 pub(crate) struct Progress {
     node: Node,
-    join_as_voter: bool,
     pulse: Arc<Pulse>,
 }
 
 impl Progress {
-    /// Of `node`, which is to have a vote if `join_as_voter` says so.
-    pub(crate) fn of(node: Node, join_as_voter: bool) -> Self {
+    /// Of `node`.
+    pub(crate) fn of(node: Node) -> Self {
         let pulse = Arc::default();
-        Self {
-            node,
-            join_as_voter,
-            pulse,
-        }
+        Self { node, pulse }
     }
 
     /// Fine if this node can serve; else why not, for people.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let node = &self.node;
-        let status = node.status();
-        if status.cluster.is_none() {
-            return Err(
-                "it belongs to no cluster yet: it waits for all members of --initial-cluster, \
-                    or for a member of --join"
-                    .to_owned(),
-            );
-        }
-        let Some(leader) = status.leader else {
-            return Err(format!("it knows no leader in term {}", status.term));
-        };
-        match Standing::of(node) {
-            Standing::Bereft { node_id, former } => return Err(remedy(node_id, former)),
-            Standing::None | Standing::Learner(_) if self.join_as_voter => {
-                return Err("it has no vote yet".to_owned());
-            }
-            Standing::None | Standing::Learner(_) | Standing::Voter => {}
-        }
-        match node.age() {
-            Some(age) if age <= READY_AGE_MAX => Ok(()),
-            Some(age) => Err(format!(
-                "it has heard nothing from leader {} for {} ms",
-                leader.node_id,
-                age.as_millis()
-            )),
-            None => Err(format!(
-                "it has heard nothing from leader {} yet",
-                leader.node_id
-            )),
-        }
+        let ready = self.node.ready(READY_AGE_MAX);
+        ready.map_err(|not_ready| not_ready.to_string())
     }
 
     /// Fine unless this node has work that is its own and gets nowhere with it; then a restart can
@@ -79,11 +44,13 @@ impl Progress {
     /// Looks whether the log gets on; to be called once in every [`PROGRESS_INTERVAL`].
     pub(crate) fn look(&self) {
         let figures = self.node.metrics();
-        self.pulse.beat(
-            figures.wal_unflushed_bytes,
-            figures.wal_bytes,
-            figures.wal_syncs,
-        );
+        // What waits for room is not stuck: a restart would make none.
+        let waiting = match figures.wal_no_room {
+            true => 0,
+            false => figures.wal_unflushed_bytes,
+        };
+        self.pulse
+            .beat(waiting, figures.wal_bytes, figures.wal_syncs);
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
+use ringfence_raft::StartError;
 use tokio::runtime::{Builder, Runtime};
-use tracing::error;
+use tracing::{error, warn};
 
-use crate::app;
+use crate::app::{self, AppError};
+use crate::cli::exit;
 use crate::config::{Config, LogFormat, ServeArgs};
 use crate::limits::RUNTIME_STOP_MAX;
 
-/// The command line, the environment or the file is wrong.
-const EXIT_USAGE: u8 = 2;
-/// The node could not start, or ended by itself.
+/// The node could not start, or ended by itself, for a reason of its own.
 const EXIT_FAILED: u8 = 1;
 
 /// Runs a node until it is told to stop.
@@ -20,15 +20,16 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
         Ok(config) => config,
         Err(error) => {
             eprintln!("error: {error}");
-            return ExitCode::from(EXIT_USAGE);
+            return ExitCode::from(exit::USAGE);
         }
     };
     log_to_stderr(&config);
+    warn_of_open_doors(&config);
     let runtime = match runtime(config.worker_threads) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start threads: {error}");
-            return ExitCode::from(EXIT_FAILED);
+            return ExitCode::from(exit::SYSTEM);
         }
     };
     let log_format = config.log_format;
@@ -41,7 +42,47 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
         LogFormat::Text => eprintln!("error: {error}"),
         LogFormat::Json => error!("{error}"),
     }
-    ExitCode::from(EXIT_FAILED)
+    ExitCode::from(exit_of(&error))
+}
+
+fn exit_of(error: &AppError) -> u8 {
+    match error {
+        AppError::Listen { .. }
+        | AppError::Signals(_)
+        | AppError::Start(StartError::DataDir { .. } | StartError::Locked { .. }) => exit::SYSTEM,
+        AppError::Tls(_)
+        | AppError::Kube(_)
+        | AppError::Start(_)
+        | AppError::Stopped(_)
+        | AppError::Server { .. } => EXIT_FAILED,
+    }
+}
+
+/// Says what is right for a first try on a laptop and for nothing else.
+fn warn_of_open_doors(config: &Config) {
+    let ports = [
+        ("--listen-client", config.listen_client, &config.client_tls),
+        ("--listen-peer", config.listen_peer, &config.peer_tls),
+    ];
+    for (flag, address, tls) in ports {
+        if tls.is_none() && address.ip().is_unspecified() {
+            warn!(
+                "{flag} {address} listens on ALL interfaces of this machine WITHOUT TLS: anyone who \
+                 reaches it controls the cluster; name an address of a trusted network, or set up \
+                 TLS"
+            );
+        }
+    }
+    if config.data_dir.is_relative() {
+        let folder = std::path::absolute(&config.data_dir);
+        let folder = folder.unwrap_or_else(|_| config.data_dir.clone());
+        warn!(
+            "--data-dir {} is in the current directory: {}; a start from elsewhere would be a node \
+             without data, so name an absolute path",
+            config.data_dir.display(),
+            folder.display()
+        );
+    }
 }
 
 /// One runtime for everything; a single worker does without the threads that wake each other.

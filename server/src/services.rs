@@ -1,6 +1,8 @@
 //! The public gRPC services: decode, propose or read, encode. They decide nothing.
 
 mod acquire;
+#[cfg(test)]
+mod alone;
 mod answers;
 mod cluster;
 mod connection;
@@ -10,6 +12,8 @@ mod keep_alive;
 mod leases;
 mod list;
 mod malformed;
+mod outbox;
+mod paging;
 mod proposals;
 mod reads;
 mod sessions;
@@ -17,14 +21,16 @@ mod watch;
 
 use std::sync::Arc;
 
-use ringfence_core::{ClusterId, ClusterTime, Command};
+use ringfence_core::{ClusterId, ClusterTime, Command, Pod};
 use ringfence_proto::Refusal;
-use ringfence_raft::Node;
+use ringfence_proto::v1::Reason;
+use ringfence_raft::{Node, ProposeError};
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
+use crate::clients::{Account, Client, Pool};
 use crate::limits::WATCHERS_MAX;
-use crate::metrics::Metrics;
+use crate::metrics::{Call, Metrics};
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
 use reads::Query;
@@ -43,8 +49,8 @@ pub(crate) struct Context {
     metrics: Arc<Metrics>,
     /// True once the node is stopping.
     stopping: tokio_watch::Receiver<bool>,
-    /// Whether somebody watches the Pods that sessions are bound to.
-    pods_watched: bool,
+    /// What the connections of clients borrow from.
+    pool: Arc<Pool>,
     /// A place for each watcher that this node may still serve.
     watchers: Arc<Semaphore>,
     /// The present states that watches are telling.
@@ -56,32 +62,24 @@ impl Context {
     pub(crate) fn new(
         node: Node,
         metrics: Arc<Metrics>,
+        pool: Arc<Pool>,
         stopping: tokio_watch::Receiver<bool>,
     ) -> Self {
         Self {
             node,
             metrics,
             stopping,
-            pods_watched: false,
+            pool,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             presents: Presents::new(),
         }
     }
 
-    /// Says whether Pods are watched: only then a session may be bound to one.
-    pub(crate) fn watch_pods(&mut self, watched: bool) {
-        self.pods_watched = watched;
-    }
-
-    /// Refuses what nobody would ever end.
-    fn check(&self, command: &Command) -> Result<(), Refusal> {
-        match command {
-            Command::OpenForPod(open) if !self.pods_watched => {
-                let allowed = "none: this cluster watches no Pods; start its nodes with --kube-pods, \
-                               or open the session with a TTL";
-                Err(Refusal::invalid("pod", &open.pod, allowed))
-            }
-            _ => Ok(()),
+    /// The account of the connection that a request came by.
+    fn account<T>(&self, request: &Request<T>) -> Arc<Account> {
+        match request.extensions().get::<Client>() {
+            Some(client) => Arc::clone(client.account()),
+            None => Account::new(Arc::clone(&self.pool)),
         }
     }
 
@@ -108,26 +106,75 @@ impl Context {
     }
 }
 
+/// The Pod that a command would bind a session to.
+fn pod_of(command: &Command) -> Option<Pod> {
+    match command {
+        Command::OpenForPod(open) => Some(open.pod.clone()),
+        _ => None,
+    }
+}
+
+/// Why a command that may bind a session to this Pod brought no outcome. The leader decides whether
+/// it may: a session that nobody would ever end is refused.
+fn not_logged(pod: Option<&Pod>, error: ProposeError) -> Refusal {
+    match (pod, error) {
+        (
+            Some(pod),
+            ProposeError::NotDone {
+                retry_after: None, ..
+            },
+        ) => {
+            let allowed = "none: the leader watches no Pods; start all nodes with --kube-pods, or \
+                           open the session with a TTL";
+            Refusal::invalid("pod", pod, allowed)
+        }
+        (_, error) => not_proposed(error),
+    }
+}
+
+/// A refusal that may be repeated names the leader, if another node is known to lead: what refused
+/// it may not have known.
+fn hinted(node: &Node, refusal: Refusal) -> Refusal {
+    if refusal.reason != Reason::Unavailable || refusal.metadata.contains_key("leader") {
+        return refusal;
+    }
+    let status = node.status();
+    let leader = status.leader;
+    match leader.filter(|leader| Some(leader.node_id) != status.node_id) {
+        Some(leader) => refusal.with("leader", leader.client_address),
+        None => refusal,
+    }
+}
+
 impl Context {
+    /// Counts an answer, and adds to a refusal who leads.
+    fn answered<T>(&self, call: Call, answer: Result<T, Refusal>) -> Result<T, Refusal> {
+        let answer = answer.map_err(|refusal| hinted(&self.node, refusal));
+        self.metrics.answered(call, &answer);
+        answer
+    }
+
     /// Serves a unary call that becomes one log entry.
     async fn call<P: Proposal>(&self, request: Request<P>) -> Result<Response<P::Answer>, Status> {
         let (metadata, _, request) = request.into_parts();
         let work = async {
             let command = request.command()?;
-            self.check(&command)?;
-            let applied = self.node.propose(command).await.map_err(not_proposed)?;
+            let pod = pod_of(&command);
+            let applied = self.node.propose(command).await;
+            let applied = applied.map_err(|error| not_logged(pod.as_ref(), error))?;
             P::answer(applied, &self.node)
         };
         let answer = deadline::within(&metadata, work).await;
-        self.metrics.answered(P::CALL, &answer);
+        let answer = self.answered(P::CALL, answer);
         Ok(Response::new(answer?))
     }
 
     /// Serves a unary call that is answered from the state.
     async fn query<Q: Query>(&self, request: Request<Q>) -> Result<Response<Q::Answer>, Status> {
+        let account = self.account(&request);
         let (metadata, _, request) = request.into_parts();
         let answer = deadline::within(&metadata, self.read(request)).await;
-        self.metrics.answered(Q::CALL, &answer);
-        Ok(Response::new(answer?))
+        let answer = answer.and_then(|answer| paging::in_room(&account, answer));
+        Ok(self.answered(Q::CALL, answer)?)
     }
 }

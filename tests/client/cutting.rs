@@ -117,7 +117,7 @@ async fn pain_09_replies_that_are_swallowed_are_asked_for_again_and_done_once() 
     let done = async {
         loop {
             let [released, granted] = [caller.get("db/0").await, caller.get("db/1").await];
-            let held = |lease: Option<ringfence_client::proto::Lease>| {
+            let held = |lease: Option<ringfence_proto::v1::Lease>| {
                 lease.is_some_and(|lease| lease.holder.is_some())
             };
             if !held(released.unwrap()) && held(granted.unwrap()) {

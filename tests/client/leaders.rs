@@ -287,11 +287,14 @@ async fn the_leader_killed_under_a_watch_leaves_no_gap_and_no_duplicate() {
             .unwrap()
         {
             WatchItem::Granted { grant, .. } => {
-                assert!(grant.token > newest, "{} after {newest}", grant.token);
-                newest = grant.token;
-                assert_eq!(told.insert(grant.token, 1), None);
+                let token = grant.token.get();
+                assert!(token > newest, "{token} after {newest}");
+                newest = token;
+                assert_eq!(told.insert(token, 1), None);
             }
-            WatchItem::Ended { ended, .. } => assert_eq!(told.insert(ended.token, 2), Some(1)),
+            WatchItem::Ended { ended, .. } => {
+                assert_eq!(told.insert(ended.token.get(), 2), Some(1));
+            }
             WatchItem::Anew(why) => panic!("begun anew: {why:?}"),
             _ => {}
         }

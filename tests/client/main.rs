@@ -10,6 +10,7 @@ mod namespaces;
 mod pausing;
 mod proxy;
 mod restarts;
+mod stale_writes;
 mod support;
 mod table;
 mod thousand_cuts;

@@ -35,6 +35,32 @@ async fn pain_14_a_process_stopped_for_longer_than_its_ttl_sees_its_loss_before_
 }
 
 #[tokio::test]
+async fn pain_14_the_clock_of_belief_is_the_one_that_counts_suspend() {
+    // A machine that has been suspended for an hour, as far as a process can tell.
+    let mut slept = std::process::Command::new("unshare");
+    slept.args(["--time", "--boottime", "3600"]);
+    slept.arg(crate::support::WORKER).arg("clocks");
+    let told = slept.output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let clock = |name| {
+        told.lines()
+            .find_map(|line| line.strip_prefix(name)?.parse::<i64>().ok())
+    };
+    let (Some(belief), Some(standing)) = (clock("belief "), clock("standing ")) else {
+        eprintln!("NOT SHOWN with a clock of its own: namespaces of time need the right to them");
+        return;
+    };
+    let here = i64::try_from(BootClock.now().since_boot().as_millis()).unwrap();
+    assert!(
+        standing <= here,
+        "only the clock that counts suspend was moved"
+    );
+    // It was asked before this was, by as much as a process takes to end.
+    let ahead = belief - here;
+    assert!((3_540_000..=3_600_000).contains(&ahead), "{ahead} ms ahead");
+}
+
+#[tokio::test]
 async fn pain_09_an_executor_that_blocks_for_three_ttls_loses_no_lease() {
     let cluster = cluster(1).await;
     let ttl = TTL.as_millis().to_string();

@@ -90,7 +90,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
     within(what, waiting).await;
 }
 
-const WORKER: &str = env!("CARGO_BIN_EXE_client-worker");
+pub(crate) const WORKER: &str = env!("CARGO_BIN_EXE_client-worker");
 
 /// A process of `src/bin/client-worker.rs`, and what it prints.
 pub(crate) struct Worker {
@@ -141,6 +141,19 @@ impl Worker {
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 
+    /// Waits until it stands still.
+    pub(crate) async fn stopped(&self) {
+        let stat = format!("/proc/{}/stat", self.child.id().unwrap());
+        eventually("the process stops itself", || {
+            let read = std::fs::read_to_string(&stat).unwrap_or_default();
+            // Behind the program's name in brackets, which may have spaces, stands the state.
+            read.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        })
+        .await;
+    }
+
     /// Tells it something on its standard input.
     pub(crate) async fn say(&mut self, line: &str) {
         let line = format!("{line}\n");
@@ -156,6 +169,18 @@ impl Worker {
         let lines = self.lines.borrow();
         let told = lines.iter().find_map(|line| line.strip_prefix(start));
         told.unwrap().to_owned()
+    }
+
+    /// The line about the write of this value, once there is one.
+    pub(crate) async fn outcome_of(&self, value: &str) -> String {
+        let mut lines = self.lines.clone();
+        let is = |line: &&String| {
+            let told = line.starts_with("wrote") || line.starts_with("refused");
+            told && line.rsplit(' ').next() == Some(value)
+        };
+        let found = lines.wait_for(|lines| lines.iter().any(|line| is(&line)));
+        let found = within("the outcome of a write", found).await.unwrap();
+        found.iter().find(is).unwrap().clone()
     }
 
     /// Whether any line begins so.

@@ -22,7 +22,7 @@ fn open_request(ttl_ms: u64) -> OpenRequest {
         id: sixteen_random_bytes().into(),
         secret: sixteen_random_bytes().into(),
         seen_cluster_time_ms: None,
-        ttl_ms,
+        ttl_ms: Some(ttl_ms),
         identity: "bad-input".into(),
         pod: None,
     }
@@ -92,7 +92,7 @@ async fn ttls_out_of_range() {
     let cluster = single().await;
     let mut sessions = SessionsClient::new(cluster.caller().channel(0));
     let ten_years = 10 * 365 * 24 * 3600 * 1000;
-    for ttl in [1, 999, 300_001, ten_years, u64::MAX] {
+    for ttl in [0, 1, 999, 300_001, ten_years, u64::MAX] {
         let status = sessions.open(open_request(ttl)).await.unwrap_err();
         let refusal = refusal(&status);
         assert_eq!(
@@ -105,8 +105,12 @@ async fn ttls_out_of_range() {
             "says what was offered: {refusal:?}"
         );
     }
-    // 0 is the default of 15 s.
-    let opened = sessions.open(open_request(0)).await.unwrap().into_inner();
+    // What is left out is the default of 15 s.
+    let left_out = OpenRequest {
+        ttl_ms: None,
+        ..open_request(0)
+    };
+    let opened = sessions.open(left_out).await.unwrap().into_inner();
     assert_eq!(opened.ttl_ms, 15_000);
     still_serves(&cluster.caller()).await;
 }
@@ -259,6 +263,7 @@ async fn more_waiters_than_the_cluster_is_set_to_allow() {
     let request = ConfigureRequest {
         settings: Some(settings),
         based_on,
+        change: None,
     };
     operator.configure(request).await.unwrap();
     // The same change again is based on settings that are no longer in force.

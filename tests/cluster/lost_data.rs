@@ -52,7 +52,7 @@ async fn start_all(cluster: &mut Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directories_rolled_back_to_a_copy_repeat_no_token() {
+async fn pain_23_after_a_rollback_of_all_directories_tokens_go_on_above_the_lost_ones() {
     let mut cluster = Cluster::start(Options::default()).await;
     let mut journal = Journal::default();
     grants(&cluster, &mut journal, 20).await;
@@ -61,14 +61,29 @@ async fn directories_rolled_back_to_a_copy_repeat_no_token() {
     cluster.back_up(copy.path());
 
     start_all(&mut cluster).await;
-    grants(&cluster, &mut journal, 20).await;
+    let session = grants(&cluster, &mut journal, 20).await;
+    let caller = cluster.caller();
+    let lost = caller.acquire(&session, session.number(), "lost", None);
+    let lost = lost.await.unwrap().token;
     kill_all(&mut cluster).await;
     cluster.roll_back(copy.path());
 
     start_all(&mut cluster).await;
-    grants(&cluster, &mut journal, 20).await;
+    let before = journal.len();
+    let session = grants(&cluster, &mut journal, 20).await;
     assert_eq!(journal.len(), 60);
     journal.check().unwrap();
+    // Nothing is below what was granted in the time that is lost, so what a store remembers of it
+    // keeps nobody out; and nobody is told that the lost grant is in force.
+    assert!(journal.acts()[before..].iter().all(|act| act.token > lost));
+    let caller = cluster.caller();
+    let verdict = caller.check("lost", lost).await.unwrap();
+    assert_ne!(
+        verdict.verdict, 1,
+        "the lost grant is in force: {verdict:?}"
+    );
+    let again = caller.acquire(&session, session.number(), "lost", None);
+    assert!(again.await.unwrap().token > lost);
 }
 
 /// The log files of a node, the newest last.
@@ -97,17 +112,17 @@ fn end_of_records(bytes: &[u8]) -> usize {
         .map_or(0, |at| at + 1)
 }
 
-/// What the log writes at once fills whole sectors.
-const SECTOR: usize = 512;
+/// What the log writes at once fills whole pages.
+const PAGE: usize = 4096;
 
-/// The newest file of a node's log that has records, and the sector behind the last one.
+/// The newest file of a node's log that has records, and the page behind the last one.
 fn tail(cluster: &Cluster, at: usize) -> (PathBuf, usize) {
     let files = segments(cluster, at);
     let ends = files.into_iter().rev().map(|file| {
         let end = end_of_records(&fs::read(&file).unwrap());
-        (file, end.next_multiple_of(SECTOR))
+        (file, end.next_multiple_of(PAGE))
     });
-    let mut with_records = ends.filter(|(_, end)| *end > SECTOR);
+    let mut with_records = ends.filter(|(_, end)| *end > PAGE);
     with_records.next().expect("the node has a log")
 }
 
@@ -164,19 +179,35 @@ async fn a_torn_tail_costs_one_node_nothing_that_was_acknowledged() {
     assert_it_comes_back_whole(&mut cluster, journal, victim, held).await;
 }
 
-/// Nothing is promised of such a disk; but only its own node has lost something, and it is given
-/// that back by a leader that has everything.
+/// Nothing is promised of such a disk. Its node says so and ends, since its vote may be gone as well,
+/// and does not start again; the others go on and lose nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_forgets_what_it_had_flushed_harms_no_leader_and_is_sent_it_again() {
+async fn a_node_whose_disk_forgets_what_it_had_flushed_stops_and_harms_nobody() {
     let mut cluster = Cluster::start(Options::default()).await;
     let mut journal = Journal::default();
     let (victim, held) = follower_down(&mut cluster, &mut journal).await;
 
     let (file, end) = tail(&cluster, victim);
-    let forgotten = (16 * SECTOR).min(end - 2 * SECTOR);
+    let forgotten = (2 * PAGE).min(end - 2 * PAGE);
     write_at(&file, end - forgotten, &vec![0; forgotten]);
 
-    assert_it_comes_back_whole(&mut cluster, journal, victim, held).await;
+    for start in ["found by its leader", "at the next start"] {
+        cluster.spawn(victim);
+        grants(&cluster, &mut journal, 5).await;
+        let code = cluster.wait_exit(victim, secs(20)).await;
+        let log = cluster.log(victim);
+        assert!(
+            code.is_some_and(|code| code != 0),
+            "{start}: {code:?}\n{log}"
+        );
+        assert!(
+            log.contains("remove"),
+            "{start}: what to do is said:\n{log}"
+        );
+    }
+    let verdict = cluster.caller().check("held", held).await.unwrap();
+    assert_eq!(verdict.verdict, 1, "the grant is in force: {verdict:?}");
+    journal.check().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod elections;
 mod failing_disks;
 mod load;
 mod long_pauses;

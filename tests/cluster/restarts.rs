@@ -83,7 +83,7 @@ async fn a_leader_that_is_told_to_stop_hands_over_and_ends_in_five_seconds() {
         let code = cluster.wait_exit(leader, secs(5)).await;
         let log = cluster.log(leader);
         assert_eq!(code, Some(0), "n{} ends by itself:\n{log}", leader + 1);
-        handed_over = log.contains("handed leadership over");
+        handed_over = log.contains("leadership is handed over");
         if handed_over {
             break;
         }

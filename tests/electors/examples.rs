@@ -1,8 +1,14 @@
 //! The client's examples, run as their users run them.
 
+use std::time::Duration;
+
+use ringfence_client::Timings;
 use rustix::process::Signal;
 
-use crate::support::{Example, one_node};
+use crate::support::{Example, Lag, one_node};
+
+/// How much cluster time may pass between the moment at which a session is due and its end (I8).
+const SESSION_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn s0_12_every_example_runs_and_ends_when_it_is_asked_to() {
@@ -26,19 +32,36 @@ async fn s0_12_every_example_runs_and_ends_when_it_is_asked_to() {
 #[tokio::test]
 async fn s3_4_a_second_process_prints_the_leader_at_once_and_takes_over_after_the_kill() {
     let cluster = one_node().await;
+    let times = Timings::default();
     let first = Example::start("elector", &cluster, &[]);
     first.story.until(1, "work").await;
     let me = first.story.lines()[0]
         .strip_prefix("I am ")
         .unwrap()
         .to_owned();
+    let lag = Lag::of(&cluster);
     let second = Example::start("elector", &cluster, &[]);
+    second.story.until(1, "I am ").await;
+    let connected = cluster.time(0).await;
     second.story.until(1, &format!("{me} leads, token ")).await;
+    let told = cluster.time(0).await - connected;
+    // Sooner than one look of a candidate that has to look.
+    let at_once = times.retry_period() + lag.allowance();
+    assert!(told <= at_once, "told after {told:?}, {at_once:?} allowed");
     assert_eq!(second.story.count("work"), 0);
 
     first.signal(Signal::KILL);
-    // Within the lease duration of 15 s and the cluster's second.
+    let killed = cluster.time(0).await;
     second.story.until(1, "work").await;
+    let took = cluster.time(0).await - killed;
+    // It was heard of for the last time before it was killed, and at most a third of a lease duration
+    // before. From then on the lease lasts for its duration, and a second at most.
+    let least = times.lease_duration() * 2 / 3 - lag.allowance();
+    let most = times.lease_duration() + SESSION_ENDS_WITHIN + lag.allowance();
+    assert!(
+        (least..=most).contains(&took),
+        "took over after {took:?}, not within {least:?} to {most:?}"
+    );
 }
 
 #[tokio::test]

@@ -72,9 +72,9 @@ async fn a_leader_that_leaves_hands_over_to_the_next_or_to_the_named_without_a_g
     while ends < 2 {
         let item = within("the events", watch.next()).await.unwrap().unwrap();
         match item {
-            WatchItem::Ended { position, .. } => last = position.map(|at| at.index),
+            WatchItem::Ended { position, .. } => last = Some(position.index()),
             WatchItem::Granted { position, .. } => {
-                assert_eq!(position.map(|at| at.index), last.take(), "a gap");
+                assert_eq!(Some(position.index()), last.take(), "a gap");
                 ends += 1;
             }
             _ => {}

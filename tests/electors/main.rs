@@ -2,7 +2,10 @@
 //! from. Each name begins with its row in `client/ROWS.md`.
 #![allow(clippy::unwrap_used)]
 
+mod backends;
+mod bootstrap;
 mod callbacks;
+mod crowds;
 mod examples;
 mod handing_over;
 mod identities;
@@ -10,6 +13,7 @@ mod lifecycle;
 mod pausing;
 mod ranges;
 mod raw_lock;
+mod renaming;
 mod streams;
 mod support;
 mod work;

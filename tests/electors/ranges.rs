@@ -1,41 +1,132 @@
 //! Wall-clock ranges, failing open, and the two gauges.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use ringfence_client::{Client, Gauges, Successor, Timings};
+use ringfence_client::{BootClock, Client, Clock, Gauges, HeldLease, Range, Successor, Timings};
 use ringfence_tests::{Cluster, Options, Signal};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::support::{
     LEASE, LONG, Proxy, Story, client, elector, eventually, long, one_node, short, within,
 };
 
+/// For how long a request or a keep-alive lets the holder of a [`LEASE`] believe, counted from when it
+/// was sent: the duration less 1 % and the greater one of 50 ms and a fiftieth.
+const BELIEF: Duration = Duration::from_millis(3_000 - 30 - 60);
+
+/// Times whose deadline for renewals is no shorter than belief is anyway.
+fn full() -> Timings {
+    let (renew, retry) = (
+        LEASE - Duration::from_millis(50),
+        Duration::from_millis(100),
+    );
+    Timings::new(Some(LEASE), Some(renew), Some(retry)).unwrap()
+}
+
+/// How long before the end of belief its holder is told, at most.
+const TOLD_BEFORE: Duration = Duration::from_millis(20);
+/// Ranges are in whole milliseconds.
+const ROUNDED: u64 = 1;
+
+fn wall_ms() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec.unsigned_abs() * 1_000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap()
+}
+
+/// A look at a range, between two looks at the clocks: however long this machine takes for it, what
+/// it has to be is known to within that time.
+struct Look {
+    range: Range,
+    /// The earliest and the latest end that it may have.
+    end: RangeInclusive<u64>,
+    /// The wall clock behind it.
+    at: u64,
+}
+
+impl Look {
+    /// `None` if there is no range any more.
+    fn at(lease: &HeldLease) -> Option<Self> {
+        let (wall, boot, until) = (wall_ms(), BootClock.now(), lease.valid_until());
+        let range = lease.range()?;
+        // A renewal may have come in between.
+        let (until_now, boot_now, wall_now) = (lease.valid_until(), BootClock.now(), wall_ms());
+        let took = millis(boot_now.saturating_since(boot)) + ROUNDED;
+        Some(Self {
+            range,
+            end: wall + millis(until.saturating_since(boot_now)) - took - ROUNDED
+                ..=wall_now + millis(until_now.saturating_since(boot)) + ROUNDED,
+            at: wall_now,
+        })
+    }
+}
+
 #[tokio::test]
 async fn s2_4_the_range_goes_from_the_grant_to_the_end_of_what_was_renewed() {
     let mut cluster = one_node().await;
     let client = client(&cluster).await;
-    let lease = elector(&client, "alice", short()).campaign("db").lead();
+    let asked = wall_ms();
+    let lease = elector(&client, "alice", full()).campaign("db").lead();
     let lease = lease.await.unwrap();
-    let first = lease.range().unwrap();
-    let length = Duration::from_millis(first.end_unix_ms - first.start_unix_ms);
-    assert!(length <= LEASE + LONG, "{first:?}");
-    assert!(!first.failing_open);
+    let first = Look::at(&lease).unwrap();
+    let look_took = first.end.end() - first.end.start();
+    let (start, end) = (first.range.start_unix_ms, first.range.end_unix_ms);
+    assert_eq!(start, lease.granted_unix_ms());
+    assert!(
+        (asked..=first.at).contains(&start),
+        "{asked} {start} {}",
+        first.at
+    );
+    // What the grant stands on was sent in between.
+    let belief = millis(BELIEF);
+    let ends = asked + belief - look_took..=first.at + belief + ROUNDED;
+    assert!(ends.contains(&end), "{end} is not within {ends:?}");
 
-    // Each renewal moves its end, and nothing moves its start.
-    let renewed = || {
-        lease
-            .range()
-            .is_some_and(|r| r.end_unix_ms > first.end_unix_ms + 500)
-    };
-    eventually("a renewal", renewed).await;
-    assert_eq!(lease.range().unwrap().start_unix_ms, first.start_unix_ms);
+    // Each renewal moves its end, to where belief ends and no further, and nothing moves its start.
+    let (mut renewals, mut newest) = (0, lease.valid_until());
+    while renewals < 3 {
+        let look = Look::at(&lease).expect("it is renewed");
+        let Range {
+            start_unix_ms,
+            end_unix_ms,
+            failing_open,
+        } = look.range;
+        assert!((start_unix_ms, failing_open) == (start, false));
+        assert!(
+            look.end.contains(&end_unix_ms),
+            "{end_unix_ms} {:?}",
+            look.end
+        );
+        assert!(end_unix_ms <= look.at + belief + ROUNDED, "{end_unix_ms}");
+        renewals += u32::from(lease.valid_until() > newest);
+        newest = lease.valid_until();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 
     // Renewals that fail leave it where it is; what is left of it runs out, and then it is gone.
     cluster.signal(0, Signal::Kill);
-    let last = lease.range().unwrap();
+    // Acknowledgements that were under way have come long before half of it has passed.
+    eventually("half of it has passed", || lease.remaining() < BELIEF / 2).await;
+    let until = lease.valid_until();
+    let mut looks = 0;
+    while let Some(look) = Look::at(&lease) {
+        let end = look.range.end_unix_ms;
+        assert_eq!(
+            (look.range.start_unix_ms, lease.valid_until()),
+            (start, until)
+        );
+        assert!(look.end.contains(&end), "{end} {:?}", look.end);
+        looks += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let gone = BootClock.now();
+    assert!(gone + TOLD_BEFORE >= until, "{gone:?} {until:?}");
+    assert!(looks > 0, "it was never seen to stand");
     within("the loss", lease.lost()).await;
-    assert_eq!(lease.range(), None);
-    // A keep-alive that was under way may have been acknowledged in between.
-    assert!(last.end_unix_ms >= first.end_unix_ms);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringfence_client::{Anew, Floors, FloorsItem, Watch, WatchItem};
+use ringfence_client::{Anew, Floors, FloorsItem, Position, Watch, WatchItem};
 use ringfence_tests::{Cluster, Options, Signal};
 
 use crate::support::{LONG, client, elector, long, one_node, within};
@@ -16,10 +16,10 @@ async fn events_until(watch: &mut Watch, last: u64) -> Vec<(&'static str, u64)> 
             .unwrap()
             .unwrap();
         match item {
-            WatchItem::Granted { grant, .. } => events.push(("granted", grant.token)),
+            WatchItem::Granted { grant, .. } => events.push(("granted", grant.token.get())),
             WatchItem::Ended { ended, .. } => {
-                events.push(("ended", ended.token));
-                if ended.token == last {
+                events.push(("ended", ended.token.get()));
+                if ended.token.get() == last {
                     return events;
                 }
             }
@@ -29,7 +29,7 @@ async fn events_until(watch: &mut Watch, last: u64) -> Vec<(&'static str, u64)> 
     }
 }
 
-async fn reached(watch: &mut Watch) -> ringfence_client::proto::Position {
+async fn reached(watch: &mut Watch) -> Position {
     loop {
         if let WatchItem::Reached(position) =
             within("a position", watch.next()).await.unwrap().unwrap()
@@ -120,11 +120,7 @@ async fn floors_only_rise_while_the_leader_is_killed() {
 async fn a_watch_of_another_cluster_is_begun_anew_and_says_so() {
     let cluster = one_node().await;
     let client = client(&cluster).await;
-    let foreign = ringfence_client::proto::Position {
-        cluster_id: vec![9; 16].into(),
-        index: 5,
-        n: 0,
-    };
+    let foreign = "09090909090909090909090909090909.5.0".parse().unwrap();
     let mut watch = client.watch_from("", foreign);
     let item = within("the start", watch.next()).await.unwrap().unwrap();
     assert_eq!(item, WatchItem::Anew(Anew::ClusterChanged));

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use ringfence_client::{CampaignHandle, Client, Elector, Leader, Timings};
+use ringfence_client::{BootClock, CampaignHandle, Client, Clock, Elector, Leader, Timings};
 use ringfence_tests::{Cluster, Options};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -113,6 +113,50 @@ impl Story {
         if tokio::time::timeout(LONG, waiting).await.is_err() {
             panic!("{count} times {start:?} in {:?}", self.lines());
         }
+    }
+}
+
+/// How slow this machine is meanwhile: the longest time that a request took which a cluster that has
+/// nothing else to do answers at once, so with all the waits for a core of two processes.
+pub(crate) struct Lag {
+    worst: Arc<AtomicU64>,
+    asking: AbortHandle,
+}
+
+impl Lag {
+    /// What a line takes from a process that prints it to a test that waits for it, on a machine that
+    /// has nothing else to do.
+    const LINE: Duration = Duration::from_millis(500);
+
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let (worst, caller) = (Arc::<AtomicU64>::default(), cluster.caller());
+        let told = Arc::clone(&worst);
+        let asking = tokio::spawn(async move {
+            loop {
+                let asked = BootClock.now();
+                drop(caller.get("lag").await);
+                let took = BootClock.now().saturating_since(asked).as_millis();
+                told.fetch_max(u64::try_from(took).unwrap(), Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        Self {
+            worst,
+            asking: asking.abort_handle(),
+        }
+    }
+
+    /// What may be added to a time in which some messages, wake-ups and lines of output follow upon
+    /// each other.
+    pub(crate) fn allowance(&self) -> Duration {
+        let worst = Duration::from_millis(self.worst.load(Ordering::SeqCst));
+        Self::LINE + worst * 4
+    }
+}
+
+impl Drop for Lag {
+    fn drop(&mut self) {
+        self.asking.abort();
     }
 }
 

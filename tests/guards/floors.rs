@@ -6,14 +6,13 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_client::{Client, FloorsItem};
+use ringfence_client::Client;
 use ringfence_guard::Guard;
-use ringfence_guard::follow::{FloorFollower, FollowError, News, Options as Follow, Unheard};
+use ringfence_guard::follow::{FloorFollower, FollowError, Options as Follow, Unheard};
 use ringfence_guard::tower::FenceLayer;
 use ringfence_proto::refusal::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_tests::{Cluster, Options, Signal};
-use tokio_stream::StreamExt;
 use tonic_health::pb::health_client::HealthClient;
 use tower::Layer;
 
@@ -25,14 +24,7 @@ use crate::support::{
 async fn follow(cluster: &Cluster, options: Follow) -> FloorFollower {
     let client = Client::connect(cluster.endpoints()).await.unwrap();
     let follower = FloorFollower::new(options);
-    let told = client.watch_floors("bank/").map(|item| {
-        item.map(|item| match item {
-            FloorsItem::Floor { name, token } => News::Floor { name, token },
-            FloorsItem::Forgotten(token) => News::Forgotten(token),
-            FloorsItem::Reached(_) => News::Reached,
-            _ => News::Anew,
-        })
-    });
+    let told = client.watch_floors("bank/");
     let following = follower.clone();
     tokio::spawn(async move { following.follow(told).await });
     until_live(&follower, true).await;

@@ -146,7 +146,7 @@ impl Caller {
             id: sixteen_random_bytes().into(),
             secret: secret.clone().into(),
             seen_cluster_time_ms: None,
-            ttl_ms: ttl.as_millis() as u64,
+            ttl_ms: Some(ttl.as_millis() as u64),
             identity: identity.into(),
             pod: None,
         };
@@ -225,6 +225,22 @@ impl Caller {
         name: &str,
         wait: Option<Duration>,
     ) -> Result<Grant, Failure> {
+        let (grant, _) = self.acquire_at(session, number, name, wait).await?;
+        Ok(grant)
+    }
+
+    /// Acquires a lease, and tells at which cluster time that was answered: right behind the grant, if
+    /// it was waited for without a break.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn acquire_at(
+        &self,
+        session: &Session,
+        number: u64,
+        name: &str,
+        wait: Option<Duration>,
+    ) -> Result<(Grant, Duration), Failure> {
         let request = AcquireRequest {
             session: Some(session.handle.clone()),
             number,
@@ -238,8 +254,10 @@ impl Caller {
             let request = request.clone();
             async move { LeasesClient::new(channel).acquire(request).await }
         });
+        let answer = answer.await?.into_inner();
         let missing = || Failure::Unanswered("an answer without a grant".into());
-        answer.await?.into_inner().grant.ok_or_else(missing)
+        let time = Duration::from_millis(answer.cluster_time_ms);
+        Ok((answer.grant.ok_or_else(missing)?, time))
     }
 
     /// Releases a lease under a number of the caller's choice.

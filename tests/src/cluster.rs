@@ -301,6 +301,15 @@ impl Cluster {
         status.expect("the node answers").applied_index
     }
 
+    /// The cluster time that a node has applied.
+    ///
+    /// # Panics
+    /// If the node does not answer.
+    pub async fn time(&self, at: usize) -> Duration {
+        let status = status_of(&self.endpoints()[at]).await;
+        Duration::from_millis(status.expect("the node answers").cluster_time_ms)
+    }
+
     /// Waits until a node has applied this log index.
     ///
     /// # Panics

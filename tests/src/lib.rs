@@ -13,8 +13,3 @@ pub use binary::{built, server};
 pub use caller::{Caller, Failure, Session, sixteen_random_bytes};
 pub use cluster::{Cluster, Options, Signal, copy_dir};
 pub use journal::{Act, Journal};
-
-/// The README's examples are compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;

@@ -1,9 +1,11 @@
 //! A held lease whose methods block.
 
+use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_core::{EndsBelief, Fence, FencingToken, LeaseName, SessionId};
 
 use super::wait;
 use crate::clock::Moment;
@@ -11,6 +13,7 @@ use crate::error::ReleaseError;
 use crate::lease::{TransferError, Transferred};
 use crate::loss::Loss;
 use crate::range::Range;
+use crate::term::Guarded;
 
 /// A lease that this client holds, until it is released, handed over, or lost; see
 /// [`crate::HeldLease`]. Dropping it releases it in the background.
@@ -33,9 +36,9 @@ impl HeldLease {
         self.inner.token()
     }
 
-    /// What a guard wants to see: `name#token`.
+    /// What a guard wants to see, `name#token` as text.
     #[must_use]
-    pub fn fence(&self) -> String {
+    pub fn fence(&self) -> Fence {
         self.inner.fence()
     }
 
@@ -63,7 +66,7 @@ impl HeldLease {
         self.inner.remaining()
     }
 
-    /// The wall-clock range in which the lease is held; see [`crate::HeldLease::range`].
+    /// The wall-clock range in which the lease is held; see [`crate::Term::range`].
     #[must_use]
     pub fn range(&self) -> Option<Range> {
         self.inner.range()
@@ -104,17 +107,19 @@ impl HeldLease {
         })
     }
 
-    /// Calls `tell` once when the lease is lost, released or handed over, on a thread that may
-    /// block: to close a connection that work hangs on, or to end the process. It is called also if
-    /// this lease is dropped; [`Loss::is_own_doing`] tells the difference.
-    pub fn on_lost(&self, tell: impl FnOnce(Loss) + Send + 'static) {
+    /// Calls `tell` once when the lease is lost, released or handed over, on a thread of its own that
+    /// may block: to close a connection that work hangs on, or to end the process. It is called also
+    /// if this lease is dropped; [`Loss::is_own_doing`] tells the difference.
+    ///
+    /// # Errors
+    /// The system's, if the thread cannot be started: `tell` is not called then. It is started here
+    /// and not at the loss, when nobody could be told that it is missing.
+    pub fn on_lost(&self, tell: impl FnOnce(Loss) + Send + 'static) -> io::Result<()> {
         let lost = self.inner.lost();
-        let thread = self.inner.hold.liveness.hub.thread.clone();
-        // The client's own thread sees it in time; what it tells may block, so not there.
-        drop(thread.clone().spawn(async move {
-            let loss = lost.await;
-            drop(thread.spawn_blocking(move || tell(loss)));
-        }));
+        thread::Builder::new()
+            .name("ringfence-on-lost".into())
+            .spawn(move || tell(wait(lost)))?;
+        Ok(())
     }
 
     /// Runs `work` if the lease is held, and says whether it was held to its end.
@@ -126,6 +131,28 @@ impl HeldLease {
         self.ensure()?;
         let output = work();
         self.ensure().map(|()| output)
+    }
+
+    /// Runs work that shows its fence to guards, as [`run`](Self::run) does. If it fails because a
+    /// guard has seen a greater token, belief in the lease ends before this returns.
+    ///
+    /// # Errors
+    /// [`Guarded`].
+    pub fn guarded<T, E: EndsBelief>(
+        &self,
+        work: impl FnOnce(Fence) -> Result<T, E>,
+    ) -> Result<T, Guarded<E>> {
+        let fence = self.fence();
+        match self.run(|| work(fence.clone())) {
+            Err(loss) => Err(Guarded::Lost(loss)),
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(error)) => {
+                if error.ends_belief_in(&fence) {
+                    self.report_stale();
+                }
+                Err(Guarded::Failed(error))
+            }
+        }
     }
 
     /// Says that a guard refused this grant's token: the lease is lost, for ever.

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringfence_core::{InvalidName, InvalidText};
-use ringfence_proto::refusal::Refusal;
 
 use super::Inner;
 use super::gauges::{AlreadyRegistered, Gauges, Registration};
 use super::handle::CampaignHandle;
 use super::leading::Leading;
-use super::shards::Room;
+use super::listeners::{Listeners, Stopped};
+use super::room::Room;
 use super::shared::{Leader, Shared};
-use super::term::{Listeners, Stopped};
+
 use crate::hub::lock;
 use crate::identity::DuplicateIdentity;
+use crate::refusal::Refusal;
 
 /// A campaign for one lease; [`Elector::campaign`](super::Elector::campaign) begins one.
 ///
@@ -104,7 +105,8 @@ impl Campaign {
     /// After a term that was not lost, keeps the lease without work until the end of every
     /// [range](crate::Range) that was told, so that the next holder's range begins behind it. Off
     /// unless set: then a term that is given up may overlap with the next one in wall time, though
-    /// neither in tokens nor in belief.
+    /// neither in tokens nor in belief. The range of a leader
+    /// [for life](super::ElectorBuilder::for_life) has no end to wait for, so it gives up at once.
     pub fn linger(mut self, linger: bool) -> Self {
         self.linger = linger;
         self
@@ -126,7 +128,7 @@ impl Campaign {
     /// **The risk:** while it fails open another process may hold the lease, have a range that
     /// overlaps, and write with a greater token; this one only cannot see it. Use it where two
     /// writers do less harm than none, duplicated samples for example, and never in the place of a
-    /// guard. Work is dropped at the loss all the same, and neither [`Leading::is_valid`] nor
+    /// guard. Work is dropped at the loss all the same, and neither [`Leading::is_valid`](crate::Term::is_valid) nor
     /// [`CampaignHandle::is_leading`] ever fails open. A process that starts while the cluster is
     /// silent has never held the lease, and has no range.
     pub fn fail_open(mut self, fail_open: bool) -> Self {

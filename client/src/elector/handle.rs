@@ -1,66 +1,22 @@
 //! What can be asked of a campaign from outside.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ringfence_core::{FencingToken, SessionId};
+use ringfence_core::SessionId;
 use ringfence_proto::v1::ListSessionsRequest;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use tokio::sync::watch;
 
-use super::shared::{Leader, Shared};
+use super::ask::Successor;
+use super::shared::{CampaignState, Leader, Shared};
 use crate::client::Client;
 use crate::error::CallError;
 use crate::lease::{HeldLease, TransferError};
 use crate::range::Range;
+use crate::unary;
 
 /// How many sessions are looked through for a successor's identity.
 const LISTED_MAX: usize = 100_000;
-
-/// Who gets the lease of a leader that gives it up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Successor {
-    /// Who has waited the longest.
-    #[default]
-    Next,
-    /// This session; if it does not wait for the lease, who has waited the longest.
-    Session(SessionId),
-    /// A session with this identity that waits for the lease; if there is none, who has waited the
-    /// longest.
-    Identity(String),
-}
-
-/// How a campaign stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CampaignState {
-    /// It waits for the lease.
-    Waiting,
-    /// It leads.
-    Leading {
-        /// The token of the term.
-        token: FencingToken,
-    },
-    /// It pauses between terms.
-    Pausing {
-        /// For how long.
-        pause: Duration,
-        /// What happened.
-        why: String,
-    },
-    /// It is over.
-    Over,
-}
-
-/// What the campaign was asked last.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ask {
-    /// Give up the term, and go on.
-    pub(super) step_down: bool,
-    /// Give up the term, and end.
-    pub(super) leave: bool,
-    pub(super) successor: Successor,
-}
 
 /// Looks at a campaign and asks it to give up. Cheap to clone; dropping it changes nothing.
 #[derive(Clone, Debug)]
@@ -70,7 +26,8 @@ pub struct CampaignHandle {
 
 impl CampaignHandle {
     /// Ends the campaign: a leader stops its work, then hands the lease over in one step, so that
-    /// at no time nobody holds it while somebody waits. Where nobody does, it is released.
+    /// at no time nobody holds it while somebody waits. Where nobody does, it is released. A lease
+    /// that [`Campaign::lead`](super::Campaign::lead) has returned is its caller's to give up.
     pub fn leave(&self, successor: Successor) {
         self.shared.ask.send_modify(|ask| {
             ask.leave = true;
@@ -161,9 +118,10 @@ async fn sessions_of(client: &Client, identity: &str) -> Result<Vec<SessionId>, 
             after,
             ..ListSessionsRequest::default()
         };
-        let page = client
-            .unary(move |channel| async move { SessionsClient::new(channel).list(request).await })
-            .await?;
+        let page = unary::call(&client.hub, move |channel| async move {
+            SessionsClient::new(channel).list(request).await
+        })
+        .await?;
         seen += page.sessions.len();
         let last = page.sessions.last().map(|session| session.session);
         let theirs = page.sessions.iter().filter(|s| s.identity == identity);

@@ -1,23 +1,24 @@
 //! Running a campaign: from term to term, until one leads, or once.
 
 use std::convert::Infallible;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use ringfence_core::LeaseName;
-use tokio::sync::watch;
+use ringfence_core::{FencingToken, LeaseName};
 
 use super::Entry;
 use super::back_off::BackOff;
 use super::campaign::{Campaign, CampaignError};
-use super::handle::CampaignState;
 use super::leading::Leading;
-use super::observer::Observer;
-use super::outcome::Outcome;
-use super::shared::Leader;
-use super::term::{StopCause, tell};
+use super::listeners::StopCause;
+use super::outcome::{Outcome, sealed::Sealed};
+use super::shared::CampaignState;
+use super::shared::{Leader, Shared};
+use super::term::{Ended, tell};
 use crate::hub::lock;
 use crate::lease::HeldLease;
-use crate::view::View;
+use crate::loss::Loss;
+use crate::observer::Observer;
 
 impl Campaign {
     /// Campaigns for ever, or until [asked to leave](super::CampaignHandle::leave). In each term
@@ -37,17 +38,19 @@ impl Campaign {
     {
         let running = self.begin()?;
         let telling = self.tell();
-        let result = tokio::select! {
+        let mut work = |leading| {
+            let working = work(leading);
+            async move { working.await.failure() }
+        };
+        tokio::select! {
             biased;
             never = telling => match never {},
             result = self.terms(&running.name, &mut work) => result,
-        };
-        self.shared.state.send_replace(CampaignState::Over);
-        result
+        }
     }
 
     /// Campaigns for ever with the callbacks alone, as client-go does: `on_started` may spawn what
-    /// it likes, which has to stop at [`Leading::lost`].
+    /// it likes, which has to stop at [`Leading::lost`](crate::Term::lost).
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -58,69 +61,102 @@ impl Campaign {
 
     /// Waits until this candidate leads, however long that takes and whatever fails meanwhile, and
     /// returns the lease: one call that blocks, and afterwards no step of the elector's any more.
+    /// The campaign's [handle](Self::handle) says "leading" as long as the lease is held, and "over"
+    /// after that; what it is asked has no effect on a lease that was returned.
     /// Of the listeners those for other leaders are told until then. Unless told
     /// [otherwise](Self::observe) the lease is watched as long as it is held, so that
-    /// [`HeldLease::lost`] completes at once when it is taken away.
+    /// [`Term::lost`](crate::Term::lost) completes at once when it is taken away.
     ///
     /// # Errors
     /// [`CampaignError`] if no retry can help, or it was asked to leave.
     pub async fn lead(mut self) -> Result<HeldLease, CampaignError> {
-        let running = self.begin()?;
+        let mut running = self.begin()?;
         let mut pauses = BackOff::new(&self.elector.timings);
         let telling = self.tell();
         let leading = async {
             loop {
-                if let Some((mut lease, _place)) = self.stand(&running.name, &mut pauses).await? {
-                    // The campaign's own watch ends with it.
-                    if self.observe {
-                        lease.follow();
-                    }
-                    self.shared.begin_term(&View::of(&lease));
-                    return Ok(lease);
+                if let Some(stood) = self.stand(&running.name, &mut pauses).await? {
+                    return Ok::<_, CampaignError>(stood);
                 }
             }
         };
-        tokio::select! {
+        let (mut lease, place) = tokio::select! {
             biased;
             never = telling => match never {},
-            result = leading => result,
+            result = leading => result?,
+        };
+        // The campaign's own watch ends with it.
+        if self.observe {
+            lease.follow();
         }
+        let (view, token) = (lease.term(), lease.token());
+        running.campaign = None;
+        self.shared.begin_term(&view);
+        self.shared
+            .state
+            .send_replace(CampaignState::Leading { token });
+        tracing::info!(name = self.name, %token, "leading");
+        let shared = Arc::clone(&self.shared);
+        let thread = &self.elector.client.hub.thread;
+        drop(thread.spawn(async move {
+            let why = view.lost().await;
+            log_end(view.name(), view.token(), &why);
+            shared.over();
+            drop(place);
+        }));
+        Ok(lease)
     }
 
     /// Waits until this candidate leads, runs `work` to its end, gives the lease up and returns what
-    /// the work returned. If the lease is lost before, the work is dropped, and begun anew under
-    /// the next one: it has to bear being begun more than once.
+    /// the work returned. If the lease is lost or given up by request before, the work is dropped,
+    /// and begun again under the next one: it has to bear being begun more than once. Asked to
+    /// leave, the work has the campaign's [grace](Self::grace) to come to its end.
+    ///
+    /// Each process that calls this runs its work, one after the other. What is to happen once in
+    /// all has to be recorded by the work, under its [fence](crate::Term::fence) and in one step with
+    /// what it does, and looked for first.
     ///
     /// # Errors
-    /// [`CampaignError`] if no retry can help, or it was asked to leave.
+    /// [`CampaignError`] if no retry can help, or it was asked to leave and the work had not come to
+    /// its end.
+    ///
+    /// # Panics
+    /// If the work panics: with what it panicked with, after the lease was given up.
     pub async fn once<W, F>(mut self, mut work: W) -> Result<F::Output, CampaignError>
     where
         W: FnMut(Leading) -> F,
         F: Future,
     {
         let running = self.begin()?;
+        let telling = self.tell();
+        tokio::select! {
+            biased;
+            never = telling => match never {},
+            result = self.until_done(&running.name, &mut work) => result,
+        }
+    }
+
+    /// From term to term, until the work has come to its end in one.
+    async fn until_done<W, F>(
+        &mut self,
+        name: &LeaseName,
+        work: &mut W,
+    ) -> Result<F::Output, CampaignError>
+    where
+        W: FnMut(Leading) -> F,
+        F: Future,
+    {
         let mut pauses = BackOff::new(&self.elector.timings);
         loop {
-            let Some((lease, _place)) = self.stand(&running.name, &mut pauses).await? else {
+            let Some((lease, _place)) = self.stand(name, &mut pauses).await? else {
                 continue;
             };
-            let view = View::of(&lease);
-            self.shared.begin_term(&view);
-            // Nobody asks a single run to leave in the middle.
-            let (_leaving, leaving) = watch::channel(false);
-            let leading = Leading {
-                view: view.clone(),
-                shard: self.shard,
-                leaving,
-            };
-            match view.run(work(leading)).await {
-                Ok(output) => {
-                    if let Err(error) = lease.release().await {
-                        tracing::debug!(%error, "not released; if it is still held it will be");
-                    }
-                    return Ok(output);
-                }
-                Err(loss) => self.pause(pauses.after_term(), &loss.to_string()).await,
+            let Ended { cause, output } = self.term(lease, work, |_| None).await;
+            match output {
+                Some(Ok(output)) => return Ok(output),
+                Some(Err(panic)) => resume_unwind(panic),
+                None if self.shared.ask.borrow().leave => return Err(CampaignError::Left),
+                None => self.pause(pauses.after_term(), &cause.to_string()).await,
             }
         }
     }
@@ -129,8 +165,7 @@ impl Campaign {
     async fn terms<W, F>(&mut self, name: &LeaseName, work: &mut W) -> Result<(), CampaignError>
     where
         W: FnMut(Leading) -> F,
-        F: Future,
-        F::Output: Outcome,
+        F: Future<Output = Option<String>>,
     {
         let mut pauses = BackOff::new(&self.elector.timings);
         loop {
@@ -142,7 +177,7 @@ impl Campaign {
                 continue;
             };
             let began = self.elector.client.now();
-            let cause = self.term(lease, work).await;
+            let Ended { cause, .. } = self.term(lease, work, Clone::clone).await;
             drop(place);
             if self.shared.ask.borrow().leave {
                 return Ok(());
@@ -178,11 +213,12 @@ impl Campaign {
         let observer = self.observe.then(|| {
             let (shared, own) = (Arc::clone(&self.shared), Arc::clone(&self.elector.own));
             Observer::begin(&self.elector.client, name.clone(), move |grant| {
-                shared.saw(grant.and_then(|grant| Leader::from_wire(grant, &own)));
+                shared.saw(grant.map(|grant| Leader::of(grant, &own)));
             })
         });
         Ok(Running {
             name,
+            campaign: Some(Arc::clone(&self.shared)),
             _entry: entry,
             _observer: observer,
         })
@@ -192,6 +228,26 @@ impl Campaign {
 /// What lasts as long as a campaign runs.
 struct Running {
     name: LeaseName,
+    /// What is over when this is dropped, wherever the campaign's future stood then; `None` once the
+    /// lease has gone to the caller.
+    campaign: Option<Arc<Shared>>,
     _entry: Entry,
     _observer: Option<Observer>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(campaign) = &self.campaign {
+            campaign.over();
+        }
+    }
+}
+
+/// Says how a lease ended that was won by a campaign and is its caller's.
+fn log_end(name: &LeaseName, token: FencingToken, why: &Loss) {
+    if why.is_own_doing() {
+        tracing::info!(%name, %token, %why, "leadership ended");
+    } else {
+        tracing::warn!(%name, %token, %why, "lost leadership");
+    }
 }

@@ -3,11 +3,11 @@
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::sync::Arc;
-use tokio::sync::watch;
 
 use super::campaign::{Campaign, CampaignError};
 use super::leading::Leading;
 use super::outcome::Outcome;
+use super::room::Room;
 
 /// A campaign for each of a number of shards; [`Elector::candidates`](super::Elector::candidates)
 /// makes them. Change what they have in common here, or take them apart with
@@ -23,10 +23,7 @@ impl Candidates {
     /// it does not wait for more: the limits of those that survive a failure should add up to all
     /// shards.
     pub fn at_most(self, most: usize) -> Self {
-        let room = Arc::new(Room {
-            most,
-            taken: watch::Sender::new(0),
-        });
+        let room = Room::new(most);
         self.each(|campaign| campaign.within(Arc::clone(&room)))
     }
 
@@ -65,47 +62,5 @@ impl IntoIterator for Candidates {
 
     fn into_iter(self) -> Self::IntoIter {
         self.campaigns.into_iter()
-    }
-}
-
-/// How many leases may be held together.
-#[derive(Debug)]
-pub(super) struct Room {
-    most: usize,
-    taken: watch::Sender<usize>,
-}
-
-/// A held lease's place in it.
-#[derive(Debug)]
-pub(super) struct Place(Arc<Room>);
-
-impl Room {
-    /// Waits until there is room.
-    pub(super) async fn free(&self) {
-        let mut taken = self.taken.subscribe();
-        // The sender lives as long as this does.
-        taken.wait_for(|taken| *taken < self.most).await.ok();
-    }
-
-    /// Waits until there is none.
-    pub(super) async fn full(&self) {
-        let mut taken = self.taken.subscribe();
-        taken.wait_for(|taken| *taken >= self.most).await.ok();
-    }
-
-    /// Takes a place, if one is left.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
-        let taken = self.taken.send_if_modified(|taken| {
-            let room = *taken < self.most;
-            *taken += usize::from(room);
-            room
-        });
-        taken.then(|| Place(Arc::clone(self)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.taken.send_modify(|taken| *taken -= 1);
     }
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringfence_core::{FencingToken, SessionId};
-use ringfence_proto::v1;
 use tokio::sync::watch;
 
-use super::handle::{Ask, CampaignState};
+use super::ask::Ask;
 use crate::clock;
 use crate::hub::lock;
+use crate::info::GrantInfo;
 use crate::loss::Loss;
 use crate::range::{Range, millis};
-use crate::view::View;
+use crate::term::Term;
 
 /// The most sessions that an elector remembers as its own; each of them lives for two TTLs at most
 /// after it was lost.
@@ -35,6 +35,28 @@ pub struct Leader {
     pub since_unix_ms: u64,
     /// Whether it is this very elector.
     pub mine: bool,
+}
+
+/// How a campaign stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CampaignState {
+    /// It waits for the lease.
+    Waiting,
+    /// It leads.
+    Leading {
+        /// The token of the term.
+        token: FencingToken,
+    },
+    /// It pauses between terms.
+    Pausing {
+        /// For how long.
+        pause: Duration,
+        /// What happened.
+        why: String,
+    },
+    /// It is over.
+    Over,
 }
 
 /// The sessions that an elector has opened.
@@ -74,7 +96,7 @@ pub(super) struct Shared {
 struct Ranges {
     fail_open: bool,
     /// The newest term, unless it was given up or somebody else was seen to lead.
-    term: Option<View>,
+    term: Option<Term>,
 }
 
 impl std::fmt::Debug for Ranges {
@@ -102,7 +124,7 @@ impl Shared {
         lock(&self.ranges).fail_open
     }
 
-    pub(super) fn begin_term(&self, view: &View) {
+    pub(super) fn begin_term(&self, view: &Term) {
         lock(&self.ranges).term = Some(view.clone());
     }
 
@@ -111,12 +133,18 @@ impl Shared {
         lock(&self.ranges).term = None;
     }
 
+    /// The campaign is over: nothing is led by it, and no range goes on.
+    pub(super) fn over(&self) {
+        self.give_up_term();
+        self.state.send_replace(CampaignState::Over);
+    }
+
     /// Takes what the cluster tells its watchers.
     pub(super) fn saw(&self, leader: Option<Leader>) {
         if leader.as_ref().is_some_and(|leader| !leader.mine) {
             let mut ranges = lock(&self.ranges);
             // What a watch tells can be older than the term that has just begun.
-            let newer = |view: &View| leader.as_ref().is_some_and(|l| l.token > view.token());
+            let newer = |view: &Term| leader.as_ref().is_some_and(|l| l.token > view.token());
             if ranges.term.as_ref().is_some_and(newer) {
                 ranges.term = None;
             }
@@ -154,15 +182,14 @@ impl Shared {
 }
 
 impl Leader {
-    pub(super) fn from_wire(grant: v1::Grant, own: &Own) -> Option<Self> {
-        let session = SessionId::new(grant.session)?;
-        Some(Self {
+    pub(super) fn of(grant: GrantInfo, own: &Own) -> Self {
+        Self {
+            mine: own.contains(grant.session),
             identity: grant.identity,
-            session,
-            token: FencingToken::new(grant.token)?,
+            session: grant.session,
+            token: grant.token,
             data: grant.data,
             since_unix_ms: grant.since_unix_ms,
-            mine: own.contains(session),
-        })
+        }
     }
 }

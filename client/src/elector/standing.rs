@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use ringfence_core::LeaseName;
-use ringfence_proto::v1::Reason;
+use ringfence_planted::{Bug, planted};
 use tokio::sync::watch;
 
+use super::ask::Ask;
 use super::back_off::BackOff;
 use super::campaign::{Campaign, CampaignError};
-use super::handle::{Ask, CampaignState};
-use super::shards::Place;
+use super::room::Place;
+use super::shared::CampaignState;
 use super::shared::Shared;
 use crate::acquire::AcquireError;
 use crate::error::{CallError, OpenError};
 use crate::lease::HeldLease;
+use crate::refusal::Reason;
 use crate::session::{Session, SessionState};
 
 /// How long one request waits in the queue before another takes its place.
@@ -79,7 +81,8 @@ impl Campaign {
             () = over(&session) => return Err(Stood::Failed("the session was lost".into())),
             () = full => return Err(Stood::Again),
         };
-        if !self.observe {
+        // Also beside the campaign's own watch: it may have begun behind the end of this grant.
+        if !self.observe || !planted(Bug::OwnWatchTrusted) {
             lease.follow_for_life();
         }
         match &self.room {
@@ -123,6 +126,7 @@ fn not_opened(error: OpenError) -> Stood {
     match error {
         OpenError::InvalidIdentity(fault) => Stood::Hopeless(CampaignError::InvalidIdentity(fault)),
         OpenError::Call(error) => failed(error),
+        OpenError::ShutDown => Stood::Left,
         OpenError::TooLate => Stood::Failed(error.to_string()),
     }
 }
@@ -136,6 +140,7 @@ fn not_acquired(error: AcquireError) -> Stood {
         | AcquireError::Queued { .. }
         | AcquireError::NotNow { .. }
         | AcquireError::Ended(_)
+        | AcquireError::Open(_)
         | AcquireError::SessionLost(_) => Stood::Failed(error.to_string()),
     }
 }

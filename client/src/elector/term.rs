@@ -1,89 +1,62 @@
 //! One term: from the grant through the work to its end, and who is told of it.
 
+use std::any::Any;
 use std::convert::Infallible;
-use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use ringfence_core::FencingToken;
 use tokio::sync::watch;
 
 use super::Inner;
+use super::ask::Successor;
 use super::campaign::Campaign;
-use super::handle::{CampaignState, Successor, hand_over};
+use super::handle::hand_over;
 use super::leading::Leading;
-use super::outcome::{Outcome, sealed::Sealed};
-use super::shared::{Leader, Shared};
+use super::listeners::{Listener, StopCause, Stopped};
+use super::shared::{CampaignState, Leader, Shared};
 use crate::hub::lock;
 use crate::identity::{DuplicateIdentity, is_kept_alive};
 use crate::lease::HeldLease;
 use crate::loss::Loss;
-use crate::view::View;
+use crate::term::Term;
 
-/// A term that is over.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stopped {
-    /// The term's token.
-    pub token: FencingToken,
-    /// Why it is over.
-    pub cause: StopCause,
+/// What a panic carries.
+pub(super) type Panic = Box<dyn Any + Send>;
+
+/// How a term ended, and what its work returned, if it came to its end.
+pub(super) struct Ended<T> {
+    pub(super) cause: StopCause,
+    pub(super) output: Option<Result<T, Panic>>,
 }
 
-/// Why a term is over.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum StopCause {
-    /// The lease was lost; the work was dropped.
-    Lost(Loss),
-    /// The work is done.
-    Done,
-    /// The work failed, and says why.
-    Failed(String),
-    /// The work panicked, and said this.
-    Panicked(String),
-    /// The campaign was asked to give it up.
-    Asked,
-}
-
-impl fmt::Display for StopCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(loss) => write!(f, "the lease was lost: {loss}"),
-            Self::Done => f.write_str("the work is done"),
-            Self::Failed(why) => write!(f, "the work failed: {why}"),
-            Self::Panicked(why) => write!(f, "the work panicked: {why}"),
-            Self::Asked => f.write_str("it was asked to give the lease up"),
-        }
+impl<T> Ended<T> {
+    fn without_output(cause: StopCause) -> Self {
+        let output = None;
+        Self { cause, output }
     }
 }
 
-type Listener<T> = Option<Box<dyn FnMut(&T) + Send>>;
-
-/// Who wants to be told.
-#[derive(Default)]
-pub(super) struct Listeners {
-    pub(super) started: Listener<Leading>,
-    pub(super) stopped: Listener<Stopped>,
-    pub(super) new_leader: Listener<Leader>,
-    pub(super) duplicate: Listener<DuplicateIdentity>,
-}
-
 impl Campaign {
-    /// One term. When it returns the lease was lost or given up.
-    pub(super) async fn term<W, F>(&mut self, lease: HeldLease, work: &mut W) -> StopCause
+    /// One term. When it returns the lease was lost or given up. `failure` says what is wrong with
+    /// the output of the work, if that is a failure.
+    pub(super) async fn term<W, F>(
+        &mut self,
+        lease: HeldLease,
+        work: &mut W,
+        failure: impl Fn(&F::Output) -> Option<String>,
+    ) -> Ended<F::Output>
     where
         W: FnMut(Leading) -> F,
         F: Future,
-        F::Output: Outcome,
     {
-        let view = View::of(&lease);
+        let view = lease.term();
         let token = view.token();
         let (leaving, told) = watch::channel(false);
         let leading = Leading {
-            view: view.clone(),
+            term: view.clone(),
             shard: self.shard,
             leaving: told,
         };
@@ -92,14 +65,21 @@ impl Campaign {
         self.shared
             .state
             .send_replace(CampaignState::Leading { token });
-        tracing::debug!(name = self.name, %token, "leads");
+        tracing::info!(name = self.name, %token, "leading");
         if let Some(started) = &mut lock(&self.listeners).started {
             started(&leading);
         }
 
-        let cause = self.work(&view, leading, leaving, work).await;
+        let Ended { cause, output } = self.work(&view, leading, leaving, work, failure).await;
 
-        tracing::debug!(name = self.name, %token, %cause, "leads no more");
+        match &cause {
+            StopCause::Done | StopCause::Asked => {
+                tracing::info!(name = self.name, %token, %cause, "leadership ended");
+            }
+            StopCause::Lost(_) | StopCause::Failed(_) | StopCause::Panicked(_) => {
+                tracing::warn!(name = self.name, %token, %cause, "lost leadership");
+            }
+        }
         if !(self.shared.fails_open() && cause == StopCause::Lost(Loss::WindowPassed)) {
             self.shared.give_up_term();
         }
@@ -108,40 +88,51 @@ impl Campaign {
             listener(&stopped);
         }
         self.give_up(lease, &stopped.cause).await;
-        stopped.cause
+        Ended {
+            cause: stopped.cause,
+            output,
+        }
     }
 
     /// Runs the work until it or the term is over. The work is dropped when this returns.
     async fn work<W, F>(
         &self,
-        view: &View,
+        view: &Term,
         leading: Leading,
         leaving: watch::Sender<bool>,
         work: &mut W,
-    ) -> StopCause
+        failure: impl Fn(&F::Output) -> Option<String>,
+    ) -> Ended<F::Output>
     where
         W: FnMut(Leading) -> F,
         F: Future,
-        F::Output: Outcome,
     {
         let mut lost = pin!(view.lost());
         let mut working = pin!(caught(async move { work(leading).await }));
         tokio::select! {
             biased;
-            loss = &mut lost => return StopCause::Lost(loss),
-            cause = &mut working => return cause,
+            loss = &mut lost => return Ended::without_output(StopCause::Lost(loss)),
+            output = &mut working => {
+                let cause = match &output {
+                    Ok(output) => failure(output).map_or(StopCause::Done, StopCause::Failed),
+                    Err(panic) => StopCause::Panicked(text_of(panic)),
+                };
+                return Ended { cause, output: Some(output) };
+            }
             () = asked(&self.shared) => {}
         }
         leaving.send_replace(true);
         if self.grace.is_zero() {
-            return StopCause::Asked;
+            return Ended::without_output(StopCause::Asked);
         }
         let client = &self.elector.client;
         tokio::select! {
             biased;
-            loss = &mut lost => StopCause::Lost(loss),
-            _ = &mut working => StopCause::Asked,
-            () = client.sleep_until(client.now() + self.grace) => StopCause::Asked,
+            loss = &mut lost => Ended::without_output(StopCause::Lost(loss)),
+            output = &mut working => Ended { cause: StopCause::Asked, output: Some(output) },
+            () = client.sleep_until(client.now() + self.grace) => {
+                Ended::without_output(StopCause::Asked)
+            }
         }
     }
 
@@ -152,7 +143,8 @@ impl Campaign {
             StopCause::Asked => self.shared.ask.borrow().successor.clone(),
             StopCause::Done | StopCause::Failed(_) | StopCause::Panicked(_) => Successor::Next,
         };
-        if self.linger {
+        // The range of a leader for life was told without an end: there is none to wait for.
+        if self.linger && !lease.hold.liveness.is_for_life() {
             let end = lease.valid_until();
             self.elector.client.sleep_until(end).await;
         }
@@ -169,29 +161,24 @@ async fn asked(shared: &Shared) {
 
 /// Runs work to its end, and catches its panic: an elector that dies with its work would leave a
 /// process behind that lives and never leads again.
-async fn caught<F>(work: F) -> StopCause
-where
-    F: Future,
-    F::Output: Outcome,
-{
+async fn caught<F: Future>(work: F) -> Result<F::Output, Panic> {
     let mut work = pin!(work);
     poll_fn(|cx| {
         // Nothing of the work is looked at after its panic; it is dropped.
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
         match polled {
-            Ok(polled) => polled.map(|output| match output.failure() {
-                None => StopCause::Done,
-                Some(why) => StopCause::Failed(why),
-            }),
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                let text = text.unwrap_or_else(|| "without a text".into());
-                Poll::Ready(StopCause::Panicked(text))
-            }
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
         }
     })
     .await
+}
+
+/// What a panic said.
+fn text_of(panic: &Panic) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "without a text".into())
 }
 
 type Proof = Pin<Box<dyn Future<Output = Option<DuplicateIdentity>> + Send>>;

@@ -47,7 +47,7 @@ fn a_lease_is_taken_used_and_given_back_without_a_runtime() {
     let (cluster, _node, _client, session) = alone(Duration::from_secs(60));
 
     let lease = session.acquire("db").data("here").send().unwrap();
-    assert_eq!(lease.fence(), "db#1");
+    assert_eq!(lease.fence().to_string(), "db#1");
     assert_eq!(lease.data(), b"here");
     assert_eq!(lease.run(|| 7), Ok(7));
     assert_eq!(lease.wait_lost(Duration::from_millis(1)), None);
@@ -76,7 +76,7 @@ fn silence_ends_belief_and_tells_who_blocks() {
     let (_cluster, node, client, session) = alone(Duration::from_millis(900));
     let lease = session.acquire("db").send().unwrap();
     let (tell, told) = mpsc::channel();
-    lease.on_lost(move |loss| tell.send(loss).unwrap());
+    lease.on_lost(move |loss| tell.send(loss).unwrap()).unwrap();
     node.script(is_keep_alive, Act::Swallow, usize::MAX);
 
     assert_eq!(told.recv_timeout(LONG).unwrap(), Loss::WindowPassed);

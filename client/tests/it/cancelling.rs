@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use ringfence_client::proto::client_frame::Body as Ask;
 use ringfence_client::{AcquireError, Client, HeldLease, Session};
+use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
     Act, Cluster, alone, client, eventually, is_acquire, is_release, session, unavailable, within,

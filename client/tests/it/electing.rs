@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ringfence_client::proto::client_frame::Body as Ask;
 use ringfence_client::{
-    CampaignState, Client, Elector, RawLock, SessionOptions, Successor, Timings,
+    CampaignError, CampaignState, Client, Elector, Pod, PodText, RawLock, SessionOptions,
+    Successor, Timings,
 };
+use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{Act, Cluster, client, eventually, is_acquire, is_keep_alive, within};
 
@@ -122,8 +123,8 @@ async fn s4_4_a_cluster_that_refuses_is_asked_with_pauses_and_says_why() {
     let cluster = Cluster::new();
     let node = cluster.node().await;
     let client = client(&[&node]).await;
-    let full = ringfence_client::Refusal::new(
-        ringfence_client::proto::Reason::Limit,
+    let full = ringfence_proto::Refusal::new(
+        ringfence_proto::v1::Reason::Limit,
         "too many wait for this lease",
     );
     node.script(is_acquire, Act::Refuse(full), 3);
@@ -190,4 +191,108 @@ async fn a_campaign_can_be_spawned_and_dropped_at_any_time() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_leader_for_life_that_lingers_can_be_left() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let pod = Pod::parse(PodText {
+        namespace: "shop",
+        name: "controller-0",
+        uid: "0a1b",
+        container: "",
+    });
+    let elector = Elector::builder(&client).for_life(pod.unwrap()).build();
+    let campaign = elector.campaign("db").observe(false).linger(true);
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.run_callbacks());
+    eventually("it leads", || handle.is_leading()).await;
+
+    handle.leave(Successor::Next);
+
+    within("the end", running).await.unwrap().unwrap();
+    assert!(cluster.model().is_quiet());
+}
+
+#[tokio::test]
+async fn the_handle_of_a_lease_that_was_led_follows_it_to_its_end() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let campaign = elector(&client, 60_000).campaign("db").observe(false);
+    let handle = campaign.handle();
+
+    let lease = campaign.lead().await.unwrap();
+
+    let token = lease.token();
+    assert_eq!(*handle.state().borrow(), CampaignState::Leading { token });
+    assert!(handle.is_leading() && handle.range().is_some());
+    lease.release().await.unwrap();
+    eventually("the end", || {
+        *handle.state().borrow() == CampaignState::Over
+    })
+    .await;
+    assert!(!handle.is_leading() && handle.range().is_none());
+}
+
+#[tokio::test]
+async fn the_handle_of_a_campaign_that_was_dropped_says_that_it_is_over() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let campaign = elector(&client, 60_000).campaign("db").observe(false);
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.run_callbacks());
+    eventually("it leads", || handle.is_leading()).await;
+
+    running.abort();
+
+    eventually("the end", || {
+        *handle.state().borrow() == CampaignState::Over
+    })
+    .await;
+    assert!(handle.range().is_none());
+}
+
+#[tokio::test]
+async fn a_single_run_is_seen_by_its_handle_and_can_be_left() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let campaign = elector(&client, 60_000).campaign("db").observe(false);
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.once(|_| std::future::pending::<()>()));
+    let leads = || matches!(*handle.state().borrow(), CampaignState::Leading { .. });
+    eventually("it leads", leads).await;
+
+    handle.leave(Successor::Next);
+
+    let left = within("the end", running).await.unwrap();
+    assert!(matches!(left, Err(CampaignError::Left)), "{left:?}");
+    assert_eq!(*handle.state().borrow(), CampaignState::Over);
+    eventually("the release", || cluster.model().is_quiet()).await;
+}
+
+#[tokio::test]
+async fn a_single_run_that_steps_down_begins_again_and_ends_with_its_work() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let campaign = elector(&client, 60_000).campaign("db").observe(false);
+    let handle = campaign.handle();
+    let running = tokio::spawn(campaign.once(|leading| async move {
+        if leading.token().get() == 1 {
+            std::future::pending::<()>().await;
+        }
+        leading.token().get()
+    }));
+    eventually("it leads", || handle.is_leading()).await;
+
+    handle.step_down(Successor::Next);
+
+    assert_eq!(within("the end", running).await.unwrap().unwrap(), 2);
+    assert_eq!(*handle.state().borrow(), CampaignState::Over);
+    assert!(!handle.is_leading() && handle.range().is_none());
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use ringfence_client::proto::GetRequest;
-use ringfence_client::proto::client_frame::Body as Ask;
-use ringfence_client::{BootClock, Client, Clock, ConnectError, Loss};
+use ringfence_client::{BootClock, Client, Clock, ConnectError, LeaseName, Loss};
+use ringfence_proto::v1::client_frame::Body as Ask;
 use tokio::net::TcpListener;
 
 use crate::support::{
@@ -137,9 +136,7 @@ async fn a_half_open_connection_is_replaced_in_time() {
     tokio::time::timeout(interval + timeout + Duration::from_millis(600), idle)
         .await
         .unwrap();
-    within("an answer", client.request(Ask::Get(GetRequest::default())))
-        .await
-        .unwrap();
+    within("an answer", client.look_up(&db())).await.unwrap();
     wire.mend();
     assert!(wire.connections() >= 1);
 }
@@ -156,9 +153,7 @@ async fn a_node_that_swallows_requests_is_left() {
         .unwrap();
     mute.script(is_get, Act::Swallow, 1);
     // It answers pings and says nothing else, until it is left and asked again.
-    within("an answer", client.request(Ask::Get(GetRequest::default())))
-        .await
-        .unwrap();
+    within("an answer", client.look_up(&db())).await.unwrap();
 
     assert_eq!(cluster.count(is_get), 2);
     drop(other);
@@ -177,9 +172,7 @@ async fn a_node_that_only_refuses_is_left_for_another() {
     };
     cut_off.script(is_get, unavailable(None), usize::MAX);
 
-    within("an answer", client.request(Ask::Get(GetRequest::default())))
-        .await
-        .unwrap();
+    within("an answer", client.look_up(&db())).await.unwrap();
 
     assert_eq!(client.endpoint(), Some(left.address()));
 }
@@ -269,4 +262,8 @@ async fn what_is_not_grpc_is_told_apart() {
     let text = error.to_string();
     assert!(text.contains(&address), "{text}");
     serving.abort();
+}
+
+fn db() -> LeaseName {
+    LeaseName::parse("db").unwrap()
 }

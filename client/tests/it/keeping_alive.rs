@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_client::proto::client_frame::Body as Ask;
 use ringfence_client::{Client, SessionState};
+use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
     Act, Cluster, SteppedClock, client, eventually, is_keep_alive, session, within,

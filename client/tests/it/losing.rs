@@ -1,12 +1,16 @@
 //! Losing a lease: noticed, final, and never mixed up with a later grant.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ringfence_client::proto::client_frame::Body as Ask;
+use ringfence_client::attach::STALE_HEADER;
 use ringfence_client::{
     AcquireError, AttachError, Client, LeaseName, Loss, Secret, SessionHandle, SessionState,
 };
+use ringfence_proto::v1::client_frame::Body as Ask;
+use tower_layer::Layer as _;
+use tower_service::Service as _;
 
 use crate::support::{
     Act, Cluster, Node, SteppedClock, alone, client, eventually, is_acquire, is_keep_alive,
@@ -109,6 +113,35 @@ async fn a_revoked_grant_is_lost_and_its_loss_acknowledged() {
     assert!(loss.to_string().contains("revoked by bob"), "{loss}");
     assert!(!revoked.is_valid());
     assert!(kept.is_valid());
+    let token = revoked.token().get();
+    eventually("the acknowledgement", || {
+        cluster.model().acknowledged.contains(&token)
+    })
+    .await;
+    assert!(session.is_live());
+}
+
+#[tokio::test]
+async fn a_loss_is_acknowledged_once_the_work_under_the_grant_has_ended() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, Duration::from_millis(900)).await;
+    let revoked = session.acquire("db").send().await.unwrap();
+    let (first, second) = (revoked.working(), revoked.working());
+
+    cluster.change(|model| model.revoke("db"));
+    within("the loss", revoked.lost()).await;
+    let until = revoked.valid_until();
+    drop(first);
+    // Longer than two keep-alives.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(cluster.model().acknowledged.is_empty(), "work goes on");
+    // The cluster waits for one TTL from the revoke, not from the newest keep-alive.
+    assert!(session.valid_until() > until, "the session is kept alive");
+    assert_eq!(revoked.valid_until(), until);
+
+    drop(second);
     let token = revoked.token().get();
     eventually("the acknowledgement", || {
         cluster.model().acknowledged.contains(&token)
@@ -239,6 +272,43 @@ async fn a_guards_refusal_is_final() {
     drop(old);
     assert!(new.is_valid());
     assert_eq!(cluster.count(is_release), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_a_guard_refused_is_released() {
+    let (cluster, _node, session) = alone().await;
+    let reported = session.acquire("db").send().await.unwrap();
+    reported.report_stale();
+    // Nobody acquires it again, and the session lives on: it would be held for ever.
+    eventually("the release", || cluster.model().is_quiet()).await;
+    drop(reported);
+
+    let lease = session.acquire("db").send().await.unwrap();
+    let mut service = lease.attach().layer(Stale(lease.fence().to_string()));
+    service.call(http::Request::new(())).await.unwrap();
+    assert_eq!(lease.loss(), Some(Loss::Reported));
+    drop(lease);
+    eventually("the release", || cluster.model().is_quiet()).await;
+    assert!(session.is_live());
+    assert_eq!(cluster.count(is_release), 2);
+}
+
+/// A service whose guard refuses this fence.
+struct Stale(String);
+
+impl tower_service::Service<http::Request<()>> for Stale {
+    type Response = http::Response<()>;
+    type Error = std::io::Error;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+        let answer = http::Response::builder().header(STALE_HEADER, self.0.as_str());
+        std::future::ready(Ok(answer.body(()).unwrap()))
+    }
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ringfence_client::proto::GetRequest;
-use ringfence_client::proto::client_frame::Body as Ask;
-use ringfence_client::{Client, Loss, SessionState};
+use ringfence_client::{Client, Loss, SessionState, unstable};
+use ringfence_proto::v1::GetRequest;
+use ringfence_proto::v1::client_frame::Body as Ask;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -46,7 +46,7 @@ async fn nodes_that_name_each_other_as_the_leader_are_not_visited_in_a_hot_loop(
 
     let timeout = Duration::from_secs(2);
     let ask = Ask::Get(GetRequest::default());
-    let answer = within("an error", client.request_within(ask, timeout)).await;
+    let answer = within("an error", unstable::request(&client, ask, timeout)).await;
 
     assert!(answer.is_err());
     let asked = cluster.count(is_get);

@@ -4,13 +4,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ringfence_client::attach::{Attached, Unsent};
-use ringfence_client::proto::client_frame::Body as Ask;
-use ringfence_client::{Loss, ReleaseError, TransferError};
+use ringfence_client::{HeldLease, Loss, ReleaseError, Session, TransferError, unstable};
+use ringfence_proto::v1::client_frame::Body as Ask;
+use ringfence_proto::v1::{ReleaseRequest, SessionHandle};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::support::{
-    Act, Cluster, alone, client, eventually, is_acquire, is_release, session, within,
+    Act, Cluster, LONG, Node, alone, client, eventually, is_acquire, is_release, session, within,
 };
 
 const TTL: Duration = Duration::from_secs(60);
@@ -269,4 +270,143 @@ async fn a_session_that_is_left_stays_as_it_is() {
     drop(lease);
     assert_eq!(cluster.count(|ask| is_release(ask) || is_close(ask)), 0);
     assert!(cluster.model().sessions.contains_key(&handle.session.get()));
+}
+
+/// The frame of a release, as a caller without [`HeldLease`] would write it.
+fn release_frame(session: &Session, lease: &HeldLease, number: u64) -> Ask {
+    let handle = session.handle();
+    Ask::Release(ReleaseRequest {
+        session: Some(SessionHandle {
+            session: handle.session.get(),
+            secret: handle.secret.as_bytes().to_vec().into(),
+        }),
+        number,
+        lowest: number,
+        name: lease.name().to_string(),
+        token: lease.token().get(),
+        close_session: false,
+    })
+}
+
+/// Waits until the request that ends a grant is under way, and lets it go on only then.
+async fn ends_first(node: &Node, lease: HeldLease, ending: impl Future + Send + 'static) {
+    assert!(lease.is_valid());
+    let ending = tokio::spawn(async move { drop(ending.await) });
+    eventually("the request", || node.holds() == 1).await;
+    // The cluster may grant it to the next one from here on.
+    assert!(!lease.is_valid(), "believed while its end is under way");
+    let why = within("the end of belief", lease.lost()).await;
+    assert!(why.is_own_doing(), "{why}");
+    node.let_go(false);
+    within("the answer", ending).await.unwrap();
+}
+
+#[tokio::test]
+async fn belief_ends_before_a_release_by_token_leaves() {
+    let (cluster, node, session) = alone().await;
+    let lease = session.acquire("db").send().await.unwrap();
+    let (name, token, by) = (lease.name().clone(), lease.token(), session.clone());
+    node.script(is_release, Act::HoldRequest, 1);
+
+    ends_first(&node, lease, async move { by.release(&name, token).await }).await;
+
+    assert!(cluster.model().is_quiet());
+    assert_eq!(cluster.count(is_release), 1);
+}
+
+#[tokio::test]
+async fn belief_ends_before_a_transfer_by_token_leaves() {
+    let (cluster, node, alice) = alone().await;
+    let bob = session(&client(&[&node]).await, TTL).await;
+    let lease = alice.acquire("db").send().await.unwrap();
+    let waiting = tokio::spawn(bob.acquire("db").wait(TTL).send());
+    eventually("the waiter", || !cluster.model().queue.is_empty()).await;
+    let (name, token, to) = (lease.name().clone(), lease.token(), bob.id());
+    node.script(is_transfer, Act::HoldRequest, 1);
+
+    ends_first(&node, lease, async move {
+        alice.transfer(&name, token, Some(to)).await.unwrap();
+    })
+    .await;
+
+    let held = within("the grant", waiting).await.unwrap().unwrap();
+    assert!(held.is_valid());
+}
+
+#[tokio::test]
+async fn a_transfer_by_token_that_nobody_waits_for_gives_the_lease_back() {
+    let (cluster, _node, session) = alone().await;
+    let held = session.acquire("db").send().await.unwrap();
+    let (name, token) = (held.name().clone(), held.token());
+
+    let refused = within("the refusal", session.transfer(&name, token, None)).await;
+
+    let Err(TransferError::NotWaiting { lease: Some(back) }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(back.is_valid() && back.token() == token);
+    assert!(!held.is_valid(), "it was said that it ended");
+    drop(held);
+    assert!(back.is_valid());
+    drop(back);
+    eventually("the release", || cluster.model().is_quiet()).await;
+}
+
+#[tokio::test]
+async fn a_frame_of_the_callers_own_ends_belief_before_it_leaves() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, TTL).await;
+    let lease = session.acquire("db").send().await.unwrap();
+    let frame = release_frame(&session, &lease, 900);
+    node.script(is_release, Act::HoldRequest, 1);
+
+    ends_first(&node, lease, async move {
+        unstable::request(&client, frame, LONG).await
+    })
+    .await;
+
+    assert!(cluster.model().is_quiet());
+}
+
+#[tokio::test]
+async fn an_end_by_another_attachment_of_the_client_ends_belief_first() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let client = client(&[&node]).await;
+    let session = session(&client, TTL).await;
+    let attached = client.attach(session.handle(), Duration::MAX).await;
+    let attached = attached.unwrap();
+
+    let lease = session.acquire("db").send().await.unwrap();
+    let (name, token, by) = (lease.name().clone(), lease.token(), attached.clone());
+    node.script(is_release, Act::HoldRequest, 1);
+    ends_first(&node, lease, async move { by.release(&name, token).await }).await;
+
+    let lease = session.acquire("db").send().await.unwrap();
+    node.script(is_close, Act::HoldRequest, 1);
+    ends_first(&node, lease, attached.close()).await;
+    assert!(!session.is_live());
+}
+
+#[tokio::test]
+async fn an_end_by_another_process_is_noticed_within_a_round_of_keep_alives() {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let holder = client(&[&node]).await;
+    let session = session(&holder, Duration::from_secs(3)).await;
+    let lease = session.acquire("db").send().await.unwrap();
+    let kept = session.acquire("kept").send().await.unwrap();
+    let (name, token) = (lease.name().clone(), lease.token());
+    // A handle that was handed on is what makes others able to do it.
+    let elsewhere = self::client(&[&node]).await;
+    let attached = elsewhere.attach(session.handle(), Duration::MAX).await;
+
+    attached.unwrap().release(&name, token).await.unwrap();
+
+    let noticed = tokio::time::timeout(Duration::from_secs(2), lease.lost());
+    let why = noticed.await.expect("believed beyond the next round");
+    assert!(matches!(why, Loss::GrantEnded { .. }), "{why}");
+    assert!(kept.is_valid() && session.is_live());
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ringfence_client::proto::client_frame::Body as Ask;
-use ringfence_client::proto::sessions_client::SessionsClient;
-use ringfence_client::proto::{GetRequest, ListSessionsRequest, Reason};
 use ringfence_client::{
-    AcquireError, CallError, Client, OpenError, Refusal, ReleaseError, SessionOptions,
+    AcquireError, CallError, Client, LeaseName, OpenError, ReleaseError, SessionOptions, unstable,
 };
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::client_frame::Body as Ask;
+use ringfence_proto::v1::sessions_client::SessionsClient;
+use ringfence_proto::v1::{ListSessionsRequest, Reason};
 
 use crate::support::{
     Act, Cluster, alone, client, eventually, is_acquire, is_open, is_release, session, unavailable,
@@ -40,8 +41,26 @@ async fn a_broken_stream_repeats_the_request_under_its_number() {
             "{act:?}: {tries:?}"
         );
         assert_eq!(cluster.model().grants, 1, "{act:?}");
-        assert_eq!(lease.fence(), "db#1");
+        assert_eq!(lease.fence().to_string(), "db#1");
     }
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_last_try_says_nothing_of_one_that_was_sent_before() {
+    let (cluster, node, session) = alone().await;
+    let full = Refusal::new(Reason::Limit, "too many answers are unconfirmed");
+    // The first try is in the log, and nothing is heard of it.
+    node.script(is_acquire, Act::BreakAfter, 1);
+    node.script(is_acquire, Act::Refuse(full), 1);
+
+    let error = session.acquire("db").send().await.unwrap_err();
+
+    let unknown = matches!(error, AcquireError::Call(CallError::Unknown { .. }));
+    assert!(unknown, "{error:?}");
+    eventually("what it brought is taken back", || {
+        cluster.model().is_quiet()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -135,13 +154,13 @@ async fn what_was_never_sent_is_unavailable_and_what_was_is_unknown() {
         .connect()
         .await
         .unwrap();
-    let get = || Ask::Get(GetRequest::default());
+    let name = LeaseName::parse("db").unwrap();
     node.script(|ask| matches!(ask, Ask::Get(_)), Act::Swallow, 1);
 
-    let unknown = client.request(get()).await.unwrap_err();
+    let unknown = client.look_up(&name).await.unwrap_err();
     drop(node);
     eventually("the client notices", || client.endpoint().is_none()).await;
-    let unavailable = client.request(get()).await.unwrap_err();
+    let unavailable = client.look_up(&name).await.unwrap_err();
 
     assert!(matches!(unknown, CallError::Unknown { .. }), "{unknown:?}");
     assert!(
@@ -184,7 +203,7 @@ async fn a_unary_status_without_our_details_is_unknown() {
         .await
         .unwrap();
 
-    let list = client.unary(|channel| async move {
+    let list = unstable::unary(&client, |channel| async move {
         SessionsClient::new(channel)
             .list(ListSessionsRequest::default())
             .await
@@ -243,5 +262,5 @@ async fn an_open_that_is_refused_for_ever_is_told() {
     let Err(OpenError::Call(CallError::Refused(refusal))) = refused else {
         panic!("{refused:?}");
     };
-    assert_eq!(refusal.reason, Reason::OpenIdUsed);
+    assert_eq!(refusal.reason.as_str(), "OPEN_ID_USED");
 }

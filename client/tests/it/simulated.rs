@@ -80,7 +80,7 @@ impl Member {
                 self.secrets.lock().unwrap().push(open.secret.to_vec());
                 Body::Open(v1::OpenResponse {
                     session: 1,
-                    ttl_ms: open.ttl_ms,
+                    ttl_ms: open.ttl_ms(),
                     ..v1::OpenResponse::default()
                 })
             }

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,16 +10,12 @@ use std::time::Duration;
 use ringfence_check::history::Record;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cluster::{CLIENT_PORT, stopped, without_settings};
-use crate::stage::{MEMORY_SOCKET, Stage};
-use crate::sys;
+use crate::cluster::stopped;
 use crate::tally::Tally;
 use crate::workload::{ORDER_CALM, ORDER_FLOOD};
 
 /// How long clients get to end what they are doing.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
-/// Sets the dice of clients apart from those of the schedule.
-const SALT: u64 = 0xc11e_7475;
 
 /// The client processes.
 #[derive(Debug, Default)]
@@ -38,19 +33,33 @@ struct Member {
 }
 
 impl Crew {
-    /// Starts the clients of a run. To be called on the thread that lives as long as the run.
+    /// Starts a client. To be called on the thread that lives as long as the run.
     ///
     /// # Errors
-    /// If one cannot be started.
-    pub(crate) fn start(stage: &Stage, prefix: &str) -> io::Result<Self> {
-        let mut crew = Self::default();
-        let logs = stage.plan.report.join("clients");
-        std::fs::remove_dir_all(&logs).ok();
-        std::fs::create_dir_all(&logs)?;
-        for number in 1..=stage.plan.clients {
-            crew.members.push(member(stage, prefix, number, &logs)?);
-        }
-        Ok(crew)
+    /// If it cannot be started.
+    pub(crate) fn join(
+        &mut self,
+        number: u32,
+        mut client: Command,
+        tally: &Arc<Mutex<Tally>>,
+    ) -> io::Result<()> {
+        client
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0);
+        let mut process = client.spawn()?;
+        let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let tally = Arc::clone(tally);
+        let listening = std::thread::Builder::new()
+            .name(format!("c{number}"))
+            .spawn(move || listen(BufReader::new(output), &tally))?;
+        self.members.push(Member {
+            number,
+            input: process.stdin.take(),
+            process,
+            listening: Some(listening),
+        });
+        Ok(())
     }
 
     fn member(&self, number: u32) -> Option<&Member> {
@@ -143,63 +152,6 @@ impl Drop for Member {
             listening.join().ok();
         }
     }
-}
-
-fn member(stage: &Stage, prefix: &str, number: u32, logs: &Path) -> io::Result<Member> {
-    let plan = &stage.plan;
-    let log = std::fs::File::create(logs.join(format!("c{number}.log")))?;
-    let endpoints: Vec<String> = match &plan.target {
-        Some(target) => target.endpoints.clone(),
-        None => (0..plan.nodes as usize)
-            .map(|place| format!("{}:{CLIENT_PORT}", stage.home(place).address))
-            .collect(),
-    };
-    let mut command = Command::new(&plan.program);
-    command
-        .arg("chaos-client")
-        .arg(format!("--number={number}"))
-        .arg(format!(
-            "--seed={}",
-            plan.seed ^ SALT ^ u64::from(number) << 32
-        ))
-        .arg(format!("--nodes={}", endpoints.join(",")))
-        .arg(format!(
-            "--stores={}",
-            stage.scratch.path("stores").display()
-        ))
-        .arg(format!("--memory={MEMORY_SOCKET}"))
-        .arg(format!("--prefix={prefix}"))
-        .arg(format!("--leases={}", plan.leases()))
-        .current_dir(stage.scratch.path(""))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .process_group(0);
-    if plan.control {
-        command.arg("--control");
-    }
-    if plan.open_guard {
-        command.arg("--open-guard");
-    }
-    without_settings(&mut command);
-    if let Some(target) = &plan.target {
-        command.envs(target.environment.iter().cloned());
-    }
-    let network = stage.fabric.as_ref();
-    let network = network.map(|fabric| fabric.namespace(stage.client_port(number)));
-    sys::confine(&mut command, network);
-    let mut process = command.spawn()?;
-    let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let tally = Arc::clone(&stage.tally);
-    let listening = std::thread::Builder::new()
-        .name(format!("c{number}"))
-        .spawn(move || listen(BufReader::new(output), &tally))?;
-    Ok(Member {
-        number,
-        input: process.stdin.take(),
-        process,
-        listening: Some(listening),
-    })
 }
 
 /// Takes what a client tells until it ends.

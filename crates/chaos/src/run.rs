@@ -1,5 +1,6 @@
 //! The run itself: everything is started, disturbed by schedule, healed, and judged.
 
+mod casting;
 mod course;
 mod reach;
 

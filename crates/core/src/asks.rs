@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use ringfence_planted::{Bug, planted};
 
 use crate::command::{Ask, Open, OpenForPod, Request};
-use crate::deadlines::Due;
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
 use crate::id::{FencingToken, RequestNumber, Secret, SessionId};
+use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Cancelled, Limit, Opened, Outcome, Rejection};
@@ -15,7 +15,7 @@ use crate::pod::{Pod, PodSeen};
 use crate::requests::{Admission, fingerprint};
 use crate::session::Session;
 use crate::settings::OPEN_AGE_MAX;
-use crate::snapshot::Answer;
+use crate::snapshot::{Answer, ClosingRelease};
 use crate::time::{ClusterTime, Millis};
 
 impl StateMachine {
@@ -59,7 +59,8 @@ impl StateMachine {
         }
         session.armed = session.deadline(self.term_start);
         if session.pod().is_none() {
-            self.deadlines.insert(session.armed, Due::Session(id));
+            self.deadlines.insert_session(session.armed, id);
+            self.ttls.insert(session.ttl);
         }
         self.sessions.insert(id, session);
         self.opens.insert(open.id, id);
@@ -208,6 +209,9 @@ impl StateMachine {
         };
         let Some(session) = self.sessions.get_mut(*id).filter(admitted) else {
             self.end_if_due(*id, events);
+            if let Some(token) = self.released_with(request) {
+                return Outcome::Released { token };
+            }
             let refused = self.authenticate(*id, secret).err();
             let cause = None;
             return Outcome::Rejected(refused.unwrap_or(Rejection::SessionExpired { cause }));
@@ -218,6 +222,17 @@ impl StateMachine {
             Admission::Refused(rejection) => Outcome::Rejected(rejection),
             Admission::Repeat(answer) => self.answer(&answer),
         }
+    }
+
+    /// The token of the release that ended the session, if this is its repeat: it is answered as the
+    /// first try was.
+    fn released_with(&self, request: &Request) -> Option<FencingToken> {
+        let ended = self.ended.get(request.session)?;
+        let release = ended.release.as_ref()?;
+        let same = ended.secret.proves(&request.secret)
+            && release.number == request.number
+            && release.fingerprint == fingerprint(&request.ask);
+        same.then_some(release.token)
     }
 
     fn carry_out_ask(
@@ -235,10 +250,17 @@ impl StateMachine {
         };
         let answer = done.unwrap_or_else(Answer::Refused);
         let outcome = self.answer(&answer);
-        let closing = matches!(ask, Ask::Release { close: true, .. })
-            && matches!(answer, Answer::Released { .. });
-        if closing {
+        let closing = matches!(ask, Ask::Release { close: true, .. });
+        if closing && let Answer::Released { token } = answer {
             self.end_session(id, &SessionEnd::Closed, events);
+            if self.is_at(LEVEL_REPEATS) {
+                let release = ClosingRelease {
+                    number,
+                    fingerprint: fingerprint(ask),
+                    token,
+                };
+                self.ended.remember_release(id, release);
+            }
         } else if let Some(session) = self.sessions.get_mut(id)
             && !(planted(Bug::RefusalsNotRemembered) && matches!(answer, Answer::Refused(_)))
         {
@@ -383,12 +405,14 @@ impl StateMachine {
         let not_waiting = || Rejection::NotWaiting { name: name.clone() };
         let (now, term_start) = (self.time, self.term_start);
         let lease = self.leases.get(name).ok_or_else(not_waiting)?;
-        let (place, waiter) = lease
-            .queue
-            .iter()
-            .find(|(_, waiter)| to.is_none_or(|to| waiter.session == to))
-            .ok_or_else(not_waiting)?;
-        let (place, to) = (*place, waiter.session);
+        let place = match to {
+            // A session knows its own places; the queue may be 100,000 long.
+            Some(to) => self.sessions.get(to).and_then(|to| to.first_place(name)),
+            None => lease.queue.first().map(|(place, _)| *place),
+        };
+        let place = place.ok_or_else(not_waiting)?;
+        let waiter = lease.queue.get(&place).ok_or_else(not_waiting)?;
+        let to = waiter.session;
         let alive = |session: &Session| session.lives(term_start, now);
         if waiter.until <= now || !self.sessions.get(to).is_some_and(alive) {
             return Err(not_waiting());

@@ -6,6 +6,9 @@ use crate::settings::{ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX};
 /// Deadlines that one entry looks at without anything coming of it: sessions that were renewed.
 const LOOKS_PER_ENTRY_MAX: u32 = 20_000;
 
+/// Idle names that one entry forgets. Its own, so that they take no time from what somebody waits for.
+const FORGETS_PER_ENTRY_MAX: u32 = 2_000;
+
 /// What is left of one entry's work.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -13,6 +16,7 @@ pub(crate) struct Budget {
     endings: u32,
     grants: u32,
     looks: u32,
+    forgets: u32,
 }
 
 impl Budget {
@@ -22,6 +26,7 @@ impl Budget {
             endings: GRANTS_PER_ENTRY_MAX,
             grants: GRANTS_PER_ENTRY_MAX,
             looks: LOOKS_PER_ENTRY_MAX,
+            forgets: FORGETS_PER_ENTRY_MAX,
         }
     }
 
@@ -32,6 +37,13 @@ impl Budget {
         }
         self.looks -= 1;
         true
+    }
+
+    /// Whether another idle name may be forgotten; counts it.
+    pub(crate) fn forget(&mut self) -> bool {
+        let left = self.forgets.checked_sub(1);
+        self.forgets = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Counts a session that ended with so many grants and waits. One session's end is never cut

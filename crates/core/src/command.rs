@@ -63,6 +63,12 @@ pub enum Command {
     OpenForPod(OpenForPod),
     /// Ends the sessions of a Pod, by what the leader has seen of it.
     PodEnded(PodEnded),
+    /// Raises the level: every member knows all commands up to this version, and a node that does
+    /// not is no longer let in. A lower level changes nothing.
+    RaiseLevel {
+        /// The version of log commands.
+        level: u32,
+    },
 }
 
 /// See [`Command::Form`].

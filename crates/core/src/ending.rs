@@ -2,22 +2,23 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use ringfence_planted::{Bug, planted};
 
 use crate::budget::Budget;
-use crate::deadlines::{Deadlines, Due};
+use crate::deadlines::Due;
 use crate::event::{EndCause, Event, SessionEnd, WaitEnd};
-use crate::id::SessionId;
-use crate::lease::Lease;
-use crate::line::Line;
+use crate::id::{FencingToken, SessionId};
+use crate::lease::{Lease, LeaseDue};
+use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
 use crate::name::{Identity, LeaseName};
 use crate::outcome::LostGrant;
 use crate::session::{EndedSession, Session, Wait};
 use crate::settings::OPEN_AGE_MAX;
 use crate::snapshot::{Answer, Block, RevokedHolder};
-use crate::time::{ClusterTime, Millis};
+use crate::time::ClusterTime;
 
 /// How the end of a grant bears on the next one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,16 +35,30 @@ impl StateMachine {
     /// Ends everything whose time has come, in the order (deadline, number), as far as the budget
     /// goes.
     pub(crate) fn settle_due(&mut self, budget: &mut Budget, events: &mut Vec<Event>) {
+        let repeats = self.is_at(LEVEL_REPEATS) || planted(Bug::NewOrderBelowItsLevel);
         while budget.look() {
-            match self.deadlines.pop(self.time) {
+            let due = match repeats {
+                true => self.deadlines.pop(self.time),
+                false => self.deadlines.pop_below_repeats(self.time),
+            };
+            match due {
                 Some(Due::Session(id)) => self.session_due(id, budget, events),
                 Some(Due::Wait { place, name }) => {
                     budget.wait_ended();
                     self.wait_due(place, &name, events);
                 }
-                Some(Due::Lease(name)) => self.lease_due(&name, events),
+                Some(Due::Block(name)) => self.block_due(&name),
+                Some(Due::Look(at, name)) => self.look_at(at, &name, events),
                 None => break,
             }
+        }
+        while repeats
+            && budget.forget()
+            && let Some(name) = self
+                .deadlines
+                .pop_idle(self.time, self.settings.idle_retention)
+        {
+            self.forget(&name, events);
         }
         while self
             .ended
@@ -67,7 +82,7 @@ impl StateMachine {
             // It was renewed since. Back to its true place; if that has come too, it is looked at
             // again in its turn.
             session.armed = deadline;
-            self.deadlines.insert(deadline, Due::Session(id));
+            self.deadlines.insert_session(deadline, id);
         } else {
             let endings = self.end_session(id, &SessionEnd::Expired, events);
             budget.session_ended(endings);
@@ -78,15 +93,12 @@ impl StateMachine {
     }
 
     fn wait_due(&mut self, place: u64, name: &LeaseName, events: &mut Vec<Event>) {
-        let Some(waiter) = self
-            .leases
-            .get_mut(name)
-            .and_then(|lease| lease.queue.remove(&place))
-        else {
+        let now = self.time;
+        let left = self.change_lease(name, |lease| lease.leave(place, now));
+        let Some(waiter) = left.flatten() else {
             return;
         };
         self.waiters -= 1;
-        self.note_idle(name);
         if let Some(session) = self.sessions.get_mut(waiter.session) {
             session.remove_wait(waiter.request);
             session
@@ -99,88 +111,123 @@ impl StateMachine {
             request: waiter.request,
             why: WaitEnd::TimedOut,
         });
-        self.after_change(name);
     }
 
-    /// Looks at a lease whose time has come: lifts its block, or forgets it.
-    fn lease_due(&mut self, name: &LeaseName, events: &mut Vec<Event>) {
-        let retention = self.settings.idle_retention;
-        let Some(lease) = self.leases.get_mut(name) else {
-            return;
-        };
-        let Some(armed) = lease.armed() else {
-            return;
-        };
-        lease.arm(None);
-        if lease.due(retention).is_none_or(|due| due > armed) {
-            // It changed since. Back to its true place; if that has come too, it is looked at again
-            // in its turn.
-            self.after_change(name);
-            return;
-        }
-        if lease.is_idle() {
-            let floor = lease.floor;
-            if lease.unserved {
-                // Its waiters left before its turn came, in a quiet time or a storm. What is named
-                // in that list has to be there.
-                drop(self.unserved.take(|unserved| unserved == name));
-            }
-            self.leases.remove(name);
-            if !planted(Bug::FloorForgottenForGood) {
-                self.forgotten = self.forgotten.max(floor);
-            }
-            if let Some(floor) = floor {
-                events.push(Event::Forgotten {
-                    name: name.clone(),
-                    floor,
-                });
+    fn block_due(&mut self, name: &LeaseName) {
+        if planted(Bug::LockDelayWakesNobody) {
+            let now = self.time;
+            if let Some(lease) = self.leases.get_mut(name) {
+                (lease.blocked, lease.idle_since) = (None, now);
             }
             return;
         }
         self.lift_block(name);
-        if !planted(Bug::LockDelayWakesNobody) {
-            self.after_change(name);
-        }
     }
 
-    /// Begins a lease's idle time after the last one has left its queue.
-    fn note_idle(&mut self, name: &LeaseName) {
-        let now = self.time;
-        if let Some(lease) = self.leases.get_mut(name)
-            && lease.is_idle()
-        {
-            lease.idle_since = now;
+    /// Below [`LEVEL_REPEATS`]: lifts the block of a lease, or forgets it, if its time was over when it
+    /// was to be looked at.
+    fn look_at(&mut self, at: ClusterTime, name: &LeaseName, events: &mut Vec<Event>) {
+        let retention = self.settings.idle_retention;
+        match self.leases.get(name).and_then(Lease::due) {
+            // It changed since. If its true time has come too, it is looked at again in its turn.
+            Some(due) if due.over(retention) > at => {
+                self.deadlines.looks.look(name, due.over(retention));
+            }
+            Some(LeaseDue::Block(_)) => self.block_due(name),
+            Some(LeaseDue::Idle(_)) => self.forget(name, events),
+            None => {}
         }
     }
 
     /// Takes away a block whose time is over.
     pub(crate) fn lift_block(&mut self, name: &LeaseName) {
         let now = self.time;
-        if let Some(lease) = self.leases.get_mut(name)
-            && lease
-                .blocked
-                .as_ref()
-                .is_some_and(|block| block.over() <= now)
-        {
-            lease.blocked = None;
-            lease.idle_since = now;
+        self.change_lease(name, |lease| {
+            let block = lease.blocked.as_ref();
+            if block.is_some_and(|block| block.over() <= now) {
+                lease.blocked = None;
+                lease.idle_since = now;
+            }
+        });
+    }
+
+    /// Forgets an idle lease; of its floor only that it was at most [`StateMachine::forgotten`].
+    pub(crate) fn forget(&mut self, name: &LeaseName, events: &mut Vec<Event>) {
+        let Some(lease) = self.leases.remove(name) else {
+            return;
+        };
+        self.deadlines.move_lease(name, lease.due(), None);
+        if let Some(place) = lease.unserved {
+            // Its waiters left before its turn came, in a quiet time or a storm. What is named in
+            // that list has to be there.
+            drop(self.unserved.remove(place.get()));
+        }
+        if !planted(Bug::FloorForgottenForGood) {
+            self.forgotten = self.forgotten.max(lease.floor);
+        }
+        if let Some(floor) = lease.floor {
+            events.push(Event::Forgotten {
+                name: name.clone(),
+                floor,
+            });
         }
     }
 
-    /// Puts a lease where its state wants it: among those to be served, and among the deadlines.
-    /// To be called after whatever ends a grant, a wait or a block.
-    pub(crate) fn after_change(&mut self, name: &LeaseName) {
-        let Some(lease) = self.leases.get_mut(name) else {
+    /// Changes a lease and then puts it where its new state wants it: among those to be served, and
+    /// among the deadlines. `None` if there is no such lease.
+    pub(crate) fn change_lease<R>(
+        &mut self,
+        name: &LeaseName,
+        change: impl FnOnce(&mut Lease) -> R,
+    ) -> Option<R> {
+        let lease = self.leases.get_mut(name)?;
+        let before = lease.due();
+        let result = change(lease);
+        if lease.wants_serving() && lease.unserved.is_none() {
+            lease.unserved = NonZeroU64::new(self.unserved.push(name.clone()));
+        }
+        let after = lease.due();
+        self.move_lease(name, before, after);
+        Some(result)
+    }
+
+    /// Puts a lease where it belongs among the deadlines.
+    fn move_lease(&mut self, name: &LeaseName, from: Option<LeaseDue>, to: Option<LeaseDue>) {
+        self.deadlines.move_lease(name, from, to);
+        if from != to
+            && let Some(due) = to
+            && !self.is_at(LEVEL_REPEATS)
+        {
+            let over = due.over(self.settings.idle_retention);
+            self.deadlines.looks.look(name, over);
+        }
+    }
+
+    /// The same for a lease that may not be there yet. A new one is given to somebody, or is waited
+    /// for.
+    pub(crate) fn change_or_make_lease(
+        &mut self,
+        name: &LeaseName,
+        change: impl FnOnce(&mut Lease),
+    ) {
+        let mut change = Some(change);
+        let found = self.change_lease(name, |lease| {
+            if let Some(change) = change.take() {
+                change(lease);
+            }
+        });
+        if found.is_some() {
             return;
-        };
-        let (unserved, deadlines) = (&mut self.unserved, &mut self.deadlines);
-        place(
-            name,
-            lease,
-            unserved,
-            deadlines,
-            self.settings.idle_retention,
-        );
+        }
+        let mut lease = Lease::default();
+        if let Some(change) = change {
+            change(&mut lease);
+        }
+        if lease.wants_serving() {
+            lease.unserved = NonZeroU64::new(self.unserved.push(name.clone()));
+        }
+        self.move_lease(name, None, lease.due());
+        self.leases.insert(name.clone(), lease);
     }
 
     /// Ends a session with all it holds and waits for; says how many that were.
@@ -193,9 +240,10 @@ impl StateMachine {
         let Some(session) = self.sessions.remove(id) else {
             return 0;
         };
-        self.deadlines.remove(session.armed, Due::Session(id));
-        if let Some(pod) = session.pod() {
-            self.pods.remove(&pod.key());
+        self.deadlines.remove_session(session.armed, id);
+        match session.pod() {
+            Some(pod) => drop(self.pods.remove(&pod.key())),
+            None => self.ttls.remove(session.ttl),
         }
         let endings = session.holds().len() + session.waits().len();
 
@@ -213,7 +261,7 @@ impl StateMachine {
         // for as long as was said then.
         if !matches!(cause, SessionEnd::Evicted { .. }) || session.pod().is_some() {
             for lost in session.lost() {
-                self.loss_known(lost);
+                self.stop_waiting_for(&lost.name, lost.token);
             }
         }
         events.push(Event::SessionEnded {
@@ -226,6 +274,7 @@ impl StateMachine {
             secret,
             cause: cause.clone(),
             at: self.time,
+            release: None,
         };
         self.ended.push(id, ended);
         if planted(Bug::OpenIdForgotten) {
@@ -265,29 +314,21 @@ impl StateMachine {
         why: WaitEnd,
         session: SessionId,
     ) {
-        let Some(lease) = self.leases.get_mut(&wait.name) else {
-            return;
-        };
-        let Some(waiter) = lease.queue.remove(&wait.place) else {
+        let now = self.time;
+        let left = self.change_lease(&wait.name, |lease| lease.leave(wait.place, now));
+        let Some(waiter) = left.flatten() else {
             return;
         };
         self.waiters -= 1;
-        self.note_idle(&wait.name);
-        let (name, place) = (wait.name.clone(), wait.place);
-        self.deadlines.remove(
-            waiter.until,
-            Due::Wait {
-                place,
-                name: name.clone(),
-            },
-        );
+        let name = wait.name.clone();
+        self.deadlines
+            .remove_wait(waiter.until, wait.place, name.clone());
         events.push(Event::WaitEnded {
             name,
             session,
             request: wait.number,
             why,
         });
-        self.after_change(&wait.name);
     }
 
     /// Ends a grant at its holder's wish, within its living session.
@@ -384,32 +425,37 @@ impl StateMachine {
         events: &mut Vec<Event>,
     ) {
         let now = self.time;
-        let Some(lease) = self.leases.get_mut(name) else {
-            return;
-        };
-        let Some(grant) = lease.grant.take() else {
+        let knows_repeats = self.is_at(LEVEL_REPEATS);
+        let ended = self.change_lease(name, |lease| {
+            let grant = lease.grant.take()?;
+            let lock_delay_until = match manner {
+                Manner::Clean => now,
+                Manner::Dirty | Manner::Believed(_) if planted(Bug::LockDelayDropped) => now,
+                Manner::Dirty | Manner::Believed(_) => now.after(grant.lock_delay),
+            };
+            let revoked = match manner {
+                Manner::Clean | Manner::Dirty => None,
+                Manner::Believed(until) => Some(RevokedHolder {
+                    session: grant.session,
+                    token: grant.token,
+                    until,
+                }),
+            };
+            let block = Block {
+                lock_delay_until,
+                revoked,
+            };
+            lease.blocked = (block.over() > now).then(|| Box::new(block));
+            lease.idle_since = now;
+            if knows_repeats && matches!(cause, EndCause::Revoked { .. }) {
+                lease.revoked = Some(grant.token);
+            }
+            Some(grant)
+        });
+        let Some(grant) = ended.flatten() else {
             return;
         };
         self.held -= 1;
-        let lock_delay_until = match manner {
-            Manner::Clean => now,
-            Manner::Dirty | Manner::Believed(_) if planted(Bug::LockDelayDropped) => now,
-            Manner::Dirty | Manner::Believed(_) => now.after(grant.lock_delay),
-        };
-        let revoked = match manner {
-            Manner::Clean | Manner::Dirty => None,
-            Manner::Believed(until) => Some(RevokedHolder {
-                session: grant.session,
-                token: grant.token,
-                until,
-            }),
-        };
-        let block = Block {
-            lock_delay_until,
-            revoked,
-        };
-        lease.blocked = (block.over() > now).then(|| Box::new(block));
-        lease.idle_since = now;
         events.push(Event::Ended {
             name: name.clone(),
             token: grant.token,
@@ -418,57 +464,23 @@ impl StateMachine {
             cause: cause.clone(),
             at: self.wall,
         });
-        let (unserved, deadlines) = (&mut self.unserved, &mut self.deadlines);
-        place(
-            name,
-            lease,
-            unserved,
-            deadlines,
-            self.settings.idle_retention,
-        );
     }
 
-    /// The holder of a lost grant cannot believe any more: the next one need not wait for it.
-    pub(crate) fn loss_known(&mut self, lost: &LostGrant) {
-        let Some(block) = self
-            .leases
-            .get_mut(&lost.name)
-            .and_then(|lease| lease.blocked.as_mut())
-        else {
-            return;
-        };
-        if block
-            .revoked
-            .is_some_and(|revoked| revoked.token == lost.token)
-        {
-            block.revoked = None;
-            self.lift_block(&lost.name);
-            self.after_change(&lost.name);
-        }
+    /// The holder of a lost grant cannot believe any more, or need not be waited for: the next one
+    /// is not kept waiting by it.
+    pub(crate) fn stop_waiting_for(&mut self, name: &LeaseName, token: FencingToken) {
+        let now = self.time;
+        self.change_lease(name, |lease| {
+            let Some(block) = lease.blocked.as_mut() else {
+                return;
+            };
+            if block.revoked.is_some_and(|revoked| revoked.token == token) {
+                block.revoked = None;
+                if block.over() <= now {
+                    lease.blocked = None;
+                    lease.idle_since = now;
+                }
+            }
+        });
     }
-}
-
-/// Puts a lease where its state wants it.
-fn place(
-    name: &LeaseName,
-    lease: &mut Lease,
-    unserved: &mut Line<LeaseName>,
-    deadlines: &mut Deadlines,
-    idle_retention: Millis,
-) {
-    if lease.wants_serving() && !lease.unserved {
-        lease.unserved = true;
-        unserved.push(name.clone());
-    }
-    let Some(wanted) = lease.due(idle_retention) else {
-        return;
-    };
-    if let Some(armed) = lease.armed() {
-        if armed <= wanted {
-            return;
-        }
-        deadlines.remove(armed, Due::Lease(name.clone()));
-    }
-    lease.arm(Some(wanted));
-    deadlines.insert(wanted, Due::Lease(name.clone()));
 }

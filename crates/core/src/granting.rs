@@ -2,22 +2,27 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use ringfence_planted::{Bug, planted};
 
 use crate::budget::Budget;
 use crate::command::Acquire;
-use crate::deadlines::Due;
 use crate::event::{Event, Granted};
 use crate::id::{FencingToken, RequestNumber, SessionId};
-use crate::lease::{Lease, Waiter};
+use crate::lease::Waiter;
+use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
 use crate::name::{HolderData, LeaseName};
 use crate::outcome::{Acquired, Holder, Limit, Rejection};
 use crate::session::Wait;
 use crate::settings::{LOCK_DELAY_MAX, WAIT_MAX};
 use crate::snapshot::{Answer, GrantRecord};
+use crate::tables::{granted, identity_of};
 use crate::time::Millis;
+
+/// The most idle names that one new name displaces.
+const FORGOTTEN_PER_NAME_MAX: u32 = 2;
 
 /// Who is granted, for which request, and what goes with the grant.
 struct Award {
@@ -47,7 +52,6 @@ impl StateMachine {
         if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
             // Its time may be over, and nobody has looked since.
             self.lift_block(&ask.name);
-            self.after_change(&ask.name);
             obstacle = self.obstacle(session, &ask.name);
         }
         let wait = match &obstacle {
@@ -60,6 +64,7 @@ impl StateMachine {
             (Some(_), Some(wait)) => {
                 self.check_room(session, &ask.name)?;
                 self.check_queue(&ask.name)?;
+                self.make_room(&ask.name, events);
                 self.enqueue(session, request, ask, wait);
                 Ok(Answer::Waiting {
                     name: ask.name.clone(),
@@ -67,6 +72,10 @@ impl StateMachine {
             }
             (None, _) => {
                 self.check_room(session, &ask.name)?;
+                if self.counter >= FencingToken::MAX {
+                    return Err(Rejection::TokensExhausted);
+                }
+                self.make_room(&ask.name, events);
                 let award = Award {
                     session,
                     request,
@@ -92,10 +101,30 @@ impl StateMachine {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
         let max = self.settings.leases_max;
-        if self.leases.len() as u64 >= max && self.leases.get(name).is_none() {
+        let full = self.leases.len() as u64 >= max && self.leases.get(name).is_none();
+        let makes_room = self.is_at(LEVEL_REPEATS) && self.deadlines.longest_idle().is_some();
+        if full && !makes_room {
             return Err(Rejection::Limit(Limit::Leases(max)));
         }
         Ok(())
+    }
+
+    /// Makes room for a new name in a full table: what has been idle for the longest time is forgotten
+    /// before its retention is over. Its floor stays covered by the greatest forgotten one. Where a
+    /// lowered limit has left more names than it allows, two go for each that comes.
+    fn make_room(&mut self, name: &LeaseName, events: &mut Vec<Event>) {
+        if self.leases.get(name).is_some() {
+            return;
+        }
+        for _ in 0..FORGOTTEN_PER_NAME_MAX {
+            if (self.leases.len() as u64) < self.settings.leases_max {
+                return;
+            }
+            let Some(idle) = self.deadlines.longest_idle().cloned() else {
+                return;
+            };
+            self.forget(&idle, events);
+        }
     }
 
     /// Whether there is room for one more waiter.
@@ -112,7 +141,9 @@ impl StateMachine {
     fn obstacle(&self, session: SessionId, name: &LeaseName) -> Option<Rejection> {
         let lease = self.leases.get(name);
         if let Some(grant) = lease.and_then(|lease| lease.grant.as_deref()) {
-            let identity = self.sessions.get(grant.session)?.identity.clone();
+            // Every holder is alive. If one were not there, the lease would still be held: a doubt
+            // about the state must not grant it a second time.
+            let identity = identity_of(&self.sessions, grant.session);
             let (token, data) = (grant.token, grant.data.clone());
             let holder = Holder {
                 session: grant.session,
@@ -157,21 +188,12 @@ impl StateMachine {
             data,
             lock_delay,
         };
-        if let Some(lease) = self.leases.get_mut(&ask.name) {
+        // Quiet time keeps a lease from its queue without a block of its own, so it may want serving.
+        self.change_or_make_lease(&ask.name, |lease| {
             lease.queue.insert(place, waiter);
-        } else {
-            let mut lease = Lease::default();
-            lease.queue.insert(place, waiter);
-            self.leases.insert(ask.name.clone(), lease);
-        }
+        });
         self.waiters += 1;
-        self.deadlines.insert(
-            until,
-            Due::Wait {
-                place,
-                name: ask.name.clone(),
-            },
-        );
+        self.deadlines.insert_wait(until, place, ask.name.clone());
         if let Some(session) = self.sessions.get_mut(session) {
             session.add_wait(Wait {
                 number: request,
@@ -179,8 +201,6 @@ impl StateMachine {
                 place,
             });
         }
-        // Quiet time keeps a lease from its queue without a block of its own.
-        self.after_change(&ask.name);
     }
 
     /// Grants a free lease; `None` if no token is left.
@@ -226,29 +246,15 @@ impl StateMachine {
             since,
         });
         self.held += 1;
-        if let Some(lease) = self.leases.get_mut(name) {
+        self.change_or_make_lease(name, |lease| {
             (lease.floor, lease.grant) = (Some(token), Some(grant));
-        } else {
-            let mut lease = Lease::default();
-            (lease.floor, lease.grant) = (Some(token), Some(grant));
-            self.leases.insert(name.clone(), lease);
-        }
+        });
         Some(token)
     }
 
     /// The grant in force, as events and answers show it.
     pub(crate) fn granted(&self, name: &LeaseName) -> Option<Granted> {
-        let grant = self.leases.get(name)?.grant.as_deref()?;
-        Some(Granted {
-            name: name.clone(),
-            token: grant.token,
-            session: grant.session,
-            identity: self.sessions.get(grant.session)?.identity.clone(),
-            data: grant.data.clone(),
-            request: grant.request,
-            index: grant.index,
-            since: grant.since,
-        })
+        granted(&self.sessions, name, self.leases.get(name)?)
     }
 
     /// How a remembered acquire stands now.
@@ -294,7 +300,7 @@ impl StateMachine {
         let Some(lease) = self.leases.get_mut(&name) else {
             return;
         };
-        lease.unserved = false;
+        lease.unserved = None;
         if !lease.wants_serving() {
             return;
         }
@@ -313,8 +319,7 @@ impl StateMachine {
                 .is_none_or(|head| !head.lives(term_start, now));
         if over {
             // The budget ended before its turn to end came; it must not be granted any more.
-            lease.unserved = true;
-            self.unserved.push(name);
+            lease.unserved = NonZeroU64::new(self.unserved.push(name));
             return;
         }
         self.grant_to_waiter(&name, place, events);
@@ -327,15 +332,11 @@ impl StateMachine {
         place: u64,
         events: &mut Vec<Event>,
     ) -> Option<FencingToken> {
+        // The grant follows: meanwhile the lease is not idle, nor does it want to be served.
         let waiter = self.leases.get_mut(name)?.queue.remove(&place)?;
         self.waiters -= 1;
-        self.deadlines.remove(
-            waiter.until,
-            Due::Wait {
-                place,
-                name: name.clone(),
-            },
-        );
+        self.deadlines
+            .remove_wait(waiter.until, place, name.clone());
         let Waiter {
             session: id,
             request,

@@ -1,6 +1,7 @@
 //! Leases: at most one grant each, a queue, and what keeps a free one from being granted.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU64;
 
 use crate::id::{FencingToken, RequestNumber, SessionId};
 use crate::name::HolderData;
@@ -19,13 +20,32 @@ pub(crate) struct Lease {
     pub(crate) blocked: Option<Box<Block>>,
     /// Since when nobody has held it or waited for it; means nothing while somebody does.
     pub(crate) idle_since: ClusterTime,
-    /// See [`Lease::armed`].
-    pub(crate) armed_at: ClusterTime,
-    pub(crate) is_armed: bool,
+    /// The token of the newest grant that an operator revoked, so that a repeated revoke is known
+    /// as one.
+    pub(crate) revoked: Option<FencingToken>,
     /// By place, so the first one is the head.
     pub(crate) queue: Tree<u64, Waiter>,
-    /// Whether it stands in the list of leases whose queue wants to be served.
-    pub(crate) unserved: bool,
+    /// Its place in the list of leases whose queue wants to be served, while it stands there.
+    pub(crate) unserved: Option<NonZeroU64>,
+}
+
+/// What a lease waits for by itself; it stands among the deadlines accordingly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseDue {
+    /// Its block is over at this time.
+    Block(ClusterTime),
+    /// It has been idle since this time, and is forgotten one retention later.
+    Idle(ClusterTime),
+}
+
+impl LeaseDue {
+    /// When that is over.
+    pub(crate) fn over(self, idle_retention: Millis) -> ClusterTime {
+        match self {
+            Self::Block(at) => at,
+            Self::Idle(since) => since.after(idle_retention),
+        }
+    }
 }
 
 // See the same of a session.
@@ -43,16 +63,6 @@ pub(crate) struct Waiter {
 }
 
 impl Lease {
-    /// Where it stands among the deadlines; never later than the first of its own.
-    pub(crate) fn armed(&self) -> Option<ClusterTime> {
-        self.is_armed.then_some(self.armed_at)
-    }
-
-    pub(crate) fn arm(&mut self, at: Option<ClusterTime>) {
-        self.armed_at = at.unwrap_or_default();
-        self.is_armed = at.is_some();
-    }
-
     pub(crate) fn is_idle(&self) -> bool {
         self.grant.is_none() && self.queue.is_empty() && self.blocked.is_none()
     }
@@ -62,14 +72,21 @@ impl Lease {
         self.grant.is_none() && !self.queue.is_empty() && self.blocked.is_none()
     }
 
-    /// When its block is over, or its name forgotten.
-    pub(crate) fn due(&self, idle_retention: Millis) -> Option<ClusterTime> {
+    /// Where it belongs among the deadlines.
+    pub(crate) fn due(&self) -> Option<LeaseDue> {
         match &self.blocked {
-            Some(block) => Some(block.over()),
-            None => self
-                .is_idle()
-                .then(|| self.idle_since.after(idle_retention)),
+            Some(block) => Some(LeaseDue::Block(block.over())),
+            None => self.is_idle().then_some(LeaseDue::Idle(self.idle_since)),
         }
+    }
+
+    /// Takes a waiter out of the queue; if it was the last one, the idle time may begin.
+    pub(crate) fn leave(&mut self, place: u64, now: ClusterTime) -> Option<Waiter> {
+        let waiter = self.queue.remove(&place)?;
+        if self.is_idle() {
+            self.idle_since = now;
+        }
+        Some(waiter)
     }
 
     pub(crate) fn waiters(&self) -> u32 {

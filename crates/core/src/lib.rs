@@ -14,13 +14,16 @@ mod command;
 mod deadlines;
 mod ending;
 mod event;
+mod fence;
 mod few;
 mod frozen;
 mod granting;
 mod id;
 mod kept;
 mod lease;
+mod level;
 mod line;
+mod looks;
 mod machine;
 mod name;
 mod operator;
@@ -29,20 +32,25 @@ mod pod;
 mod query;
 mod reading;
 mod records;
+mod refused;
 mod requests;
 mod session;
 mod settings;
 pub mod snapshot;
+mod tables;
 mod time;
 mod tree;
+mod ttls;
 
 pub use command::{
     Acquire, Ask, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded, Renew,
     Request, Revoke,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
+pub use fence::{Fence, FloorNews, InvalidFence};
 pub use frozen::Frozen;
 pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
+pub use level::{LEVEL_FIRST, LEVEL_REPEATS};
 pub use machine::StateMachine;
 pub use name::{
     HOLDER_DATA_BYTES_MAX, HolderData, IDENTITY_BYTES_MAX, Identity, InvalidName, InvalidText,
@@ -56,9 +64,10 @@ pub use pod::{
     POD_UID_BYTES_MAX, Pod, PodSeen, PodText, PodUid,
 };
 pub use query::{LeaseView, SessionView, Summary, Verdict};
+pub use refused::{EndsBelief, Refused};
 pub use settings::{
-    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LOCK_DELAY_MAX, OPEN_AGE_MAX,
-    REASON_BYTES_MAX, Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR, UNCONFIRMED_MAX,
-    WAIT_MAX,
+    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART, LOCK_DELAY_MAX,
+    OPEN_AGE_MAX, REASON_BYTES_MAX, Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR,
+    UNCONFIRMED_MAX, WAIT_MAX,
 };
 pub use time::{ClusterTime, Millis, WallTime};

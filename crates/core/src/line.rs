@@ -13,7 +13,7 @@ impl<T> Default for Line<T> {
     fn default() -> Self {
         Self {
             places: Tree::default(),
-            next: 0,
+            next: 1,
         }
     }
 }
@@ -36,7 +36,7 @@ impl<T: Clone> Line<T> {
         self.places.first().map(|(_, one)| one)
     }
 
-    /// Puts one at the end and returns its place.
+    /// Puts one at the end and returns its place, which is not 0.
     pub(crate) fn push(&mut self, one: T) -> u64 {
         let place = self.next;
         self.next += 1;
@@ -52,10 +52,12 @@ impl<T: Clone> Line<T> {
         self.places.iter().map(|(_, one)| one)
     }
 
-    /// Takes out the first one that is `wanted`, wherever it stands.
-    pub(crate) fn take(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
-        let place = self.places.iter().find(|(_, one)| wanted(one));
-        let place = *place?.0;
+    /// Takes out what stands at this place.
+    pub(crate) fn remove(&mut self, place: u64) -> Option<T> {
         self.places.remove(&place)
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u64) -> Option<&mut T> {
+        self.places.get_mut(&place)
     }
 }

@@ -15,7 +15,9 @@ use crate::deadlines::Deadlines;
 use crate::event::Event;
 use crate::id::{ClusterId, FencingToken, OpenId, SessionId};
 use crate::lease::Lease;
+use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
 use crate::line::Line;
+use crate::looks::Looks;
 use crate::name::LeaseName;
 use crate::outcome::{Outcome, Rejection};
 use crate::pod::PodKey;
@@ -23,6 +25,7 @@ use crate::session::{EndedSessions, Sessions};
 use crate::settings::{Settings, TOKEN_FLOOR_MAX};
 use crate::time::{ClusterTime, WallTime};
 use crate::tree::Tree;
+use crate::ttls::Ttls;
 
 /// Tokens stay below 2^53, exact as JSON numbers everywhere, as long as the wall clock that raises
 /// them shows less than this many seconds; it gets there in the year 2242.
@@ -35,6 +38,8 @@ const UNIX_SECONDS_END: u64 = 1 << 33;
 #[derive(Clone, Debug)]
 pub struct StateMachine {
     pub(crate) cluster: Option<ClusterId>,
+    /// Every member knows the log commands of all versions up to this one. It never falls.
+    pub(crate) level: u32,
     pub(crate) token_floor: Option<u64>,
     pub(crate) settings: Settings,
     pub(crate) settings_set_at: u64,
@@ -52,15 +57,17 @@ pub struct StateMachine {
     pub(crate) forgotten: Option<FencingToken>,
     pub(crate) quiet_until: ClusterTime,
     pub(crate) sessions: Sessions,
+    /// The TTLs of the living sessions that have one.
+    pub(crate) ttls: Ttls,
     pub(crate) ended: EndedSessions,
     /// Exactly one entry per living session that is bound to a Pod.
-    pub(crate) pods: BTreeMap<PodKey, SessionId>,
+    pub(crate) pods: Tree<PodKey, SessionId>,
     /// Exactly one entry per living session and per remembered ended one.
     pub(crate) opens: BTreeMap<OpenId, SessionId>,
     pub(crate) leases: Tree<LeaseName, Lease>,
     pub(crate) deadlines: Deadlines,
-    /// Free leases whose queue wants to be served, in the order in which they came free. Each has
-    /// its `unserved` mark set.
+    /// Free leases whose queue wants to be served, in the order in which they came free. Each knows
+    /// its place here.
     pub(crate) unserved: Line<LeaseName>,
     pub(crate) held: u64,
     pub(crate) waiters: u64,
@@ -78,6 +85,7 @@ impl StateMachine {
     pub fn new() -> Self {
         Self {
             cluster: None,
+            level: LEVEL_FIRST,
             token_floor: None,
             settings: Settings::STANDARD,
             settings_set_at: 0,
@@ -93,8 +101,9 @@ impl StateMachine {
             forgotten: None,
             quiet_until: ClusterTime(0),
             sessions: Sessions::default(),
+            ttls: Ttls::default(),
             ended: EndedSessions::default(),
-            pods: BTreeMap::new(),
+            pods: Tree::default(),
             opens: BTreeMap::new(),
             leases: Tree::default(),
             deadlines: Deadlines::default(),
@@ -166,6 +175,13 @@ impl StateMachine {
             Command::DrawNodeId => Outcome::NodeId(entry.index),
             Command::OpenForPod(open) => self.open_for_pod(open, events),
             Command::PodEnded(ended) => self.pod_ended(ended, budget, events),
+            Command::RaiseLevel { level } => {
+                self.level = self.level.max(*level);
+                if self.is_at(LEVEL_REPEATS) {
+                    self.deadlines.looks = Looks::default();
+                }
+                Outcome::Done
+            }
         }
     }
 
@@ -208,6 +224,11 @@ impl StateMachine {
         Outcome::Done
     }
 
+    /// Whether every member knows this level.
+    pub(crate) fn is_at(&self, level: u32) -> bool {
+        self.level >= level
+    }
+
     /// The next cluster time at which something happens by itself; at or before
     /// [`StateMachine::time`] means at once, with the next entry whatever it says.
     #[must_use]
@@ -217,9 +238,10 @@ impl StateMachine {
             .ended
             .oldest()
             .map(|at| at.after(crate::settings::OPEN_AGE_MAX));
-        [self.deadlines.next(), serving, forgetting]
-            .into_iter()
-            .flatten()
-            .min()
+        let due = match self.is_at(LEVEL_REPEATS) {
+            true => self.deadlines.next(self.settings.idle_retention),
+            false => self.deadlines.next_below_repeats(),
+        };
+        [due, serving, forgetting].into_iter().flatten().min()
     }
 }

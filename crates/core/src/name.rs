@@ -163,6 +163,11 @@ impl fmt::Display for InvalidText {
 impl core::error::Error for InvalidText {}
 
 impl Identity {
+    /// That of a session of which nothing is known.
+    pub(crate) fn unknown() -> Self {
+        Self(Arc::from("unknown"))
+    }
+
     /// Parses an identity; it may be empty.
     ///
     /// # Errors

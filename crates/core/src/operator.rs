@@ -5,9 +5,9 @@ use ringfence_planted::{Bug, planted};
 use crate::budget::Budget;
 use crate::command::{Configure, Evict, PodEnded, Renew, Revoke};
 use crate::event::{EndCause, Event, SessionEnd};
+use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
 use crate::outcome::{Outcome, Rejection, Renewed};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 impl StateMachine {
@@ -22,7 +22,7 @@ impl StateMachine {
                 continue;
             };
             if let Some(known) = session.remove_lost(*token) {
-                self.loss_known(&known);
+                self.stop_waiting_for(&known.name, known.token);
             }
         }
         let mut renewed = Renewed {
@@ -57,7 +57,9 @@ impl StateMachine {
         Outcome::Done
     }
 
-    /// Ends one grant, named by its token, so that a repeat does not hit the next holder.
+    /// Ends one grant, named by its token, so that a repeat does not hit the next holder. A repeat
+    /// of the newest revoke of a lease is done as the first was; if it says `now` and the first did
+    /// not, the next grant stops waiting for the old holder.
     pub(crate) fn revoke(&mut self, revoke: &Revoke, events: &mut Vec<Event>) -> Outcome {
         let Revoke {
             name,
@@ -71,6 +73,13 @@ impl StateMachine {
             .get(name)
             .and_then(|lease| lease.grant.as_deref());
         let current = grant.map(|grant| grant.token);
+        let lease = self.leases.get(name);
+        if current != Some(*token) && lease.is_some_and(|lease| lease.revoked == Some(*token)) {
+            if *now {
+                self.stop_waiting_for(name, *token);
+            }
+            return Outcome::Done;
+        }
         let by_name = planted(Bug::RevokeByName) && current.is_some();
         if current != Some(*token) && !by_name {
             let (name, offered) = (name.clone(), *token);
@@ -92,8 +101,11 @@ impl StateMachine {
             reason,
             operator,
         } = evict;
+        if self.is_at(LEVEL_REPEATS) && !self.has_opened(*session) {
+            return Outcome::Rejected(Rejection::SessionExpired { cause: None });
+        }
         if self.sessions.get(*session).is_none() {
-            let cause = self.ended.get(*session).map(|ended| ended.cause.clone());
+            let cause = self.session_end(*session);
             return Outcome::Closed { cause };
         }
         let (operator, reason) = (operator.clone(), reason.clone());
@@ -111,11 +123,9 @@ impl StateMachine {
         events: &mut Vec<Event>,
     ) -> Outcome {
         let (uid, seen) = (ended.uid.clone(), ended.seen);
-        let first = (uid.clone(), Arc::from(""));
         let cause = SessionEnd::PodEnded { uid, seen };
         while budget.look() {
-            let next = self.pods.range(&first..).next();
-            let Some((_, &id)) = next.filter(|((uid, _), _)| *uid == ended.uid) else {
+            let Some(id) = self.bound_to(&ended.uid) else {
                 break;
             };
             let endings = self.end_session(id, &cause, events);

@@ -81,4 +81,6 @@ pub struct Summary {
     pub forgotten: Option<FencingToken>,
     /// For how long nothing is granted after a restore.
     pub quiet: Millis,
+    /// Every member knows the log commands of all versions up to this one.
+    pub level: u32,
 }

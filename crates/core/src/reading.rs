@@ -1,16 +1,20 @@
 //! Reading the state.
+//!
+//! What the machine itself answers is a look-up of one thing: readers hold the lock that `apply`
+//! writes under. Everything that grows with the state is read from a [`crate::Frozen`] one, which is made
+//! in a microsecond and needs no lock.
 
+use crate::event::SessionEnd;
 use crate::id::{ClusterId, FencingToken, RequestNumber, Secret, SessionId};
-use crate::lease::Lease;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Acquired, Rejection};
-use crate::pod::Pod;
+use crate::pod::{Pod, PodUid};
 use crate::query::{LeaseView, SessionView, Summary, Verdict};
-use crate::session::Session;
-use crate::settings::Settings;
+use crate::settings::{LEAD_MAX, LEAD_PART, Settings};
+use crate::tables::Tables;
 use crate::time::{ClusterTime, Millis, WallTime};
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 use core::ops::Bound;
 
 impl StateMachine {
@@ -58,6 +62,13 @@ impl StateMachine {
         self.token_floor
     }
 
+    /// The level: every member knows the log commands of all versions up to this one. It never
+    /// falls, so a behaviour of `apply` that older releases lack may begin with a level.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -82,41 +93,24 @@ impl StateMachine {
             last_token: self.last_token,
             forgotten: self.forgotten,
             quiet: self.quiet_until.since(self.time),
+            level: self.level,
         }
+    }
+
+    /// How far the leader's reading of cluster time may run ahead of this state: a fifth of the
+    /// shortest TTL of a living session, and at most [`LEAD_MAX`]. So a pause of the whole cluster,
+    /// however long, takes at most a fifth of its TTL from any session.
+    #[must_use]
+    pub fn lead(&self) -> Millis {
+        let shortest = self.ttls.least();
+        let part = shortest.map_or(LEAD_MAX, |ttl| Millis(ttl.0 / LEAD_PART));
+        part.min(LEAD_MAX)
     }
 
     /// One lease; `None` if the name was never granted or asked for, or is forgotten.
     #[must_use]
     pub fn get(&self, name: &LeaseName) -> Option<LeaseView> {
-        self.leases
-            .get(name)
-            .map(|lease| self.lease_view(name, lease))
-    }
-
-    fn lease_view(&self, name: &LeaseName, lease: &Lease) -> LeaseView {
-        let holder = self.granted(name);
-        let session = holder
-            .as_ref()
-            .and_then(|holder| self.sessions.get(holder.session));
-        LeaseView {
-            name: name.clone(),
-            ttl: session.map_or(Millis(0), |session| session.ttl),
-            remaining: session.map_or(Millis(0), |session| self.remaining(session)),
-            holder,
-            waiters: lease.waiters(),
-            floor: lease.floor,
-            blocked: lease
-                .blocked
-                .as_ref()
-                .map_or(Millis(0), |block| block.over().since(self.time)),
-        }
-    }
-
-    fn remaining(&self, session: &Session) -> Millis {
-        match session.pod() {
-            Some(_) => Millis::FOREVER,
-            None => session.deadline(self.term_start).since(self.time),
-        }
+        self.tables().lease(name)
     }
 
     /// Leases whose names begin with `prefix` and stand behind `after`, in order.
@@ -125,29 +119,23 @@ impl StateMachine {
         prefix: &'a str,
         after: Option<&'a str>,
     ) -> impl Iterator<Item = LeaseView> + 'a {
-        self.named(prefix, after)
-            .map(|(name, lease)| self.lease_view(name, lease))
+        self.tables().list(prefix, after)
     }
 
     /// How many leases whose names begin with `prefix` are held.
     #[must_use]
     pub fn held(&self, prefix: &str) -> usize {
-        let leases = self.named(prefix, None);
-        leases.filter(|(_, lease)| lease.grant.is_some()).count()
+        self.tables().held(prefix)
     }
 
-    fn named<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-    ) -> impl Iterator<Item = (&'a LeaseName, &'a Lease)> {
-        let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        self.leases
-            .iter_from::<str>(from)
-            .take_while(move |(name, _)| name.as_str().starts_with(prefix))
+    fn tables(&self) -> Tables<'_> {
+        Tables {
+            time: self.time,
+            term_start: self.term_start,
+            sessions: &self.sessions,
+            leases: &self.leases,
+            pods: &self.pods,
+        }
     }
 
     /// What a token is worth now.
@@ -170,17 +158,19 @@ impl StateMachine {
     /// One session with its leases; `None` if it is not alive.
     #[must_use]
     pub fn session(&self, id: SessionId) -> Option<SessionView> {
-        let session = self.sessions.get(id)?;
-        Some(SessionView {
-            leases: session.holds().to_vec(),
-            ..self.session_view(id, session)
-        })
+        self.tables().session(id)
     }
 
     /// How long ago a session was last kept alive; `None` if it is not alive.
     #[must_use]
     pub fn silence(&self, id: SessionId) -> Option<Millis> {
         Some(self.time.since(self.sessions.get(id)?.seen))
+    }
+
+    /// Why a session ended, within the last minute of cluster time.
+    #[must_use]
+    pub fn session_end(&self, id: SessionId) -> Option<SessionEnd> {
+        Some(self.ended.get(id)?.cause.clone())
     }
 
     /// Whether a session with this number was ever opened, alive or not. A node that lags may be
@@ -192,28 +182,31 @@ impl StateMachine {
 
     /// Sessions behind `after` in the order of their numbers, without their leases.
     pub fn sessions(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionView> + '_ {
-        self.sessions
-            .iter(after)
-            .map(|(id, session)| self.session_view(id, session))
-    }
-
-    fn session_view(&self, id: SessionId, session: &Session) -> SessionView {
-        SessionView {
-            session: id,
-            identity: session.identity.clone(),
-            ttl: session.ttl,
-            remaining: self.remaining(session),
-            leases: Vec::new(),
-            // At most 4,096.
-            waits: u32::try_from(session.waits().len()).unwrap_or(u32::MAX),
-            pod: session.pod().cloned(),
-        }
+        self.tables().sessions(after)
     }
 
     /// The Pods that living sessions are bound to, in the order of their UIDs.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
-        let ids = self.pods.values();
-        ids.filter_map(|&id| self.sessions.get(id)?.pod())
+        self.tables().pods()
+    }
+
+    /// Whether any living session is bound to a Pod.
+    #[must_use]
+    pub fn has_pods(&self) -> bool {
+        !self.pods.is_empty()
+    }
+
+    /// Whether a living session is bound to a container of this Pod.
+    #[must_use]
+    pub fn has_pod(&self, uid: &PodUid) -> bool {
+        self.bound_to(uid).is_some()
+    }
+
+    /// The session that is bound to the first container of this Pod, in the order of their names.
+    pub(crate) fn bound_to(&self, uid: &PodUid) -> Option<SessionId> {
+        let first = (uid.clone(), Arc::from(""));
+        let ((found, _), id) = self.pods.iter_from(Bound::Included(&first)).next()?;
+        (found == uid).then_some(*id)
     }
 
     /// Whether a session is alive and this is its secret.
@@ -225,7 +218,7 @@ impl StateMachine {
             Some(session) if session.secret.proves(secret) => Ok(()),
             Some(_) => Err(Rejection::WrongSecret),
             None => {
-                let cause = self.ended.get(id).map(|ended| ended.cause.clone());
+                let cause = self.session_end(id);
                 Err(Rejection::SessionExpired { cause })
             }
         }
@@ -243,7 +236,6 @@ impl StateMachine {
         &'a self,
         prefix: &'a str,
     ) -> impl Iterator<Item = (LeaseName, FencingToken)> + 'a {
-        self.named(prefix, None)
-            .filter_map(|(name, lease)| Some((name.clone(), lease.floor?)))
+        self.tables().floors(prefix, None)
     }
 }

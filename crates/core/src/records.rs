@@ -1,9 +1,10 @@
 //! A state from records.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU64;
 
-use crate::deadlines::Due;
 use crate::lease::{Lease, Waiter};
+use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::requests::Requests;
@@ -38,10 +39,10 @@ impl StateMachine {
         }
         for name in header.unserved {
             let lease = machine.leases.get_mut(&name);
-            let lease = lease.filter(|lease| !lease.unserved);
+            let lease = lease.filter(|lease| lease.unserved.is_none());
             let why = "names an unserved lease twice or one that is not there";
-            lease.ok_or(BadSnapshot { record: 0, why })?.unserved = true;
-            machine.unserved.push(name);
+            let lease = lease.ok_or(BadSnapshot { record: 0, why })?;
+            lease.unserved = NonZeroU64::new(machine.unserved.push(name));
         }
         Ok(machine)
     }
@@ -49,6 +50,7 @@ impl StateMachine {
     fn from_header(header: &Header) -> Self {
         Self {
             cluster: header.cluster,
+            level: header.level.max(LEVEL_FIRST),
             token_floor: header.token_floor,
             settings: header.settings,
             settings_set_at: header.settings_set_at,
@@ -96,7 +98,8 @@ impl StateMachine {
             return Err("would be looked at after its deadline");
         }
         if session.pod().is_none() {
-            self.deadlines.insert(record.armed, Due::Session(id));
+            self.deadlines.insert_session(record.armed, id);
+            self.ttls.insert(session.ttl);
         }
         self.sessions.insert(id, session);
         Ok(())
@@ -110,6 +113,7 @@ impl StateMachine {
             blocked,
             idle_since,
             armed,
+            revoked,
             queue,
         } = record;
         if self.leases.get(&name).is_some() {
@@ -132,17 +136,20 @@ impl StateMachine {
             grant: grant.map(Box::new),
             blocked: blocked.map(Box::new),
             idle_since,
+            revoked,
             ..Lease::default()
         };
-        lease.arm(armed);
         if !queue.is_sorted_by(|one, next| one.place < next.place) {
             return Err("has a queue out of order");
         }
         for waiter in queue {
             self.restore_waiter(&name, &mut lease, waiter)?;
         }
-        if let Some(armed) = armed {
-            self.deadlines.insert(armed, Due::Lease(name.clone()));
+        self.deadlines.move_lease(&name, None, lease.due());
+        if let Some(at) = armed
+            && !self.is_at(LEVEL_REPEATS)
+        {
+            self.deadlines.looks.look(&name, at);
         }
         self.leases.insert(name, lease);
         Ok(())
@@ -185,13 +192,7 @@ impl StateMachine {
                 lock_delay,
             },
         );
-        self.deadlines.insert(
-            until,
-            Due::Wait {
-                place,
-                name: name.clone(),
-            },
-        );
+        self.deadlines.insert_wait(until, place, name.clone());
         self.waiters += 1;
         Ok(())
     }
@@ -203,6 +204,7 @@ impl StateMachine {
             secret,
             cause,
             at,
+            release,
         } = record;
         if self.sessions.get(session).is_some() || self.ended.get(session).is_some() {
             return Err("is an ended session whose number is taken");
@@ -217,6 +219,7 @@ impl StateMachine {
                 secret,
                 cause,
                 at,
+                release,
             },
         );
         Ok(())

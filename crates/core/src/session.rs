@@ -15,7 +15,7 @@ use crate::name::{Identity, LeaseName};
 use crate::outcome::LostGrant;
 use crate::pod::Pod;
 use crate::requests::Requests;
-use crate::snapshot::EndedRecord;
+use crate::snapshot::{ClosingRelease, EndedRecord};
 use crate::time::{ClusterTime, Millis};
 use crate::tree::Tree;
 
@@ -132,6 +132,12 @@ impl Session {
 
     pub(crate) fn waits(&self) -> &[Wait] {
         self.rare.as_deref().map_or(&[], |rare| &rare.waits)
+    }
+
+    /// Its first place in the queue of a lease. Looks at all that it waits for: 4,096 at most.
+    pub(crate) fn first_place(&self, name: &LeaseName) -> Option<u64> {
+        let waits = self.waits().iter().filter(|wait| wait.name == *name);
+        waits.map(|wait| wait.place).min()
     }
 
     fn waiting(&self, number: RequestNumber) -> Result<usize, usize> {
@@ -270,6 +276,8 @@ pub(crate) struct EndedSession {
     pub(crate) secret: Secret,
     pub(crate) cause: SessionEnd,
     pub(crate) at: ClusterTime,
+    /// The release that closed it.
+    pub(crate) release: Option<ClosingRelease>,
 }
 
 impl EndedSessions {
@@ -286,6 +294,15 @@ impl EndedSessions {
     pub(crate) fn push(&mut self, id: SessionId, ended: EndedSession) {
         let place = self.order.push((id, ended));
         self.places.insert(id, place);
+    }
+
+    /// Notes which release has closed a session.
+    pub(crate) fn remember_release(&mut self, id: SessionId, release: ClosingRelease) {
+        if let Some(place) = self.places.get(&id)
+            && let Some((_, ended)) = self.order.get_mut(*place)
+        {
+            ended.release = Some(release);
+        }
     }
 
     /// When the oldest one ended.
@@ -314,6 +331,7 @@ impl EndedSession {
             secret: self.secret,
             cause: self.cause.clone(),
             at: self.at,
+            release: self.release,
         }
     }
 }

@@ -18,6 +18,10 @@ pub const TOKEN_FLOOR_MAX: u64 = 1 << 52;
 /// How old the newest cluster time in an `Open` may be; `Open` ids are kept as long beyond their
 /// session's end.
 pub const OPEN_AGE_MAX: Millis = Millis::from_secs(60);
+/// The most that a leader's reading of cluster time may run ahead of the newest applied entry.
+pub const LEAD_MAX: Millis = Millis::from_secs(1);
+/// It may not run ahead by more than this part of the shortest TTL of a living session either.
+pub const LEAD_PART: u64 = 5;
 /// The most requests a session may have unconfirmed.
 pub const UNCONFIRMED_MAX: u64 = 256;
 /// The most sessions one entry ends.

@@ -30,6 +30,8 @@ pub enum Record {
 pub struct Header {
     /// The cluster, once it is formed.
     pub cluster: Option<ClusterId>,
+    /// Every member knows the log commands of all versions up to this one.
+    pub level: u32,
     /// The token floor it was formed with.
     pub token_floor: Option<u64>,
     /// The settings in force.
@@ -165,8 +167,11 @@ pub struct LeaseRecord {
     pub blocked: Option<Block>,
     /// Since when nobody has held it or waited for it; means nothing while somebody does.
     pub idle_since: ClusterTime,
-    /// When its deadlines are looked at next; never later than the first of them.
+    /// Below [`LEVEL_REPEATS`](crate::LEVEL_REPEATS), when it is looked at whether its block or its
+    /// idle time is over; `None` from that level on, where nothing is looked at before its time.
     pub armed: Option<ClusterTime>,
+    /// The token of the newest grant that an operator revoked.
+    pub revoked: Option<FencingToken>,
     /// The queue, head first.
     pub queue: Vec<WaiterRecord>,
 }
@@ -240,6 +245,19 @@ pub struct EndedRecord {
     pub cause: SessionEnd,
     /// When.
     pub at: ClusterTime,
+    /// The release that closed it, if one did.
+    pub release: Option<ClosingRelease>,
+}
+
+/// A release that closed its session: what it takes to answer its repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClosingRelease {
+    /// The request's number.
+    pub number: RequestNumber,
+    /// As [`Remembered::fingerprint`].
+    pub fingerprint: u64,
+    /// The token of the grant that it ended.
+    pub token: FencingToken,
 }
 
 /// Records that do not make a state.

@@ -76,6 +76,7 @@ fn a_name_forgotten_in_a_quiet_time_leaves_a_readable_snapshot() {
         limits: Limits::Wide,
         floor: Some(0),
         quiet: true,
+        level: ringfence_core::LEVEL_REPEATS,
         crowd: 0,
         restore_after: 0,
         moves: vec![

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ringfence_core::{
-    Acquire, Ask, ClusterId, ClusterTime, Command, ENDS_PER_ENTRY_MAX, Entry, Event, Form,
-    GRANTS_PER_ENTRY_MAX, HolderData, Identity, LeaseName, Millis, Open, OpenId, Outcome, Renew,
-    Renewed, Request, RequestNumber, Secret, SessionId, Settings, StateMachine, WallTime,
+    Acquire, Ask, ClusterId, ClusterTime, Command, Configure, ENDS_PER_ENTRY_MAX, Entry, Event,
+    Form, GRANTS_PER_ENTRY_MAX, HolderData, Identity, LEVEL_REPEATS, LeaseName, Millis, Open,
+    OpenId, Outcome, Renew, Renewed, Request, RequestNumber, Secret, SessionId, Settings,
+    StateMachine, WallTime,
 };
 use ringfence_testkit::invariants::{Checkers, Step, equal_states};
 use ringfence_testkit::model::Model;
@@ -100,8 +101,7 @@ impl Storm {
     }
 }
 
-/// Everybody holds leases, waits for one of its neighbour's, and dies; the heirs wait behind them.
-fn brewing() -> Storm {
+fn formed() -> Storm {
     let mut storm = Storm {
         machine: StateMachine::new(),
         model: Model::new(),
@@ -115,6 +115,19 @@ fn brewing() -> Storm {
         settings: Settings::STANDARD,
     };
     storm.both(ClusterTime(0), Command::Form(form));
+    storm
+}
+
+fn at_the_level_of_repeats() -> Storm {
+    let mut storm = formed();
+    let level = LEVEL_REPEATS;
+    storm.both(ClusterTime(0), Command::RaiseLevel { level });
+    storm
+}
+
+/// Everybody holds leases, waits for one of its neighbour's, and dies; the heirs wait behind them.
+fn brewing() -> Storm {
+    let mut storm = formed();
     for dying in 0..DYING {
         let session = storm.open(dying + 1, Millis(STORM.0));
         for at in 0..LEASES_EACH {
@@ -227,4 +240,50 @@ fn check_entry(events: &[Event]) {
     assert!(grants <= GRANTS_PER_ENTRY_MAX);
     // The last session of an entry is not cut in two.
     assert!(endings <= u64::from(GRANTS_PER_ENTRY_MAX) + LEASES_EACH + 1);
+}
+
+/// A retention that is lowered over many names holds for all of them at once. Who waits for a holder
+/// that is gone does not wait for these.
+#[test]
+fn names_that_are_forgotten_together_keep_nobody_waiting() {
+    const NAMES: u64 = 5_000;
+    let mut storm = at_the_level_of_repeats();
+    for owner in 0..NAMES / 250 {
+        let session = storm.open(owner + 1, Millis::from_secs(300));
+        for at in 0..250 {
+            storm.acquire(session, at + 1, owner * 250 + at);
+        }
+        let secret = Secret::new([1; 16]);
+        storm.both(ClusterTime(0), Command::Close { session, secret });
+    }
+    let gone = storm.open(NAMES / 250 + 1, Millis(STORM.0));
+    storm.acquire(gone, 1, NAMES);
+    let settings = Settings {
+        idle_retention: Millis::from_secs(1),
+        ..Settings::STANDARD
+    };
+    let based_on = 2;
+    let configure = Command::Configure(Configure { based_on, settings });
+    let mut events = storm.step(1, STORM, configure).events;
+    let ended = |events: &[Event]| {
+        let is_end = |event: &Event| matches!(event, Event::SessionEnded { session, .. } if *session == gone);
+        events.iter().any(is_end)
+    };
+    let forgotten = |events: &[Event]| {
+        let is_forgotten = |event: &&Event| matches!(event, Event::Forgotten { .. });
+        events.iter().filter(is_forgotten).count() as u64
+    };
+    let mut entries = vec![];
+    for _ in 0..10 {
+        entries.push((ended(&events), forgotten(&events)));
+        events = storm.step(1, STORM, Command::Tick).events;
+    }
+    let first_end = entries.iter().position(|(ended, _)| *ended);
+    assert_eq!(first_end, Some(0), "{entries:?}");
+    assert!(
+        entries.iter().all(|(_, names)| *names <= 2_000),
+        "{entries:?}"
+    );
+    let names: u64 = entries.iter().map(|(_, names)| names).sum();
+    assert_eq!(names, NAMES, "{entries:?}");
 }

@@ -4,7 +4,8 @@
 --   KEYS[1]   the mark: {TAG}:ringfence-mark:LEASE
 --   KEYS[2..] the key of each change, all with the same hash tag
 --   ARGV[1]   the token in 19 digits, zeros in front: 0000000000000000042
---   ARGV[2]   'admit', or 'floor' to raise the mark where a smaller token is no mistake
+--   ARGV[2]   'admit', or 'floor' to raise the mark, without changes, where a smaller token is no
+--             mistake
 --   ARGV[3..] for each change: the command, the number of its further arguments, and these
 --
 -- It answers the replies of the changes, or an error whose first word is one of
@@ -12,11 +13,30 @@
 --   STALE_TOKEN      mark=N: a later grant has been here: stop the work, the lease is lost
 --   MALFORMED_FENCE  ARGV[1] is no token
 --   DAMAGED_MARK     something else has written the mark
+--   MARK_IS_NO_DATA  a change names the mark, as its key or as an argument
+--   MALFORMED_CALL   ARGV[2] is another word, or 'floor' comes with changes
 --
 -- after which nothing was changed. An error of a change itself (WRONGTYPE and the like) leaves the
 -- changes before it in place: Redis does not roll back.
 
 local offered = ARGV[1]
+
+-- Whom a floor lets through was not compared with the mark.
+if ARGV[2] ~= 'admit' and (ARGV[2] ~= 'floor' or #KEYS > 1) then
+  return redis.error_reply("MALFORMED_CALL ARGV[2] is 'admit', or 'floor' without changes")
+end
+-- DEL, RENAME and the like take further keys, and would take the mark away.
+for at = 2, #KEYS do
+  if KEYS[at] == KEYS[1] then
+    return redis.error_reply('MARK_IS_NO_DATA ' .. KEYS[1])
+  end
+end
+for at = 3, #ARGV do
+  if ARGV[at] == KEYS[1] then
+    return redis.error_reply('MARK_IS_NO_DATA ' .. KEYS[1])
+  end
+end
+
 local mark = redis.call('GET', KEYS[1])
 
 -- Only a token gets in there, so an equal mark needs no further look, and no write: nobody runs

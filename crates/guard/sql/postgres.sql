@@ -8,6 +8,18 @@
 --   UPDATE balance SET amount = amount + 1;
 --   COMMIT;
 --
+-- Send nothing behind BEGIN and ringfence_admit before both are answered, unless all of it is one
+-- pipeline with a single Sync: if the message that opens the transaction fails, at a statement timeout
+-- or a cancel request, what was sent behind it runs in a transaction of its own, and commits. A script
+-- of psql needs --set=ON_ERROR_STOP=1 for the same reason. Where that cannot be relied on, the table
+-- itself can refuse what was not admitted in the same transaction:
+--
+--   CREATE TRIGGER guarded BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON balance
+--       FOR EACH STATEMENT EXECUTE FUNCTION ringfence_guarded('bank/balance');
+--
+-- A partitioned table needs it on each of its partitions, too: a statement that names a partition
+-- does not fire the trigger of the table above it.
+--
 -- A new holder, before its first read:
 --
 --   SELECT ringfence_advance('bank/balance', 42);
@@ -175,5 +187,23 @@ BEGIN
             parts[1], resource USING ERRCODE = 'RF002';
     END IF;
     RETURN parts[2]::numeric;
+END
+$$;
+
+-- For a trigger on a table that only the holder of one lease may write: refuses a statement of a
+-- transaction that has not admitted a fence of that lease. Admit outside of savepoints: it is the mark
+-- that the transaction itself has written which is looked for.
+CREATE OR REPLACE FUNCTION ringfence_guarded() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM FROM ringfence_marks
+        WHERE name = TG_ARGV[0] AND xmin::text::bigint = txid_current() % 4294967296;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'MISSING_FENCE: table "%" is guarded by lease "%", and this transaction has '
+            'not admitted a fence of it', TG_TABLE_NAME, coalesce(TG_ARGV[0], '(none)')
+            USING ERRCODE = 'RF003',
+                  HINT = 'Call ringfence_admit first in the transaction, outside of savepoints.';
+    END IF;
+    RETURN NULL;
 END
 $$;

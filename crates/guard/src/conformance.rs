@@ -19,6 +19,10 @@
 //! [`crowd`] and [`crowd_async`] let [`WRITERS`] writers loose on one store at the same time and
 //! hold the first two rules against all that they committed.
 //!
+//! [`hostile`] disturbs guarded writes at each of their steps, with timeouts, cancel requests, resets
+//! and restarts, has effects end their transactions and go on, and demands that what was refused or
+//! has failed has committed nothing. A store shows itself to it as a [`HostileStore`].
+//!
 //! A guard can be wrong in ways that no single run shows: reading the mark without locking it
 //! works until somebody commits in between. That is why the orders are enumerated, not drawn.
 //!
@@ -137,12 +141,17 @@ use crate::{Fence, Refused};
 mod actor;
 mod crowd;
 mod direct;
+mod hostile;
 mod overtaking;
 mod schedule;
 mod single;
 mod store;
 
 pub use crowd::{CrowdReport, ROUNDS, WRITERS, crowd, crowd_async};
+pub use hostile::{
+    Aside, Disturbed, Fault, Held, Hit, HostileReport, HostileStore, STEPS_MAX, Written, hostile,
+    judge,
+};
 pub use store::{AsyncConnection, AsyncStore, Connection, Store};
 
 use direct::{Direct, block_on};
@@ -232,6 +241,16 @@ pub enum Rule {
         offered: Option<String>,
         /// The refusal that was due.
         expected: String,
+    },
+    /// A write has left something although it was refused, failed or overtaken; or a part of it.
+    #[error("fence `{offered}` has left something in the store, though {what}: {found}")]
+    CommittedAfterAll {
+        /// The fence.
+        offered: String,
+        /// What became of its write.
+        what: String,
+        /// What stands in the store.
+        found: String,
     },
     /// The connections wait for each other for ever, or one alone makes no progress.
     #[error("the connections make no progress")]

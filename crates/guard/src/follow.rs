@@ -33,22 +33,17 @@
 //!   a cluster with a replaced clock (`--token-floor`) that was wiped: its tokens repeat.
 //!
 //! # Memory
-//! One token and one name for each name told, at most [`Options::names_max`]; what is told of further
-//! names is not kept, and they are treated as if the stream were not live. Follow a prefix to have
-//! fewer. At most [`Options::waiters_max`] requests wait at a time; one more is refused at once.
+//! One token and one name for each name told, at most [`Options::names_max`] names and
+//! [`Options::bytes_max`] bytes. Beyond that the name whose last grant is the oldest is forgotten, and
+//! known again with its next grant. A token that may be one of a forgotten name (it is not greater
+//! than the greatest floor that was forgotten) passes with [`Unheard::Plain`], and is refused at once
+//! with [`Unheard::Refuse`]: `FORGOTTEN_FLOOR`. Follow a prefix to have fewer names. At most [`Options::waiters_max`] requests wait at a time; one more is refused at once.
 //!
 //! # With the client
-//! The items of `ringfence_client::Floors` are [`News`] under other names, and it opens its stream
-//! again by itself:
+//! The client's stream of floors opens itself again at another node when one fails:
 //!
 //! ```text
-//! let told = client.watch_floors("bank/").map(|item| item.map(|item| match item {
-//!     FloorsItem::Floor { name, token } => News::Floor { name, token },
-//!     FloorsItem::Forgotten(token) => News::Forgotten(token),
-//!     FloorsItem::Reached(_) => News::Reached,
-//!     _ => News::Anew,
-//! }));
-//! tokio::spawn(async move { follower.follow(told).await });
+//! tokio::spawn(async move { follower.follow(client.watch_floors("bank/")).await });
 //! ```
 //!
 //! # Example
@@ -79,6 +74,7 @@
 //! ```
 
 mod error;
+mod floors;
 mod options;
 mod state;
 mod waiting;
@@ -91,32 +87,16 @@ use std::sync::Arc;
 use futures_core::Stream;
 use ringfence_core::{FencingToken, LeaseName};
 
+/// One thing that a stream of floors tells. [`News::Forgotten`] decides nothing here: a name without a
+/// floor has no holder, whatever was forgotten.
+pub use ringfence_core::FloorNews as News;
+
 use crate::{Admitted, Fence, Guard};
 
 pub use error::FollowError;
-pub use options::{NAMES_MAX, Options, PATIENCE, SILENCE, Unheard, WAITERS_MAX};
+pub use options::{BYTES_MAX, NAMES_MAX, Options, PATIENCE, SILENCE, Unheard, WAITERS_MAX};
 use state::Shared;
 use waiting::next_of;
-
-/// One thing that a stream of floors tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The floor of a name is at least this.
-    Floor {
-        /// The name.
-        name: LeaseName,
-        /// The greatest token ever granted for it, as far as was told.
-        token: FencingToken,
-    },
-    /// The greatest floor that was ever forgotten, with a name that was idle. It decides nothing
-    /// here: a name without a floor has no holder, whatever was forgotten.
-    Forgotten(FencingToken),
-    /// Everything up to now has been told: the stream is live. Comes at least every second.
-    Reached,
-    /// The stream begins anew, with all floors: after a compaction, on another node, or of another
-    /// cluster. It is not live before the next [`News::Reached`].
-    Anew,
-}
 
 /// Why a stream is followed no longer.
 #[derive(Debug)]
@@ -146,9 +126,10 @@ impl FloorFollower {
 
     /// Takes in what the stream tells, until that ends. Run it in a task of its own; when the future
     /// is dropped, the stream counts as ended. One stream at a time.
-    pub async fn follow<S, E>(&self, news: S) -> Ended<E>
+    pub async fn follow<S, N, E>(&self, news: S) -> Ended<E>
     where
-        S: Stream<Item = Result<News, E>>,
+        S: Stream<Item = Result<N, E>>,
+        N: Into<News>,
     {
         // Also when this future is dropped: nobody tells anything from then on.
         let _unheard = Unlive(&self.shared);
@@ -157,7 +138,7 @@ impl FloorFollower {
         loop {
             match tokio::time::timeout(silence, next_of(news.as_mut())).await {
                 Err(_) => self.shared.set_live(false),
-                Ok(Some(Ok(one))) => self.tell(one),
+                Ok(Some(Ok(one))) => self.tell(one.into()),
                 Ok(Some(Err(error))) => return Ended::Failed(error),
                 Ok(None) => return Ended::Over,
             }
@@ -185,8 +166,8 @@ impl FloorFollower {
     /// # Errors
     /// [`FollowError::Refused`] with [`Refused::StaleToken`](crate::Refused::StaleToken) for a token
     /// below the floor, which stands in it as the mark: final for that grant.
-    /// [`FollowError::UnknownToken`], [`FollowError::NoFloors`] and [`FollowError::Crowded`] may be
-    /// repeated.
+    /// [`FollowError::UnknownToken`], [`FollowError::NoFloors`], [`FollowError::Forgotten`] and
+    /// [`FollowError::Crowded`] may be repeated.
     pub async fn check(&self, fence: &Fence) -> Result<(), FollowError> {
         if let Some(decided) = self.shared.judge(fence) {
             return decided;
@@ -226,8 +207,7 @@ impl FloorFollower {
         self.shared.is_live()
     }
 
-    /// How many names have a floor here, and whether there were more than
-    /// [`Options::names_max`].
+    /// How many names have a floor here, and whether any was forgotten for one granted later.
     #[must_use]
     pub fn names(&self) -> (usize, bool) {
         self.shared.names()

@@ -51,7 +51,7 @@
 //! | store | feature and module | where the mark is | what is guaranteed | what can be lost |
 //! |---|---|---|---|---|
 //! | this process | always there: [`Guard`] | beside the guard | [`Guard::with`]: no effect of an older grant begins or ends after a newer one was admitted; [`Guard::admit`] alone is the check of an instant | the mark, with the process |
-//! | SQLite | `sqlite` | a row of the same file | mark and data change in one transaction, in any journal mode | with `synchronous` below `FULL` a power failure takes back the newest commits |
+//! | SQLite | `sqlite` | a row of the same file | mark and data change in one transaction, in any journal mode but `OFF` | with `synchronous` below `FULL` a power failure takes back the newest commits |
 //! | sled 1.0 | `sled` | a key of the same directory | mark and data change in one batch, flushed before it is acknowledged | nothing acknowledged, while the disk keeps what it has synced |
 //! | PostgreSQL 12 and later | `postgres`; other languages call the SQL functions | a row of the same database | mark and data change in one transaction, at every isolation level | with `synchronous_commit = off`, or in a failover to an asynchronous standby, the newest commits |
 //! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
@@ -59,7 +59,8 @@
 //! Each loss takes data and mark back together, and is a restore: raise the mark to the lease's newest
 //! token (`advance_to`) before writes are served. The modules say how to avoid it.
 //!
-//! Stores that have no module here can be guarded as well:
+//! Where another driver than these modules' is in use, module [`sql`] has the statements and the
+//! script as texts. Stores that have no module here can be guarded as well, with [`Fence::judge`]:
 //!
 //! | store | where the mark is | how the rules are kept |
 //! |---|---|---|
@@ -90,11 +91,11 @@
 //! | `follow` | module `follow`: floors, so that a stale holder is refused before the new one comes, and a forged token waits and is refused | a stream of floors, for example the client crate's, under tokio |
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
+mod admitted;
 pub mod conformance;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod decoders;
-mod fence;
 #[cfg(feature = "follow")]
 pub mod follow;
 mod memory;
@@ -102,15 +103,16 @@ mod memory;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-mod refused;
 #[cfg(feature = "sled")]
 pub mod sled;
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use fence::{Fence, InvalidFence};
+pub use admitted::Admitted;
 pub use memory::Guard;
-pub use refused::{Admitted, Refused};
-pub use ringfence_core::{FencingToken, InvalidName, LeaseName};
+pub use ringfence_core::{
+    EndsBelief, Fence, FencingToken, InvalidFence, InvalidName, LeaseName, Refused,
+};

@@ -25,10 +25,9 @@
 //!     .await?;
 //!
 //! // The same by hand.
-//! let transaction = client.transaction().await?;
-//! guard.admit(&transaction, &fence).await?;
-//! transaction.execute("UPDATE balance SET amount = amount + 10", &[]).await?;
-//! transaction.commit().await?;
+//! let guarded = guard.begin(&mut client, &fence).await?;
+//! guarded.execute("UPDATE balance SET amount = amount + 10", &[]).await?;
+//! guarded.commit().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -49,6 +48,21 @@
 //!   with `40001`, also if both show the same token, and must be repeated from its beginning. Holders that
 //!   write in parallel with themselves are better off with `READ COMMITTED`.
 //!
+//! # Holders that are paused
+//! A guarded transaction keeps the mark to itself until it ends, and so does that of a holder which
+//! is paused, or cut off, in the middle of it: the next holder's [`PostgresGuard::advance`] waits for
+//! as long. Only the server can end that. Set `idle_in_transaction_session_timeout` for the role
+//! that writes, to about the TTL of its sessions and longer than an effect computes between two
+//! statements:
+//!
+//! ```sql
+//! ALTER ROLE bank SET idle_in_transaction_session_timeout = '15s';
+//! ```
+//!
+//! The server then ends the connection of such a holder and rolls its transaction back; by itself
+//! it waits without limit. `statement_timeout` bounds a statement that does not come to its end, and
+//! `lock_timeout` for how long an advance waits before it fails as [`PostgresError::Conflict`].
+//!
 //! # What PostgreSQL itself can lose
 //! With `synchronous_commit = off`, or `fsync = off`, a crash takes back the newest commits; a
 //! failover to an asynchronous standby does too. Either is a restore: see
@@ -56,80 +70,56 @@
 //! from the primary what a write builds on.
 
 mod error;
+mod guarded;
+mod opening;
+mod retries;
 
 use std::error::Error;
-use std::future::poll_fn;
 use std::mem;
-use std::pin::pin;
-use std::sync::OnceLock;
-use std::task::{Context, Poll, Waker};
 
 use ringfence_core::{FencingToken, LeaseName};
+use ringfence_planted::{Bug, planted};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, GenericClient, IsolationLevel, SimpleQueryMessage, Transaction};
+use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
 use crate::{Admitted, Fence, Refused};
 
+use error::NOT_FIRST;
 pub use error::PostgresError;
-use error::stems_from_conflict;
+pub use guarded::Guarded;
+use opening::{Open, Ways, pipelined};
+pub use retries::{ATTEMPTS, LOCK_ATTEMPTS, PAUSE_MAX, PAUSE_MIN};
+use retries::{Conflict, Retries, conflict_in};
 
 /// The table of marks and the functions around it, for whatever runs a service's migrations.
 /// Running it again changes nothing.
-pub const MIGRATION: &str = include_str!("../sql/postgres.sql");
+pub const MIGRATION: &str = crate::sql::POSTGRES_MIGRATION;
 
-/// How often a transaction is tried unless [`PostgresGuard::attempts`] says otherwise.
-pub const ATTEMPTS: u32 = 64;
+/// Writes also on a connection that [`PostgresGuard::only_guarded`] has made read-only.
+const BEGIN: &str = "START TRANSACTION READ WRITE";
 
-/// Beneath `ringfence_admit`: what that checks is checked by types here.
-const RAISE: &str = "SELECT ringfence_raise($1, $2)";
-/// The way of most writes: a statement that the server has parsed and planned once per connection.
-/// It writes the mark also when it is equal, raises as the functions do, and changes no row if there
-/// is none yet. A third of the cost of calling `ringfence_raise` is saved.
-const PREPARE: &str = "PREPARE ringfence_mark(text, bigint) AS UPDATE ringfence_marks \
-     SET mark = CASE WHEN mark <= $2 THEN $2 ELSE ringfence_stale($1, mark, $2) END \
-     WHERE name = $1";
-const ADVANCE_TO: &str = "SELECT ringfence_advance_to($1, $2)";
-const READ: &str = "SELECT mark FROM ringfence_marks WHERE name = $1";
-
-/// How often one write may change its [`Way`] before it takes the one that always works.
-const WAYS_MAX: u32 = 4;
+const ONLY_GUARDED: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
 
 /// Services that start together install together; `CREATE … IF NOT EXISTS` alone fails for all but
 /// one of them then. The number is "ringfenc" in ASCII.
 const INSTALL_LOCK: &str = "SELECT pg_advisory_xact_lock(8244241983257013859);";
-
-/// An empty query fails in a transaction that a failed statement has aborted. A `COMMIT` alone would
-/// answer such a transaction with success and roll it back.
-const COMMIT: &str = "SELECT; COMMIT";
 
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
 /// The mark lives in the table `ringfence_marks` and protects data of the same database only.
 ///
 /// # Rules for its transactions
-/// * [`PostgresGuard::admit`] comes first. From there to the end of the transaction no newer grant
-///   is admitted. What a transaction has read before was not protected.
-/// * After a refusal the transaction is aborted: roll it back, as dropping it does.
+/// * They are begun and committed by the guard: with [`PostgresGuard::write`], or with
+///   [`PostgresGuard::begin`] and [`Guarded::commit`]. The admission comes first in them; from there
+///   to the end of the transaction no newer grant is admitted.
+/// * A statement of their effect must not end them. Savepoints are allowed, as statements.
 /// * A new holder calls [`PostgresGuard::advance`] before its first read.
-/// * [`PostgresGuard::write`] keeps the first two by itself.
 #[derive(Clone, Debug)]
 pub struct PostgresGuard {
     name: LeaseName,
     isolation: Option<IsolationLevel>,
     attempts: u32,
     prepares: bool,
-}
-
-/// How a write shows its fence.
-#[derive(Clone, Copy)]
-enum Way {
-    /// By the statement that an earlier write has prepared on this connection.
-    Prepared,
-    /// The same, which is prepared before.
-    Prepare,
-    /// By the function, which also makes a row where there is none.
-    Raise,
 }
 
 impl PostgresGuard {
@@ -170,11 +160,33 @@ impl PostgresGuard {
     }
 
     /// Sets how often [`PostgresGuard::write`] and [`PostgresGuard::advance`] try a transaction
-    /// that meets another one: at least once, [`ATTEMPTS`] times by default.
+    /// that meets another one: at least once, [`ATTEMPTS`] times by default, and not more often than
+    /// [`LOCK_ATTEMPTS`] where a lock is not to be had within the server's `lock_timeout`. In between
+    /// they pause for up to [`PAUSE_MIN`], doubled with each attempt, and [`PAUSE_MAX`] at most.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
+    }
+
+    /// Makes the connection read-only outside of guarded transactions, until it ends: what an
+    /// effect writes after it has ended its transaction by mistake, and what the program writes
+    /// past the guard, fails with `25006` instead of being committed. All methods of the guard go
+    /// on to work. Install the migration before.
+    ///
+    /// It does not hold for an effect that ends its transaction with `COMMIT AND CHAIN` or
+    /// `ROLLBACK AND CHAIN`: the server lets the next one write, too. The guard does not commit that
+    /// one, but if the effect commits it with a second `COMMIT`, it has written without the mark.
+    /// Where effects may do so, give their tables the trigger `ringfence_guarded` of [`MIGRATION`],
+    /// which refuses each statement of a transaction that has not admitted a fence.
+    ///
+    /// It is a setting of the session: a pooler that gives each transaction another connection
+    /// passes it on to others.
+    ///
+    /// # Errors
+    /// [`PostgresError::Database`].
+    pub async fn only_guarded(client: &Client) -> Result<(), PostgresError> {
+        Ok(client.batch_execute(ONLY_GUARDED).await?)
     }
 
     /// The lease this guard is bound to.
@@ -183,32 +195,29 @@ impl PostgresGuard {
         &self.name
     }
 
-    /// Admits the fence for the rest of the transaction, if no greater token was admitted before,
-    /// and writes the mark. Must be the first statement of `transaction`. One round trip.
-    ///
-    /// It may be sent together with the first statements that write: poll its future first, as
-    /// `tokio::join!` does with `biased;`. If it is refused, those fail as well.
+    /// Begins a transaction and admits the fence in it, if no greater token was admitted before. One
+    /// round trip; the first write of a connection needs up to three, as in
+    /// [`PostgresGuard::write`], which repeats by itself what meets a conflict.
     ///
     /// # Errors
-    /// [`PostgresError::Refused`]: roll back; after [`Refused::StaleToken`] the lease is lost.
-    /// [`PostgresError::Conflict`]: roll back and repeat. [`PostgresError::NotInstalled`] is a
-    /// mistake of the program.
-    pub async fn admit(
+    /// [`PostgresError::Refused`]: after [`Refused::StaleToken`] the lease is lost.
+    /// [`PostgresError::Conflict`]: begin again. [`PostgresError::NotFirst`] and
+    /// [`PostgresError::NotInstalled`] are mistakes of the program. No transaction is open then.
+    pub async fn begin<'a>(
         &self,
-        transaction: &Transaction<'_>,
+        client: &'a mut Client,
         fence: &Fence,
-    ) -> Result<Admitted, PostgresError> {
-        fence.check_lease(&self.name)?;
-        self.call(RAISE, transaction, fence).await?;
-        Ok(Admitted::new(fence.token))
+    ) -> Result<Guarded<'a>, PostgresError> {
+        self.open(client, fence).await
     }
 
     /// Tells the guard, in a transaction of its own, that `fence` is the grant in force: once it
     /// has returned, every older token is refused. A new holder calls it **before its first read**
-    /// of what is guarded. Advancing twice changes nothing.
+    /// of what is guarded. Advancing twice changes nothing. It waits for an open transaction of the
+    /// former holder; see [Holders that are paused](self#holders-that-are-paused).
     ///
     /// # Errors
-    /// As [`PostgresGuard::admit`], where a conflict was met in every attempt. After
+    /// As [`PostgresGuard::begin`], where a conflict was met in every attempt. After
     /// [`PostgresError::Database`] of a broken connection the mark may have been raised: advance
     /// again.
     pub async fn advance(
@@ -217,31 +226,41 @@ impl PostgresGuard {
         fence: &Fence,
     ) -> Result<Admitted, PostgresError> {
         fence.check_lease(&self.name)?;
-        self.insist(RAISE, client, fence).await?;
+        self.insist("ringfence_raise", client, fence).await?;
         Ok(Admitted::new(fence.token))
     }
 
     /// Runs `effect` in a transaction that admits `fence` first, and commits it. Any error rolls
-    /// back, and so does dropping the future. `effect` gets the client with the transaction open, and
-    /// must not end it by itself.
+    /// back, and so does dropping the future while `effect` runs: nothing of it is committed then.
+    /// From the commit on the outcome of a dropped future is not known: all of the effect may be
+    /// committed, or nothing, but never a part. Look at the data before repeating it, as after
+    /// [`PostgresError::Unknown`].
     ///
-    /// The first statement of `effect` is sent behind the admission without waiting for its answer,
-    /// so that a guard costs no round trip; it waits in the server for as long, and fails if the
-    /// fence is refused, since that aborts the transaction. On a conflict, wherever it is met, all of
-    /// it is repeated. For both reasons `effect` must do nothing that a rollback does not undo, at
-    /// least not before the server has answered a statement of it.
+    /// No statement of `effect` is sent before the server has confirmed that the transaction is
+    /// open and the fence admitted. Sent earlier, it would run outside of a transaction, and commit
+    /// by itself, whenever the message that opens the transaction fails: at a `statement_timeout`,
+    /// for example, or at a cancel request.
+    ///
+    /// `effect` gets the client with the transaction open, and must not end it by itself; see
+    /// [`PostgresGuard::only_guarded`] for a connection that refuses what such an effect writes
+    /// next. On a conflict, wherever it is met, all of it is repeated, so it must do nothing that a
+    /// rollback does not undo.
     ///
     /// The admission is a statement that the server has prepared. Where it has not, as in the first
-    /// write of a connection, the transaction is begun anew with it, before any statement of
-    /// `effect` was answered; see [`PostgresGuard::pooled`].
+    /// write of a connection, the transaction is begun again with it; see [`PostgresGuard::pooled`].
     ///
     /// A conflict is recognised in the errors that `effect` returns by following
     /// [`Error::source`], so they must not hide where they come from.
     ///
     /// # Errors
-    /// As [`PostgresGuard::admit`]; [`PostgresError::Unknown`] if the connection broke during the
-    /// commit; or whatever `effect` returns. If a statement failed and `effect` returned `Ok`
-    /// nevertheless, [`PostgresError::Database`]: that transaction cannot be committed.
+    /// As [`PostgresGuard::begin`] and [`Guarded::commit`], or whatever `effect` returns.
+    /// [`PostgresError::Unknown`] is the only error after which all of the effect may have been
+    /// committed, and [`PostgresError::Ended`] the only one after which parts of it may, and it
+    /// stands in place of the error of an effect that ended its transaction and then failed. Two
+    /// cases are not noticed, and leave what such an effect has committed by itself: its connection
+    /// broke, or it rolled back, wrote, and failed in another transaction that it had begun. If a
+    /// statement failed and `effect` returned `Ok` nevertheless, [`PostgresError::Database`]: that
+    /// transaction cannot be committed.
     pub async fn write<R, E>(
         &self,
         client: &mut Client,
@@ -251,27 +270,14 @@ impl PostgresGuard {
     where
         E: From<PostgresError> + Error + 'static,
     {
-        let mut left = self.attempts;
-        let mut ways_left = WAYS_MAX;
-        let mut way = if self.prepares {
-            Way::Prepared
-        } else {
-            Way::Raise
-        };
+        let mut retries = Retries::new(self.attempts);
         loop {
-            let other = OnceLock::new();
-            let done = self
-                .write_once(client, fence, way, &other, &mut effect)
-                .await;
-            if let Some(&other) = other.get() {
-                ways_left -= 1;
-                way = if ways_left > 0 { other } else { Way::Raise };
-                continue;
-            }
-            left = left.saturating_sub(1);
-            match done {
-                Err(error) if left > 0 && stems_from_conflict(&error) => {}
-                done => return done,
+            match self.write_once(client, fence, &mut effect).await {
+                Ok(value) => return Ok(value),
+                Err(error) => match conflict_in(&error) {
+                    Some(conflict) if retries.again(client, conflict).await => {}
+                    _ => return Err(error),
+                },
             }
         }
     }
@@ -280,53 +286,56 @@ impl PostgresGuard {
         &self,
         client: &Client,
         fence: &Fence,
-        way: Way,
-        other: &OnceLock<Way>,
         effect: &mut impl AsyncFnMut(&Client) -> Result<R, E>,
     ) -> Result<R, E> {
-        // Before anything is sent: what follows relies on the server to refuse.
-        fence.check_lease(&self.name).map_err(PostgresError::from)?;
-        let open = Open(client);
-        let begin = async {
-            let begun = client.simple_query(&self.begin(fence, way)).await;
-            let instead = Way::instead_of(&begun);
-            if let Some(way) = instead {
-                other.get_or_init(|| way);
-            }
-            match begun {
-                Ok(_) if instead.is_none() => Ok(()),
-                // Nobody sees this error: the write is begun anew.
-                Ok(_) => Err(PostgresError::NotInstalled),
-                Err(source) => Err(PostgresError::of_fence(source, fence)),
-            }
+        let open = self.open(client, fence);
+        let (guarded, done) = if planted(Bug::EffectSentBeforeTheAdmission) {
+            pipelined(open, effect(client)).await?
+        } else {
+            let guarded = open.await?;
+            let done = effect(&guarded).await;
+            (guarded, done)
         };
-        let value = behind(begin, effect(client)).await?;
-        client
-            .batch_execute(COMMIT)
-            .await
-            .map_err(PostgresError::of_commit)?;
-        // It is over; a rollback would make the server warn.
-        mem::forget(open);
-        Ok(value)
+        match done {
+            Ok(value) => {
+                guarded.commit().await?;
+                Ok(value)
+            }
+            Err(error) => {
+                // Before any retry: what the effect has committed by itself would be there twice.
+                guarded.roll_back().await?;
+                Err(error)
+            }
+        }
     }
 
-    /// Begins and admits in one message. Neither a lease name nor a number can end a text in SQL.
-    fn begin(&self, fence: &Fence, way: Way) -> String {
+    /// Opens the transaction and admits the fence, and waits until the server has confirmed both. In
+    /// one message, so that the server does not carry out the second if the first has failed.
+    async fn open<'a>(
+        &self,
+        client: &'a Client,
+        fence: &Fence,
+    ) -> Result<Guarded<'a>, PostgresError> {
+        fence.check_lease(&self.name)?;
         let level = match self.isolation {
             None => "",
-            Some(IsolationLevel::Serializable) => " ISOLATION LEVEL SERIALIZABLE",
-            Some(IsolationLevel::RepeatableRead) => " ISOLATION LEVEL REPEATABLE READ",
+            Some(IsolationLevel::Serializable) => ", ISOLATION LEVEL SERIALIZABLE",
+            Some(IsolationLevel::RepeatableRead) => ", ISOLATION LEVEL REPEATABLE READ",
             // The server does not tell these two apart.
-            Some(_) => " ISOLATION LEVEL READ COMMITTED",
+            Some(_) => ", ISOLATION LEVEL READ COMMITTED",
         };
-        let (name, token) = (&fence.name, fence.token);
-        let begin = format!("START TRANSACTION{level}");
-        match way {
-            Way::Prepared => format!("{begin}; EXECUTE ringfence_mark('{name}', {token})"),
-            Way::Prepare => {
-                format!("{begin}; {PREPARE}; EXECUTE ringfence_mark('{name}', {token})")
+        // What is sent behind a way that comes to nothing would have to be sent again.
+        let mut ways = Ways::new(self.prepares && !planted(Bug::EffectSentBeforeTheAdmission));
+        loop {
+            let open = Open(client);
+            let admission = ways.now().admission(fence);
+            let message = format!("{BEGIN}{level}; {admission}");
+            let begun = client.simple_query(&message).await;
+            if ways.instead(&begun) {
+                continue;
             }
-            Way::Raise => format!("{begin}; SELECT ringfence_raise('{name}', {token})"),
+            let answers = begun.map_err(|source| PostgresError::of_fence(source, fence))?;
+            return Guarded::admitted(open, &answers);
         }
     }
 
@@ -342,15 +351,15 @@ impl PostgresGuard {
         floor: FencingToken,
     ) -> Result<(), PostgresError> {
         let fence = Fence::new(self.name.clone(), floor);
-        match self.insist(ADVANCE_TO, client, &fence).await {
+        match self.insist("ringfence_advance_to", client, &fence).await {
             // Somebody greater came first.
             Err(PostgresError::Refused(Refused::StaleToken { .. })) => Ok(()),
             done => done,
         }
     }
 
-    /// The greatest token admitted so far. Advice for people: only [`PostgresGuard::admit`]
-    /// decides.
+    /// The greatest token admitted so far. Advice for people: only [`PostgresGuard::begin`]
+    /// and [`PostgresGuard::write`] decide.
     ///
     /// # Errors
     /// [`PostgresError::NotInstalled`] or [`PostgresError::Database`].
@@ -359,110 +368,50 @@ impl PostgresGuard {
         client: &impl GenericClient,
     ) -> Result<Option<FencingToken>, PostgresError> {
         let name = self.name.as_str();
-        let row = client.query_opt(READ, &[&name]).await?;
+        let row = client
+            .query_opt(crate::sql::POSTGRES_MARK, &[&name])
+            .await?;
         let mark = row.map(|row| row.get::<_, i64>(0));
         Ok(mark.and_then(|mark| FencingToken::new(mark.unsigned_abs())))
     }
 
-    /// Calls a function of the migration in a transaction of its own.
-    async fn insist(&self, sql: &str, client: &Client, fence: &Fence) -> Result<(), PostgresError> {
-        let mut left = self.attempts;
-        loop {
-            left = left.saturating_sub(1);
-            match self.call(sql, client, fence).await {
-                Err(error) if left > 0 && error.is_retryable() => {}
-                done => return done,
-            }
-        }
-    }
-
-    async fn call(
+    /// Calls a function of the migration in a transaction of its own, in one message: if any part
+    /// of it fails, the server does not carry out the rest. The first part fails in a transaction
+    /// that was open before, which would be committed otherwise.
+    async fn insist(
         &self,
-        sql: &str,
-        client: &impl GenericClient,
+        function: &str,
+        client: &Client,
         fence: &Fence,
     ) -> Result<(), PostgresError> {
-        let name = self.name.as_str();
-        let token = i64::try_from(fence.token.get()).expect("tokens are below 2^63");
-        // Typed, so that it is one round trip: untyped parameters have to be asked for first.
-        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&name, Type::TEXT), (&token, Type::INT8)];
-        client
-            .query_typed(sql, &parameters)
-            .await
-            .map_err(|source| PostgresError::of_fence(source, fence))?;
-        Ok(())
-    }
-}
-
-impl Way {
-    /// The way to take instead of one that has come to nothing on this connection.
-    fn instead_of(begun: &Result<Vec<SimpleQueryMessage>, tokio_postgres::Error>) -> Option<Self> {
-        match begun {
-            Ok(answers) => {
-                let rows = answers.iter().rev().find_map(|answer| match answer {
-                    SimpleQueryMessage::CommandComplete(rows) => Some(*rows),
-                    _ => None,
-                });
-                (rows == Some(0)).then_some(Self::Raise)
-            }
-            Err(error) => {
-                let code = error.code()?;
-                if *code == SqlState::INVALID_SQL_STATEMENT_NAME {
-                    Some(Self::Prepare)
-                } else if *code == SqlState::DUPLICATE_PSTATEMENT {
-                    Some(Self::Prepared)
-                } else {
-                    None
+        let (name, token) = (&fence.name, fence.token);
+        let message = format!(
+            "{BEGIN}; SELECT CAST(CASE WHEN now() = statement_timestamp() THEN '0' \
+             ELSE '{NOT_FIRST}' END AS integer); SELECT {function}('{name}', {token}); COMMIT"
+        );
+        let mut retries = Retries::new(self.attempts);
+        loop {
+            let open = Open(client);
+            match client.batch_execute(&message).await {
+                Ok(()) => {
+                    mem::forget(open);
+                    return Ok(());
+                }
+                Err(source) => {
+                    let left_open = source.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION);
+                    let error = PostgresError::of_fence(source, fence);
+                    drop(open);
+                    let conflict = if left_open {
+                        Some(Conflict::LeftOpen)
+                    } else {
+                        conflict_in(&error)
+                    };
+                    match conflict {
+                        Some(conflict) if retries.again(client, conflict).await => {}
+                        _ => return Err(error),
+                    }
                 }
             }
         }
     }
-}
-
-/// An open transaction of this client. Dropping it sends a rollback and does not wait for it; what is
-/// sent later comes later.
-struct Open<'a>(&'a Client);
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        let mut rollback = pin!(self.0.batch_execute("ROLLBACK"));
-        // The first poll sends it. Nobody asks for the answer.
-        let polled = rollback
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        drop(polled);
-    }
-}
-
-/// Awaits both, the admission a step ahead, so that its message is on its way before the first one of
-/// the effect. A refusal counts for more than what came of the effect, which is dropped then.
-async fn behind<R, E: From<PostgresError>>(
-    admission: impl Future<Output = Result<(), PostgresError>>,
-    effect: impl Future<Output = Result<R, E>>,
-) -> Result<R, E> {
-    let (mut admission, mut effect) = (pin!(admission), pin!(effect));
-    let (mut admitted, mut value) = (false, None);
-    poll_fn(|context| {
-        if !admitted {
-            match admission.as_mut().poll(context) {
-                Poll::Ready(Ok(())) => admitted = true,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Pending => {}
-            }
-        }
-        if value.is_none()
-            && let Poll::Ready(outcome) = effect.as_mut().poll(context)
-        {
-            value = Some(outcome);
-        }
-        match value.take() {
-            Some(outcome) if admitted => Poll::Ready(outcome),
-            unfinished => {
-                value = unfinished;
-                Poll::Pending
-            }
-        }
-    })
-    .await
 }

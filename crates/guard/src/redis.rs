@@ -71,7 +71,7 @@ pub use error::RedisError;
 pub use hazard::Hazard;
 
 /// The script that every write goes through; its head says what it takes and answers.
-pub const SCRIPT: &str = include_str!("../lua/redis.lua");
+pub const SCRIPT: &str = crate::sql::REDIS_SCRIPT;
 
 /// Decimal digits of a mark as it is stored and of a token as it is sent.
 const DIGITS: usize = 19;

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::sled::Batch;
 use ringfence_core::{FencingToken, LeaseName};
 
-use crate::{Admitted, Fence, Refused};
+use crate::{Admitted, EndsBelief, Fence, Refused};
 
 /// The database as it is opened here: the leaf fan-out is part of its type and of its files.
 pub type Db = ::sled::Db<1024>;
@@ -93,6 +93,13 @@ impl SledError {
             Self::Refused(refused) => Some(refused),
             Self::DamagedMark { .. } | Self::Database(_) => None,
         }
+    }
+}
+
+/// So that a client ends belief in a lease whose fence the store rejects as stale.
+impl EndsBelief for SledError {
+    fn refused(&self) -> Option<&Refused> {
+        Self::refused(self)
     }
 }
 
@@ -224,13 +231,8 @@ impl SledGuard {
         let held = self.hold();
         match self.mark()? {
             Some(mark) if mark > token => {
-                let name = self.name.clone();
-                Err(Refused::StaleToken {
-                    name,
-                    offered: token,
-                    mark,
-                }
-                .into())
+                let fence = Fence::new(self.name.clone(), token);
+                Err(fence.overtaken_by(mark).into())
             }
             _ => self.apply(&held, token, batch),
         }

@@ -39,6 +39,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ringfence_core::{FencingToken, LeaseName};
 use rusqlite::{
     Connection, ErrorCode, MAIN_DB, OptionalExtension, Transaction, TransactionBehavior,
@@ -47,35 +50,12 @@ use rusqlite::{
 
 use ringfence_planted::{Bug, planted};
 
-use crate::{Admitted, Fence, Refused};
-
-/// One row per lease. Rows are never deleted and marks never lowered; the triggers hold that also
-/// against a hand at the console.
-const INSTALL: &str = "
-    CREATE TABLE IF NOT EXISTS ringfence_marks (
-        name TEXT PRIMARY KEY NOT NULL,
-        mark INTEGER NOT NULL CHECK (mark > 0)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TRIGGER IF NOT EXISTS ringfence_marks_only_grow
-        BEFORE UPDATE ON ringfence_marks WHEN NEW.mark < OLD.mark OR NEW.name <> OLD.name
-        BEGIN SELECT RAISE(ABORT, 'a mark of ringfence_marks can only grow'); END;
-    CREATE TRIGGER IF NOT EXISTS ringfence_marks_stay
-        BEFORE DELETE ON ringfence_marks
-        BEGIN SELECT RAISE(ABORT, 'a mark of ringfence_marks outlives its data'); END;
-";
+use crate::sql::{SQLITE_ADMIT, SQLITE_MARK, SQLITE_MIGRATION};
+use crate::{Admitted, EndsBelief, Fence, Refused};
 
 /// What [`Bug::MarkOfOneConnection`] makes.
 const MARKS_OF_ONE_CONNECTION: &str =
     "CREATE TEMP TABLE IF NOT EXISTS ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)";
-
-/// Writes the mark also when it is equal: the write takes the lock that keeps every other grant
-/// out until the commit. One changed row, or the token is stale.
-const RAISE: &str = "
-    INSERT INTO ringfence_marks (name, mark) VALUES (?1, ?2)
-        ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark
-";
-
-const READ: &str = "SELECT mark FROM ringfence_marks WHERE name = ?1";
 
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
@@ -89,11 +69,16 @@ const READ: &str = "SELECT mark FROM ringfence_marks WHERE name = ?1";
 ///   that may be older than the mark and is turned away with [`SqliteError::NotFirst`].
 /// * A refused transaction is rolled back: dropping it does.
 /// * A new holder calls [`SqliteGuard::advance`] before its first read.
-/// * [`SqliteGuard::write`] keeps the first two by itself.
+/// * At any error the transaction is given up: SQLite may have ended it already, and what is
+///   written behind that commits by itself. After an error of `COMMIT` it may be done nevertheless.
+/// * [`SqliteGuard::write`] keeps all but the third by itself.
 ///
 /// # Durability
 /// Mark and data are lost or kept together, but with `synchronous` below `FULL` a power failure can
 /// take back the newest commits. That is a restore: see [`SqliteGuard::advance_to`].
+///
+/// `journal_mode = OFF` is not covered: SQLite cannot roll back then, so what a write that was refused
+/// or has failed did before stays. With `MEMORY` the same holds for a process that is killed.
 #[derive(Clone, Debug)]
 pub struct SqliteGuard {
     name: LeaseName,
@@ -124,7 +109,15 @@ pub enum SqliteError {
     /// [`SqliteGuard::install`] was never called on this database.
     #[error("the database has no table ringfence_marks; call SqliteGuard::install once")]
     NotInstalled,
-    /// Anything else SQLite reports.
+    /// The commit was interrupted, or its file failed, when it may have been done already. Look at
+    /// the data before repeating what is not harmless twice.
+    #[error("the commit was interrupted: whether it happened is not known")]
+    Unknown {
+        /// What SQLite said.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// Anything else SQLite reports. Nothing was committed.
     #[error("the database failed")]
     Database {
         /// What SQLite said.
@@ -145,8 +138,19 @@ impl SqliteError {
     pub const fn refused(&self) -> Option<&Refused> {
         match self {
             Self::Refused(refused) => Some(refused),
-            Self::Busy { .. } | Self::NotFirst | Self::NotInstalled | Self::Database { .. } => None,
+            Self::Busy { .. }
+            | Self::NotFirst
+            | Self::NotInstalled
+            | Self::Unknown { .. }
+            | Self::Database { .. } => None,
         }
+    }
+}
+
+/// So that a client ends belief in a lease whose fence the store rejects as stale.
+impl EndsBelief for SqliteError {
+    fn refused(&self) -> Option<&Refused> {
+        Self::refused(self)
     }
 }
 
@@ -169,7 +173,7 @@ impl SqliteGuard {
         if planted(Bug::MarkOfOneConnection) {
             return Ok(connection.execute_batch(MARKS_OF_ONE_CONNECTION)?);
         }
-        Ok(connection.execute_batch(INSTALL)?)
+        Ok(connection.execute_batch(SQLITE_MIGRATION)?)
     }
 
     /// A guard bound to `name`. It holds no state of its own; any number may exist.
@@ -206,7 +210,7 @@ impl SqliteGuard {
     /// of what is guarded. Advancing twice changes nothing.
     ///
     /// # Errors
-    /// As [`SqliteGuard::admit`].
+    /// As [`SqliteGuard::admit`]. After [`SqliteError::Unknown`] advance again.
     pub fn advance(
         &self,
         connection: &mut Connection,
@@ -222,18 +226,50 @@ impl SqliteGuard {
     /// Runs `effect` in a transaction that has admitted `fence`, and commits it. Any error rolls
     /// back.
     ///
+    /// SQLite ends a transaction by itself when a write in it is interrupted, finds the disk full or
+    /// says `OR ROLLBACK`. What an effect that overlooks this error writes next would commit by
+    /// itself, without the mark: a commit hook refuses it, and everything else that would commit
+    /// before `effect` has returned. A rollback hook notes that the transaction has ended: another
+    /// one that `effect` has begun since, with `BEGIN` or `SAVEPOINT`, is rolled back. So hooks of
+    /// both kinds that the program has set on `connection` are gone afterwards; set them again, or
+    /// use [`SqliteGuard::admit`] and stop at any error. `effect` must not set any.
+    ///
     /// # Errors
-    /// As [`SqliteGuard::admit`], or whatever `effect` returns.
+    /// As [`SqliteGuard::admit`], or whatever `effect` returns. [`SqliteError::Database`] also if
+    /// the transaction had ended and `effect` returned `Ok` nevertheless.
+    /// [`SqliteError::Unknown`] is the only error after which `effect` may have been committed.
     pub fn write<R, E: From<SqliteError>>(
         &self,
         connection: &mut Connection,
         fence: &Fence,
         effect: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
+        let wall = Wall::default();
+        let done = self.write_behind(&wall, connection, fence, effect);
+        connection.commit_hook(None::<fn() -> bool>);
+        connection.rollback_hook(None::<fn()>);
+        done
+    }
+
+    fn write_behind<R, E: From<SqliteError>>(
+        &self,
+        wall: &Wall,
+        connection: &mut Connection,
+        fence: &Fence,
+        effect: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
         let transaction = begin(connection)?;
         self.admit(&transaction, fence)?;
+        if !planted(Bug::CommitsOfItsOwn) {
+            wall.raise(&transaction);
+        }
         let value = effect(&transaction)?;
-        transaction.commit().map_err(SqliteError::from)?;
+        if wall.has_ended() && !planted(Bug::BegunAnewCommitted) {
+            // Dropping it rolls back whatever is open now.
+            return Err(ended().into());
+        }
+        wall.lower();
+        commit(transaction)?;
         Ok(value)
     }
 
@@ -250,7 +286,7 @@ impl SqliteGuard {
     ) -> Result<(), SqliteError> {
         let transaction = begin(connection)?;
         match self.raise(&transaction, floor) {
-            Ok(()) | Err(SqliteError::Refused(_)) => Ok(transaction.commit()?),
+            Ok(()) | Err(SqliteError::Refused(_)) => commit(transaction),
             Err(error) => Err(error),
         }
     }
@@ -260,7 +296,9 @@ impl SqliteGuard {
     /// # Errors
     /// [`SqliteError::Busy`], [`SqliteError::NotInstalled`] or [`SqliteError::Database`].
     pub fn mark(&self, connection: &Connection) -> Result<Option<FencingToken>, SqliteError> {
-        let mut read = connection.prepare_cached(READ).map_err(not_installed)?;
+        let mut read = connection
+            .prepare_cached(SQLITE_MARK)
+            .map_err(not_installed)?;
         let mark = read
             .query_row([self.name.as_str()], |row| row.get::<_, u64>(0))
             .optional()?;
@@ -274,17 +312,78 @@ impl SqliteGuard {
         if planted(Bug::EqualMarkNotWritten) && self.mark(transaction)? == Some(token) {
             return Ok(());
         }
-        let mut raise = transaction.prepare_cached(RAISE).map_err(not_installed)?;
-        if raise.execute(params![self.name.as_str(), token.get()])? == 1 {
-            return Ok(());
+        let mut raise = transaction
+            .prepare_cached(SQLITE_ADMIT)
+            .map_err(not_installed)?;
+        let fence = Fence::new(self.name.clone(), token);
+        match raise.execute(params![self.name.as_str(), token.get()]) {
+            Ok(1) => return Ok(()),
+            // A table that was made without the trigger.
+            Ok(_) => {}
+            Err(rusqlite::Error::SqliteFailure(_, Some(message)))
+                if Refused::from_message(&fence, &message).is_some() => {}
+            Err(error) => return Err(error.into()),
         }
         let mark = self.mark(transaction)?.unwrap_or(token);
-        Err(Refused::StaleToken {
-            name: self.name.clone(),
-            offered: token,
-            mark,
-        }
-        .into())
+        Err(fence.overtaken_by(mark).into())
+    }
+}
+
+/// Commits, and tells a commit that has failed from one whose answer was lost: SQLite looks for an
+/// interrupt once more when the commit is done.
+fn commit(transaction: Transaction<'_>) -> Result<(), SqliteError> {
+    let was_open = !transaction.is_autocommit();
+    let Err(source) = transaction.execute_batch("COMMIT") else {
+        return Ok(());
+    };
+    let certain = source.sqlite_error_code() == Some(ErrorCode::DiskFull);
+    if was_open && transaction.is_autocommit() && !certain {
+        return Err(SqliteError::Unknown { source });
+    }
+    // Still open, and rolled back now; or ended by SQLite before.
+    Err(source.into())
+}
+
+/// The error of an effect that has overlooked the end of its transaction.
+fn ended() -> SqliteError {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT_ROLLBACK);
+    let what = "the transaction had ended before its effect did; an effect stops at any error";
+    rusqlite::Error::SqliteFailure(code, Some(what.to_owned())).into()
+}
+
+/// Refuses every commit of a connection while it stands, and notes a rollback.
+#[derive(Default)]
+struct Wall(Arc<Watched>);
+
+#[derive(Default)]
+struct Watched {
+    stands: AtomicBool,
+    /// What is open, if anything is, is not the transaction in which the wall was raised.
+    ended: AtomicBool,
+}
+
+impl Wall {
+    fn raise(&self, connection: &Connection) {
+        self.0.stands.store(true, Ordering::SeqCst);
+        let watched = Arc::clone(&self.0);
+        connection.commit_hook(Some(move || watched.stands.load(Ordering::SeqCst)));
+        let watched = Arc::clone(&self.0);
+        connection.rollback_hook(Some(move || watched.ended.store(true, Ordering::SeqCst)));
+    }
+
+    fn lower(&self) {
+        self.0.stands.store(false, Ordering::SeqCst);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.ended.load(Ordering::SeqCst)
+    }
+}
+
+/// Also when an effect panics: the connection is fit for other work.
+impl Drop for Wall {
+    fn drop(&mut self) {
+        self.lower();
     }
 }
 

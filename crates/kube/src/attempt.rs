@@ -6,13 +6,15 @@ use std::time::Instant;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
-use ringfence_core::LeaseName;
+use ringfence_core::{FencingToken, LeaseName};
 
 use crate::clock;
-use crate::decision::{Case, Decision, Refusal, Why, decide};
+use crate::decision::{Case, Decision, Why, decide};
 use crate::face::{Face, Found, Stamp};
 use crate::limits::{EVENT_TIME_MAX, REQUEST_TIME_MAX};
 use crate::name::ObjectName;
+use crate::outcome::Outcome;
+use crate::pace::Stretch;
 use crate::schedule::Known;
 use crate::source::Source;
 use crate::tell;
@@ -22,11 +24,17 @@ use crate::trouble::Trouble;
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) object: ObjectName,
+    /// Whether it is the lease's floor.
+    pub(crate) floor: bool,
+    /// The token that the lease's own object shows, as far as that is known.
+    pub(crate) shown: Option<FencingToken>,
     pub(crate) lease: LeaseName,
     pub(crate) known: Known,
     pub(crate) written: Option<Arc<Found>>,
     /// When the change was noted that it is for; `None` if it is for none.
     pub(crate) noted: Option<Instant>,
+    /// How durations are shown now.
+    pub(crate) stretch: Stretch,
 }
 
 /// What came of it.
@@ -38,41 +46,27 @@ pub(crate) struct Done {
     pub(crate) outcome: Outcome,
 }
 
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// There is no object, and none is needed.
-    Nothing,
-    /// It says what it should.
-    Kept(Arc<Found>),
-    /// It was written.
-    Wrote {
-        found: Arc<Found>,
-        written: Arc<Found>,
-        why: Why,
-    },
-    /// It is left alone.
-    Refused(Refusal),
-    /// It was not written, or nobody knows.
-    Failed(Trouble),
-}
-
 /// Looks, judges, and writes if need be.
 pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: Attempt) -> Done {
     let Attempt {
         object,
+        floor,
+        shown,
         lease,
         known,
         written,
         noted,
+        stretch,
     } = attempt;
-    let under_way = judge(
-        &*source,
-        &client,
-        &object,
-        &lease,
-        known,
-        written.as_deref(),
-    );
+    let asked = Asked {
+        source: &*source,
+        lease: &lease,
+        floor,
+        shown,
+        stretch,
+        written: written.as_deref(),
+    };
+    let under_way = judge(asked, &client, &object, known);
     let began = clock::now();
     let outcome = match tokio::time::timeout(REQUEST_TIME_MAX, under_way).await {
         Ok(Ok(outcome)) => outcome,
@@ -97,13 +91,21 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
     }
 }
 
+/// What a judgement is about.
+struct Asked<'a, S> {
+    source: &'a S,
+    lease: &'a LeaseName,
+    floor: bool,
+    shown: Option<FencingToken>,
+    stretch: Stretch,
+    written: Option<&'a Found>,
+}
+
 async fn judge<S: Source>(
-    source: &S,
+    asked: Asked<'_, S>,
     client: &Client,
     object: &ObjectName,
-    lease: &LeaseName,
     known: Known,
-    written: Option<&Found>,
 ) -> Result<Outcome, Trouble> {
     let api: Api<Lease> = Api::namespaced(client.clone(), &object.namespace);
     let found = match known {
@@ -111,7 +113,7 @@ async fn judge<S: Source>(
         Known::Object(found) => Some(found),
         Known::Unknown => read(&api, object).await?.map(Arc::new),
     };
-    let judged = decision(source, lease, found.as_deref(), written).await?;
+    let judged = decision(&asked, found.as_deref()).await?;
     Ok(match (judged, found) {
         (Decision::Keep, Some(found)) => Outcome::Kept(found),
         (Decision::Refuse(refusal), _) => Outcome::Refused(refusal),
@@ -159,26 +161,27 @@ fn taken(found: Found, face: Face, stamp: Stamp) -> (Arc<Found>, Arc<Found>) {
 
 /// The judgement; asks the cluster if the object claims to be newer than what is known here.
 async fn decision<S: Source>(
-    source: &S,
-    lease: &LeaseName,
+    asked: &Asked<'_, S>,
     found: Option<&Found>,
-    written: Option<&Found>,
 ) -> Result<Decision, Trouble> {
     let mut confirmed = false;
     loop {
-        let Some(look) = source.look(lease) else {
+        let Some(look) = asked.source.look(asked.lease) else {
             return Err(Trouble::Away("this node belongs to no cluster".to_owned()));
         };
         let decision = decide(Case {
             look: &look,
+            floor: asked.floor,
+            shown: asked.shown,
+            stretch: asked.stretch,
             found,
-            written,
+            written: asked.written,
             confirmed,
         });
         if decision != Decision::Confirm {
             return Ok(decision);
         }
-        if !source.confirm().await {
+        if !asked.source.confirm().await {
             return Err(Trouble::Away("no leader confirms what is known".to_owned()));
         }
         confirmed = true;

@@ -8,9 +8,10 @@
 
 use std::fmt::Write as _;
 
-use ringfence_core::{ClusterId, LeaseView, Millis, WallTime};
+use ringfence_core::{ClusterId, FencingToken, LeaseView, Millis, WallTime};
 
 use crate::face::{Face, Found, MANAGED_BY, Stamp, Version};
+use crate::pace::Stretch;
 use crate::position::Position;
 
 /// A lease as the cluster knows it at one position.
@@ -22,6 +23,8 @@ pub struct Look {
     pub cluster: ClusterId,
     /// The lease; `None` if its name was never granted, or is forgotten.
     pub lease: Option<LeaseView>,
+    /// The greatest floor that was ever forgotten: no forgotten name had a greater one.
+    pub forgotten: Option<FencingToken>,
     /// Wall time, as the newest entry has it.
     pub now: WallTime,
     /// For how long the holder's session has been silent.
@@ -33,6 +36,13 @@ pub struct Look {
 pub struct Case<'a> {
     /// What the cluster says.
     pub look: &'a Look,
+    /// Whether the object is the lease's floor, which shows the token alone and is never made.
+    pub floor: bool,
+    /// The token that the lease's own object shows, if the object is its floor and the mirror knows
+    /// one.
+    pub shown: Option<FencingToken>,
+    /// How the TTL is shown.
+    pub stretch: Stretch,
     /// What Kubernetes says.
     pub found: Option<&'a Found>,
     /// The object as the mirror's last write on it was meant, if it remembers: its face, stamp and
@@ -107,7 +117,11 @@ pub enum Decision {
 #[must_use]
 pub fn decide(case: Case<'_>) -> Decision {
     let Some(found) = case.found else {
-        return create(case);
+        return if case.floor {
+            Decision::Nothing
+        } else {
+            create(case)
+        };
     };
     if !found.is_ours() && case.written.is_none_or(|written| written.uid != found.uid) {
         return Decision::Refuse(Refusal::Foreign);
@@ -129,6 +143,10 @@ pub fn decide(case: Case<'_>) -> Decision {
             // The cluster was asked and has not come so far: nobody who mirrors it wrote this.
             forged = true;
         }
+    }
+    // A floor without a stamp is a new one: nothing says which mirror has seen more.
+    if case.floor && found.stamp.is_none() && !case.confirmed {
+        return Decision::Confirm;
     }
     let known = case.look.lease.as_ref().and_then(|lease| lease.floor);
     let foreign = found.stamp.as_ref().map(|stamp| stamp.cluster != cluster);
@@ -185,6 +203,13 @@ fn face(case: Case<'_>) -> Option<Face> {
     let before = before(case);
     let lease = case.look.lease.as_ref();
     let token = lease.and_then(|lease| lease.floor);
+    if case.floor {
+        let token = token.or_else(|| forgotten_floor(case, before));
+        return Some(Face {
+            token: Some(token?),
+            ..Face::default()
+        });
+    }
     let Some(granted) = lease.and_then(|lease| lease.holder.as_ref()) else {
         // A name that the cluster has forgotten keeps its floor here.
         let token = token.or(before.and_then(|face| face.token))?;
@@ -208,16 +233,24 @@ fn face(case: Case<'_>) -> Option<Face> {
     });
     Some(Face {
         holder: Some(holder),
-        seconds: Some(
-            i32::try_from(ttl.0.div_ceil(1_000))
-                .unwrap_or(i32::MAX)
-                .max(1),
-        ),
+        seconds: Some(case.stretch.seconds(ttl)),
         since: Some(granted.since),
         renewed: Some(kept_alive.max(granted.since)),
         transitions,
         token: Some(granted.token),
     })
+}
+
+/// The floor of a name that the cluster does not know, and may have forgotten: the least token that no
+/// stale holder of it can have, as far as anything tells. Every later grant is greater.
+fn forgotten_floor(case: Case<'_>, before: Option<&Face>) -> Option<FencingToken> {
+    let before = before.and_then(|face| face.token);
+    // A token that the cluster has not given out yet was written by hand, where tenants may write. It
+    // would lock out holders to come.
+    let given = |token: &FencingToken| token.get() <= case.look.at.counter;
+    before
+        .max(case.look.forgotten)
+        .max(case.shown.filter(given))
 }
 
 /// What the object said before anybody meddled with it, as far as that is known.
@@ -276,8 +309,14 @@ fn moved(found: &Found, face: &Face, cluster: &str) -> Option<Why> {
         .as_ref()
         .is_some_and(|stamp| stamp.cluster == cluster);
     let fields = face.differences(&found.face);
-    if !found.labelled || !same_cluster || fields.iter().any(|name| *name != "spec.renewTime") {
+    let times = ["spec.renewTime", "spec.leaseDurationSeconds"];
+    if !found.labelled || !same_cluster || fields.iter().any(|name| !times.contains(name)) {
         return Some(Why::Moved);
+    }
+    // A longer duration is shown at once, or the lease looks expired; a shorter one with the next
+    // renewal. A missing one, and one by hand that nobody remembers, is no longer one.
+    if found.face.seconds < face.seconds {
+        return Some(Why::Renewed);
     }
     let ttl = u64::try_from(face.seconds.unwrap_or(0)).unwrap_or(0) * 1_000;
     match (found.face.renewed, face.renewed) {

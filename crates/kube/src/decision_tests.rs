@@ -50,6 +50,7 @@ fn look(index: u64, holder: Option<(&str, u64)>, floor: Option<u64>) -> Look {
         at: at(index),
         cluster: US,
         lease,
+        forgotten: None,
         now: WallTime(1_000_000),
         silent: Millis(0),
     }
@@ -62,6 +63,9 @@ fn held(index: u64, identity: &str, token: u64) -> Look {
 fn judge(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decision {
     decide(Case {
         look,
+        floor: false,
+        shown: None,
+        stretch: Stretch::NONE,
         found,
         written,
         confirmed: false,
@@ -71,6 +75,9 @@ fn judge(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decisio
 fn confirmed(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decision {
     decide(Case {
         look,
+        floor: false,
+        shown: None,
+        stretch: Stretch::NONE,
         found,
         written,
         confirmed: true,
@@ -382,3 +389,6 @@ fn only_the_version_that_was_judged_is_replaced() {
     };
     assert_eq!(replaces, None);
 }
+
+#[path = "decision_floor_tests.rs"]
+mod floors;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A client made with [`client`] belongs to one grant, a term of a leader: whoever leads again makes
-//! a new one, with the new token. Reads pass through it as they are.
+//! a new one, with the new token. Reads pass through it as they are; what opens a connection (exec,
+//! attach, portforward, proxy) is no read, though it looks like one.
 //!
 //! - **It stops at loss.** The clock is asked for each write at the moment of sending; once the lease
 //!   is lost nothing is sent any more, and the call fails with [`Unsent`], see [`Verdict::of`].
@@ -57,6 +58,7 @@ mod carrier;
 mod held;
 mod layer;
 mod refusal;
+mod request;
 mod sequence;
 mod stamp;
 

@@ -14,11 +14,14 @@
 //! # What is written
 //!
 //! - `spec.holderIdentity` is the holder's identity, empty when nobody holds the lease;
-//!   `leaseDurationSeconds` the TTL, rounded up; `acquireTime` the grant; `renewTime` the last
+//!   `leaseDurationSeconds` the TTL, rounded up, or longer where more leases are held than can be renewed in time ([`limits::RENEWAL_PACE_MIN`]); `acquireTime` the grant; `renewTime` the last
 //!   keep-alive, written at most every half TTL; `leaseTransitions` how often the holder changed, as
 //!   far as the mirror saw it.
 //! - The annotation [`TOKEN`] is the greatest token ever granted for the lease. It stays when the
 //!   grant has ended.
+//! - A floor, where there is one: an object of the namespace [`FLOORS`] that the manifests of a fenced
+//!   lease bring along ([`policy`]) and on which nothing but the token is shown. Who may write Leases
+//!   in the lease's own namespace has no part in it. The mirror never makes one.
 //! - The annotations [`POSITION`] and [`CLUSTER`] say when, in which cluster, that was true.
 //!
 //! # Why an older state never replaces a newer one
@@ -43,6 +46,8 @@ mod metrics;
 mod mirror;
 mod name;
 mod notes;
+mod outcome;
+mod pace;
 pub mod pods;
 pub mod policy;
 mod position;
@@ -61,9 +66,10 @@ pub use face::{CLUSTER, Face, Found, MANAGED_BY, MANAGER, POSITION, Stamp, TOKEN
 pub use metrics::Metrics;
 pub use mirror::Mirror;
 pub use name::{
-    InvalidNaming, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Naming, ObjectName, PREFIX, Place,
-    RESERVED_NAMESPACES, Unfit,
+    FLOORS, InvalidNaming, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Naming, ObjectName, PREFIX, Place,
+    RESERVED_NAMESPACES, Unfit, floor_of,
 };
+pub use pace::Stretch;
 pub use position::{InvalidPosition, Position};
 pub use source::{Source, look};
 pub use tell::UNDONE;

@@ -29,6 +29,7 @@ pub struct Metrics {
     unfit: Gauge<i64, AtomicI64>,
     active: Gauge<i64, AtomicI64>,
     connected: Gauge<i64, AtomicI64>,
+    floors_denied: Gauge<i64, AtomicI64>,
 }
 
 /// What went wrong, as it is counted.
@@ -55,6 +56,8 @@ pub(crate) struct Standing {
     pub(crate) unfit: usize,
     /// Whether the API server answers.
     pub(crate) connected: bool,
+    /// Whether the API server refuses to show the floors.
+    pub(crate) floors_denied: bool,
 }
 
 impl Default for Metrics {
@@ -69,6 +72,7 @@ impl Default for Metrics {
             unfit: Gauge::default(),
             active: Gauge::default(),
             connected: Gauge::default(),
+            floors_denied: Gauge::default(),
         }
     }
 }
@@ -117,6 +121,11 @@ impl Metrics {
             "1 while this node mirrors and the API server answers",
             self.connected.clone(),
         );
+        registry.register(
+            "floors_denied",
+            "1 while this node mirrors and has no right to read the floors, which are not kept then",
+            self.floors_denied.clone(),
+        );
     }
 
     /// How many objects were written for a reason, by its name in the figures.
@@ -154,6 +163,7 @@ impl Metrics {
         self.refused.set(figure(standing.refused));
         self.unfit.set(figure(standing.unfit));
         self.connected.set(i64::from(standing.connected));
+        self.floors_denied.set(i64::from(standing.floors_denied));
     }
 
     /// Says that this node mirrors, for as long as the returned value lives.

@@ -12,16 +12,17 @@ use kube::Client;
 use ringfence_core::LeaseName;
 use tracing::{debug, info, warn};
 
-use crate::attempt::{Attempt, Done, Outcome, attempt};
+use crate::attempt::{Attempt, Done, attempt};
 use crate::clock::{self, backoff};
 use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUESTS_MAX, UNFIT_MAX};
 use crate::metrics::{Failure, Metrics, Standing};
 use crate::name::{Naming, Place};
 use crate::notes::{Noted, Notes};
+use crate::outcome::Outcome;
 use crate::schedule::Schedule;
 use crate::source::Source;
 use crate::trouble::Trouble;
-use crate::watching::{self, Change};
+use crate::watching::{self, Change, Told};
 
 /// How often the figures are brought up to date.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
@@ -75,6 +76,7 @@ impl<S: Source> Mirror<S> {
             resume: None,
             heard: None,
             connected: false,
+            floors_denied: false,
         };
         loop {
             let trouble = run.follow().await;
@@ -99,6 +101,8 @@ struct Run<'a, S> {
     /// When the API server answered last.
     heard: Option<Instant>,
     connected: bool,
+    /// The API server does not show the floors, which was told.
+    floors_denied: bool,
 }
 
 impl<S: Source> Run<'_, S> {
@@ -108,7 +112,7 @@ impl<S: Source> Run<'_, S> {
         if !mirror.source.confirm().await {
             return Trouble::Away("no leader confirms what is known".to_owned());
         }
-        let (objects, version) = match watching::list(&mirror.client, &mirror.naming).await {
+        let (objects, listed) = match watching::list(&mirror.client, &mirror.naming).await {
             Ok(listed) => listed,
             Err(trouble) => return trouble,
         };
@@ -118,16 +122,18 @@ impl<S: Source> Run<'_, S> {
         self.schedule.listed(ours.collect(), clock::now());
         self.look_at_all_leases();
         self.answered();
+        self.floors(listed.floors_denied());
         info!(objects = count, "mirroring leases to Kubernetes");
 
-        let mut changes = watching::watch(&mirror.client, &mirror.naming, version);
+        let mut changes = watching::watch(listed);
         let mut requests: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
         let mut figures = tokio::time::interval(FIGURES_EVERY);
         loop {
             self.begin_requests(&requests);
             tokio::select! {
                 change = changes.next() => match change {
-                    Ok(change) => self.told(change),
+                    Ok(Told::Change(change)) => self.told(change),
+                    Ok(Told::Floors(denied)) => self.floors(denied.as_ref()),
                     Err(trouble) => return trouble,
                 },
                 noted = mirror.notes.take() => self.noted(noted),
@@ -155,12 +161,20 @@ impl<S: Source> Run<'_, S> {
                 self.schedule.done(&next.object, &Outcome::Nothing, now);
                 continue;
             };
+            let floor = self.mirror.naming.is_floor(&next.object);
+            let shown = match self.mirror.naming.place(&lease) {
+                Place::Object(object) if floor => self.schedule.shown(&object),
+                Place::Object(_) | Place::Elsewhere | Place::Unfit(_) => None,
+            };
             let begun = Attempt {
+                floor,
+                shown,
                 object: next.object,
                 lease,
                 known: next.known,
                 written: next.written,
                 noted: next.noted,
+                stretch: next.stretch,
             };
             let (source, client) = (self.mirror.source.clone(), self.mirror.client.clone());
             requests.push(Box::pin(attempt(source, client, begun)));
@@ -178,6 +192,20 @@ impl<S: Source> Run<'_, S> {
             self.schedule
                 .told(change.object, change.found, change.gone, now);
         }
+    }
+
+    /// Whether the API server shows the floors; without them everything else is mirrored.
+    fn floors(&mut self, denied: Option<&Trouble>) {
+        match denied {
+            Some(trouble) if !self.floors_denied => warn!(
+                %trouble,
+                "floors are not kept: give this node's account get, list, watch and patch on Leases \
+                 in the namespace of --kube-floors; leases are mirrored all the same"
+            ),
+            None if self.floors_denied => info!("floors are kept again"),
+            Some(_) | None => {}
+        }
+        self.floors_denied = denied.is_some();
     }
 
     fn noted(&mut self, noted: Noted) {
@@ -202,7 +230,16 @@ impl<S: Source> Run<'_, S> {
         match self.mirror.naming.place(&lease) {
             Place::Object(object) => {
                 let look = self.mirror.source.look(&lease);
-                let token = look.and_then(|look| look.lease?.floor);
+                let lease = look.and_then(|look| look.lease);
+                let token = lease.as_ref().and_then(|lease| lease.floor);
+                let held = lease.filter(|lease| lease.holder.is_some());
+                let held = held.map(|lease| lease.ttl);
+                let floor = self.mirror.naming.floor(&object);
+                // One that is not there is not made: nothing stands on it.
+                if let Some(floor) = floor.filter(|floor| self.schedule.knows(floor)) {
+                    self.schedule.changed(floor, token, since);
+                }
+                self.schedule.held(&object, held);
                 self.schedule.changed(object, token, since);
             }
             Place::Elsewhere => {}
@@ -286,6 +323,11 @@ impl<S: Source> Run<'_, S> {
             refused: self.schedule.refused(),
             unfit: self.unfit.len(),
             connected: self.connected,
+            floors_denied: self.floors_denied,
         });
     }
 }
+
+#[cfg(test)]
+#[path = "mirror_tests.rs"]
+mod tests;

@@ -17,6 +17,13 @@ pub const NAMESPACE_BYTES_MAX: usize = 63;
 /// The longest name of an object, in bytes: a DNS name.
 pub const NAME_BYTES_MAX: usize = 253;
 
+/// The namespace of floors unless another one is chosen: the one that Ringfence is installed in.
+pub const FLOORS: &str = "ringfence";
+
+/// What the name of a floor begins with; then the namespace and the name of the Lease that it is the
+/// floor of. A namespace has no dot, so no two leases share a floor.
+const FLOOR: &str = "floor.";
+
 /// Namespaces whose Leases are the heartbeats of nodes and of API servers: nothing of ours is ever
 /// written there.
 pub const RESERVED_NAMESPACES: [&str; 2] = ["kube-node-lease", "kube-system"];
@@ -57,6 +64,9 @@ pub enum Unfit {
     /// The namespace is one of [`RESERVED_NAMESPACES`].
     #[error("the Leases in {0} belong to Kubernetes; choose another namespace")]
     Reserved(String),
+    /// The namespace is the one of floors.
+    #[error("the Leases in {0} are the floors of fencing tokens; choose another namespace")]
+    Floors(String),
 }
 
 /// What a lease is to the mirror.
@@ -76,6 +86,7 @@ pub struct Naming {
     /// With the `/` at its end.
     prefix: String,
     namespace: Option<String>,
+    floors: String,
 }
 
 /// Why there is no such [`Naming`].
@@ -87,6 +98,32 @@ pub enum InvalidNaming {
     /// The namespace cannot be one.
     #[error(transparent)]
     Namespace(#[from] Unfit),
+    /// The namespace of floors cannot be one, or is the one that is mirrored.
+    #[error("floors cannot be kept in {offered:?}: {why}")]
+    Floors {
+        /// What was named.
+        offered: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// The floor of a lease: an object beside its Lease, in a namespace where the writers that it judges
+/// have no rights. `None` if its name would be longer than an object's can be; policies refuse such
+/// leases as well.
+#[must_use]
+pub fn floor_of(floors: &str, object: &ObjectName) -> Option<ObjectName> {
+    let ObjectName { namespace, name } = object;
+    let name = format!("{FLOOR}{namespace}.{name}");
+    (name.len() <= NAME_BYTES_MAX).then(|| ObjectName {
+        namespace: floors.into(),
+        name: name.into(),
+    })
+}
+
+/// What the name of a floor has beside the names that it is made of.
+pub(crate) const fn floor_bytes() -> usize {
+    FLOOR.len() + ".".len()
 }
 
 impl Naming {
@@ -102,7 +139,46 @@ impl Naming {
         Ok(Self {
             prefix: format!("{prefix}/"),
             namespace: namespace.map(str::to_owned),
+            floors: FLOORS.to_owned(),
         })
+    }
+
+    /// The same, with the floors in this namespace instead of [`FLOORS`].
+    ///
+    /// # Errors
+    /// [`InvalidNaming::Floors`] if it is no namespace, belongs to Kubernetes, or is the only one that
+    /// is mirrored.
+    pub fn with_floors_in(self, floors: &str) -> Result<Self, InvalidNaming> {
+        let refused = |why: String| InvalidNaming::Floors {
+            offered: floors.to_owned(),
+            why,
+        };
+        check_namespace(floors).map_err(|unfit| refused(unfit.to_string()))?;
+        if self.namespace() == Some(floors) {
+            return Err(refused("its leases are mirrored".to_owned()));
+        }
+        Ok(Self {
+            floors: floors.to_owned(),
+            ..self
+        })
+    }
+
+    /// The namespaces in which objects are read and written; `None` for all.
+    #[must_use]
+    pub fn namespaces(&self) -> Option<[&str; 2]> {
+        Some([self.namespace()?, &self.floors])
+    }
+
+    /// Whether an object is a floor.
+    #[must_use]
+    pub fn is_floor(&self, object: &ObjectName) -> bool {
+        *object.namespace == *self.floors
+    }
+
+    /// The floor of a lease with this object.
+    #[must_use]
+    pub fn floor(&self, object: &ObjectName) -> Option<ObjectName> {
+        floor_of(&self.floors, object)
     }
 
     /// What every mirrored lease's name begins with.
@@ -137,6 +213,9 @@ impl Naming {
         if let Err(unfit) = check_namespace(namespace) {
             return Place::Unfit(unfit);
         }
+        if namespace == self.floors {
+            return Place::Unfit(Unfit::Floors(namespace.to_owned()));
+        }
         if !is_dns_name(name) {
             return Place::Unfit(Unfit::Name(name.to_owned()));
         }
@@ -146,9 +225,21 @@ impl Naming {
         })
     }
 
-    /// The lease that an object stands for; `None` if there can be none.
+    /// The lease that an object shows, or is the floor of; `None` if there can be none.
     #[must_use]
     pub fn lease(&self, object: &ObjectName) -> Option<LeaseName> {
+        let shown = self.is_floor(object).then(|| {
+            let (namespace, name) = object.name.strip_prefix(FLOOR)?.split_once('.')?;
+            Some(ObjectName {
+                namespace: namespace.into(),
+                name: name.into(),
+            })
+        });
+        let shown = shown.unwrap_or_else(|| Some(object.clone()))?;
+        self.shown(&shown)
+    }
+
+    fn shown(&self, object: &ObjectName) -> Option<LeaseName> {
         let lease = LeaseName::parse(&format!("{}{object}", self.prefix)).ok()?;
         matches!(self.place(&lease), Place::Object(_)).then_some(lease)
     }

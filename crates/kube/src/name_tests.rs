@@ -92,3 +92,42 @@ fn a_prefix_must_be_able_to_begin_a_name() {
         assert_eq!(refused, Err(InvalidNaming::Prefix(prefix.to_owned())));
     }
 }
+
+#[test]
+fn a_lease_and_its_floor_name_each_other() {
+    let naming = everywhere().with_floors_in("locks").unwrap();
+    for (namespace, name, floor) in [
+        ("demo", "leader", "floor.demo.leader"),
+        ("a", "b.c", "floor.a.b.c"),
+        ("a-b", "c", "floor.a-b.c"),
+    ] {
+        let found = naming.floor(&object(namespace, name)).unwrap();
+        assert_eq!(found, object("locks", floor));
+        assert!(naming.is_floor(&found));
+        let of = lease(&format!("k8s/{namespace}/{name}"));
+        assert_eq!(naming.lease(&found), Some(of));
+    }
+    for other in [
+        "demo.leader",
+        "floor.demo",
+        "floor.locks.x",
+        "floor.kube-system.x",
+    ] {
+        assert_eq!(naming.lease(&object("locks", other)), None, "{other}");
+    }
+    let long = "x".repeat(NAME_BYTES_MAX);
+    assert_eq!(naming.floor(&object("a", &long)), None);
+}
+
+/// Else a client could write any floor: by acquiring a lease that is shown where floors are.
+#[test]
+fn no_lease_is_shown_where_floors_are() {
+    let forged = lease("k8s/ringfence/floor.demo.leader");
+    let unfit = Unfit::Floors("ringfence".to_owned());
+    assert_eq!(everywhere().place(&forged), Place::Unfit(unfit));
+    let one = Naming::new(PREFIX, Some("locks")).unwrap();
+    let refused = one.clone().with_floors_in("locks");
+    assert!(matches!(refused, Err(InvalidNaming::Floors { .. })));
+    assert_eq!(one.namespaces(), Some(["locks", "ringfence"]));
+    assert_eq!(everywhere().namespaces(), None);
+}

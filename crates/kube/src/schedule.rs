@@ -8,17 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringfence_core::FencingToken;
+use ringfence_core::{FencingToken, Millis};
 
-use crate::attempt::Outcome;
 use crate::clock::backoff;
 use crate::decision::Why;
 use crate::face::Found;
-use crate::limits::{
-    OBJECT_PACE, RENEWAL_PACE, RENEWALS_MAX, REQUESTS_MAX, STRIKE_MAX, STRIKE_MIN, STRIKES_KEPT,
-};
+use crate::limits::{OBJECT_PACE, REQUESTS_MAX, STRIKE_MAX, STRIKE_MIN, STRIKES_KEPT};
 use crate::name::ObjectName;
+use crate::outcome::Outcome;
+use crate::pace::{Pace, Stretch};
 use crate::trouble::Trouble;
+
+/// How much of the time in which no renewal was begun is made up for.
+const CATCH_UP: Duration = Duration::from_millis(20);
 
 /// What is known of an object.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,7 @@ pub(crate) struct Next {
     pub(crate) known: Known,
     pub(crate) written: Option<Arc<Found>>,
     pub(crate) noted: Option<Instant>,
+    pub(crate) stretch: Stretch,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +56,8 @@ struct Entry {
     noted: Option<Instant>,
     /// The newest token that the lease is known to have.
     token: Option<FencingToken>,
+    /// The TTL of the session that holds the lease, if one does.
+    held: Option<Millis>,
     /// No request was begun for that token yet.
     urgent: bool,
     /// What the watch told while a request was under way.
@@ -68,6 +73,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 struct Busy {
     turn: Turn,
+    began: Instant,
     noted: Option<Instant>,
     urgent: bool,
 }
@@ -91,6 +97,7 @@ pub(crate) struct Schedule {
     busy_renewals: usize,
     /// No renewal before this.
     renewal_from: Option<Instant>,
+    pace: Pace,
 }
 
 impl Schedule {
@@ -109,6 +116,28 @@ impl Schedule {
         }
         let at = paced(entry, noted);
         self.queue(&object, at, Turn::Change);
+    }
+
+    /// The lease of an object is held by a session with this TTL, or by none.
+    pub(crate) fn held(&mut self, object: &ObjectName, ttl: Option<Millis>) {
+        let entry = self.entries.entry(object.clone()).or_default();
+        self.pace.held(entry.held, ttl);
+        entry.held = ttl;
+    }
+
+    /// Whether there is such an object, or something is known of it.
+    pub(crate) fn knows(&self, object: &ObjectName) -> bool {
+        self.entries.contains_key(object)
+    }
+
+    /// The token that an object of the mirror shows, as far as that is known.
+    pub(crate) fn shown(&self, object: &ObjectName) -> Option<FencingToken> {
+        let entry = self.entries.get(object)?;
+        match &entry.known {
+            Known::Object(found) if found.is_ours() => found.face.token,
+            Known::Object(_) | Known::Absent => None,
+            Known::Unknown => entry.written.as_ref()?.face.token,
+        }
     }
 
     /// An object is to be looked at, though nothing is known to have changed.
@@ -165,11 +194,14 @@ impl Schedule {
         };
         let (object, turn) = if let Some((_, object)) = due(&self.changes) {
             (object, Turn::Change)
-        } else if self.busy_renewals < RENEWALS_MAX
+        } else if self.busy_renewals < self.pace.at_once()
             && self.renewal_from.is_none_or(|from| from <= now)
         {
             let (_, object) = due(&self.renewals)?;
-            self.renewal_from = Some(now + RENEWAL_PACE);
+            // Counted from when it was to begin: what a timer oversleeps is made up for, but no more
+            // than a little, or an interruption would end in a burst.
+            let from = self.renewal_from.unwrap_or(now).max(now - CATCH_UP);
+            self.renewal_from = Some(from + self.pace.gap());
             self.busy_renewals += 1;
             (object, Turn::Renewal)
         } else {
@@ -180,6 +212,7 @@ impl Schedule {
         let entry = self.entries.entry(object.clone()).or_default();
         let busy = Busy {
             turn,
+            began: now,
             noted: entry.noted.take(),
             urgent: std::mem::take(&mut entry.urgent),
         };
@@ -189,6 +222,7 @@ impl Schedule {
             known: entry.known.clone(),
             written: entry.written.clone(),
             noted: busy.noted,
+            stretch: self.pace.stretch(),
         })
     }
 
@@ -200,7 +234,7 @@ impl Schedule {
         }
         let change = self.changes.first().map(|(at, _)| *at);
         let renewal = self.renewals.first().map(|(at, _)| *at);
-        let renewal = renewal.filter(|_| self.busy_renewals < RENEWALS_MAX);
+        let renewal = renewal.filter(|_| self.busy_renewals < self.pace.at_once());
         let renewal = renewal.map(|at| at.max(self.renewal_from.unwrap_or(at)));
         change.into_iter().chain(renewal).min()
     }
@@ -218,7 +252,7 @@ impl Schedule {
         let told = entry.told.take();
         let noted_since = entry.noted;
         let refused_before = std::mem::take(&mut entry.refused);
-        let mut again = None;
+        let (mut again, mut kept) = (None, false);
         match outcome {
             Outcome::Nothing => {
                 entry.known = Known::Absent;
@@ -227,7 +261,10 @@ impl Schedule {
                     return false;
                 }
             }
-            Outcome::Kept(found) => entry.known = Known::Object(found.clone()),
+            Outcome::Kept(found) => {
+                entry.known = Known::Object(found.clone());
+                kept = true;
+            }
             Outcome::Wrote {
                 found,
                 written,
@@ -236,6 +273,7 @@ impl Schedule {
                 entry.known = Known::Object(found.clone());
                 entry.written = Some(written.clone());
                 entry.wrote = Some(now);
+                self.pace.took(now.saturating_duration_since(busy.began));
                 if matches!(why, Why::Undone(_)) {
                     strike(entry, now);
                 }
@@ -262,7 +300,11 @@ impl Schedule {
         }
         let again = again.or(noted_since.map(|_| now));
         let newly_refused = entry.refused && !refused_before;
-        let renew_at = renew_at(entry, now);
+        let renew_at = renew_in(entry, self.pace.is_busy(), kept).map(|wait| now + wait);
+        if kept && busy.turn == Turn::Renewal {
+            // Nothing was asked of the API server, so another one may be.
+            self.renewal_from = self.renewal_from.map(|from| from - self.pace.gap());
+        }
         if let Some(at) = again {
             let at = paced(entry, at);
             self.queue(object, at, Turn::Change);
@@ -352,7 +394,9 @@ impl Schedule {
 
     fn forget(&mut self, object: &ObjectName) {
         self.unqueue(object);
-        self.entries.remove(object);
+        if let Some(entry) = self.entries.remove(object) {
+            self.pace.held(entry.held, None);
+        }
     }
 }
 
@@ -398,13 +442,21 @@ fn struck_until(entry: &Entry) -> Option<Instant> {
     Some(entry.struck? + backoff(more, STRIKE_MIN, STRIKE_MAX))
 }
 
-fn renew_at(entry: &Entry, now: Instant) -> Option<Instant> {
+/// When a held lease's object is looked at again: after half of what it shows; if there are many, after
+/// a quarter, so that the last of those that were written together is not late, and after a sixteenth
+/// if its holder had not kept it alive by then.
+fn renew_in(entry: &Entry, busy: bool, kept: bool) -> Option<Duration> {
     let Known::Object(found) = &entry.known else {
         return None;
     };
     found.face.holder.as_ref()?;
     let seconds = u64::try_from(found.face.seconds?).ok()?;
-    Some(now + Duration::from_millis(seconds * 500))
+    let shown = Duration::from_secs(seconds);
+    Some(match (busy, kept) {
+        (false, _) => shown / 2,
+        (true, false) => shown / 4,
+        (true, true) => shown / 16,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
+use std::collections::VecDeque;
+
 use super::*;
 use crate::Refusal;
 use crate::face::{Face, Stamp, Version};
+use crate::limits::{RENEWAL_PACE, RENEWALS_MAX};
 use crate::position::Position;
 
 fn object(n: usize) -> ObjectName {
@@ -321,4 +324,90 @@ fn a_list_says_also_what_is_not_there() {
     let next = schedule.next(now, REQUESTS_MAX).unwrap();
     assert_eq!(next.object, object(1));
     assert!(matches!(next.known, Known::Absent));
+}
+
+/// What a simulated API server has: for each object `renewTime`, and what is shown to be its end.
+struct Shown {
+    objects: Vec<Option<(Instant, Instant)>>,
+    looked_expired: usize,
+    written: usize,
+}
+
+/// Mirrors so many held leases of 15 s to a server that answers after `latency`, for two minutes of
+/// its own time; keep-alives come every 5 s. Counts how often an object looked expired.
+fn shown_for_two_minutes(leases: usize, latency: Duration) -> Shown {
+    const TTL: Millis = Millis(15_000);
+    let keep_alive = Duration::from_secs(5);
+    let start = crate::clock::now();
+    let mut schedule = Schedule::default();
+    for n in 0..leases {
+        schedule.held(&object(n), Some(TTL));
+        schedule.changed(object(n), token(1), start);
+    }
+    let mut shown = Shown {
+        objects: vec![None; leases],
+        looked_expired: 0,
+        written: 0,
+    };
+    let mut under_way: VecDeque<(Instant, Instant, Next)> = VecDeque::new();
+    let mut now = start;
+    let mut next_look = start + Duration::from_secs(1);
+    while now < start + Duration::from_secs(120) {
+        while under_way.front().is_some_and(|(at, ..)| *at <= now) {
+            let (at, renewed, next) = under_way.pop_front().unwrap();
+            let n: usize = next.object.name[1..].parse().unwrap();
+            let seconds = next.stretch.seconds(TTL);
+            let end = renewed + Duration::from_secs(u64::try_from(seconds).unwrap());
+            shown.objects[n] = Some((renewed, end));
+            shown.written += 1;
+            let mut object = found(u64::try_from(shown.written).unwrap());
+            object.face.seconds = Some(seconds);
+            let object = Arc::new(object);
+            let outcome = Outcome::Wrote {
+                found: Arc::clone(&object),
+                written: object,
+                why: Why::Renewed,
+            };
+            schedule.done(&next.object, &outcome, at);
+        }
+        while let Some(next) = schedule.next(now, REQUESTS_MAX) {
+            let n: usize = next.object.name[1..].parse().unwrap();
+            // Each holder's keep-alives come at times of its own.
+            let phase = keep_alive * u32::try_from(n % 50).unwrap() / 50;
+            let since = (now - start + keep_alive - phase).as_millis();
+            let periods = u32::try_from(since / keep_alive.as_millis()).unwrap();
+            let renewed = start + phase + keep_alive * periods - keep_alive;
+            let news = shown.objects[n].is_none_or(|(before, end)| {
+                let shorter = end - before
+                    < Duration::from_secs(u64::try_from(next.stretch.seconds(TTL)).unwrap());
+                shorter || renewed >= before + (end - before) / 8
+            });
+            if news {
+                under_way.push_back((now + latency, renewed, next));
+            } else if let Known::Object(kept) = next.known {
+                schedule.done(&next.object, &Outcome::Kept(kept), now);
+            }
+        }
+        if now >= next_look {
+            next_look += Duration::from_millis(500);
+            let ends = shown.objects.iter().flatten();
+            shown.looked_expired += ends.filter(|(_, end)| *end < now).count();
+        }
+        let answer = under_way.front().map(|(at, ..)| *at);
+        let wakes = schedule.wake_at(REQUESTS_MAX).into_iter().chain(answer);
+        let wake = wakes.min().unwrap_or(next_look);
+        now = wake.min(next_look).max(now + Duration::from_micros(100));
+    }
+    shown
+}
+
+#[test]
+fn no_held_lease_looks_expired_however_many_there_are() {
+    for (leases, latency) in [(100, 5), (2_306, 5), (2_306, 40), (6_000, 5), (3_000, 150)] {
+        let shown = shown_for_two_minutes(leases, MS * latency);
+        assert!(shown.objects.iter().all(Option::is_some), "{leases}");
+        assert_eq!(shown.looked_expired, 0, "{leases} leases, {latency} ms");
+        // Two minutes at 500 a second, and all of them once at the beginning.
+        assert!(shown.written <= 60_100 + leases, "{}", shown.written);
+    }
 }

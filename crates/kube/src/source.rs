@@ -33,5 +33,6 @@ pub fn look(machine: &StateMachine, lease: &LeaseName) -> Option<Look> {
         now: machine.wall(),
         silent: silent.unwrap_or_default(),
         lease: view,
+        forgotten: machine.summary().forgotten,
     })
 }

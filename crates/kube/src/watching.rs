@@ -10,7 +10,9 @@ use tokio::time::timeout;
 use futures_util::StreamExt as _;
 
 use crate::face::{Found, MANAGED_BY, MANAGER};
-use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX};
+use crate::limits::{
+    FLOORS_AGAIN, PAGE_OBJECTS, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX,
+};
 use crate::name::{Naming, ObjectName};
 use crate::trouble::Trouble;
 
@@ -26,15 +28,25 @@ pub(crate) struct Change {
     pub(crate) gone: bool,
 }
 
-/// The changes; they end with this value.
+/// What the API server tells.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Change(Change),
+    /// It does not show the floors any more, or shows them again.
+    Floors(Option<Trouble>),
+}
+
+type Tell = mpsc::Sender<Result<Told, Trouble>>;
+
+/// What is told; it ends with this value.
 pub(crate) struct Changes {
-    told: mpsc::Receiver<Result<Change, Trouble>>,
+    told: mpsc::Receiver<Result<Told, Trouble>>,
     _task: JoinSet<()>,
 }
 
 impl Changes {
-    /// The next change. After trouble there is none.
-    pub(crate) async fn next(&mut self) -> Result<Change, Trouble> {
+    /// What is told next. After trouble there is nothing.
+    pub(crate) async fn next(&mut self) -> Result<Told, Trouble> {
         let ended = || Err(Trouble::Away("the watch has ended".to_owned()));
         self.told.recv().await.unwrap_or_else(ended)
     }
@@ -44,20 +56,58 @@ fn selector() -> String {
     format!("{MANAGED_BY}={MANAGER}")
 }
 
-fn api(client: &Client, naming: &Naming) -> Api<Lease> {
-    match naming.namespace() {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
+/// Where objects are, and from where to watch what was listed there.
+struct Scope {
+    api: Api<Lease>,
+    version: String,
+}
+
+/// From where to watch what was listed.
+pub(crate) struct Listed {
+    /// All namespaces, or the one that is mirrored.
+    main: Scope,
+    /// The floors, if they are watched by themselves.
+    floors: Option<(Api<Lease>, Result<String, Trouble>)>,
+}
+
+impl Listed {
+    /// Why the API server does not show the floors, if it does not.
+    pub(crate) fn floors_denied(&self) -> Option<&Trouble> {
+        self.floors.as_ref()?.1.as_ref().err()
     }
 }
 
-/// Lists the objects that carry the mirror's label, and says what to watch from.
+/// Lists the objects that carry the mirror's label, and says what to watch from. The floors of a
+/// mirror of one namespace may be refused: everything else goes on without them.
 pub(crate) async fn list(
     client: &Client,
     naming: &Naming,
-) -> Result<(Vec<(ObjectName, Found)>, String), Trouble> {
-    let api = api(client, naming);
+) -> Result<(Vec<(ObjectName, Found)>, Listed), Trouble> {
     let mut objects = Vec::new();
+    let namespaced = |namespace: &str| Api::namespaced(client.clone(), namespace);
+    let Some([namespace, floors]) = naming.namespaces() else {
+        let api = Api::all(client.clone());
+        let version = list_one(&api, &mut objects).await?;
+        let (main, floors) = (Scope { api, version }, None);
+        return Ok((objects, Listed { main, floors }));
+    };
+    let (api, floors) = (namespaced(namespace), namespaced(floors));
+    let version = list_one(&api, &mut objects).await?;
+    let listed = match list_one(&floors, &mut objects).await {
+        Err(denied @ Trouble::Denied { .. }) => Err(denied),
+        listed => Ok(listed?),
+    };
+    let listed = Listed {
+        main: Scope { api, version },
+        floors: Some((floors, listed)),
+    };
+    Ok((objects, listed))
+}
+
+async fn list_one(
+    api: &Api<Lease>,
+    objects: &mut Vec<(ObjectName, Found)>,
+) -> Result<String, Trouble> {
     let mut page = ListParams::default()
         .labels(&selector())
         .limit(PAGE_OBJECTS);
@@ -69,21 +119,24 @@ pub(crate) async fn list(
         objects.extend(found.filter_map(|lease| Some((name(lease)?, Found::of(lease)))));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page.continue_token = Some(token),
-            None => {
-                return Ok((
-                    objects,
-                    listed.metadata.resource_version.unwrap_or_default(),
-                ));
-            }
+            None => return Ok(listed.metadata.resource_version.unwrap_or_default()),
         }
     }
 }
 
-/// Begins to watch behind a version.
-pub(crate) fn watch(client: &Client, naming: &Naming, version: String) -> Changes {
+/// Begins to watch behind what was listed.
+pub(crate) fn watch(listed: Listed) -> Changes {
     let (tell, told) = mpsc::channel(CHANGES_MAX);
-    let api = api(client, naming);
     let mut task = JoinSet::new();
+    if let Some((api, from)) = listed.floors {
+        let tell = tell.clone();
+        drop(task.spawn(async move {
+            if let Err(trouble) = follow_floors(api, from.ok(), &tell).await {
+                drop(tell.send(Err(trouble)).await);
+            }
+        }));
+    }
+    let Scope { api, version } = listed.main;
     drop(task.spawn(async move {
         if let Err(trouble) = follow(api, version, &tell).await {
             drop(tell.send(Err(trouble)).await);
@@ -92,12 +145,51 @@ pub(crate) fn watch(client: &Client, naming: &Naming, version: String) -> Change
     Changes { told, _task: task }
 }
 
-/// Tells changes until something is wrong; a watch that has ended by itself is begun anew.
-async fn follow(
+/// Tells changes of the floors, from there or once the API server shows them, until something else
+/// is wrong than that it does not.
+async fn follow_floors(
     api: Api<Lease>,
-    mut version: String,
-    tell: &mpsc::Sender<Result<Change, Trouble>>,
+    mut from: Option<String>,
+    tell: &Tell,
 ) -> Result<(), Trouble> {
+    loop {
+        let version = match from.take() {
+            Some(version) => version,
+            None => {
+                tokio::time::sleep(FLOORS_AGAIN).await;
+                let mut floors = Vec::new();
+                let version = match list_one(&api, &mut floors).await {
+                    Err(Trouble::Denied { .. }) => continue,
+                    version => version?,
+                };
+                let floors = floors.into_iter().map(|(object, found)| {
+                    Told::Change(Change {
+                        object,
+                        found,
+                        gone: false,
+                    })
+                });
+                for told in std::iter::once(Told::Floors(None)).chain(floors) {
+                    if tell.send(Ok(told)).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                version
+            }
+        };
+        match follow(api.clone(), version, tell).await {
+            Err(denied @ Trouble::Denied { .. }) => {
+                if tell.send(Ok(Told::Floors(Some(denied)))).await.is_err() {
+                    return Ok(());
+                }
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Tells changes until something is wrong; a watch that has ended by itself is begun anew.
+async fn follow(api: Api<Lease>, mut version: String, tell: &Tell) -> Result<(), Trouble> {
     let params = WatchParams::default()
         .labels(&selector())
         .timeout(WATCH_SECONDS);
@@ -132,7 +224,7 @@ async fn follow(
                 found,
                 gone,
             };
-            if tell.send(Ok(change)).await.is_err() {
+            if tell.send(Ok(Told::Change(change))).await.is_err() {
                 return Ok(());
             }
         }

@@ -1,9 +1,9 @@
 //! What time does: sessions, waits, blocks and memories end when their time has come; then the
 //! queues of free leases are served.
 
-use ringfence_core::{ClusterTime, Event, OPEN_AGE_MAX, SessionEnd, SessionId, WaitEnd};
+use ringfence_core::{ClusterTime, Event, Millis, OPEN_AGE_MAX, SessionEnd, SessionId, WaitEnd};
 
-use super::{Lease, Model, Session};
+use super::{Lease, Model, Rest, Session};
 
 /// Something whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,8 +11,12 @@ enum Due {
     Session(SessionId),
     /// A place, and the lease in whose queue it is.
     Wait(u64, usize),
-    /// A lease that is blocked, or idle.
-    Lease(usize),
+    /// A lease whose block is over.
+    Block(usize),
+    /// Since when a lease has been idle, and which.
+    Idle(ClusterTime, usize),
+    /// A lease that is looked at, see [`Lease::look_at`].
+    Look(usize),
 }
 
 impl Session {
@@ -30,8 +34,29 @@ impl Lease {
             .max(self.unaware.map(|holder| holder.until))
     }
 
+    /// Whether nobody has it, wants it or may still believe in it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.grant.is_none() && self.queue.is_empty() && self.blocked_until().is_none()
+    }
+
+    fn rest(&self) -> Option<Rest> {
+        match self.blocked_until() {
+            Some(until) => Some(Rest::Blocked(until)),
+            None => self.is_idle().then_some(Rest::Idle(self.idle_since)),
+        }
+    }
+
     fn wants_serving(&self) -> bool {
         self.grant.is_none() && self.blocked_until().is_none() && !self.queue.is_empty()
+    }
+}
+
+impl Rest {
+    fn over(self, retention: Millis) -> ClusterTime {
+        match self {
+            Self::Blocked(until) => until,
+            Self::Idle(since) => since.after(retention),
+        }
     }
 }
 
@@ -42,16 +67,9 @@ impl Model {
             match due {
                 Due::Session(id) => self.end_session(id, &SessionEnd::Expired),
                 Due::Wait(place, lease) => self.time_out(lease, place),
-                Due::Lease(lease) if self.leases[lease].blocked_until().is_some() => {
-                    self.unblock_if_over(lease);
-                }
-                Due::Lease(lease) => {
-                    let Lease { name, floor, .. } = self.leases.remove(lease);
-                    if let Some(floor) = floor {
-                        self.forgotten = self.forgotten.max(Some(floor));
-                        self.events.push(Event::Forgotten { name, floor });
-                    }
-                }
+                Due::Block(lease) => self.unblock_if_over(lease),
+                Due::Idle(_, lease) => self.forget(lease),
+                Due::Look(lease) => self.look(lease),
             }
             self.line_up();
         }
@@ -69,15 +87,47 @@ impl Model {
             for waiter in &lease.queue {
                 due.push((waiter.until, Due::Wait(waiter.place, at)));
             }
-            if let Some(until) = lease.blocked_until() {
-                due.push((until, Due::Lease(at)));
-            } else if lease.grant.is_none() && lease.queue.is_empty() {
-                let until = lease.idle_since.after(self.settings.idle_retention);
-                due.push((until, Due::Lease(at)));
+            if !self.knows_repeats() {
+                due.extend(lease.look_at.map(|look_at| (look_at, Due::Look(at))));
+                continue;
             }
+            due.extend(lease.rest().map(|rest| {
+                let what = match rest {
+                    Rest::Blocked(_) => Due::Block(at),
+                    Rest::Idle(since) => Due::Idle(since, at),
+                };
+                (rest.over(self.settings.idle_retention), what)
+            }));
         }
         due.retain(|(deadline, _)| *deadline <= self.time);
-        due.into_iter().min().map(|(_, due)| due)
+        // Nobody waits for a name to be forgotten: that comes last.
+        let key =
+            |(deadline, due): &(ClusterTime, Due)| (matches!(due, Due::Idle(..)), *deadline, *due);
+        due.into_iter().min_by_key(key).map(|(_, due)| due)
+    }
+
+    /// Looks whether the block or the idle time of a lease is over, and when it is not, looks again.
+    fn look(&mut self, at: usize) {
+        let retention = self.settings.idle_retention;
+        let lease = &mut self.leases[at];
+        let look_at = lease.look_at.take();
+        let over = lease.rest().map(|rest| rest.over(retention));
+        if over > look_at {
+            lease.look_at = over;
+        } else if lease.is_idle() {
+            self.forget(at);
+        } else if over.is_some() {
+            self.unblock_if_over(at);
+        }
+    }
+
+    /// Forgets a name that nobody uses.
+    pub(super) fn forget(&mut self, lease: usize) {
+        let Lease { name, floor, .. } = self.leases.remove(lease);
+        if let Some(floor) = floor {
+            self.forgotten = self.forgotten.max(Some(floor));
+            self.events.push(Event::Forgotten { name, floor });
+        }
     }
 
     fn time_out(&mut self, lease: usize, place: u64) {
@@ -102,9 +152,16 @@ impl Model {
     }
 
     /// Gives each free lease that somebody waits for its turn, in the order in which they came to
-    /// be so. To be called after each change, so that there is an order.
+    /// be so, and each that came to be blocked or idle the time at which it is looked at. To be called
+    /// after each change, so that there is an order.
     pub(super) fn line_up(&mut self) {
         for lease in &mut self.leases {
+            let rest = lease.rest();
+            if rest != lease.rest {
+                lease.rest = rest;
+                let over = rest.map(|rest| rest.over(self.settings.idle_retention));
+                lease.look_at = lease.look_at.into_iter().chain(over).min();
+            }
             if lease.wants_serving() && lease.turn.is_none() {
                 lease.turn = Some(self.next_turn);
                 self.next_turn += 1;

@@ -123,7 +123,9 @@ impl Model {
                 limits.session_leases_max,
             )));
         }
-        if lease.is_none() && self.leases.len() as u64 >= limits.leases_max {
+        let full = self.leases.len() as u64 >= limits.leases_max;
+        let makes_room = self.knows_repeats() && self.longest_idle().is_some();
+        if lease.is_none() && full && !makes_room {
             return Err(Rejection::Limit(Limit::Leases(limits.leases_max)));
         }
         let waiters = lease.map_or(0, |lease| lease.queue.len());
@@ -154,9 +156,26 @@ impl Model {
         count
     }
 
+    /// The lease that nobody has used for the longest time.
+    fn longest_idle(&self) -> Option<usize> {
+        let leases = self.leases.iter().enumerate();
+        let idle = leases.filter(|(_, lease)| lease.is_idle());
+        let first = idle.min_by_key(|(_, lease)| (lease.idle_since, &lease.name));
+        first.map(|(at, _)| at)
+    }
+
+    /// The lease of this name. A new name displaces idle ones if there are too many: two, so that the
+    /// names become fewer after the limit was lowered.
     fn lease_or_new(&mut self, name: &LeaseName) -> usize {
         if let Some(at) = self.lease_at(name) {
             return at;
+        }
+        for _ in 0..2 {
+            if self.leases.len() as u64 >= self.settings.leases_max
+                && let Some(idle) = self.longest_idle()
+            {
+                self.forget(idle);
+            }
         }
         self.leases.push(Lease {
             name: name.clone(),
@@ -165,6 +184,9 @@ impl Model {
             lock_delay_until: None,
             unaware: None,
             idle_since: self.time,
+            rest: None,
+            look_at: None,
+            revoked: None,
             queue: Vec::new(),
             turn: None,
         });
@@ -229,6 +251,9 @@ impl Model {
                 | EndCause::Evicted { .. }
                 | EndCause::PodEnded { .. }
         );
+        if self.knows_repeats() && matches!(cause, EndCause::Revoked { .. }) {
+            self.leases[at].revoked = Some(token);
+        }
         let until = self.time.after(grant.lock_delay);
         self.leases[at].lock_delay_until = (dirty && until > self.time).then_some(until);
         self.leases[at].idle_since = self.time;

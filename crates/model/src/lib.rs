@@ -24,6 +24,7 @@ const UNIX_SECONDS_END: u64 = 1 << 33;
 #[derive(Clone, Debug)]
 pub struct Model {
     cluster: Option<ClusterId>,
+    level: u32,
     token_floor: Option<u64>,
     settings: Settings,
     settings_set_at: u64,
@@ -76,6 +77,17 @@ struct EndedSession {
     secret: Secret,
     cause: SessionEnd,
     at: ClusterTime,
+    /// The release that closed it: its number, what it asked, and the token that it gave back.
+    released: Option<(RequestNumber, Ask, FencingToken)>,
+}
+
+/// Why a lease that nobody holds or waits for is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// Until then nobody is granted it.
+    Blocked(ClusterTime),
+    /// Nobody has used it since.
+    Idle(ClusterTime),
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +100,13 @@ struct Lease {
     /// Set while a holder that lost it may not know.
     unaware: Option<RevokedHolder>,
     idle_since: ClusterTime,
+    /// As it was when `look_at` was set.
+    rest: Option<Rest>,
+    /// When members that know no repeats look whether that is over. A change of the retention does not
+    /// move it.
+    look_at: Option<ClusterTime>,
+    /// The newest grant that was revoked.
+    revoked: Option<FencingToken>,
     queue: Vec<WaiterRecord>,
     /// Whose turn it is among the free leases that somebody waits for.
     turn: Option<u64>,
@@ -105,6 +124,7 @@ impl Model {
     pub fn new() -> Self {
         Self {
             cluster: None,
+            level: 1,
             token_floor: None,
             settings: Settings::STANDARD,
             settings_set_at: 0,
@@ -152,7 +172,22 @@ impl Model {
             last_token: greatest.map_or(0, FencingToken::get),
             forgotten: self.forgotten,
             quiet: self.quiet_until.since(self.time),
+            level: self.level,
         }
+    }
+
+    /// Whether every member makes room in a full table, answers repeats as the first try, and forgets
+    /// idle names last and by the retention in force.
+    fn knows_repeats(&self) -> bool {
+        self.level >= 3
+    }
+
+    /// How far the leader's reading may run ahead: a second, and a fifth of every TTL.
+    #[must_use]
+    pub fn lead(&self) -> Millis {
+        let bounded = self.sessions.iter().filter(|session| session.pod.is_none());
+        let parts = bounded.map(|session| Millis(session.ttl.0 / 5));
+        parts.chain([Millis(1_000)]).min().expect("there is one")
     }
 
     /// Who holds what, in the order of the names.
@@ -219,6 +254,12 @@ impl Model {
             Command::DrawNodeId => Outcome::NodeId(self.index),
             Command::OpenForPod(open) => self.open_for_pod(open),
             Command::PodEnded(ended) => self.pod_ended(ended),
+            Command::RaiseLevel { level } => {
+                if *level > self.level {
+                    self.level = *level;
+                }
+                Outcome::Done
+            }
         }
     }
 

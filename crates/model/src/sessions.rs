@@ -17,7 +17,7 @@ impl Model {
         self.sessions.iter_mut().find(|session| session.id == id)
     }
 
-    fn ended(&self, id: SessionId) -> Option<&EndedSession> {
+    pub(super) fn ended(&self, id: SessionId) -> Option<&EndedSession> {
         self.ended.iter().find(|ended| ended.id == id)
     }
 
@@ -180,6 +180,9 @@ impl Model {
     }
 
     pub(super) fn evict(&mut self, evict: &Evict) -> Outcome {
+        if self.knows_repeats() && evict.session.get() >= self.next_session {
+            return Outcome::Rejected(Rejection::SessionExpired { cause: None });
+        }
         let cause = SessionEnd::Evicted {
             operator: evict.operator.clone(),
             reason: evict.reason.clone(),
@@ -232,6 +235,7 @@ impl Model {
             secret: session.secret,
             cause: why.clone(),
             at: self.time,
+            released: None,
         });
         self.events.push(Event::SessionEnded {
             session: id,
@@ -289,7 +293,7 @@ impl Model {
     pub(super) fn revoke(&mut self, revoke: &Revoke) -> Outcome {
         let at = match self.in_force(&revoke.name, revoke.token) {
             Ok(at) => at,
-            Err(refused) => return Outcome::Rejected(refused),
+            Err(refused) => return self.revoke_again(revoke, refused),
         };
         let cause = EndCause::Revoked {
             operator: revoke.operator.clone(),
@@ -306,6 +310,18 @@ impl Model {
             cause,
         };
         self.session_mut(session).expect("alive").lost.push(lost);
+        Outcome::Done
+    }
+
+    /// Of a grant that is not in force: it may be the one that was revoked last.
+    fn revoke_again(&mut self, revoke: &Revoke, refused: Rejection) -> Outcome {
+        let at = self.lease_at(&revoke.name);
+        let Some(at) = at.filter(|&at| self.leases[at].revoked == Some(revoke.token)) else {
+            return Outcome::Rejected(refused);
+        };
+        if let Some(holder) = self.leases[at].unaware.filter(|_| revoke.now) {
+            self.aware(holder.session, revoke.token);
+        }
         Outcome::Done
     }
 }

@@ -41,6 +41,17 @@ pub enum DecodeError {
         /// How many bytes the known fields take.
         understood: usize,
     },
+    /// A level that this version does not know: what it would make of the log from there on is not
+    /// what the level says.
+    #[error(
+        "level {level} is unknown to this version, whose newest is {newest}; a newer one raised it"
+    )]
+    UnknownLevel {
+        /// Which.
+        level: u32,
+        /// The newest level that this version knows.
+        newest: u32,
+    },
     /// A field that must be there is not.
     #[error("{field} is missing")]
     Missing {
@@ -58,6 +69,18 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// Whether a newer version may have written this, and will read it. What is damaged may look so too.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownCommand { .. }
+                | Self::UnknownKind { .. }
+                | Self::UnknownFields { .. }
+                | Self::UnknownLevel { .. }
+        )
+    }
+
     pub(crate) fn invalid(field: &'static str, why: impl ToString) -> Self {
         Self::Invalid {
             field,

@@ -18,4 +18,5 @@ pub use generated::ringfence::v1;
 pub use refusal::Refusal;
 
 /// The descriptors of the public services with their comments, for server reflection.
+#[cfg(feature = "generate")]
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/public.bin"));

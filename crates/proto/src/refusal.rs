@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ringfence_core::{EndCause, FencingToken, LeaseName};
 
-pub use table::{code, reason_name};
+pub use table::{code, reason_name, reason_of_name};
 
 use crate::v1::{self, Reason};
 
@@ -21,6 +21,12 @@ pub const ERROR_DOMAIN: &str = "ringfence";
 /// The longest advice of when to come back; whatever is longer is cut to it. Longer than a quiet
 /// time can be, and short enough for a receiver to add to any clock.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The longest message of a refusal, in bytes; whatever is longer is cut, since it may hold what the
+/// caller sent. With its details it fits the 8 KiB of headers that gRPC clients take.
+pub const REFUSAL_MESSAGE_BYTES_MAX: usize = 1_024;
+/// The longest detail of a refusal, and the most that is shown of a field, in bytes.
+pub const REFUSAL_DETAIL_BYTES_MAX: usize = 256;
 
 /// A refusal with everything a caller needs to decide what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +47,7 @@ impl Refusal {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             reason,
-            message: message.into(),
+            message: shown(message.into(), REFUSAL_MESSAGE_BYTES_MAX),
             metadata: BTreeMap::new(),
             retry_after: None,
         }
@@ -50,7 +56,8 @@ impl Refusal {
     /// Adds a detail.
     #[must_use = "the refusal is returned with the detail"]
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
-        self.metadata.insert(key.into(), value.to_string());
+        let value = shown(value.to_string(), REFUSAL_DETAIL_BYTES_MAX);
+        self.metadata.insert(key.into(), value);
         self
     }
 
@@ -66,6 +73,7 @@ impl Refusal {
     /// hand a secret in.
     #[must_use]
     pub fn invalid(field: &str, offered: impl fmt::Display, allowed: impl fmt::Display) -> Self {
+        let offered = shown(offered.to_string(), REFUSAL_DETAIL_BYTES_MAX);
         let message = format!("{field}: {offered} was offered, {allowed} is allowed; correct it");
         Self::new(Reason::InvalidArgument, message)
             .with("field", field)
@@ -79,13 +87,14 @@ impl Refusal {
         Self::invalid(field, "nothing", allowed)
     }
 
-    /// Nothing was done, and another try, here or elsewhere, can succeed. `leader` is where
-    /// clients reach the leader, if one is known.
+    /// This try was not carried out and will not be; another one, here or elsewhere, can succeed. It
+    /// says nothing of earlier tries of the same request. `leader` is where clients reach the
+    /// leader, if one is known.
     #[must_use]
     pub fn unavailable(why: impl fmt::Display, leader: Option<&str>, after: Duration) -> Self {
         let refusal = Self::new(
             Reason::Unavailable,
-            format!("{why}; nothing was done, try again here or at another member"),
+            format!("{why}; this try was not carried out, try again here or at another member"),
         );
         match leader {
             Some(leader) => refusal.with("leader", leader).retry_after(after),
@@ -184,13 +193,28 @@ impl Refusal {
         Self::new(Reason::Compacted, message).with("oldest", oldest)
     }
 
+    /// The cluster never had the position `offered`; it has reached `newest`. Both are log indices.
+    #[must_use]
+    pub fn position_unknown(offered: u64, newest: u64) -> Self {
+        let message = format!(
+            "invalid position: got index {offered}, which this cluster's log never had in that \
+             form; it has reached index {newest}. Its disks were rolled back to an older copy, or \
+             the position is wrong: begin with the present state"
+        );
+        Self::new(Reason::PositionUnknown, message)
+            .with("offered", offered)
+            .with("newest", newest)
+    }
+
     /// A membership change cannot be made now.
     #[must_use]
     pub fn membership(why: impl fmt::Display) -> Self {
         Self::new(Reason::Membership, why.to_string())
     }
 
-    /// Whether this says for certain that the request had no effect and will have none.
+    /// Whether this says for certain that the try that it answers had no effect and will have none.
+    /// Of the request that is certain only if no earlier try of it is without an answer, or if the
+    /// session remembers the refusal.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         table::is_certain(self.reason)
@@ -238,6 +262,16 @@ impl Refusal {
     }
 }
 
+/// A text of which at most `max` bytes are shown, with its length if it was longer.
+fn shown(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let rest = format!("… ({} bytes)", text.len());
+        text.truncate(text.floor_char_boundary(max - rest.len()));
+        text.push_str(&rest);
+    }
+    text
+}
+
 /// A time to come back that all ways of telling it can express: in streams, 0 means no advice.
 fn advice(time: Duration) -> Duration {
     time.clamp(Duration::from_millis(1), RETRY_AFTER_MAX)
@@ -246,4 +280,40 @@ fn advice(time: Duration) -> Duration {
 /// Whole milliseconds, rounded up: nobody may come back too early.
 fn millis_up(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_echoed_the_refusal_stays_short() {
+        let long = "\u{e9}".repeat(50_000);
+        let refusals = [
+            Refusal::invalid("page_token", format!("{long:?}"), "a page token"),
+            Refusal::membership(&long),
+            Refusal::not_found(&long),
+            Refusal::unavailable(&long, Some(&long), Duration::ZERO),
+        ];
+        for refusal in refusals {
+            assert!(
+                refusal.message.len() <= REFUSAL_MESSAGE_BYTES_MAX,
+                "{refusal}"
+            );
+            let details = refusal.metadata.values();
+            assert!(
+                details
+                    .clone()
+                    .all(|detail| detail.len() <= REFUSAL_DETAIL_BYTES_MAX)
+            );
+            assert!(refusal.message.contains(" bytes)"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_shown_whole() {
+        let refusal = Refusal::invalid("name", "x".repeat(REFUSAL_DETAIL_BYTES_MAX), "less");
+        assert_eq!(refusal.metadata["offered"].len(), REFUSAL_DETAIL_BYTES_MAX);
+        assert!(!refusal.message.contains('\u{2026}'));
+    }
 }

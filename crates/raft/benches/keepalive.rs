@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ringfence_core::{Command, Identity, Millis, Open, OpenId, Opened, Outcome, Secret, SessionId};
-use ringfence_raft::{KeepAlive, Node, NodeConfig};
+use ringfence_raft::{KeepAlive, KeepAliveSource, Node, NodeConfig};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::MissedTickBehavior;
 
@@ -166,7 +166,7 @@ async fn renew(node: &Node, sessions: &Sessions, rounds: u32) -> Vec<u64> {
                 acknowledged: Vec::new(),
             };
             let (sent, took) = (now(), took.clone());
-            node.submit_keep_alive(request, move |answer| {
+            node.submit_keep_alive(KeepAliveSource::unique(), request, move |answer| {
                 let kept = answer.unwrap();
                 assert!(kept.ended.is_empty(), "every session is alive");
                 took.send(sent.elapsed().as_micros() as u64).unwrap();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message;
 use ringfence_proto::raft as pb;
 
-use crate::identity::Incarnation;
+use crate::incarnation::Incarnation;
 use crate::proposal::{KIND_BLANK, KIND_MEMBERSHIP, KIND_PROPOSAL, Proposal};
 use crate::type_config::{Entry, LogId, Membership, Payload, Peer, Vote, log_id};
 

@@ -9,8 +9,8 @@ use ringfence_core::Settings;
 use ringfence_planted::{Bug, planted};
 use ringfence_tls::{Acceptor, Connector};
 
-use crate::history::HistoryLimits;
 use crate::hooks::Hooks;
+use ringfence_history::HistoryLimits;
 
 /// The most entries that are kept only to be dropped together.
 const PURGE_BATCH_MAX: u64 = 10_000;
@@ -18,6 +18,15 @@ const PURGE_BATCH_MAX: u64 = 10_000;
 /// The standard limit of log that the disk does not have yet, in bytes; see
 /// [`NodeConfig::log_unflushed_max`].
 pub const LOG_UNFLUSHED_BYTES_MAX: u64 = 256 << 20;
+
+/// The standard length of a segment of the log, in bytes.
+pub(crate) const WAL_SEGMENT_BYTES: u64 = 64 << 20;
+
+/// The least time after which a silent member counts as down when members are changed.
+const LIVE_WITHIN_MIN: Duration = Duration::from_secs(1);
+/// The standard limit after which a leader whose disk hangs hands leadership over; see
+/// [`NodeConfig::flush_lag_max`].
+pub const FLUSH_LAG_MAX: Duration = Duration::from_secs(3);
 
 /// Everything a node needs to know to start.
 #[derive(Debug, Clone)]
@@ -43,15 +52,19 @@ pub struct NodeConfig {
     /// Whether this node, when it comes with an empty directory, takes the place of the member
     /// that had its name, once it has caught up.
     pub replace_on_data_loss: bool,
+    /// Whether this node, when it joins, asks for a vote once it has caught up.
+    pub join_as_voter: bool,
     /// Replaces the wall clock as the lower bound of tokens; counts only when forming.
     pub token_floor: Option<u64>,
     /// The cluster's first settings; counts only when forming.
     pub settings: Settings,
     /// How long things may take.
     pub timing: Timing,
-    /// Bytes of one segment of the log: 16 KiB to 1 GiB, a multiple of 512.
+    /// Bytes of one segment of the log: 64 KiB to 1 GiB, a multiple of 512. Every segment holds the
+    /// longest entry there may be, [`crate::ENTRY_BYTES_MAX`].
     pub wal_segment_bytes: u64,
-    /// Appended bytes after which a snapshot is taken.
+    /// Bytes of log, as they lie on the disk, after which a snapshot is taken: up to half as many
+    /// again on some nodes, so that not all of them take one at the same time.
     pub snapshot_log_bytes: u64,
     /// Entries kept in the log behind a snapshot, so that a peer that was away for a moment needs
     /// no snapshot.
@@ -61,6 +74,12 @@ pub struct NodeConfig {
     /// refuses proposals as not done, and a follower takes no more entries, until the disk has
     /// caught up. What is under way when the limit is reached is still taken.
     pub log_unflushed_max: u64,
+    /// How long a leader's disk may finish nothing, while the disks of a majority go on, before it
+    /// hands leadership over.
+    pub flush_lag_max: Duration,
+    /// Whether this node, while it leads, takes sessions that last as long as a Pod: only then
+    /// somebody watches Pods and ends them. Followers leave it to the leader.
+    pub pod_sessions: bool,
     /// How much history is kept.
     pub history: HistoryLimits,
     /// For tests.
@@ -109,6 +128,14 @@ impl Default for Timing {
     }
 }
 
+impl Timing {
+    /// A member that has answered its leader within this time is live: 1 s, or two elections if
+    /// these take longer.
+    pub(crate) fn live_within(&self) -> Duration {
+        (self.election_max * 2).max(LIVE_WITHIN_MIN)
+    }
+}
+
 impl NodeConfig {
     /// A node with this name and directory that listens on any local port, with the standard
     /// settings, and belongs to no cluster unless `initial_cluster` or `join` say more.
@@ -124,13 +151,16 @@ impl NodeConfig {
             initial_cluster: Vec::new(),
             join: Vec::new(),
             replace_on_data_loss: false,
+            join_as_voter: false,
             token_floor: None,
             settings: Settings::STANDARD,
             timing: Timing::default(),
-            wal_segment_bytes: 64 << 20,
+            wal_segment_bytes: WAL_SEGMENT_BYTES,
             snapshot_log_bytes: 256 << 20,
             snapshot_log_keep: 50_000,
             log_unflushed_max: LOG_UNFLUSHED_BYTES_MAX,
+            flush_lag_max: FLUSH_LAG_MAX,
+            pod_sessions: true,
             history: HistoryLimits::default(),
             hooks: Hooks::default(),
         }

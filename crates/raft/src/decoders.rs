@@ -15,9 +15,10 @@ use ringfence_proto::raft as pb;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::codec;
-use crate::identity::{Identity, Incarnation, Seat};
+use crate::identity::{Identity, Seat};
+use crate::incarnation::Incarnation;
 use crate::keepalive::request_from_pb;
-use crate::membership::member_from_pb;
+use crate::members::list::member_from_pb;
 use crate::network::Caller;
 use crate::snapshot_file::SnapshotDir;
 use crate::snapshot_frames::write_raw_frames;

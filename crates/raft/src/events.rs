@@ -1,7 +1,7 @@
 //! The newest events of this node, for watchers: a ring with a position for each.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ringfence_core::{EndCause, Event, SessionEnd};
 use ringfence_planted::{Bug, planted};
@@ -12,6 +12,9 @@ pub const EVENTS_KEPT: usize = 65_536;
 /// The most memory for them, in bytes: about so many events that bring no holder data, and a
 /// quarter of them if each brings half of what it may.
 pub const EVENTS_BYTES_KEPT: usize = 10 << 20;
+
+/// The most changes of term that a node remembers for positions; older terms are not known.
+const TERMS_KEPT: usize = 1_024;
 
 /// A place in the stream of events: behind the `n`th event of the entry at `index`, or, with
 /// `n` = 0, behind an entry that brought none.
@@ -52,6 +55,8 @@ pub struct Compacted {
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Mutex<Kept>,
+    /// The first known index of each term, in order.
+    terms: RwLock<VecDeque<(u64, u64)>>,
     head: watch::Sender<Position>,
     limits: Limits,
 }
@@ -90,9 +95,34 @@ impl EventLog {
         };
         Self {
             kept: Mutex::new(kept),
+            terms: RwLock::default(),
             head: watch::Sender::new(at),
             limits,
         }
+    }
+
+    /// Notes the term of an applied entry, before its events are published.
+    pub(crate) fn note_term(&self, index: u64, term: u64) {
+        let newest = {
+            let terms = self.terms.read().unwrap_or_else(PoisonError::into_inner);
+            terms.back().map(|(_, term)| *term)
+        };
+        if newest == Some(term) {
+            return;
+        }
+        let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        if terms.len() == TERMS_KEPT {
+            terms.pop_front();
+        }
+        terms.push_back((index, term));
+    }
+
+    /// The term of the entry at `index`; `None` if it is not known here.
+    fn term_of(&self, index: u64) -> Option<u64> {
+        let terms = self.terms.read().unwrap_or_else(PoisonError::into_inner);
+        let next = terms.partition_point(|(first, _)| *first <= index);
+        let (_, term) = terms.get(next.checked_sub(1)?)?;
+        (index <= self.head.borrow().index).then_some(*term)
     }
 
     /// Adds the events of applied entries, in order, and moves the head behind the last of them.
@@ -109,10 +139,15 @@ impl EventLog {
         let _ = self.head.send_replace(head);
     }
 
-    /// Forgets everything: the state was replaced by that of `index`, and nobody here knows what
-    /// happened in between.
-    pub(crate) fn compact(&self, index: u64) {
+    /// Forgets everything: the state was replaced by that of the entry at `index`, of this term,
+    /// and what happened in between is not known here.
+    pub(crate) fn compact(&self, index: u64, term: u64) {
         let at = Position::end_of(index);
+        {
+            let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+            terms.clear();
+            terms.push_back((index, term));
+        }
         let mut kept = self.lock();
         kept.events.clear();
         kept.bytes = 0;
@@ -198,6 +233,12 @@ impl EventFeed {
     #[must_use]
     pub fn head(&self) -> Position {
         *self.log.head.borrow()
+    }
+
+    /// The Raft term of the entry at `index`; `None` if it was not applied here, or is forgotten.
+    #[must_use]
+    pub fn term_of(&self, index: u64) -> Option<u64> {
+        self.log.term_of(index)
     }
 
     /// At most `max` events behind `from`. A position in the future has none yet.
@@ -314,7 +355,7 @@ mod tests {
             log.feed().since(at(2, 1), 9),
             Err(Compacted { oldest: at(3, 1) })
         );
-        log.compact(7);
+        log.compact(7, 1);
         assert_eq!(log.lock().bytes, 0);
     }
 
@@ -323,7 +364,7 @@ mod tests {
         let log = Arc::new(EventLog::new(0, Limits::STANDARD));
         let feed = log.feed();
         log.publish(vec![(at(1, 1), event(1))], at(1, 1));
-        log.compact(50);
+        log.compact(50, 1);
         assert_eq!(
             feed.since(at(1, 1), 9),
             Err(Compacted {
@@ -345,6 +386,27 @@ mod tests {
                 upto: at(9, 1)
             }
         );
+    }
+
+    #[test]
+    fn the_terms_of_applied_entries_are_known() {
+        let log = Arc::new(EventLog::new(0, Limits::STANDARD));
+        let feed = log.feed();
+        for (index, term) in [(1, 1), (2, 1), (3, 4), (4, 4)] {
+            log.note_term(index, term);
+            log.publish(Vec::new(), at(index, 0));
+        }
+        assert_eq!(feed.term_of(0), None);
+        assert_eq!(feed.term_of(2), Some(1));
+        assert_eq!(feed.term_of(4), Some(4));
+        assert_eq!(feed.term_of(5), None, "not applied yet");
+        log.compact(9, 5);
+        assert_eq!(feed.term_of(4), None);
+        assert_eq!(feed.term_of(9), Some(5));
+        for index in 10..10 + 2 * TERMS_KEPT as u64 {
+            log.note_term(index, index);
+        }
+        assert_eq!(log.terms.read().unwrap().len(), TERMS_KEPT);
     }
 
     #[tokio::test]

@@ -3,8 +3,64 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ringfence_wal::{Fs, FsFile};
+use ringfence_planted::{Bug, planted};
+use ringfence_wal::{Fs, FsFile, lacks_descriptors};
+
+/// Makes a directory and those above it, and makes their names durable. A directory that was there
+/// already may be one that a process made and did not live to sync, so its name is synced, too.
+pub(crate) fn make_dir_durable(files: &dyn Fs, dir: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = dir
+        .ancestors()
+        .skip(1)
+        .filter(|above| !above.as_os_str().is_empty())
+        .take_while(|above| !files.has_dir(above))
+        .collect();
+    files.make_dir(dir)?;
+    if planted(Bug::NewDirectoryNotSynced) {
+        return Ok(());
+    }
+    for made in std::iter::once(dir).chain(missing) {
+        let parent = match made.parent() {
+            None => continue,
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+        };
+        match files.sync_dir(parent) {
+            // A process that may not read the directory did not make one in it.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+/// How often what could not be opened is tried, and how long it is waited in between: ten seconds in
+/// all.
+const OPEN_TRIES: u32 = 50;
+/// See [`OPEN_TRIES`].
+const OPEN_AGAIN: Duration = Duration::from_millis(200);
+
+/// Repeats a step that opens a file for as long as there are no descriptors left, within limits.
+/// Nothing was touched then, so it says nothing of the disk; it blocks meanwhile.
+pub(crate) fn patiently<T>(step: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..OPEN_TRIES {
+        match step() {
+            Err(error) if lacks_descriptors(&error) => wait_for_descriptors(),
+            done => return done,
+        }
+    }
+    step()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "on a thread that may block, and nobody tells when a descriptor is free"
+)]
+fn wait_for_descriptors() {
+    std::thread::sleep(OPEN_AGAIN);
+}
 
 /// Creates a file; one that lies there from an attempt that a crash ended goes first.
 pub(crate) fn create_anew(files: &dyn Fs, path: &Path) -> io::Result<Arc<dyn FsFile>> {

@@ -12,30 +12,24 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
-use ringfence_tls::Connector;
 
-use crate::identity::{Incarnation, Seat, random_bytes};
-use crate::inner::{Inner, Running};
-use crate::membership::leader_peer_address;
+use crate::hello::{first_members, hello, tls_of};
+use crate::identity::Seat;
+use crate::incarnation::Incarnation;
+use crate::inner::Inner;
+use crate::members::ids::FIRST_MEMBERS_MAX;
+use crate::members::leader_peer_address;
 use crate::network::connect;
+use crate::runtime;
 use crate::seat::take_seat;
-use crate::stop::StopReason;
 use crate::type_config::Peer;
 
-/// How long a node is given to say who it is.
-const HELLO_MAX: Duration = Duration::from_millis(500);
 /// How long adopting an identity or being taken in may take: both write to disk.
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
 /// How long an empty node waits before it asks around again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How often it says what it is waiting for, if that stays the same.
 const SAY_EVERY: u32 = 50;
-/// How long a node that has its seat waits before it asks again whether the log will begin.
-const BEGIN_LOOK: Duration = Duration::from_secs(1);
-/// How often in a row it must hear that it will not.
-const NEVER_ROUNDS: u32 = 3;
-/// How long it still answers then, so that the others hear the same of it.
-const NEVER_LINGER: Duration = Duration::from_secs(3);
 
 /// Asks around until this node has its seat.
 pub(crate) async fn find_seat(inner: Arc<Inner>) {
@@ -54,83 +48,6 @@ pub(crate) async fn find_seat(inner: Arc<Inner>) {
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
-}
-
-/// Waits until the log of this node's new cluster begins. If the former has lost its directory
-/// before it began the log, that never happens: then this node says so, and stops.
-pub(crate) async fn await_beginning(inner: Arc<Inner>, running: Arc<Running>) {
-    let first = first_members(&inner);
-    let Some((former, _)) = first
-        .first()
-        .filter(|(former, _)| *former != inner.config.name)
-    else {
-        return;
-    };
-    let cluster = running.caller.seat.cluster;
-    let (mut never, mut said) = (0, String::new());
-    while !running.log.has_begun() && !inner.stop.is_stopped() {
-        tokio::time::sleep(BEGIN_LOOK).await;
-        match will_begin(&inner, &first, cluster).await {
-            Err(NeverBegins) if running.log.has_begun() => return,
-            Err(NeverBegins) => never += 1,
-            Ok(waiting_for) => {
-                never = 0;
-                if said != waiting_for {
-                    tracing::info!(%cluster, %waiting_for, "the log of the cluster has not begun");
-                    said = waiting_for;
-                }
-            }
-        }
-        if never == NEVER_ROUNDS {
-            tokio::time::sleep(NEVER_LINGER).await;
-            break;
-        }
-    }
-    if !running.log.has_begun() {
-        let former = former.clone();
-        inner.stop.stop(StopReason::NeverBegun { cluster, former });
-    }
-}
-
-/// Nobody has a log of the cluster, and its former does not know of it any more.
-struct NeverBegins;
-
-/// Says for whom the beginning of the log waits. That it never comes is sure only once every first
-/// member has answered: one that is away may hold what a majority has acknowledged.
-async fn will_begin(
-    inner: &Arc<Inner>,
-    first: &[(String, String)],
-    cluster: ClusterId,
-) -> Result<String, NeverBegins> {
-    let others = first.iter().filter(|(name, _)| *name != inner.config.name);
-    let asked = others.clone().map(|(_, address)| hello(inner, address));
-    let answers = join_all(asked).await;
-    let mut former_forgot = false;
-    for (at, ((name, address), answer)) in others.zip(answers).enumerate() {
-        let Some(answer) = answer.filter(|answer| answer.name == *name) else {
-            return Ok(format!("{name} at {address} to answer"));
-        };
-        let belongs = ClusterId::from_slice(&answer.cluster);
-        if belongs.is_some_and(|belongs| belongs != cluster) || answer.formed || answer.begun {
-            return Ok(format!("{name} at {address}, which has a log, to send it"));
-        }
-        // The former is the first of all.
-        if at == 0 {
-            let offers = ClusterId::from_slice(&answer.offers) == Some(cluster);
-            former_forgot = belongs.is_none() && !offers;
-        }
-    }
-    if former_forgot {
-        return Err(NeverBegins);
-    }
-    Ok("the first member with the lowest name to begin it".to_owned())
-}
-
-/// The names and addresses of the first members, sorted by name.
-fn first_members(inner: &Inner) -> Vec<(String, String)> {
-    let mut members = inner.config.initial_cluster.clone();
-    members.sort();
-    members
 }
 
 async fn one_round(inner: &Arc<Inner>) -> Result<(), String> {
@@ -168,20 +85,34 @@ async fn one_round(inner: &Arc<Inner>) -> Result<(), String> {
     }
 }
 
-/// What this node connects to others with, if there is TLS between them.
-fn tls_of(inner: &Inner) -> Option<&Connector> {
-    Some(&inner.config.peer_tls.as_ref()?.connect)
+/// The addresses of a cluster that this node was told to join, beside those of first members.
+fn to_join<'a>(inner: &'a Inner, first: &[(String, String)]) -> Vec<&'a String> {
+    let is_first = |at: &&String| first.iter().any(|(_, address)| address == *at);
+    let told = inner.config.join.iter();
+    told.filter(|at| !is_first(at)).collect()
 }
 
-async fn hello(inner: &Inner, address: &str) -> Option<pb::HelloResponse> {
-    let mut client = connect(address, tls_of(inner))?;
-    let request = pb::HelloRequest {
-        name: inner.config.name.clone(),
-        incarnation: Bytes::copy_from_slice(inner.incarnation.as_bytes()),
-        ..pb::HelloRequest::default()
+/// Whether no cluster but the one that is being formed answers at the addresses that this node was
+/// told to join, all of them having answered. Otherwise that cluster comes first: it may only be out of
+/// reach, or not lead yet.
+///
+/// First members may answer there, too, under another address; the first ones have their seats while
+/// the others wait for theirs.
+fn none_to_join<'a>(
+    mut answers: impl Iterator<Item = (&'a String, Option<&'a pb::HelloResponse>)>,
+    forming: Option<ClusterId>,
+) -> Result<(), String> {
+    let is_forming = |answer: &pb::HelloResponse| {
+        !answer.formed && forming.is_some() && ClusterId::from_slice(&answer.cluster) == forming
     };
-    let answer = tokio::time::timeout(HELLO_MAX, client.hello(request)).await;
-    Some(answer.ok()?.ok()?.into_inner())
+    let waiting = answers.find_map(|(address, answer)| match answer {
+        Some(answer) if answer.cluster.is_empty() || is_forming(answer) => None,
+        Some(answer) if !answer.formed => {
+            Some(format!("{address}, whose cluster has no leader yet"))
+        }
+        _ => Some(format!("{address}, which it is to join")),
+    });
+    waiting.map_or(Ok(()), Err)
 }
 
 /// Forms the cluster, as the first member with the lowest name.
@@ -191,6 +122,8 @@ async fn form(
     answers: &BTreeMap<&String, pb::HelloResponse>,
 ) -> Result<(), String> {
     let offered = inner.identity().forming;
+    let to_join = to_join(inner, first);
+    none_to_join(to_join.into_iter().map(|at| (at, answers.get(at))), offered)?;
     let mut members = Vec::new();
     let mut seated = Vec::new();
     for (id, (name, address)) in (1..).zip(first) {
@@ -286,7 +219,7 @@ fn first_member(name: &str, address: &str, answer: &pb::HelloResponse) -> Result
 
 /// Draws the cluster's id and keeps it, so that a restart in between offers the same one.
 fn draw_cluster(inner: &Inner) -> Result<ClusterId, String> {
-    let cluster = ClusterId::new(random_bytes());
+    let cluster = ClusterId::new(runtime::random_bytes());
     let mut identity = inner.identity();
     identity.forming = Some(cluster);
     identity
@@ -348,6 +281,7 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         incarnation: Bytes::copy_from_slice(inner.incarnation.as_bytes()),
         client_address: inner.config.client_advertise.clone(),
         first_members: first.into_iter().map(|(name, _)| name).collect(),
+        process: inner.process.clone(),
         ..pb::HelloResponse::default()
     };
     let (seat, forming) = {
@@ -376,9 +310,17 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         request.cluster == answer.cluster
             && request.node_id != 0
             && request.membership_index < at
+            && was_taken_in(request.node_id, at)
             && known.is_none_or(|peer| peer.incarnation.as_bytes()[..] != request.incarnation[..])
     });
     answer
+}
+
+/// Whether a node with this id was a member by the membership that the log holds at index `at`, if
+/// not in it. The id of one that joined is the index of an entry before the one that took it in: who
+/// has not come that far has not seen the node yet, and knows nothing of its end.
+fn was_taken_in(node_id: u64, at: u64) -> bool {
+    node_id <= FIRST_MEMBERS_MAX as u64 || node_id < at
 }
 
 /// Takes the seat that the former of a cluster offers.
@@ -431,7 +373,29 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
             Err(format!("it belongs to {}", taken.cluster))
         };
     }
+    let to_join = to_join(inner, &inner.config.initial_cluster);
+    let asked = join_all(to_join.iter().map(|address| hello(inner, address))).await;
+    let answers = to_join.into_iter().zip(asked.iter().map(Option::as_ref));
+    none_to_join(answers, Some(cluster)).map_err(|cluster| format!("it waits for {cluster}"))?;
     take_seat(inner, seat, Vec::new())
         .await
         .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_voter_that_is_behind_knows_nothing_of_a_node_that_joined_later() {
+        assert!(
+            was_taken_in(3, 1),
+            "a first member is one from the beginning"
+        );
+        assert!(
+            was_taken_in(100, 101),
+            "the entry behind the draw took it in"
+        );
+        assert!(!was_taken_in(100, 90), "it was drawn later");
+    }
 }

@@ -15,7 +15,8 @@ use ringfence_core::{Command, Entry as CoreEntry, Form, Settings, StateMachine};
 use ringfence_proto::text::{from_hex, hex};
 
 use crate::codec;
-use crate::identity::{Identity, Incarnation, Seat};
+use crate::identity::{Identity, Seat};
+use crate::incarnation::Incarnation;
 use crate::proposal::Proposal;
 use crate::snapshot_file::SnapshotDir;
 use crate::type_config::{Membership, Payload, Peer, SnapshotMeta, StoredMembership, Vote, log_id};

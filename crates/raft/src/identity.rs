@@ -1,6 +1,5 @@
 //! Who a node is: the first thing that is written to its directory, and checked before all else.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,54 +12,12 @@ use ringfence_wal::Fs;
 
 use crate::codec;
 use crate::files;
-use crate::runtime;
+use crate::incarnation::Incarnation;
 use crate::type_config::Peer;
 
 /// The file in the data directory.
 const FILE: &str = "identity";
 const MAGIC: &[u8; 8] = b"RFIDENT1";
-
-/// 128 bits drawn when a node's directory is made. A node id together with another incarnation is
-/// another node, whose promises this one does not know.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Incarnation([u8; 16]);
-
-impl Incarnation {
-    pub(crate) fn draw() -> Self {
-        Self(random_bytes())
-    }
-
-    /// The incarnation in `bytes`, if there are exactly 16 of them.
-    #[must_use]
-    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// The 16 bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-impl fmt::Display for Incarnation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
-
-impl fmt::Debug for Incarnation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// 16 bytes by chance.
-pub(crate) fn random_bytes() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    runtime::fill_random(&mut bytes);
-    bytes
-}
 
 /// Membership of a cluster: from then on the node is this id and no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +38,8 @@ pub(crate) struct Identity {
     pub(crate) forming: Option<ClusterId>,
     /// Set until this node, the former, has begun the log of the cluster with these members.
     pub(crate) first_members: Vec<(u64, Peer)>,
+    /// Term and index of an entry that this node has acknowledged and lost: it never starts again.
+    pub(crate) forgot: Option<(u64, u64)>,
 }
 
 /// An identity file that cannot be used.
@@ -117,6 +76,7 @@ impl Identity {
             seat: None,
             forming: None,
             first_members: Vec::new(),
+            forgot: None,
         }
     }
 
@@ -180,6 +140,7 @@ impl Identity {
                 .iter()
                 .map(|(id, peer)| codec::peer_to_pb(*id, peer))
                 .collect(),
+            forgot: self.forgot.map(|(term, index)| pb::LogId { term, index }),
         };
         Self::framed(&message.encode_to_vec())
     }
@@ -216,6 +177,7 @@ impl Identity {
             first_members: first_members
                 .collect::<Result<_, _>>()
                 .map_err(|_| "a first member cannot be decoded")?,
+            forgot: message.forgot.map(|entry| (entry.term, entry.index)),
         })
     }
 }
@@ -257,6 +219,7 @@ mod tests {
                     ..Peer::default()
                 },
             )],
+            forgot: Some((4, 17)),
             ..Identity::unseated("n3")
         }
     }

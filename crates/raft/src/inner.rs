@@ -5,23 +5,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver;
+use ringfence_history::History;
+use ringfence_tls::PortFigures;
 use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
+use crate::awake::Awake;
 use crate::clock;
 use crate::config::NodeConfig;
-use crate::history::History;
-use crate::identity::{Identity, Incarnation};
+use crate::identity::Identity;
+use crate::incarnation::Incarnation;
 use crate::keepalive::KeepAlives;
 use crate::leading::{LeadCounts, Route};
 use crate::log_store::LogStore;
 use crate::network::{Caller, Transport};
 use crate::propose::Proposals;
+use crate::state::Raft;
 use crate::state::State;
 use crate::status::Status;
 use crate::stop::StopSignal;
-use crate::type_config::{Raft, StoredMembership};
+use crate::type_config::StoredMembership;
 
 /// A node, whether it belongs to a cluster yet or not.
 pub(crate) struct Inner {
@@ -30,6 +35,8 @@ pub(crate) struct Inner {
     /// host:port that other nodes are told.
     pub(crate) peer_advertise: String,
     pub(crate) incarnation: Incarnation,
+    /// Tells this process from another one with the same identity. Empty in a simulation.
+    pub(crate) process: Bytes,
     pub(crate) identity: Mutex<Identity>,
     pub(crate) state: Arc<State>,
     pub(crate) history: Arc<History>,
@@ -38,8 +45,6 @@ pub(crate) struct Inner {
     pub(crate) running: OnceLock<Arc<Running>>,
     /// Held while the node takes its seat: it takes one only.
     pub(crate) seating: tokio::sync::Mutex<()>,
-    /// Held while a leader changes the members: one change at a time, and no id drawn in vain.
-    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Whether everything has been stopped.
     pub(crate) ended: tokio::sync::Mutex<bool>,
     pub(crate) proposals: Proposals,
@@ -48,10 +53,14 @@ pub(crate) struct Inner {
     pub(crate) status: watch::Sender<Status>,
     pub(crate) lead_counts: Arc<LeadCounts>,
     pub(crate) tasks: Tasks,
+    /// Counts the connections of other nodes.
+    pub(crate) peer_port: Arc<PortFigures>,
     /// Nanoseconds on [`clock::since_boot`] at which local state was known to be the newest.
     newest: AtomicU64,
     /// The same for the last word of a leader.
     heard: AtomicU64,
+    /// Whether and how long this machine has slept.
+    pub(crate) awake: Awake,
     /// Whether somebody has asked for the age of local state lately.
     pub(crate) age_wanted: AtomicBool,
     /// Keeps other processes out of the directory while it is there.
@@ -64,6 +73,7 @@ pub(crate) struct Parts {
     pub(crate) peer_address: SocketAddr,
     pub(crate) peer_advertise: String,
     pub(crate) identity: Identity,
+    pub(crate) process: Bytes,
     pub(crate) state: Arc<State>,
     pub(crate) history: Arc<History>,
     pub(crate) stop: StopSignal,
@@ -81,21 +91,23 @@ impl Inner {
             peer_address: parts.peer_address,
             peer_advertise: parts.peer_advertise,
             incarnation: parts.identity.incarnation,
+            process: parts.process,
             identity: Mutex::new(parts.identity),
             state: parts.state,
             history: parts.history,
             stop: parts.stop,
             running: OnceLock::new(),
             seating: tokio::sync::Mutex::default(),
-            changing: tokio::sync::Mutex::default(),
             ended: tokio::sync::Mutex::default(),
             proposals: parts.proposals,
             keepalives: parts.keepalives,
             route: parts.route,
             lead_counts: Arc::default(),
             tasks: Tasks::default(),
+            peer_port: Arc::default(),
             newest: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            awake: Awake::new(),
             age_wanted: AtomicBool::new(false),
             lock: Mutex::new(Some(parts.lock)),
         }

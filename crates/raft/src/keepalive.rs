@@ -7,6 +7,12 @@
 mod answer;
 #[cfg(test)]
 mod due_tests;
+mod entries;
+mod lines;
+#[cfg(test)]
+mod size_tests;
+#[cfg(test)]
+mod told_tests;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,19 +22,22 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringfence_core::{
-    ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renew, Renewed, Secret,
-    SessionId,
+    ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renewed, Secret, SessionId,
 };
 use ringfence_planted::{Bug, planted};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub use self::answer::KeptAlive;
+use self::entries::entries;
+pub use self::lines::KeepAliveSource;
+use self::lines::Lines;
 use self::wire::{kept_from_answer, request_to_pb};
 pub(crate) use self::wire::{kept_to_pb, request_from_pb};
 use crate::clock;
-use crate::forward::{CallBody, Failed};
 use crate::leading::{Leading, Route};
-use crate::propose::{Applied, Origin, ProposeError, Reply};
+use crate::network::forward::{CallBody, Failed, Forwarder};
+use crate::propose::Origin;
+use crate::reply::{Applied, ProposeError, Reply};
 use crate::state::State;
 
 /// How long keep-alives are gathered at most, and what part of the shortest TTL among them.
@@ -38,10 +47,21 @@ const GATHER_TTL_PART: u32 = 20;
 const TTL_UNNOTICED_MILLIS: u64 = 1_000;
 /// The most sessions in one entry.
 pub const SESSIONS_PER_RENEW_MAX: usize = 10_000;
-/// The most keep-alive requests that wait on one node.
+/// Gathering ends with this many acknowledged losses.
+const ACKNOWLEDGED_GATHERED_MAX: usize = 10_000;
+/// The most keep-alive requests that wait on one node. Beyond them, up to as many again, only those of
+/// other nodes wait, which bound what they forward, and one of each source that has nothing waiting.
 pub const KEEP_ALIVES_QUEUED_MAX: usize = 65_536;
 /// How many secrets are checked before whoever waits for the state gets it.
 const CHECKED_AT_ONCE: usize = 1_000;
+/// The most batches that are being logged and answered at a time. What comes meanwhile waits in the
+/// lines, where nobody waits behind all that another one has asked for.
+const BATCHES_MAX: usize = 4;
+/// The most sessions and acknowledged losses that a node which does not lead has forwarded and that are
+/// not answered; a request counts as one at least. A batch is logged while the next one is gathered, so
+/// two keep the leader busy. What comes meanwhile waits in the lines of this node: at the leader all of
+/// it would stand in one.
+pub const KEEP_ALIVES_FORWARDED_MAX: usize = 2 * SESSIONS_PER_RENEW_MAX;
 /// How long a request waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
@@ -52,6 +72,14 @@ pub struct KeepAlive {
     pub sessions: Vec<(SessionId, Secret)>,
     /// Losses that these sessions have taken notice of: belief in the grants has ended.
     pub acknowledged: Vec<(SessionId, FencingToken)>,
+}
+
+impl KeepAlive {
+    /// How many of [`KEEP_ALIVES_FORWARDED_MAX`] this is; a request with more of them goes alone.
+    fn weight(&self) -> u32 {
+        let named = self.sessions.len() + self.acknowledged.len();
+        u32::try_from(named.clamp(1, KEEP_ALIVES_FORWARDED_MAX)).unwrap_or(1)
+    }
 }
 
 /// Figures about keep-alives.
@@ -66,31 +94,32 @@ struct Asked {
     request: KeepAlive,
     reply: Reply<KeptAlive>,
     origin: Origin,
+    source: KeepAliveSource,
     deadline: Duration,
 }
 
 /// The queue into the batcher.
 #[derive(Debug, Clone)]
 pub(crate) struct KeepAlives {
-    queue: mpsc::Sender<Asked>,
+    lines: Arc<Lines<Asked>>,
     pub(crate) counts: Arc<KeepAliveCounts>,
 }
 
 impl KeepAlives {
     /// The queue, and the batcher to run behind it.
     pub(crate) fn new(state: Arc<State>, route: watch::Receiver<Route>) -> (Self, Batcher) {
-        let (queue, asked) = mpsc::channel(KEEP_ALIVES_QUEUED_MAX);
         let this = Self {
-            queue,
+            lines: Arc::new(Lines::new(KEEP_ALIVES_QUEUED_MAX)),
             counts: Arc::default(),
         };
         (
             this.clone(),
             Batcher {
                 queue: this,
-                asked,
                 state,
                 route,
+                batches: Arc::new(Semaphore::new(BATCHES_MAX)),
+                forwarded: Arc::new(Semaphore::new(KEEP_ALIVES_FORWARDED_MAX)),
             },
         )
     }
@@ -98,6 +127,7 @@ impl KeepAlives {
     /// Asks on behalf of a caller of this node, who waits for a leader as long as `leader_wait`.
     pub(crate) fn submit(
         &self,
+        source: KeepAliveSource,
         request: KeepAlive,
         leader_wait: Duration,
         reply: Reply<KeptAlive>,
@@ -107,27 +137,33 @@ impl KeepAlives {
             request,
             reply,
             origin: Origin::Here,
+            source,
             deadline,
         });
     }
 
     /// Asks on behalf of a node that took this one for the leader.
-    pub(crate) fn submit_from_peer(&self, request: KeepAlive, reply: Reply<KeptAlive>) {
+    pub(crate) fn submit_from_peer(
+        &self,
+        source: KeepAliveSource,
+        request: KeepAlive,
+        reply: Reply<KeptAlive>,
+    ) {
         self.push(Asked {
             request,
             reply,
             origin: Origin::Peer,
+            source,
             deadline: Duration::ZERO,
         });
     }
 
     fn push(&self, asked: Asked) {
-        if let Err(error) = self.queue.try_send(asked) {
+        // What another node forwards is bounded there.
+        let bounded = asked.origin == Origin::Peer;
+        if let Err(asked) = self.lines.push(asked.source, asked, bounded) {
             let why = format!("{KEEP_ALIVES_QUEUED_MAX} keep-alive requests are waiting");
-            error
-                .into_inner()
-                .reply
-                .send(Err(ProposeError::not_done(why)));
+            asked.reply.send(Err(ProposeError::not_done(why)));
         }
     }
 
@@ -148,34 +184,46 @@ impl KeepAlives {
 /// Gathers keep-alives and sends each batch on its way.
 pub(crate) struct Batcher {
     queue: KeepAlives,
-    asked: mpsc::Receiver<Asked>,
     state: Arc<State>,
     route: watch::Receiver<Route>,
+    /// A permit for each batch that may be under way.
+    batches: Arc<Semaphore>,
+    /// A permit for each session or loss that may be forwarded and not answered.
+    forwarded: Arc<Semaphore>,
+}
+
+impl Drop for Batcher {
+    fn drop(&mut self) {
+        // Nobody would ever answer them.
+        self.queue.lines.close();
+    }
 }
 
 impl Batcher {
     pub(crate) async fn run(mut self) {
-        while let Some(first) = self.asked.recv().await {
-            let route = self.route.borrow().clone();
+        loop {
+            let first = self.queue.lines.next().await;
+            let route = self.route.borrow_and_update().clone();
             match route {
                 Route::Leader(leading) => {
+                    let Some(turn) = self.turn(&self.batches.clone(), 1).await else {
+                        self.queue.push(first);
+                        continue;
+                    };
                     let batch = self.gather(first).await;
                     let (state, queue) = (self.state.clone(), self.queue.clone());
-                    let _detached = crate::runtime::spawn(renew(leading, state, queue, batch));
+                    let _detached = crate::runtime::spawn(async move {
+                        renew(leading, state, queue, batch).await;
+                        drop(turn);
+                    });
                 }
                 Route::Follower(forwarder) if first.origin == Origin::Here => {
-                    let queue = self.queue.clone();
-                    let body = CallBody::KeepAlive(request_to_pb(&first.request));
-                    forwarder.call(body, move |answer| match answer {
-                        Ok(answer) => first.reply.send(kept_from_answer(answer.0)),
-                        Err(failed @ (Failed::NotSent(_) | Failed::Refused(_))) => {
-                            match ProposeError::from(failed) {
-                                error @ ProposeError::NotDone { .. } => queue.refused(first, error),
-                                error => first.reply.send(Err(error)),
-                            }
-                        }
-                        Err(failed) => first.reply.send(Err(failed.into())),
-                    });
+                    let weight = first.request.weight();
+                    let Some(turn) = self.turn(&self.forwarded.clone(), weight).await else {
+                        self.queue.push(first);
+                        continue;
+                    };
+                    forward(&forwarder, self.queue.clone(), first, turn);
                 }
                 Route::Nowhere | Route::Follower(_) => {
                     let why = "no node of the cluster leads at present";
@@ -185,19 +233,30 @@ impl Batcher {
         }
     }
 
+    /// So many of these permits, which say that more may be under way; `None` if another node leads
+    /// by then.
+    async fn turn(&mut self, of: &Arc<Semaphore>, permits: u32) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            turn = of.clone().acquire_many_owned(permits) => turn.ok(),
+            Ok(()) = self.route.changed() => None,
+        }
+    }
+
     /// Waits for more, as long as the shortest TTL of the batch allows.
     async fn gather(&mut self, first: Asked) -> Vec<Asked> {
         let begun = clock::since_boot();
         let mut limit = self.gather_max(&first.request);
         let mut sessions = first.request.sessions.len();
+        let mut acknowledged = first.request.acknowledged.len();
         let mut batch = vec![first];
-        while sessions < SESSIONS_PER_RENEW_MAX {
+        while sessions < SESSIONS_PER_RENEW_MAX && acknowledged < ACKNOWLEDGED_GATHERED_MAX {
             let left = limit.saturating_sub(clock::since_boot().saturating_sub(begun));
-            let Ok(Some(more)) = tokio::time::timeout(left, self.asked.recv()).await else {
+            let Ok(more) = tokio::time::timeout(left, self.queue.lines.next()).await else {
                 break;
             };
             limit = limit.min(self.gather_max(&more.request));
             sessions += more.request.sessions.len();
+            acknowledged += more.request.acknowledged.len();
             batch.push(more);
         }
         batch
@@ -216,6 +275,25 @@ impl Batcher {
         let shortest = ttls.min().map_or(GATHER_MAX, Duration::from_millis);
         GATHER_MAX.min(shortest / GATHER_TTL_PART)
     }
+}
+
+/// Asks the leader, and gives its turn back with the answer.
+fn forward(forwarder: &Forwarder, queue: KeepAlives, asked: Asked, turn: OwnedSemaphorePermit) {
+    let turn = (!planted(Bug::KeepAlivesForwardedAtOnce)).then_some(turn);
+    let body = CallBody::KeepAlive(request_to_pb(&asked.request));
+    forwarder.call(body, move |answer| {
+        drop(turn);
+        match answer {
+            Ok(answer) => asked.reply.send(kept_from_answer(answer.0)),
+            Err(failed @ (Failed::NotSent(_) | Failed::Refused(_))) => {
+                match ProposeError::from(failed) {
+                    error @ ProposeError::NotDone { .. } => queue.refused(asked, error),
+                    error => asked.reply.send(Err(error)),
+                }
+            }
+            Err(failed) => asked.reply.send(Err(failed.into())),
+        }
+    });
 }
 
 /// A request whose secrets have been checked.
@@ -266,9 +344,9 @@ async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batc
             time,
             ..Renewed::default()
         };
-        let results = Results::new(entries.iter().map(|_| renewed.clone()).collect());
+        let mut results = Results::new(entries.iter().map(|_| renewed.clone()).collect());
         for one in checked {
-            answer(&state, one, &results);
+            answer(&state, one, &mut results);
         }
         let commands: Vec<Command> = entries.into_iter().map(Command::Renew).collect();
         drop(join_all(commands.iter().map(|command| leading.write(command))).await);
@@ -282,9 +360,9 @@ async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batc
         .collect::<Result<Vec<Renewed>, ProposeError>>()
     {
         Ok(renewed) => {
-            let results = Results::new(renewed);
+            let mut results = Results::new(renewed);
             for one in checked {
-                answer(&state, one, &results);
+                answer(&state, one, &mut results);
             }
         }
         Err(error) => {
@@ -297,41 +375,6 @@ async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batc
             }
         }
     }
-}
-
-/// The entries of a batch: sorted session numbers, each once. There is always one, since also a
-/// refusal waits for an entry.
-fn entries(checked: &[Checked]) -> Vec<Renew> {
-    let mut sessions: Vec<SessionId> = checked
-        .iter()
-        .flat_map(|one| one.alive.iter().copied())
-        .collect();
-    sessions.sort_unstable();
-    sessions.dedup();
-    let mut acknowledged = Vec::new();
-    for one in checked {
-        if one.asked.request.acknowledged.is_empty() {
-            continue;
-        }
-        // A loss counts as noticed only on the word of somebody who knows the session's secret.
-        let alive: BTreeSet<SessionId> = one.alive.iter().copied().collect();
-        let noticed = one.asked.request.acknowledged.iter();
-        acknowledged.extend(noticed.filter(|(session, _)| alive.contains(session)));
-    }
-    acknowledged.sort_unstable();
-    acknowledged.dedup();
-    let mut parts = sessions
-        .chunks(SESSIONS_PER_RENEW_MAX)
-        .map(<[SessionId]>::to_vec);
-    let first = Renew {
-        sessions: parts.next().unwrap_or_default(),
-        acknowledged,
-    };
-    let rest = parts.map(|sessions| Renew {
-        sessions,
-        acknowledged: Vec::new(),
-    });
-    std::iter::once(first).chain(rest).collect()
 }
 
 fn renewed(written: Result<Applied, ProposeError>) -> Result<Renewed, ProposeError> {
@@ -349,7 +392,8 @@ fn renewed(written: Result<Applied, ProposeError>) -> Result<Renewed, ProposeErr
 struct Results {
     time: ClusterTime,
     ended: BTreeSet<SessionId>,
-    lost: BTreeMap<SessionId, Vec<LostGrant>>,
+    /// What each session has lost; `None` once that was told.
+    lost: BTreeMap<SessionId, Option<Vec<LostGrant>>>,
 }
 
 impl Results {
@@ -362,13 +406,39 @@ impl Results {
         for one in renewed {
             all.time = all.time.max(one.time);
             all.ended.extend(one.ended);
-            all.lost.extend(one.lost);
+            let lost = one.lost.into_iter();
+            all.lost.extend(lost.map(|(id, lost)| (id, Some(lost))));
         }
         all
     }
+
+    /// Tells what these sessions have lost.
+    ///
+    /// A batch returns the losses of each session once, however often its requests name it: a name is
+    /// short, and what a session has lost may take megabytes. A request that names it again finds it in
+    /// `untold` and asks with the next batch.
+    fn tell_lost(&mut self, alive: Vec<SessionId>, kept: &mut KeptAlive) {
+        if planted(Bug::LossesToldToEach) {
+            let lost = |id| {
+                self.lost
+                    .get(&id)
+                    .and_then(|lost| Some((id, lost.clone()?)))
+            };
+            kept.lost = alive.into_iter().filter_map(lost).collect();
+            return;
+        }
+        let named: BTreeSet<SessionId> = alive.into_iter().collect();
+        for id in named {
+            match self.lost.get_mut(&id).map(Option::take) {
+                Some(Some(lost)) => kept.lost.push((id, lost)),
+                Some(None) => kept.untold.push(id),
+                None => {}
+            }
+        }
+    }
 }
 
-fn answer(state: &State, checked: Checked, results: &Results) {
+fn answer(state: &State, checked: Checked, results: &mut Results) {
     let Checked {
         asked,
         alive,
@@ -413,10 +483,7 @@ fn answer(state: &State, checked: Checked, results: &Results) {
         }
     }
     if !results.lost.is_empty() {
-        let lost = alive
-            .iter()
-            .filter_map(|id| results.lost.get(id).map(|lost| (*id, lost.clone())));
-        kept.lost = lost.collect();
+        results.tell_lost(alive, &mut kept);
     }
     asked.reply.send(Ok(kept.limited()));
 }

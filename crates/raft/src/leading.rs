@@ -1,99 +1,108 @@
 //! Leading: what a node may do and remembers only while it leads, in one term.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+pub(crate) mod task;
 
-use openraft::async_runtime::WatchReceiver;
-use openraft::errors::RaftError;
-use openraft::{ReadPolicy, ServerState};
-use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, StateMachine, WallTime};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringfence_core::{ClusterTime, Command};
 use ringfence_planted::{Bug, planted};
-use ringfence_proto::record::{encode_command, version_of};
-use tokio::sync::watch;
+use ringfence_proto::record::{decode_command, encode_command, version_of};
 
 use crate::clock::{self, Reading};
-use crate::forward::Forwarder;
-use crate::hooks::Observer;
+use crate::config::WAL_SEGMENT_BYTES;
+use crate::entry_size::{self, NotAdmitted};
 use crate::log_store::LogStore;
+use crate::log_store::reserve::share_of_a_term;
+use crate::members::term::MembersOfTerm;
 use crate::network::Transport;
+use crate::network::forward::Forwarder;
 use crate::proposal::Proposal;
-use crate::propose::{Applied, LeaderHint, ProposeError, write_in_term};
-use crate::runtime;
+use crate::reply::{Applied, LeaderHint, ProposeError};
+use crate::state::Raft;
 use crate::state::State;
-use crate::type_config::{Peer, Raft};
+use crate::write::write_in_term;
 
-/// Entries move cluster time at least this often while anything waits for it.
-const TICK_MAX: Duration = Duration::from_millis(500);
-/// Deadlines that lie closer together than this share a tick.
-const TICK_MIN: Duration = Duration::from_millis(10);
-/// How long calls to a former leader may still be answered.
-const ABANDON_AFTER: Duration = Duration::from_millis(500);
-/// How long a leader waits before it tries its term's first entry again.
-const OPEN_RETRY: Duration = Duration::from_millis(20);
-/// How long a node has had its seat before it opens a term whose tokens come from the wall clock.
+/// The most entries of a leader's log that may wait to be committed; see
+/// [`LOG_UNCOMMITTED_BYTES_MAX`].
+pub const LOG_UNCOMMITTED_ENTRIES_MAX: u64 = 32_768;
+/// The most bytes of a leader's log that may wait to be committed, with what each entry takes in
+/// memory. Followers that answer heartbeats and take no entries keep a leader in its place: behind this
+/// limit it refuses proposals as not done, or its log would grow as long as anybody asks. What is under
+/// way when the limit is reached is still taken.
 ///
-/// They come in whole seconds. If all disks are rolled back to an older copy, the terms of before
-/// are forgotten and only the seconds tell their tokens from those of the new ones. All of those
-/// terms were opened before this node took its seat, so with [`WALL_SKEW_MAX`] between the nodes'
-/// clocks, their seconds are over once this has passed: a second and the skew.
-pub(crate) const TERM_AFTER: Duration =
-    Duration::from_millis(1_000 + WALL_SKEW_MAX.as_millis() as u64);
-/// How far apart the wall clocks of a cluster's nodes may be if its tokens are to survive a
-/// rollback of all disks in the same second.
-const WALL_SKEW_MAX: Duration = Duration::from_millis(500);
-/// How long it waits before it looks at a wall clock again that was not believable.
-const CLOCK_RETRY: Duration = Duration::from_millis(200);
-/// How often it says that it does, in looks.
-const CLOCK_SAY_EVERY: u32 = 25;
+/// The first entry of a new term stands behind all of them, and a follower without room takes only a
+/// share of a segment in a term. So with shorter segments it is less: a quarter of a segment, though at
+/// least [`LOG_UNCOMMITTED_BYTES_MIN`].
+pub const LOG_UNCOMMITTED_BYTES_MAX: u64 = 16 << 20;
+/// See [`LOG_UNCOMMITTED_BYTES_MAX`].
+pub const LOG_UNCOMMITTED_BYTES_MIN: u64 = 1 << 20;
+const _: () = assert!(
+    2 * LOG_UNCOMMITTED_BYTES_MAX <= share_of_a_term(WAL_SEGMENT_BYTES),
+    "a follower without room takes what a leader may leave uncommitted, and as much under way"
+);
+
+/// The limit with segments of so many bytes.
+pub(crate) fn log_uncommitted_max(segment_bytes: u64) -> u64 {
+    (share_of_a_term(segment_bytes) / 2).clamp(LOG_UNCOMMITTED_BYTES_MIN, LOG_UNCOMMITTED_BYTES_MAX)
+}
 
 /// One term of one process in which this node leads and its first entry has been applied. A node
 /// that leads in term 5 and again in term 7 has two of these, and nothing passes between them.
 pub(crate) struct Leading {
     term: u64,
-    node_id: u64,
+    pub(crate) node_id: u64,
     reading: Mutex<Reading>,
     raft: Raft,
-    state: Arc<State>,
-    log: LogStore,
+    pub(crate) state: Arc<State>,
+    pub(crate) log: LogStore,
     log_unflushed_max: u64,
-    transport: Arc<Transport>,
-}
-
-/// Lets a command of version `needed` pass if every member, by name, knows it.
-fn gate(needed: u32, known: impl Iterator<Item = (String, u32)>) -> Result<(), String> {
-    let behind: Vec<String> = known
-        .filter(|(_, known)| *known < needed)
-        .map(|(name, known)| format!("{name} has announced {known}"))
-        .collect();
-    if behind.is_empty() {
-        return Ok(());
-    }
-    Err(format!(
-        "commands of version {needed} wait until every member knows them: {}; upgrade these, or \
-         remove those that do not come back",
-        behind.join(", ")
-    ))
-}
-
-/// The version of commands that the state proves to be in the log.
-fn in_use(machine: &StateMachine) -> u32 {
-    match machine.pods().next() {
-        // The first entries of version 2 are those that bind sessions to Pods.
-        Some(_) => 2,
-        None => 1,
-    }
+    log_uncommitted_max: u64,
+    pod_sessions: bool,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) members: MembersOfTerm,
 }
 
 impl Leading {
     /// Lets an encoded command pass that may be proposed now; else says why it may not.
-    pub(crate) fn admit(&self, command: &[u8]) -> Result<(), String> {
+    pub(crate) fn admit(&self, command: &[u8]) -> Result<(), NotAdmitted> {
+        if !planted(Bug::SizeLeftToTheLog) {
+            entry_size::check(Proposal::encoded_len(command)).map_err(NotAdmitted::ForGood)?;
+        }
+        if !self.pod_sessions && opens_for_a_pod(command) {
+            let why = "the leader watches no Pods: start all nodes with --kube-pods, or open the \
+                       session with a TTL";
+            return Err(NotAdmitted::ForGood(why.to_owned()));
+        }
+        self.admit_now(command).map_err(NotAdmitted::ForNow)
+    }
+
+    fn admit_now(&self, command: &[u8]) -> Result<(), String> {
+        if self.log.no_room() {
+            return Err(
+                "the leader's file system has no room for more log: free space where its data \
+                 directory is; it goes on by itself once there is room"
+                    .to_owned(),
+            );
+        }
+        if self.members.lack_room() && !planted(Bug::FullFollowersFed) {
+            return Err(self.who_lacks_room());
+        }
         let waiting = self.log.unflushed();
         let limit = self.log_unflushed_max;
         if waiting > limit {
             return Err(format!(
                 "the leader's disk is behind: {waiting} bytes of its log wait to be written, at \
                  most {limit} may; look at its disk, or hand leadership to another node"
+            ));
+        }
+        let (entries, bytes) = self.log.uncommitted();
+        let bytes_max = self.log_uncommitted_max;
+        if entries > LOG_UNCOMMITTED_ENTRIES_MAX || bytes > bytes_max {
+            return Err(format!(
+                "the other nodes are behind: {entries} entries of the log, {bytes} bytes, wait to \
+                 be committed, at most {LOG_UNCOMMITTED_ENTRIES_MAX} and {bytes_max} may; look at the disks of the other nodes and at \
+                 their room"
             ));
         }
         match version_of(command) {
@@ -108,24 +117,15 @@ impl Leading {
         }
     }
 
-    /// A node stops before an entry that it does not know, so such entries are kept out of the log
-    /// until every member has announced that it knows them.
-    fn known_by_all(&self, needed: u32) -> Result<(), String> {
-        // What is in the log already was let pass by a leader before this one. A member that is
-        // gone may never announce anything to this one, and the end of a Pod must not wait for it.
-        if needed <= in_use(&self.state.machine()) {
-            return Ok(());
-        }
-        let membership = {
-            let metrics = self.raft.server_metrics();
-            metrics.borrow_watched().membership_config.clone()
-        };
-        let others = membership.nodes().filter(|(id, _)| **id != self.node_id);
-        let known = others.map(|(id, peer)| {
-            let name = format!("{} (node {id})", peer.name);
-            (name, self.transport.link(*id, peer).records())
-        });
-        gate(needed, known)
+    fn who_lacks_room(&self) -> String {
+        let mut view = self.members.view();
+        view.look_at_room(&self.transport);
+        let full: Vec<String> = view.full().into_iter().map(|id| view.called(id)).collect();
+        format!(
+            "no majority can do without nodes whose file systems have no room for more log ({}): \
+             free space where their data directories are; it goes on by itself once there is room",
+            full.join(", ")
+        )
     }
 
     pub(crate) fn term(&self) -> u64 {
@@ -140,7 +140,8 @@ impl Leading {
     pub(crate) fn read_time(&self) -> ClusterTime {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // The clock is read under the lock: readings must not overtake each other.
-        reading.read(self.state.time(), clock::since_boot())
+        let (applied, lead) = self.state.time.read();
+        reading.read(applied, lead, clock::since_boot())
     }
 
     /// A proposal of an encoded command, with the time it is.
@@ -151,7 +152,7 @@ impl Leading {
     /// Writes a command in this term and waits until it is applied.
     pub(crate) async fn write(&self, command: &Command) -> Result<Applied, ProposeError> {
         let command = encode_command(command);
-        self.admit(&command).map_err(ProposeError::not_done)?;
+        self.admit(&command)?;
         let proposal = self.stamp(&command);
         write_in_term(&self.raft, self.term, proposal).await
     }
@@ -184,36 +185,11 @@ impl Route {
     }
 }
 
-/// A leader that is one no more answers what it was asked, if it is there; if it is not, whoever
-/// waits for it should not wait for long.
-fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
-    let _detached = runtime::spawn(async move {
-        tokio::time::sleep(ABANDON_AFTER).await;
-        let leads_again =
-            matches!(&*route.borrow(), Route::Follower(now) if Arc::ptr_eq(now, &former));
-        if !leads_again {
-            former.abandon();
-        }
-    });
-}
-
-/// Follows who leads, and leads when it is this node's turn.
-pub(crate) struct Helm {
-    pub(crate) node_id: u64,
-    pub(crate) raft: Raft,
-    pub(crate) state: Arc<State>,
-    pub(crate) log: LogStore,
-    /// See [`crate::NodeConfig::log_unflushed_max`].
-    pub(crate) log_unflushed_max: u64,
-    pub(crate) wall_millis: fn() -> u64,
-    /// The time since boot when this node took its seat.
-    pub(crate) seated: Duration,
-    pub(crate) transport: Arc<Transport>,
-    pub(crate) route: watch::Sender<Route>,
-    pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// What the cluster is formed with, should this node lead it first.
-    pub(crate) form: Form,
-    pub(crate) counts: Arc<LeadCounts>,
+/// Whether an encoded command opens a session that lasts as long as a Pod.
+fn opens_for_a_pod(command: &[u8]) -> bool {
+    // Most commands are of the first version, and need not be decoded for this.
+    version_of(command).is_some_and(|version| version > 1)
+        && matches!(decode_command(command), Ok(Command::OpenForPod(_)))
 }
 
 /// Figures about leading.
@@ -224,260 +200,4 @@ pub(crate) struct LeadCounts {
     /// How often the known leader changed.
     pub(crate) leader_changes: AtomicU64,
     pub(crate) ticks: AtomicU64,
-}
-
-impl Helm {
-    pub(crate) async fn run(self) {
-        let helm = Arc::new(self);
-        let mut metrics = helm.raft.server_metrics();
-        let mut leading: Option<(u64, tokio::task::JoinHandle<()>)> = None;
-        let mut known = None;
-        loop {
-            let (state, term, leader, peer) = {
-                let now = metrics.borrow_watched();
-                let leader = now.current_leader;
-                let peer = leader.and_then(|id| now.membership_config.get_node(&id).cloned());
-                (now.state, now.vote.leader_id.term, leader, peer)
-            };
-            if leader.is_some() && leader != known {
-                helm.counts.leader_changes.fetch_add(1, Ordering::Relaxed);
-            }
-            known = leader.or(known);
-            let leads = state == ServerState::Leader && leader == Some(helm.node_id);
-            if let Some((led, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
-                task.abort();
-                // It may be in the middle of a step, and must not set the route after this.
-                drop(task.await);
-                if let Some(observer) = &helm.observer {
-                    observer.leads_no_more(led);
-                }
-            }
-            if !leads {
-                helm.follow(leader.zip(peer));
-            } else if leading.is_none() {
-                helm.route.send_replace(Route::Nowhere);
-                helm.counts.terms_led.fetch_add(1, Ordering::Relaxed);
-                let task = runtime::spawn(helm.clone().lead(term));
-                leading = Some((term, task));
-            }
-            if metrics.changed().await.is_err() {
-                break;
-            }
-        }
-        if let Some((_, task)) = leading {
-            task.abort();
-        }
-        helm.route.send_replace(Route::Nowhere);
-    }
-
-    fn follow(&self, leader: Option<(u64, Arc<Peer>)>) {
-        let leader = leader.filter(|(id, _)| *id != self.node_id);
-        let route = match leader {
-            Some((id, peer)) => Route::Follower(self.transport.forwarder(id, &peer)),
-            None => Route::Nowhere,
-        };
-        self.route.send_if_modified(|current| {
-            let same = match (&*current, &route) {
-                (Route::Nowhere, Route::Nowhere) => true,
-                (Route::Follower(old), Route::Follower(new)) => Arc::ptr_eq(old, new),
-                _ => false,
-            };
-            if !same {
-                let former = std::mem::replace(current, route);
-                if let Route::Follower(former) = former {
-                    abandon_soon(former, self.route.clone());
-                }
-            }
-            !same
-        });
-    }
-
-    /// Opens the term, then moves cluster time for as long as the term lasts. It is aborted when
-    /// the term ends, and every entry it writes names the term, so a late one goes nowhere.
-    async fn lead(self: Arc<Self>, term: u64) {
-        let elected = clock::since_boot();
-        let Some(opened) = self.open_term(term).await else {
-            return;
-        };
-        let reading = if planted(Bug::ReadingFromTheElection) {
-            Reading::start(opened.time, elected)
-        } else if planted(Bug::ReadingOfTheOwnClock) {
-            let shown = u64::try_from(elected.as_millis()).unwrap_or(u64::MAX);
-            Reading::start(ClusterTime(shown), clock::since_boot())
-        } else {
-            Reading::start(opened.time, clock::since_boot())
-        };
-        let leading = Arc::new(Leading {
-            term,
-            node_id: self.node_id,
-            reading: Mutex::new(reading),
-            raft: self.raft.clone(),
-            state: self.state.clone(),
-            log: self.log.clone(),
-            log_unflushed_max: self.log_unflushed_max,
-            transport: self.transport.clone(),
-        });
-        if self.state.machine().cluster().is_none() && !self.form_cluster(&leading).await {
-            return;
-        }
-        tracing::info!(term, time = %opened.time, "this node leads");
-        if let Some(observer) = &self.observer {
-            observer.leads(term);
-        }
-        self.route.send_replace(Route::Leader(leading.clone()));
-        self.keep_time(&leading).await;
-    }
-
-    /// Nothing of a term counts before its `TermStart`, which also raises the token counter.
-    async fn open_term(&self, term: u64) -> Option<Applied> {
-        if self.tokens_follow_the_wall_clock().await {
-            let age = clock::since_boot().saturating_sub(self.seated);
-            tokio::time::sleep(TERM_AFTER.saturating_sub(age)).await;
-        }
-        let mut looks = 0;
-        loop {
-            let wall = WallTime((self.wall_millis)());
-            let unix_seconds = clock::believable_seconds(wall);
-            if unix_seconds.is_none() && self.form.token_floor.is_none() && !self.is_formed().await
-            {
-                if looks % CLOCK_SAY_EVERY == 0 {
-                    tracing::error!(
-                        unix_seconds = wall.0 / 1_000,
-                        "the cluster waits to be formed: tokens begin at the wall clock, and what \
-                         this node's clock shows cannot be true; set it, and forming goes on by \
-                         itself (a cluster without a lasting store may be formed with \
-                         --token-floor instead)"
-                    );
-                }
-                looks += 1;
-                tokio::time::sleep(CLOCK_RETRY).await;
-                continue;
-            }
-            let command = encode_command(&Command::TermStart { unix_seconds });
-            // It does not move time: the reading begins where this entry finds it.
-            let proposal = Proposal::new(self.state.time(), wall, &command);
-            match write_in_term(&self.raft, term, proposal).await {
-                Ok(applied) => return Some(applied),
-                Err(ProposeError::Fault { why }) => {
-                    tracing::warn!(term, why, "the term was not opened");
-                    return None;
-                }
-                // Check-quorum refuses writes until a majority has answered.
-                Err(error) => tracing::debug!(term, %error, "the term is not open yet"),
-            }
-            tokio::time::sleep(OPEN_RETRY).await;
-        }
-    }
-
-    /// Whether a term raises the tokens to the wall clock: not in a cluster that was formed with a
-    /// token floor.
-    async fn tokens_follow_the_wall_clock(&self) -> bool {
-        let formed = || self.state.machine().cluster().is_some();
-        if !formed() && self.form.token_floor.is_some() && !self.is_formed().await {
-            return false;
-        }
-        // What has not applied its forming yet waits without need, which does no harm.
-        self.state.machine().token_floor().is_none()
-    }
-
-    /// Whether the log holds the forming of the cluster: only a majority can say so, and the state
-    /// once it has applied everything up to there. Only a term's first entry raises the tokens, so
-    /// this has to be known before.
-    async fn is_formed(&self) -> bool {
-        loop {
-            let read = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await;
-            match read {
-                Ok(linearizer) => {
-                    let index = linearizer.read_log_id().index();
-                    let mut applied = self.state.watch_applied();
-                    // It lives as long as the state does.
-                    let reached = applied.wait_for(|applied| *applied >= index).await;
-                    return reached.is_err() || self.state.machine().cluster().is_some();
-                }
-                // Opening the term will say the same.
-                Err(RaftError::Fatal(_)) => return true,
-                Err(RaftError::APIError(error)) => {
-                    tracing::debug!(%error, "the term is not confirmed yet");
-                    tokio::time::sleep(OPEN_RETRY).await;
-                }
-            }
-        }
-    }
-
-    async fn form_cluster(&self, leading: &Leading) -> bool {
-        loop {
-            match leading.write(&Command::Form(self.form.clone())).await {
-                Ok(Applied {
-                    outcome: Outcome::Done,
-                    ..
-                }) => {
-                    tracing::info!(cluster = %self.form.cluster, "the cluster is formed");
-                    return true;
-                }
-                Ok(Applied {
-                    outcome: Outcome::Rejected(Rejection::AlreadyFormed { .. }),
-                    ..
-                }) => {
-                    return true;
-                }
-                Ok(Applied { outcome, .. }) => {
-                    tracing::error!(?outcome, "the cluster cannot be formed with these settings");
-                    return false;
-                }
-                Err(ProposeError::Fault { .. }) => return false,
-                Err(error) => tracing::debug!(%error, "the cluster is not formed yet"),
-            }
-            tokio::time::sleep(OPEN_RETRY).await;
-        }
-    }
-
-    /// The one timer: a `Tick` at the next deadline, and often enough that the reading, which
-    /// stays near applied time, can get there.
-    async fn keep_time(&self, leading: &Leading) {
-        loop {
-            let moved = self.state.deadline_moved.notified();
-            let Some(due) = self.state.arm() else {
-                moved.await;
-                continue;
-            };
-            // Work that one entry did not finish goes on at once; what comes due is gathered.
-            if due > self.state.time() {
-                let left = Duration::from_millis(due.since(leading.read_time()).0);
-                tokio::select! {
-                    () = moved => continue,
-                    () = tokio::time::sleep(left.clamp(TICK_MIN, TICK_MAX)) => {}
-                }
-                if self.state.time() >= due {
-                    continue;
-                }
-            }
-            self.counts.ticks.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = leading.write(&Command::Tick).await {
-                tracing::debug!(%error, "a tick was not applied");
-                tokio::time::sleep(OPEN_RETRY).await;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_new_kind_of_command_waits_for_the_last_member_that_does_not_know_it() {
-        let known = |versions: [u32; 2]| {
-            let names = ["n2".to_owned(), "n3".to_owned()];
-            names.into_iter().zip(versions)
-        };
-        assert_eq!(gate(2, known([2, 3])), Ok(()));
-        assert_eq!(gate(2, std::iter::empty()), Ok(()), "alone");
-        let why = gate(2, known([2, 1])).unwrap_err();
-        assert!(
-            why.contains("n3 has announced 1") && !why.contains("n2"),
-            "{why}"
-        );
-        let why = gate(2, known([0, 2])).unwrap_err();
-        assert!(why.contains("n2 has announced 0"), "not heard yet: {why}");
-    }
 }

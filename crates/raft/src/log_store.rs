@@ -3,30 +3,52 @@
 //! Nothing here makes a system call on openraft's task but a miss of the ring, which reads the
 //! disk on a blocking thread, and saving a vote, which waits for the disk as it must.
 
-use std::fmt::Debug;
+mod reader;
+pub(crate) mod reserve;
+mod room;
+mod stored;
+mod uncommitted;
+
 use std::io;
-use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
-use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
+use openraft::LogState;
 use openraft::storage::{IOFlushed, RaftLogStorage};
-use openraft::{LogState, RaftLogReader};
 use prost::Message;
 use ringfence_planted::{Bug, planted};
-use ringfence_proto::raft as pb;
-use ringfence_wal::{EntryId, LogEntry, Recovered, Wal};
+use ringfence_wal::{LogEntry, Recovered, Wal};
 use tokio::sync::{Notify, oneshot};
 
+use self::reserve::Reserve;
+use self::stored::{decode_log_id, decode_vote, entry_from_wal, from_entry_id, to_entry_id};
+use self::uncommitted::Uncommitted;
+use crate::clock;
 use crate::codec::{self, Malformed};
 use crate::ring::{ENTRY_BYTES, RING_BYTES, Ring};
-use crate::type_config::{Entry, LogId, TypeConfig, Vote, log_id};
+use crate::type_config::{Entry, LogId, TypeConfig, Vote};
 
 /// The most bytes of entries that one read for replication returns, or one part of what is applied
 /// holds; a single greater entry is returned alone.
 pub(crate) const READ_BYTES_MAX: usize = 2 << 20;
-/// The most bytes that one read of the disk returns.
-const DISK_READ_BYTES_MAX: u64 = 8 << 20;
+
+/// How often it is looked whether there is room for more log, where there was none or where there
+/// was some.
+const ROOM_AGAIN: Duration = Duration::from_millis(200);
+
+/// How far apart snapshots are, at least, that are taken because there is no room: each is written
+/// whole, to a disk that may be nearly full.
+const NO_ROOM_SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
+
+/// Why a snapshot should be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SnapshotDue {
+    /// The log has grown enough.
+    Grown,
+    /// There is no room for more log: what the snapshot covers should go at once.
+    NoRoom,
+}
 
 /// The log store; clones share the log.
 #[derive(Clone)]
@@ -45,10 +67,16 @@ struct Log {
     unflushed: AtomicU64,
     /// Told when there are fewer of them.
     flushed_some: Notify,
-    /// Bytes appended since the last snapshot was asked for.
-    grown: AtomicU64,
+    /// Bytes that the log had in its segments when it was opened.
+    begun_with: u64,
+    /// The bytes that had been written when the last snapshot was asked for.
+    snapshot_at: AtomicU64,
     grown_enough: u64,
+    /// Before this time, in milliseconds since boot, no snapshot is taken for lack of room.
+    next_for_room: AtomicU64,
     snapshot_due: Notify,
+    /// What was taken of the reserve since there is no room.
+    reserve: Mutex<Reserve>,
 }
 
 struct Inner {
@@ -57,6 +85,8 @@ struct Inner {
     committed: Option<LogId>,
     purged: Option<LogId>,
     last: Option<LogId>,
+    /// Of what was appended since the log was opened.
+    uncommitted: Uncommitted,
 }
 
 #[derive(Default)]
@@ -66,7 +96,7 @@ struct Flushed {
 }
 
 impl LogStore {
-    /// The store over an opened write-ahead log. `snapshot_bytes` of appended entries make
+    /// The store over an opened write-ahead log. `snapshot_bytes` of it, as it lies on the disk, make
     /// [`LogStore::snapshot_due`] return.
     pub(crate) fn new(
         wal: Wal,
@@ -76,9 +106,7 @@ impl LogStore {
         let mut ring = Ring::new(RING_BYTES);
         let last = recovered.last.map(from_entry_id);
         let last_index = last.map(|last| last.index);
-        let mut grown = 0;
         for entry in recovered.entries {
-            grown += entry.payload.len() as u64;
             ring.push(entry_from_wal(entry)?, last_index);
         }
         let inner = Inner {
@@ -96,6 +124,7 @@ impl LogStore {
                 .map(from_entry_id)
                 .filter(|_| !planted(Bug::PurgedForgotten)),
             last: last.or(recovered.purged.map(from_entry_id)),
+            uncommitted: Uncommitted::default(),
         };
         let log = Log {
             wal: RwLock::new(Some(Arc::new(wal))),
@@ -106,21 +135,41 @@ impl LogStore {
             }),
             unflushed: AtomicU64::new(0),
             flushed_some: Notify::new(),
-            grown: AtomicU64::new(grown),
+            begun_with: recovered.log_bytes,
+            snapshot_at: AtomicU64::new(0),
             grown_enough: snapshot_bytes,
+            next_for_room: AtomicU64::new(0),
             snapshot_due: Notify::new(),
+            reserve: Mutex::default(),
         };
         Ok(Self { log: Arc::new(log) })
     }
 
-    /// Returns when so much was appended that a snapshot should be taken; counting starts anew.
-    pub(crate) async fn snapshot_due(&self) {
+    /// Returns when a snapshot should be taken: so much was appended, or there is no room and
+    /// something was appended. Counting starts anew.
+    pub(crate) async fn snapshot_due(&self) -> SnapshotDue {
+        let log = &self.log;
         loop {
-            if self.log.grown.load(Ordering::Relaxed) >= self.log.grown_enough {
-                self.log.grown.store(0, Ordering::Relaxed);
-                return;
+            let written = log.written();
+            let now = clock::since_boot();
+            let full = self.no_room() && written > log.snapshot_at.load(Ordering::Relaxed);
+            let due = if log.has_grown() {
+                Some(SnapshotDue::Grown)
+            } else if full && now >= log.next_for_room() {
+                Some(SnapshotDue::NoRoom)
+            } else {
+                None
+            };
+            if let Some(due) = due {
+                log.snapshot_at.store(written, Ordering::Relaxed);
+                let again = millis(now + NO_ROOM_SNAPSHOT_EVERY);
+                log.next_for_room.store(again, Ordering::Relaxed);
+                return due;
             }
-            self.log.snapshot_due.notified().await;
+            tokio::select! {
+                () = log.snapshot_due.notified() => {}
+                () = tokio::time::sleep(ROOM_AGAIN) => {}
+            }
         }
     }
 
@@ -141,6 +190,32 @@ impl LogStore {
         if let Some(wal) = wal.and_then(Arc::into_inner) {
             wal.close();
         }
+    }
+
+    /// Whether the file system has no room for more log than what is set aside for what is in
+    /// flight; see [`ringfence_wal::WalStats::no_room`].
+    pub(crate) fn no_room(&self) -> bool {
+        self.log.wal().is_ok_and(|wal| wal.no_room())
+    }
+
+    /// Up to where the disk has the log.
+    pub(crate) fn flushed_index(&self) -> Option<u64> {
+        self.log.flushed().index
+    }
+
+    /// Entries that were appended and are not known to be committed, and the bytes of their payloads.
+    pub(crate) fn uncommitted(&self) -> (u64, u64) {
+        self.log.read().uncommitted.figures()
+    }
+
+    /// The longest entry that this node's log can hold, in bytes; 0 once it is closed.
+    pub(crate) fn entry_limit(&self) -> u64 {
+        self.log.wal().map_or(0, |wal| wal.entry_limit())
+    }
+
+    /// The last entry, or what was purged if there is none.
+    pub(crate) fn last_log_id(&self) -> Option<LogId> {
+        self.log.read().last
     }
 
     /// Bytes that were appended and that the disk does not have yet.
@@ -177,6 +252,33 @@ impl LogStore {
 }
 
 impl Log {
+    /// Bytes that were written to the log, as it takes room on the disk.
+    fn written(&self) -> u64 {
+        let appended = self.wal().map_or(0, |wal| wal.bytes_appended());
+        self.begun_with + appended
+    }
+
+    /// See [`Wal::prepared_bytes`]; a log that is closed takes nothing anyway.
+    fn prepared(&self) -> u64 {
+        self.wal().map_or(u64::MAX, |wal| wal.prepared_bytes())
+    }
+
+    /// How many bytes are replicated together: several times as much fits in what a follower has
+    /// prepared, as long as its segments are as long as these.
+    fn replicated_together(&self) -> usize {
+        let limit = self.wal().map_or(0, |wal| wal.entry_limit()) / 4;
+        READ_BYTES_MAX.min(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    fn next_for_room(&self) -> Duration {
+        Duration::from_millis(self.next_for_room.load(Ordering::Relaxed))
+    }
+
+    fn has_grown(&self) -> bool {
+        let since = self.snapshot_at.load(Ordering::Relaxed);
+        self.written().saturating_sub(since) >= self.grown_enough
+    }
+
     fn wal(&self) -> io::Result<Arc<Wal>> {
         let wal = self
             .wal
@@ -196,124 +298,6 @@ impl Log {
 
     fn flushed(&self) -> MutexGuard<'_, Flushed> {
         self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Entries from `from`, below `end`, up to `bytes_max` but at least one if there is one.
-    async fn entries(
-        self: &Arc<Self>,
-        from: u64,
-        end: u64,
-        bytes_max: usize,
-    ) -> io::Result<Vec<Entry>> {
-        let (from, ring_first) = {
-            let inner = self.read();
-            let purged = inner.purged.map_or(0, |purged| purged.index + 1);
-            let from = from.max(purged);
-            if let Some(entries) = inner.ring.range(from, end) {
-                return Ok(capped(entries, bytes_max));
-            }
-            (from, inner.ring.first())
-        };
-        // What the ring has never held or has dropped is on disk, up to where the ring begins.
-        let disk_end = ring_first.map_or(end, |first| end.min(first));
-        if from >= disk_end {
-            return Ok(Vec::new());
-        }
-        let wal = self.wal()?;
-        let limit = (bytes_max as u64).min(DISK_READ_BYTES_MAX);
-        let read = crate::runtime::blocking(move || wal.read(from, disk_end, limit));
-        let entries = read
-            .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)?;
-        if entries.is_empty()
-            && let Some(first) = ring_first
-            && let Some(entries) = self.read().ring.range(first, end)
-        {
-            // The log begins where the ring does.
-            return Ok(capped(entries, bytes_max));
-        }
-        Ok(entries
-            .into_iter()
-            .map(entry_from_wal)
-            .collect::<Result<_, _>>()?)
-    }
-}
-
-fn capped<'a>(entries: impl Iterator<Item = &'a Entry>, bytes_max: usize) -> Vec<Entry> {
-    let mut bytes = 0;
-    let mut taken = Vec::new();
-    for entry in entries {
-        bytes += codec::payload_to_bytes(&entry.payload).len();
-        if bytes > bytes_max && !taken.is_empty() {
-            break;
-        }
-        taken.push(entry.clone());
-    }
-    taken
-}
-
-fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
-    let from = match range.start_bound() {
-        Bound::Included(from) => *from,
-        Bound::Excluded(before) => before.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(last) => last.saturating_add(1),
-        Bound::Excluded(end) => *end,
-        Bound::Unbounded => u64::MAX,
-    };
-    (from, end)
-}
-
-impl RaftLogReader<TypeConfig> for LogStore {
-    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + Send>(
-        &mut self,
-        range: RB,
-    ) -> Result<Vec<Entry>, io::Error> {
-        let (mut from, end) = bounds(&range);
-        let end = end.min(self.log.read().last.map_or(0, |last| last.index + 1));
-        let mut all = Vec::new();
-        while from < end {
-            let part = self.log.entries(from, end, usize::MAX).await?;
-            let Some(last) = part.last() else { break };
-            from = last.log_id.index + 1;
-            all.extend(part);
-        }
-        Ok(all)
-    }
-
-    /// What is applied is read through this. A node that was away has much to apply at once, so it
-    /// is read in parts.
-    async fn entries_stream<RB: RangeBounds<u64> + Clone + Debug + Send>(
-        &mut self,
-        range: RB,
-    ) -> impl Stream<Item = Result<Entry, io::Error>> + Send {
-        let (from, end) = bounds(&range);
-        let end = end.min(self.last_index() + 1);
-        let parts = stream::try_unfold((self.log.clone(), from), move |(log, from)| async move {
-            if from >= end {
-                return Ok::<_, io::Error>(None);
-            }
-            let part = log.entries(from, end, READ_BYTES_MAX).await?;
-            let next = part.last().map(|last| last.log_id.index + 1);
-            let part = stream::iter(part.into_iter().map(Ok));
-            Ok(next.map(|next| (part, (log, next))))
-        });
-        parts.try_flatten().boxed()
-    }
-
-    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
-        Ok(self.log.read().vote)
-    }
-
-    async fn limited_get_log_entries(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> Result<Vec<Entry>, io::Error> {
-        self.log.entries(start, end, READ_BYTES_MAX).await
     }
 }
 
@@ -350,7 +334,13 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
-        self.log.write().committed = committed;
+        {
+            let mut inner = self.log.write();
+            inner.committed = committed;
+            if let Some(committed) = committed {
+                inner.uncommitted.committed(committed.index);
+            }
+        }
         if let Some(committed) = committed {
             // It rides along with the next batch: the next start only replays a little more.
             let mark = codec::log_id_to_pb(committed).encode_to_vec();
@@ -378,12 +368,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         let wal = self.log.wal()?;
         let mut batch = Vec::new();
-        let mut bytes = 0;
         let mut in_memory = 0;
         let mut inner = self.log.write();
         for entry in entries {
             let payload = codec::payload_to_bytes(&entry.payload);
-            bytes += payload.len() as u64;
             in_memory += payload.len() as u64 + ENTRY_BYTES;
             inner.last = Some(entry.log_id);
             batch.push(LogEntry {
@@ -397,6 +385,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             callback.io_completed(Ok(()));
             return Ok(());
         };
+        let count = batch.len() as u64;
+        inner.uncommitted.appended(last, count, in_memory);
         self.log.unflushed.fetch_add(in_memory, Ordering::Relaxed);
         let log = Arc::downgrade(&self.log);
         let mut callback = Some(callback);
@@ -416,6 +406,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                     drop(flushed);
                     log.unflushed.fetch_sub(in_memory, Ordering::Relaxed);
                     log.flushed_some.notify_waiters();
+                    if log.has_grown() {
+                        log.snapshot_due.notify_one();
+                    }
                 }
                 if let Some(callback) = callback {
                     callback.io_completed(result.map_err(io::Error::other));
@@ -423,31 +416,39 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             }),
         );
         drop(inner);
-        let grown = self.log.grown.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if grown >= self.log.grown_enough {
-            self.log.snapshot_due.notify_one();
-        }
         Ok(())
     }
 
+    /// Returns when it is durable: openraft installs a snapshot after it cut what contradicts the
+    /// snapshot, and a start that finds the snapshot must not find the contradiction.
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
-        let mut inner = self.log.write();
-        let kept = last.map(|last| last.index);
+        let (done, cut) = oneshot::channel();
         {
-            let mut flushed = self.log.flushed();
-            flushed.cuts += 1;
-            flushed.index = flushed.index.min(kept);
+            let mut inner = self.log.write();
+            let kept = last.map(|last| last.index);
+            {
+                let mut flushed = self.log.flushed();
+                flushed.cuts += 1;
+                flushed.index = flushed.index.min(kept);
+            }
+            inner.ring.truncate_after(kept);
+            inner.uncommitted.cut(kept);
+            // An end behind the log's own cuts nothing.
+            inner.last = inner.last.min(last).max(inner.purged);
+            let done = Box::new(move |result| drop(done.send(result)));
+            self.log.wal()?.truncate_after(last.map(to_entry_id), done);
         }
-        inner.ring.truncate_after(kept);
-        // An end behind the log's own cuts nothing.
-        inner.last = inner.last.min(last).max(inner.purged);
-        self.log.wal()?.truncate_after(last.map(to_entry_id));
-        Ok(())
+        if planted(Bug::CutNotAwaited) {
+            return Ok(());
+        }
+        let cut = cut.await.map_err(io::Error::other)?;
+        cut.map_err(io::Error::other)
     }
 
     async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
         let mut inner = self.log.write();
         inner.ring.purge(upto.index);
+        inner.uncommitted.committed(upto.index);
         inner.purged = inner.purged.max(Some(upto));
         inner.last = inner.last.max(inner.ring.last()).max(Some(upto));
         self.log.wal()?.purge(to_entry_id(upto));
@@ -455,32 +456,6 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 }
 
-fn to_entry_id(log_id: LogId) -> EntryId {
-    EntryId {
-        term: log_id.leader_id.term,
-        index: log_id.index,
-    }
-}
-
-fn from_entry_id(id: EntryId) -> LogId {
-    log_id(id.term, id.index)
-}
-
-fn entry_from_wal(entry: LogEntry) -> Result<Entry, Malformed> {
-    Ok(Entry {
-        log_id: from_entry_id(entry.id),
-        payload: codec::payload_from_bytes(entry.payload)?,
-    })
-}
-
-fn decode_vote(bytes: &[u8]) -> Result<Vote, Malformed> {
-    let message = pb::Vote::decode(bytes).map_err(|error| Malformed::new("saved vote", error))?;
-    codec::vote_from_pb(Some(message))
-}
-
-fn decode_log_id(bytes: &[u8]) -> Result<LogId, Malformed> {
-    let message = pb::LogId::decode(bytes);
-    message
-        .map(codec::log_id_from_pb)
-        .map_err(|error| Malformed::new("commit mark", error))
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use openraft::async_runtime::WatchReceiver;
+use ringfence_history::HistoryFigures;
 
 use crate::inner::Inner;
 
@@ -35,6 +36,8 @@ pub struct NodeMetrics {
     pub keep_alive_sessions: u64,
     /// Snapshots taken.
     pub snapshots_built: u64,
+    /// Snapshots that could not be taken; each is tried again.
+    pub snapshots_failed: u64,
     /// Snapshots taken up, the one found at the start included.
     pub snapshots_installed: u64,
     /// How late the newest end by time came after its deadline, in milliseconds of cluster time.
@@ -60,6 +63,18 @@ pub struct NodeMetrics {
     /// Bytes that were appended to the log and wait to be made durable; see
     /// [`crate::NodeConfig::log_unflushed_max`].
     pub wal_unflushed_bytes: u64,
+    /// The history: whether it can be used, and how often it could not.
+    pub history: HistoryFigures,
+    /// Segments of the log that are prepared ahead.
+    pub wal_spare_segments: u64,
+    /// How often a segment could not be prepared ahead.
+    pub wal_spare_failures: u64,
+    /// Whether the file system has no room for more log: a leader refuses proposals and a follower
+    /// takes no entries until there is some.
+    pub wal_no_room: bool,
+    /// How often this node, as a leader, found that a follower had lost log that it had
+    /// acknowledged.
+    pub log_reversions: u64,
 }
 
 impl NodeMetrics {
@@ -76,10 +91,12 @@ impl NodeMetrics {
             keep_alive_entries: keep_alives.entries.load(Ordering::Relaxed),
             keep_alive_sessions: keep_alives.sessions.load(Ordering::Relaxed),
             snapshots_built: state.snapshots_built.load(Ordering::Relaxed),
+            snapshots_failed: state.snapshots_failed.load(Ordering::Relaxed),
             snapshots_installed: state.snapshots_installed.load(Ordering::Relaxed),
             last_lag_millis: state.last_lag.load(Ordering::Relaxed),
             max_lag_millis: state.max_lag.load(Ordering::Relaxed),
             waiters: inner.state.waiters.len() as u64,
+            history: inner.history.figures(),
             ..Self::default()
         };
         let Some(running) = inner.running.get() else {
@@ -101,6 +118,10 @@ impl NodeMetrics {
         figures.wal_segments = wal.live_segments;
         figures.wal_live_bytes = wal.live_bytes;
         figures.wal_unflushed_bytes = running.log.unflushed();
+        figures.wal_spare_segments = wal.spare_segments;
+        figures.wal_spare_failures = wal.spare_failures;
+        figures.wal_no_room = wal.no_room;
+        figures.log_reversions = running.transport.reversions();
         figures
     }
 }

@@ -8,28 +8,33 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
-use ringfence_core::{Command, RequestNumber, SessionId, StateMachine};
-use ringfence_proto::raft as pb;
+use ringfence_core::{Command, Frozen, RequestNumber, SessionId, StateMachine};
 use ringfence_proto::record::encode_command;
+use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
-use crate::codec::peer_to_pb;
-use crate::events::EventFeed;
-use crate::history::{HistoryAnswer, HistoryError, HistoryQuery};
-use crate::identity::Incarnation;
+use crate::events::{EventFeed, Position};
+use crate::freshness::status_of;
+use crate::incarnation::Incarnation;
 use crate::inner::Inner;
-use crate::keepalive::{KeepAlive, KeptAlive};
+use crate::keepalive::{KeepAlive, KeepAliveSource, KeptAlive};
 use crate::leading::Route;
-use crate::membership::{self, Member, MembershipError};
 use crate::metrics::NodeMetrics;
-use crate::propose::{Applied, Origin, Pending, ProposeError, Reply, write_in_term};
-use crate::reading;
+use crate::propose::{Origin, Pending};
+use crate::reading::{self, Known};
+use crate::reply::{Applied, ProposeError, Reply};
 use crate::status::Status;
 use crate::stop::StopReason;
-use crate::type_config::Peer;
 use crate::waiters::{WaitDone, Waiter, WaiterKey};
+use crate::write::write_in_term;
+use ringfence_history::{HistoryAnswer, HistoryError, HistoryQuery};
 
+/// How many sessions of a keep-alive are looked at for the shortest TTL; those of one client mostly
+/// have the same.
+const TTLS_LOOKED_AT_MAX: usize = 4;
+/// How long keep-alives wait for a leader at least: an election takes about so long.
+const KEEP_ALIVE_WAIT_MIN: Duration = Duration::from_millis(300);
 /// How long handing leadership over may take when a node shuts down.
 const FAREWELL_MAX: Duration = Duration::from_millis(1_000);
 /// How long Raft may take to stop.
@@ -54,7 +59,7 @@ impl Node {
     /// What the node knows of itself, now.
     #[must_use]
     pub fn status(&self) -> Status {
-        Status::of(&self.inner)
+        status_of(&self.inner)
     }
 
     /// Follows the status: at once when the leader changes, a few times a second otherwise.
@@ -77,7 +82,8 @@ impl Node {
             reply: Reply::new(reply),
             origin: Origin::Here,
             deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
-            refused: false,
+            refusal: None,
+            rests: false,
         });
     }
 
@@ -107,7 +113,8 @@ impl Node {
             reply: Reply::new(move |result| drop(tell.send(result))),
             origin: Origin::Here,
             deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
-            refused: false,
+            refusal: None,
+            rests: false,
         });
         answer
             .await
@@ -133,7 +140,8 @@ impl Node {
     /// See [`ProposeError`]. Sessions that are not alive are part of the answer.
     pub async fn keep_alive(&self, request: KeepAlive) -> Result<KeptAlive, ProposeError> {
         let (tell, answer) = oneshot::channel();
-        self.submit_keep_alive(request, move |result| {
+        let source = KeepAliveSource::UNNAMED;
+        self.submit_keep_alive(source, request, move |result| {
             drop(tell.send(result));
         });
         answer
@@ -141,16 +149,31 @@ impl Node {
             .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
     }
 
-    /// The same with a call instead of a future; `reply` must not block.
+    /// The same with a call instead of a future; `reply` must not block. Where many wait, sources
+    /// are served in turn.
     pub fn submit_keep_alive(
         &self,
+        source: KeepAliveSource,
         request: KeepAlive,
         reply: impl FnOnce(Result<KeptAlive, ProposeError>) + Send + 'static,
     ) {
-        let wait = self.inner.config.timing.leader_wait;
+        let wait = self.keep_alive_wait(&request);
         self.inner
             .keepalives
-            .submit(request, wait, Reply::new(reply));
+            .submit(source, request, wait, Reply::new(reply));
+    }
+
+    /// How long keep-alives wait for a leader: no longer than half of the shortest TTL, so that the
+    /// client is told in time to ask another node.
+    fn keep_alive_wait(&self, request: &KeepAlive) -> Duration {
+        let limit = self.inner.config.timing.leader_wait;
+        let machine = self.inner.state.machine();
+        let sessions = request.sessions.iter().take(TTLS_LOOKED_AT_MAX);
+        let ttls = sessions.filter_map(|(session, _)| Some(machine.session(*session)?.ttl));
+        let shortest = ttls
+            .min()
+            .map_or(limit, |ttl| Duration::from_millis(ttl.0) / 2);
+        limit.min(shortest.max(KEEP_ALIVE_WAIT_MIN))
     }
 
     /// Returns once [`Node::read`] shows everything that was acknowledged, by any node, before
@@ -162,24 +185,49 @@ impl Node {
         reading::barrier(&self.inner).await
     }
 
+    /// Whether the log has a position that some node told: an index, and the term of its entry if
+    /// that is known. A position that it has not was told by a log that was lost since; a reader that
+    /// waits for it leaves out what happens until the new log gets there.
+    ///
+    /// # Errors
+    /// As [`Node::read_barrier`], which a position ahead of this node needs.
+    pub async fn known(&self, at: Position, term: Option<u64>) -> Result<Known, ProposeError> {
+        reading::known(&self.inner, at, term).await
+    }
+
     /// How long ago, at most, local state held everything acknowledged; `None` if nobody knows.
     /// Asking makes the node find out for the next time.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         if let Some(running) = self.inner.running.get()
-            && matches!(&*self.inner.route.borrow(), Route::Leader(_))
-            && let Ok(leader) = running.raft.as_leader()
-            && let Some(acked) = leader.last_quorum_acked()
+            && let Route::Leader(leading) = &*self.inner.route.borrow()
         {
-            return Some(acked.elapsed());
+            // Nobody else can commit, so its own disk alone says how it fares.
+            if leading.members.has_one_voter() {
+                return Some(leading.members.flush_lag());
+            }
+            if let Ok(leader) = running.raft.as_leader()
+                && let Some(acked) = leader.last_quorum_acked()
+            {
+                return Some(self.inner.awake.ago(acked.elapsed()));
+            }
         }
         self.inner.age_wanted.store(true, Ordering::Relaxed);
         self.inner.newest_ago()
     }
 
-    /// Looks at the local applied state. It is locked meanwhile: look briefly.
+    /// Looks one thing up in the local applied state. It is locked meanwhile, and nothing is applied:
+    /// whatever takes longer than a look-up belongs to [`Node::frozen`].
     pub fn read<R>(&self, look: impl FnOnce(&StateMachine) -> R) -> R {
         look(&self.inner.state.machine())
+    }
+
+    /// The local applied state as it is now, to be read without a lock while entries are applied. It
+    /// is made in a microsecond, however much there is; drop it soon, since it keeps what changes
+    /// meanwhile in memory.
+    #[must_use]
+    pub fn frozen(&self) -> Frozen {
+        self.inner.state.machine().freeze()
     }
 
     /// Waits for a request to leave its queue. Register before the request is proposed, or what
@@ -218,29 +266,10 @@ impl Node {
         NodeMetrics::of(&self.inner)
     }
 
-    /// The members as this node knows them; only a leader knows how far each has come.
+    /// Counters of the peer port.
     #[must_use]
-    pub fn members(&self) -> Vec<Member> {
-        let leader = self.inner.route.borrow().leader();
-        let running = self.inner.running.get();
-        running
-            .map(|running| membership::members(running, leader))
-            .unwrap_or_default()
-    }
-
-    /// The members as the leader knows them.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn members_of_leader(&self) -> Result<Vec<Member>, MembershipError> {
-        let changed = self
-            .change(pb::change_members::Change::List(pb::Nothing {}))
-            .await?;
-        Ok(changed
-            .members
-            .into_iter()
-            .filter_map(membership::member_from_pb)
-            .collect())
+    pub fn peer_port(&self) -> &Arc<PortFigures> {
+        &self.inner.peer_port
     }
 
     /// What this node's data directory was marked with when it was made.
@@ -249,96 +278,10 @@ impl Node {
         self.inner.incarnation
     }
 
-    /// Takes a node in as a learner and says under which id. Nodes ask for this themselves when
-    /// they join; one that is a member already keeps its id.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn add_member(
-        &self,
-        name: String,
-        peer_address: String,
-        client_address: String,
-        incarnation: Incarnation,
-    ) -> Result<u64, MembershipError> {
-        let peer = Peer {
-            name,
-            peer_address,
-            client_address,
-            incarnation,
-        };
-        let added = self
-            .change(pb::change_members::Change::Add(peer_to_pb(0, &peer)))
-            .await?;
-        Ok(added.node_id)
-    }
-
-    /// Gives a learner that has caught up a vote, in one change with the removal of `replaces`, or
-    /// of the voter that has its name, if there is one.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn promote_member(
-        &self,
-        node_id: u64,
-        replaces: Option<u64>,
-    ) -> Result<(), MembershipError> {
-        let replaces = replaces.unwrap_or(0);
-        let promote = pb::change_members::Promote { node_id, replaces };
-        drop(
-            self.change(pb::change_members::Change::Promote(promote))
-                .await?,
-        );
-        Ok(())
-    }
-
-    /// Removes a member; its id is never used again.
-    ///
-    /// # Errors
-    /// See [`MembershipError`]; the last voter cannot be removed.
-    pub async fn remove_member(&self, node_id: u64) -> Result<(), MembershipError> {
-        drop(
-            self.change(pb::change_members::Change::Remove(node_id))
-                .await?,
-        );
-        Ok(())
-    }
-
-    /// Hands leadership to a voter, or to the one that is furthest ahead, and says who leads.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn transfer_leader(&self, to: Option<u64>) -> Result<u64, MembershipError> {
-        let change = pb::change_members::Change::TransferLeader(to.unwrap_or(0));
-        Ok(self.change(change).await?.node_id)
-    }
-
-    async fn change(
-        &self,
-        change: pb::change_members::Change,
-    ) -> Result<pb::MembersChanged, MembershipError> {
-        membership::change(
-            &self.inner,
-            pb::ChangeMembers {
-                change: Some(change),
-            },
-        )
-        .await
-    }
-
     /// Hands leadership over if this node leads, then stops everything. It takes at most 4.5 s, also
     /// with a disk that hangs; then the directory is not free before the process ends.
     pub async fn shutdown(&self) {
-        if let Some(running) = self.inner.running.get()
-            && matches!(&*self.inner.route.borrow(), Route::Leader(_))
-        {
-            let handed = membership::hand_over(running, 0);
-            match tokio::time::timeout(FAREWELL_MAX, handed).await {
-                Ok(Ok(to)) => tracing::info!(to, "leadership is handed over"),
-                Ok(Err(error)) => tracing::debug!(%error, "leadership is not handed over"),
-                Err(_) => tracing::debug!("handing leadership over took too long"),
-            }
-        }
+        self.resign(FAREWELL_MAX).await;
         self.inner.stop.stop(StopReason::ShutDown);
         self.end().await;
     }
@@ -370,12 +313,14 @@ impl Node {
             let log = running.log.clone();
             // From here on a thread of its own waits for the disk, whoever drops what.
             let log = crate::runtime::blocking(move || log.close());
-            let closed = async { tokio::join!(log, self.inner.history.close()) };
+            // The next node in this directory clears half a snapshot away.
+            let snapshot = self.inner.state.snapshot_written();
+            let closed = async { tokio::join!(log, self.inner.history.close(), snapshot) };
             if tokio::time::timeout(CLOSE_MAX, closed).await.is_err() {
                 tracing::warn!(
                     node_id = id,
-                    "the disk did not take the end of the log and of the history in time; what \
-                     was acknowledged is on it all the same"
+                    "the disk did not take the end of the log, of the history or of a snapshot \
+                     in time; what was acknowledged is on it all the same"
                 );
             }
             tracing::info!(node_id = id, "the node has stopped");

@@ -34,6 +34,11 @@ impl Proposal {
         }
     }
 
+    /// The bytes of an entry that holds this encoded command.
+    pub(crate) const fn encoded_len(command: &[u8]) -> usize {
+        HEADER_BYTES + command.len()
+    }
+
     /// The proposal in these bytes of the log, unless they are no proposal.
     pub(crate) fn from_encoded(encoded: Bytes) -> Option<Self> {
         let fits = encoded.len() >= HEADER_BYTES && encoded[0] == KIND_PROPOSAL;

@@ -2,22 +2,22 @@
 //! leader once if it does not, held for a while if nobody leads.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use ringfence_core::{ClusterTime, Outcome, Rejection};
-use ringfence_planted::{Bug, planted};
+use ringfence_core::{Outcome, Rejection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use crate::clock;
-use crate::forward::{CallBody, Failed};
+use crate::entry_size::NotAdmitted;
 use crate::leading::{Leading, Route};
-use crate::type_config::{CommittedLeaderId, FnResponder, Raft, TypeConfig};
+use crate::network::forward::{CallBody, Failed};
+use crate::reply::{Applied, LeaderHint, ProposeError, RETRY_LATER, Reply};
+use crate::type_config::{CommittedLeaderId, FnResponder, TypeConfig};
+use crate::write::{Written, classify};
 
 /// The most proposals that wait on one node to be written or forwarded.
 pub const PROPOSALS_QUEUED_MAX: usize = 65_536;
@@ -25,103 +25,6 @@ pub const PROPOSALS_QUEUED_MAX: usize = 65_536;
 const BATCH: usize = 1_024;
 /// How long a proposal waits before it is tried again after a refusal that left no trace.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
-
-/// The answer to an applied command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
-    /// What the state machine said.
-    pub outcome: Outcome,
-    /// The log index of the entry.
-    pub index: u64,
-    /// Cluster time after the entry.
-    pub time: ClusterTime,
-}
-
-/// Where the leader is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaderHint {
-    /// Its node id.
-    pub node_id: u64,
-    /// host:port for clients.
-    pub client_address: String,
-}
-
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProposeError {
-    /// Certainly without effect, now and later.
-    #[error("not done: {why}")]
-    NotDone {
-        /// Why.
-        why: String,
-        /// Where it may be tried, if known.
-        leader: Option<LeaderHint>,
-        /// When it may be tried again.
-        retry_after: Option<Duration>,
-    },
-    /// It may have happened, or may still happen.
-    #[error("outcome unknown: {why}")]
-    Unknown {
-        /// Why.
-        why: String,
-    },
-    /// This node cannot work any more.
-    #[error("fault: {why}")]
-    Fault {
-        /// Why.
-        why: String,
-    },
-}
-
-impl ProposeError {
-    pub(crate) fn not_done(why: impl Into<String>) -> Self {
-        Self::NotDone {
-            why: why.into(),
-            leader: None,
-            retry_after: Some(RETRY_LATER),
-        }
-    }
-
-    pub(crate) fn unknown(why: impl Into<String>) -> Self {
-        Self::Unknown { why: why.into() }
-    }
-}
-
-/// What a caller is told to wait before it tries again.
-const RETRY_LATER: Duration = Duration::from_millis(200);
-
-/// A reply that is given exactly once: one that is dropped says that the outcome is unknown.
-pub(crate) struct Reply<T>(Option<ReplyTo<T>>);
-
-type ReplyTo<T> = Box<dyn FnOnce(Result<T, ProposeError>) + Send>;
-
-impl<T> Reply<T> {
-    pub(crate) fn new(reply: impl FnOnce(Result<T, ProposeError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(reply)))
-    }
-
-    pub(crate) fn send(mut self, result: Result<T, ProposeError>) {
-        if let Some(reply) = self.0.take() {
-            reply(result);
-        }
-    }
-}
-
-impl<T> Drop for Reply<T> {
-    fn drop(&mut self) {
-        if let Some(reply) = self.0.take() {
-            reply(Err(ProposeError::unknown(
-                "this node stopped before the answer came",
-            )));
-        }
-    }
-}
-
-impl<T> fmt::Debug for Reply<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reply")
-    }
-}
 
 /// Who asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +44,10 @@ pub(crate) struct Pending {
     pub(crate) origin: Origin,
     /// Until when it waits for a leader, on [`clock::since_boot`].
     pub(crate) deadline: Duration,
-    /// It was refused before and must not be tried again at once.
-    pub(crate) refused: bool,
+    /// The last refusal, if it was refused before.
+    pub(crate) refusal: Option<ProposeError>,
+    /// It was refused a moment ago and must not be tried again at once.
+    pub(crate) rests: bool,
 }
 
 /// The queue into the pump.
@@ -174,16 +79,17 @@ impl Proposals {
 
     /// Tries once more what was refused without a trace, or tells its caller.
     fn refused(&self, mut pending: Pending, why: String, leader: Option<LeaderHint>) {
+        let refusal = ProposeError::NotDone {
+            why,
+            leader,
+            retry_after: Some(RETRY_LATER),
+        };
         if pending.origin == Origin::Peer || clock::since_boot() >= pending.deadline {
-            let retry_after = Some(RETRY_LATER);
-            pending.reply.send(Err(ProposeError::NotDone {
-                why,
-                leader,
-                retry_after,
-            }));
+            pending.reply.send(Err(refusal));
             return;
         }
-        pending.refused = true;
+        pending.refusal = Some(refusal);
+        pending.rests = true;
         self.submit(pending);
     }
 }
@@ -222,7 +128,7 @@ impl Pump {
                     }
                 }
                 _ = again.tick(), if !waiting.is_empty() => {
-                    waiting.iter_mut().for_each(|pending| pending.refused = false);
+                    waiting.iter_mut().for_each(|pending| pending.rests = false);
                 }
             }
             let route = self.route.borrow_and_update().clone();
@@ -238,20 +144,20 @@ impl Pump {
                 return;
             };
             match route {
-                Route::Leader(leading) if !pending.refused => {
+                Route::Leader(leading) if !pending.rests => {
                     self.write(leading, pending).await;
                 }
-                Route::Follower(forwarder)
-                    if !pending.refused && pending.origin == Origin::Here =>
-                {
+                Route::Follower(forwarder) if !pending.rests && pending.origin == Origin::Here => {
                     let proposals = self.proposals.clone();
                     let body = CallBody::Propose(pending.command.clone());
                     forwarder.call(body, move |answer| match answer {
                         Ok(answer) => pending.reply.send(answer.into_applied()),
                         Err(Failed::NotSent(why)) => proposals.refused(pending, why, None),
-                        Err(Failed::Refused(ProposeError::NotDone { why, leader, .. })) => {
-                            proposals.refused(pending, why, leader);
-                        }
+                        Err(Failed::Refused(ProposeError::NotDone {
+                            why,
+                            leader,
+                            retry_after: Some(_),
+                        })) => proposals.refused(pending, why, leader),
                         Err(Failed::Refused(error)) => pending.reply.send(Err(error)),
                         Err(Failed::Broken(why)) => {
                             pending.reply.send(Err(ProposeError::unknown(why)));
@@ -269,7 +175,15 @@ impl Pump {
                     }));
                 }
                 _ if clock::since_boot() >= pending.deadline => {
-                    let error = ProposeError::not_done("no node of the cluster leads at present");
+                    let no_leader =
+                        || ProposeError::not_done("no node of the cluster leads at present");
+                    let error = match route {
+                        Route::Nowhere => no_leader(),
+                        // It rests between two tries: the leader's own words say why.
+                        Route::Leader(_) | Route::Follower(_) => {
+                            pending.refusal.unwrap_or_else(no_leader)
+                        }
+                    };
                     pending.reply.send(Err(error));
                 }
                 _ => waiting.push_back(pending),
@@ -278,8 +192,12 @@ impl Pump {
     }
 
     async fn write(&self, leading: &Arc<Leading>, pending: Pending) {
-        if let Err(why) = leading.admit(&pending.command) {
-            return self.proposals.refused(pending, why, None);
+        match leading.admit(&pending.command) {
+            Ok(()) => {}
+            Err(NotAdmitted::ForNow(why)) => return self.proposals.refused(pending, why, None),
+            Err(error @ NotAdmitted::ForGood(_)) => {
+                return pending.reply.send(Err(error.into()));
+            }
         }
         let proposal = leading.stamp(&pending.command);
         let proposals = self.proposals.clone();
@@ -311,68 +229,14 @@ impl Pump {
     }
 }
 
-/// What openraft's answer to a write means.
-pub(crate) enum Written {
-    Applied(Applied),
-    /// It never got into the log.
-    NotAppended(String),
-    /// It may be in the log.
-    Unknown(String),
-}
-
-pub(crate) fn classify(result: ClientWriteResult<TypeConfig>) -> Written {
-    match result {
-        Ok(response) => Written::Applied(response.data),
-        Err(ClientWriteError::ForwardToLeader(forward)) => {
-            Written::NotAppended(format!("this node does not lead ({:?})", forward.reason))
-        }
-        Err(ClientWriteError::LogEntryDiscarded(_)) if planted(Bug::DiscardedIsNotDone) => {
-            Written::NotAppended("leadership was lost".to_owned())
-        }
-        Err(ClientWriteError::LogEntryDiscarded(_)) => {
-            Written::Unknown("leadership was lost while the entry was under way".to_owned())
-        }
-        Err(ClientWriteError::ChangeMembershipError(error)) => Written::Unknown(error.to_string()),
-        Err(ClientWriteError::PreconditionFailed(error)) => Written::Unknown(error.to_string()),
-    }
-}
-
-/// Writes one entry in a term and waits until it is applied.
-pub(crate) async fn write_in_term(
-    raft: &Raft,
-    term: u64,
-    proposal: crate::proposal::Proposal,
-) -> Result<Applied, ProposeError> {
-    let (tell, answer) = tokio::sync::oneshot::channel();
-    let responder = FnResponder(Box::new(move |result| {
-        drop(tell.send(result));
-    }));
-    let leader = CommittedLeaderId::new(term);
-    let written = raft
-        .write(proposal)
-        .responder(responder)
-        .with_leader(leader)
-        .await;
-    written.map_err(|fatal| ProposeError::Fault {
-        why: fatal.to_string(),
-    })?;
-    let result = answer
-        .await
-        .map_err(|_| ProposeError::unknown("the node stopped"))?;
-    match classify(result) {
-        Written::Applied(applied) => Ok(applied),
-        Written::NotAppended(why) => Err(ProposeError::not_done(why)),
-        Written::Unknown(why) => Err(ProposeError::unknown(why)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::forward::Forwarder;
-    use crate::identity::{Incarnation, Seat};
+    use crate::identity::Seat;
+    use crate::incarnation::Incarnation;
+    use crate::network::forward::Forwarder;
     use crate::network::{Caller, Transport};
     use crate::type_config::Peer;
 
@@ -396,7 +260,8 @@ mod tests {
             reply: Reply::new(reply),
             origin,
             deadline: clock::since_boot() + Duration::from_secs(60),
-            refused: false,
+            refusal: None,
+            rests: false,
         }
     }
 
@@ -461,16 +326,5 @@ mod tests {
         busy.abort();
         pump.abort();
         assert!(tried.is_ok(), "it was not tried again");
-    }
-
-    /// The library offers both of them as a hint to go elsewhere; only one says that nothing was
-    /// done.
-    #[test]
-    fn an_entry_that_was_discarded_by_its_leader_may_still_commit() {
-        let elsewhere = openraft::errors::ForwardToLeader::empty;
-        let discarded = classify(Err(ClientWriteError::LogEntryDiscarded(elsewhere())));
-        assert!(matches!(discarded, Written::Unknown(_)));
-        let refused = classify(Err(ClientWriteError::ForwardToLeader(elsewhere())));
-        assert!(matches!(refused, Written::NotAppended(_)));
     }
 }

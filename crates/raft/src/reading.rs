@@ -10,10 +10,11 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 
 use crate::clock;
-use crate::forward::{CallBody, unexpected};
+use crate::events::Position;
 use crate::inner::Inner;
 use crate::leading::Route;
-use crate::propose::ProposeError;
+use crate::network::forward::{CallBody, unexpected};
+use crate::reply::ProposeError;
 use crate::type_config::TypeConfig;
 
 /// How long a read that found no leader waits before it looks again.
@@ -28,6 +29,39 @@ pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
     passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))??;
     inner.newest_at(begun);
     Ok(())
+}
+
+/// Whether the log has a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It has: every event behind the position comes behind it here too.
+    Yes,
+    /// It has not. It was told by a log that was lost since, or never.
+    No {
+        /// Up to this index the log is applied here.
+        newest: u64,
+    },
+}
+
+/// Every position that was ever told is committed, and a node that holds all committed entries has
+/// it. A node that was restarted may stand behind what it told before, so a position in the future is
+/// judged after a linearizable read.
+pub(crate) async fn known(
+    inner: &Arc<Inner>,
+    at: Position,
+    term: Option<u64>,
+) -> Result<Known, ProposeError> {
+    let feed = inner.state.events.feed();
+    if at.index > feed.head().index && !planted(Bug::PositionNotAwaited) {
+        barrier(inner).await?;
+    }
+    let newest = feed.head().index;
+    let ours = feed.term_of(at.index);
+    let other_term = ours.zip(term).is_some_and(|(ours, theirs)| ours != theirs);
+    Ok(match at.index > newest || other_term {
+        true => Known::No { newest },
+        false => Known::Yes,
+    })
 }
 
 async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {

@@ -11,10 +11,12 @@ use tokio::sync::{Notify, mpsc};
 use tonic::{Status, Streaming};
 
 use crate::clock;
-use crate::forward::{FRAME_BYTES_AIM, applied_to_pb, failure_to_pb};
 use crate::inner::Inner;
-use crate::propose::{Origin, Pending, ProposeError, Reply};
-use crate::{keepalive, membership, reading};
+use crate::keepalive::KeepAliveSource;
+use crate::network::forward::{FRAME_BYTES_AIM, applied_to_pb, failure_to_pb};
+use crate::propose::{Origin, Pending};
+use crate::reply::{ProposeError, Reply};
+use crate::{keepalive, members, reading};
 
 /// The most answers in one frame.
 const ANSWERS_PER_FRAME: usize = 512;
@@ -36,6 +38,7 @@ pub(crate) fn serve_calls(
         lost: Arc::default(),
     };
     let lost = answers.lost.clone();
+    let source = KeepAliveSource::unique();
     let task = crate::runtime::spawn(async move {
         while let Ok(Some(frame)) = calls.message().await {
             for call in frame.calls {
@@ -44,7 +47,7 @@ pub(crate) fn serve_calls(
                     answers.send(call.id, body);
                     continue;
                 }
-                carry_out(&inner, call, answers.clone());
+                carry_out(&inner, source, call, answers.clone());
             }
         }
     });
@@ -123,7 +126,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: Answering) {
+fn carry_out(inner: &Arc<Inner>, source: KeepAliveSource, call: pb::Call, answers: Answering) {
     let id = call.id;
     let answer = move |body| answers.send(id, body);
     match call.body {
@@ -137,10 +140,12 @@ fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: Answering) {
             }),
             origin: Origin::Peer,
             deadline: clock::since_boot(),
-            refused: false,
+            refusal: None,
+            rests: false,
         }),
         Some(pb::call::Body::KeepAlive(request)) => match keepalive::request_from_pb(&request) {
             Some(request) => inner.keepalives.submit_from_peer(
+                source,
                 request,
                 Reply::new(move |result| {
                     answer(match result {
@@ -165,9 +170,9 @@ fn carry_out(inner: &Arc<Inner>, call: pb::Call, answers: Answering) {
         Some(pb::call::Body::ChangeMembers(change)) => {
             let inner = inner.clone();
             let _detached = crate::runtime::spawn(async move {
-                answer(match membership::change_as_leader(&inner, change).await {
+                answer(match members::change_as_leader(&inner, change).await {
                     Ok(changed) => pb::answer::Body::MembersChanged(changed),
-                    Err(error) => pb::answer::Body::Failure(membership::failure_to_pb(&error)),
+                    Err(error) => pb::answer::Body::Failure(members::failure_to_pb(&error)),
                 });
             });
         }

@@ -60,6 +60,13 @@ pub(crate) fn fill_random(bytes: &mut [u8]) {
     Chance::here().fill(bytes);
 }
 
+/// 16 random bytes, from the same.
+pub(crate) fn random_bytes() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    fill_random(&mut bytes);
+    bytes
+}
+
 /// A number by chance, from the same.
 pub(crate) fn random() -> u64 {
     Chance::here().next()

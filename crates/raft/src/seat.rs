@@ -1,5 +1,7 @@
 //! Taking a seat in a cluster: the identity is fixed, the log opened, and Raft begins.
 
+mod storage;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,32 +11,33 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use ringfence_core::{ClusterId, Form};
 use ringfence_proto::raft as pb;
-use ringfence_wal::{Fs, Options, Recovered, Wal};
-use tokio::sync::Notify;
+use ringfence_wal::{Recovered, Wal};
 
+use self::storage::{open_log, staggered, take_snapshots};
+use crate::beginning::await_beginning;
 use crate::clock;
-use crate::forming::await_beginning;
 use crate::history::fill_gaps;
 use crate::identity::{Identity, IdentityError, Seat};
 use crate::inner::{Inner, Running};
-use crate::leading::{Helm, Route};
+use crate::leading::task::Helm;
+use crate::leading::{Route, log_uncommitted_max};
 use crate::log_store::LogStore;
-use crate::membership;
+use crate::members::seek::seek_vote;
 use crate::network::{Caller, PeerNetwork, Transport};
-use crate::place;
 use crate::runtime;
-use crate::snapshot_file::{SnapshotDir, SnapshotError};
+use crate::snapshot_error::SnapshotError;
+use crate::snapshot_file::SnapshotDir;
+use crate::state::Raft;
 use crate::state::StateStore;
-use crate::stop::{StopReason, StopSignal};
-use crate::type_config::{Peer, Raft};
+use crate::stop::StopReason;
+use crate::twin::notice_twin;
+use crate::type_config::Peer;
 
 pub(crate) const WAL_DIR: &str = "wal";
-const SNAPSHOT_DIR: &str = "snapshots";
+pub(crate) const SNAPSHOT_DIR: &str = "snapshots";
 /// A node that has not heard a leader for this long asks whether it is a member still.
 const LONELY_AFTER: Duration = Duration::from_secs(2);
 const LONELY_LOOK: Duration = Duration::from_secs(1);
-/// How often a node that is to replace its former self asks for its vote.
-const PROMOTE_AGAIN: Duration = Duration::from_millis(200);
 
 /// Why a node cannot take its seat.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +56,42 @@ pub enum SeatError {
     },
     /// The log is gone although the node belongs to a cluster.
     #[error(
-        "{path} is missing, but this node is a member of its cluster and has promised what the \
-         log held; restore it, or empty the whole directory and let the node join anew"
+        "the log in {path} is missing or empty, but this node is a member of its cluster and has \
+         promised what the log held, so it does not start without it; put the files back if they \
+         were moved, else remove this member from the cluster, empty the whole data directory and \
+         start the node again: it joins under a new id"
     )]
     LogMissing {
         /// The directory of the log.
         path: PathBuf,
+    },
+    /// The log begins behind the newest snapshot: the state in between is gone.
+    #[error(
+        "the log in {path} begins behind entry {purged}, but the newest snapshot ends at entry \
+         {snapshot}, so what this node has acknowledged in between is lost and it does not start; \
+         put the snapshot back if it was moved, else remove this member from the cluster, empty \
+         the whole data directory and start the node again: it joins under a new id"
+    )]
+    SnapshotMissing {
+        /// The directory of the log.
+        path: PathBuf,
+        /// The greatest index that is no longer in the log.
+        purged: u64,
+        /// Where the newest snapshot ends, 0 if there is none.
+        snapshot: u64,
+    },
+    /// This node forgot what it had acknowledged; see [`StopReason::LogReverted`].
+    #[error(
+        "this node lost entries of its log that it had acknowledged (entry {acknowledged} of term \
+         {term}), so nothing that it promised holds and it does not start; remove this member from \
+         the cluster, empty the whole data directory and start the node again: it joins under a \
+         new id; look at its disk, which lost what it had reported as written"
+    )]
+    Forgot {
+        /// The term of the entry.
+        term: u64,
+        /// Its index.
+        acknowledged: u64,
     },
     /// A snapshot.
     #[error(transparent)]
@@ -135,7 +168,7 @@ pub(crate) async fn take_seat(
         inner.files().make_dir(&wal_dir)?;
         inner.files().sync_dir(data_dir)
     })?;
-    let opened = open_log(inner, &identity, &wal_dir).await?;
+    let opened = open_log(inner, &identity, &wal_dir, false).await?;
     // From here on the node is a member, and its log must be there at every start.
     identity.save(inner.files(), data_dir)?;
     *inner.identity() = identity;
@@ -147,10 +180,13 @@ pub(crate) async fn resume(inner: &Arc<Inner>, seat: Seat) -> Result<(), SeatErr
     let _once = inner.seating.lock().await;
     let identity = inner.identity().clone();
     let wal_dir = inner.config.data_dir.join(WAL_DIR);
+    if let Some((term, acknowledged)) = identity.forgot {
+        return Err(SeatError::Forgot { term, acknowledged });
+    }
     if !inner.files().has_dir(&wal_dir) {
         return Err(SeatError::LogMissing { path: wal_dir });
     }
-    let opened = open_log(inner, &identity, &wal_dir).await?;
+    let opened = open_log(inner, &identity, &wal_dir, true).await?;
     run(inner, seat, opened).await
 }
 
@@ -158,70 +194,6 @@ fn prepare(path: &Path, work: impl FnOnce() -> std::io::Result<()>) -> Result<()
     work().map_err(|source| SeatError::Prepare {
         path: path.to_owned(),
         source,
-    })
-}
-
-async fn open_log(
-    inner: &Inner,
-    identity: &Identity,
-    wal_dir: &Path,
-) -> Result<(Wal, Recovered), SeatError> {
-    let options = Options {
-        segment_bytes: inner.config.wal_segment_bytes,
-        on_fatal: on_fatal(inner.stop.clone()),
-        ..Options::new(identity.file_header())
-    };
-    let path = wal_dir.to_owned();
-    let files = inner.config.hooks.files.clone();
-    let open = move || {
-        let opened = match place::current() {
-            None => Wal::open_in(files, &path, options),
-            Some(_) => simulated_log(files, &path, options),
-        };
-        opened.map_err(|source| SeatError::Log {
-            path: path.clone(),
-            source,
-        })
-    };
-    let opened = runtime::blocking(open).await;
-    opened.map_err(|error| SeatError::Raft {
-        why: error.to_string(),
-    })?
-}
-
-/// A log whose thread is a task of the place.
-fn simulated_log(
-    files: Arc<dyn Fs>,
-    path: &Path,
-    options: Options,
-) -> Result<(Wal, Recovered), ringfence_wal::OpenError> {
-    let options = Options {
-        salt: runtime::random(),
-        ..options
-    };
-    let bell = Arc::new(Notify::new());
-    let ring = bell.clone();
-    let called = Box::new(move || ring.notify_one());
-    let (wal, mut steps, recovered) = Wal::open_stepped(files, path, options, called)?;
-    drop(runtime::spawn(async move {
-        while steps.goes_on() {
-            bell.notified().await;
-            if steps.write() {
-                let takes = place::ask(|place| place.disk_time());
-                tokio::time::sleep(takes.unwrap_or_default()).await;
-                steps.sync();
-            }
-        }
-    }));
-    Ok((wal, recovered))
-}
-
-/// A failed write is final: the node stops, and whatever was under way is unknown.
-fn on_fatal(stop: StopSignal) -> ringfence_wal::OnFatal {
-    Box::new(move |error| {
-        stop.stop(StopReason::Storage {
-            why: error.to_string(),
-        });
     })
 }
 
@@ -233,11 +205,11 @@ async fn run(
 ) -> Result<(), SeatError> {
     let config = &inner.config;
     let wal_dir = config.data_dir.join(WAL_DIR);
-    let log = LogStore::new(wal, recovered, config.snapshot_log_bytes).map_err(|error| {
-        SeatError::Entry {
-            path: wal_dir,
-            why: error.to_string(),
-        }
+    let purged = recovered.purged.map_or(0, |purged| purged.index);
+    let snapshot_bytes = staggered(config.snapshot_log_bytes, seat.node_id);
+    let log = LogStore::new(wal, recovered, snapshot_bytes).map_err(|error| SeatError::Entry {
+        path: wal_dir.clone(),
+        why: error.to_string(),
     })?;
     let snapshot_dir = config.data_dir.join(SNAPSHOT_DIR);
     let files = config.hooks.files.clone();
@@ -250,6 +222,17 @@ async fn run(
     let (dir, newest) = loaded.map_err(|error| SeatError::Raft {
         why: error.to_string(),
     })??;
+    let newest_at = newest
+        .as_ref()
+        .and_then(|(_, loaded)| loaded.meta.last_log_id);
+    let snapshot = newest_at.map_or(0, |last| last.index);
+    if snapshot < purged {
+        return Err(SeatError::SnapshotMissing {
+            path: wal_dir,
+            purged,
+            snapshot,
+        });
+    }
     inner.state.open(dir, newest);
 
     let caller = Caller {
@@ -285,6 +268,10 @@ async fn run(
         state: inner.state.clone(),
         log: running.log.clone(),
         log_unflushed_max: config.log_unflushed_max,
+        log_uncommitted_max: log_uncommitted_max(config.wal_segment_bytes),
+        flush_lag_max: config.flush_lag_max,
+        pod_sessions: config.pod_sessions,
+        live_within: config.timing.live_within(),
         wall_millis: config.hooks.wall_millis,
         seated: clock::since_boot(),
         transport: running.transport.clone(),
@@ -298,23 +285,26 @@ async fn run(
     tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
     inner.tasks.spawn(helm.run());
     inner.tasks.spawn(fill_gaps(inner.clone(), running.clone()));
-    inner.tasks.spawn(take_snapshots(running.clone()));
+    inner
+        .tasks
+        .spawn(take_snapshots(inner.clone(), running.clone()));
     inner
         .tasks
         .spawn(watch_raft(inner.clone(), running.clone()));
     inner
         .tasks
         .spawn(notice_removal(inner.clone(), running.clone()));
+    if !inner.process.is_empty() {
+        inner
+            .tasks
+            .spawn(notice_twin(inner.clone(), running.clone()));
+    }
     if !running.log.has_begun() {
         inner
             .tasks
             .spawn(await_beginning(inner.clone(), running.clone()));
     }
-    if config.replace_on_data_loss {
-        inner
-            .tasks
-            .spawn(replace_former_self(inner.clone(), running));
-    }
+    inner.tasks.spawn(seek_vote(inner.clone(), running));
     Ok(())
 }
 
@@ -353,17 +343,6 @@ async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), Sea
     begun.save(inner.files(), &inner.config.data_dir)?;
     *inner.identity() = begun;
     Ok(())
-}
-
-/// Takes a snapshot whenever the log has grown enough.
-async fn take_snapshots(running: Arc<Running>) {
-    loop {
-        running.log.snapshot_due().await;
-        if let Err(fatal) = running.raft.trigger().snapshot().await {
-            tracing::warn!(%fatal, "no snapshot was taken");
-            return;
-        }
-    }
 }
 
 /// Stops the node when Raft has stopped for good.
@@ -416,40 +395,6 @@ async fn notice_removal(inner: Arc<Inner>, running: Arc<Running>) {
                 inner.stop.stop(StopReason::Removed);
                 return;
             }
-        }
-    }
-}
-
-/// Asks for the vote of the member that had this node's name, until it has it.
-async fn replace_former_self(inner: Arc<Inner>, running: Arc<Running>) {
-    let me = running.caller.seat.node_id;
-    loop {
-        tokio::time::sleep(PROMOTE_AGAIN).await;
-        let known = running.membership();
-        if known.voter_ids().any(|voter| voter == me) {
-            return;
-        }
-        let former = known
-            .nodes()
-            .any(|(id, peer)| *id != me && peer.name == inner.config.name);
-        if known.get_node(&me).is_none() || !former {
-            continue;
-        }
-        let promote = pb::change_members::Promote {
-            node_id: me,
-            replaces: 0,
-        };
-        let change = pb::change_members::Change::Promote(promote);
-        match membership::change(
-            &inner,
-            pb::ChangeMembers {
-                change: Some(change),
-            },
-        )
-        .await
-        {
-            Ok(_) => tracing::info!(node_id = me, "this node has taken its former self's place"),
-            Err(error) => tracing::debug!(%error, "this node has no vote yet"),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use ringfence_core::{ClusterId, Frozen, StateMachine};
@@ -13,66 +14,39 @@ use ringfence_wal::Fs;
 
 use crate::codec;
 use crate::files;
+use crate::runtime;
+use crate::snapshot_error::SnapshotError;
 use crate::snapshot_frames::{Frames, write_frames};
 use crate::type_config::{LogId, SnapshotMeta, StoredMembership};
 
 const SUFFIX: &str = "snapshot";
 /// Of what is not finished.
 const PARTIAL: &str = "partial";
+/// The most snapshots that a node receives at the same time. One is of use; a second one may come
+/// from a new leader before the transfer of the former one has broken off.
+pub(crate) const INCOMING_MAX: usize = 2;
+
+/// Whether a file of this name is a snapshot that is not finished.
+pub(crate) fn names_partial(name: &str) -> bool {
+    Path::new(name)
+        .extension()
+        .is_some_and(|its| its == PARTIAL)
+}
+
+/// Whether a file of this name is a snapshot: two numbers of 20 digits.
+pub(crate) fn names_snapshot(name: &str) -> bool {
+    let stem = name
+        .strip_suffix(SUFFIX)
+        .and_then(|stem| stem.strip_suffix('.'));
+    let numbers = stem.and_then(|stem| stem.split_once('-'));
+    let is_number = |text: &str| text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(index, term)| is_number(index) && is_number(term))
+}
 
 /// A snapshot on disk, as openraft hands it about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SnapshotFile {
     pub(crate) path: PathBuf,
-}
-
-/// A snapshot that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
-    /// The file cannot be read or written.
-    #[error("snapshot {path}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        #[source]
-        source: io::Error,
-    },
-    /// Its bytes are damaged.
-    #[error(
-        "snapshot {path} is damaged at byte {offset} ({why}); restore the file, or empty the whole \
-         directory and let the node join anew"
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where the damaged frame begins.
-        offset: u64,
-        /// What is wrong.
-        why: String,
-    },
-    /// It belongs to another cluster.
-    #[error(
-        "snapshot {path} belongs to cluster {found}, not to {expected}; restore the file, or empty \
-         the whole directory and let the node join anew"
-    )]
-    OtherCluster {
-        /// The file.
-        path: PathBuf,
-        /// The cluster of this node.
-        expected: ClusterId,
-        /// The cluster in the file.
-        found: String,
-    },
-}
-
-impl SnapshotError {
-    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            path: path.to_owned(),
-            source,
-        }
-    }
 }
 
 /// The directory of a node's snapshots.
@@ -81,6 +55,30 @@ pub(crate) struct SnapshotDir {
     files: Arc<dyn Fs>,
     path: PathBuf,
     cluster: ClusterId,
+    /// How many snapshots are being received.
+    incoming: Arc<AtomicUsize>,
+}
+
+/// A file that receives a snapshot. It goes with this value unless it has become a snapshot, so a
+/// transfer that breaks off leaves nothing behind.
+pub(crate) struct Incoming {
+    path: PathBuf,
+    dir: SnapshotDir,
+}
+
+impl Incoming {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if !planted(Bug::BrokenTransferLeft) {
+            self.dir.remove_leftover(&self.path);
+        }
+        self.dir.incoming.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for SnapshotDir {
@@ -106,9 +104,10 @@ impl SnapshotDir {
             files,
             path,
             cluster,
+            incoming: Arc::default(),
         };
         let prepare = || -> io::Result<()> {
-            dir.files.make_dir(&dir.path)?;
+            files::make_dir_durable(dir.files.as_ref(), &dir.path)?;
             for path in dir.with_suffix(PARTIAL)? {
                 dir.files.remove(&path)?;
             }
@@ -135,13 +134,22 @@ impl SnapshotDir {
         Ok(Some((newest, loaded)))
     }
 
-    /// A path for bytes that come from a peer.
-    pub(crate) fn incoming(&self) -> PathBuf {
-        let id: String = crate::identity::random_bytes()
+    /// A place for bytes that come from a peer; `None` while [`INCOMING_MAX`] are under way.
+    pub(crate) fn incoming(&self) -> Option<Incoming> {
+        let begun = self
+            .incoming
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |under_way| {
+                (under_way < INCOMING_MAX).then_some(under_way + 1)
+            });
+        begun.ok()?;
+        let id: String = runtime::random_bytes()
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        self.path.join(format!("incoming-{id}.partial"))
+        Some(Incoming {
+            path: self.path.join(format!("incoming-{id}.partial")),
+            dir: self.clone(),
+        })
     }
 
     /// Writes a snapshot, reads it back, and only then puts it in the place of older ones.
@@ -151,12 +159,33 @@ impl SnapshotDir {
         state: &Frozen,
     ) -> Result<PathBuf, SnapshotError> {
         let partial = self.path.join("building.partial");
-        let files = self.files.as_ref();
-        write_frames(files, &partial, &self.header(meta), state.records())
-            .map_err(|source| SnapshotError::io(&partial, source))?;
-        let (frames, _) = Frames::open(files, &partial)?;
-        frames.check()?;
+        let written = self.write_partial(&partial, meta, state);
+        if written.is_err() {
+            self.remove_leftover(&partial);
+        }
+        written?;
         self.adopt(&partial, meta)
+    }
+
+    fn write_partial(
+        &self,
+        partial: &Path,
+        meta: &SnapshotMeta,
+        state: &Frozen,
+    ) -> Result<(), SnapshotError> {
+        let files = self.files.as_ref();
+        write_frames(files, partial, &self.header(meta), state.records())
+            .map_err(|source| SnapshotError::io(partial, source))?;
+        self.forget_cached(partial)?;
+        let (frames, _) = Frames::open(files, partial)?;
+        frames.check()
+    }
+
+    /// Lets the next read of a synced file show what the medium holds, as far as the system can be
+    /// asked to: it may keep pages that somebody else reads at the same time.
+    fn forget_cached(&self, path: &Path) -> Result<(), SnapshotError> {
+        let forget = || self.files.open(path)?.drop_cache();
+        forget().map_err(|source| SnapshotError::io(path, source))
     }
 
     /// Makes a verified file the newest snapshot and removes the older ones. A file that already
@@ -170,7 +199,7 @@ impl SnapshotDir {
             if from != target {
                 self.files.rename(from, &target)?;
                 if !planted(Bug::SnapshotNameNotSynced) {
-                    self.files.sync_dir(&self.path)?;
+                    files::patiently(|| self.files.sync_dir(&self.path))?;
                 }
             }
             Ok(())
@@ -190,6 +219,7 @@ impl SnapshotDir {
     /// Checks a file that came from a peer: openraft takes a failed installation for a failure of
     /// this node's own disk.
     pub(crate) fn verify(&self, path: &Path, last: Option<LogId>) -> Result<(), SnapshotError> {
+        self.forget_cached(path)?;
         let (frames, header) = Frames::open(self.files.as_ref(), path)?;
         let meta = self.meta(&frames, path, header)?;
         if meta.last_log_id != last {
@@ -219,7 +249,7 @@ impl SnapshotDir {
     }
 
     fn with_suffix(&self, suffix: &str) -> io::Result<Vec<PathBuf>> {
-        let names = self.files.list(&self.path)?;
+        let names = files::patiently(|| self.files.list(&self.path))?;
         let paths = names.into_iter().map(|name| self.path.join(name));
         Ok(paths
             .filter(|path| path.extension().is_some_and(|its| its == suffix))
@@ -272,148 +302,4 @@ impl SnapshotDir {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use ringfence_wal::{FsFile, FsLock, RealFs};
-
-    use super::*;
-    use crate::type_config::log_id;
-
-    fn dir() -> (tempfile::TempDir, SnapshotDir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = SnapshotDir::open(temp.path().join("s"), ClusterId::new([1; 16])).unwrap();
-        (temp, dir)
-    }
-
-    fn meta(index: u64) -> SnapshotMeta {
-        SnapshotMeta {
-            last_log_id: Some(log_id(2, index)),
-            ..SnapshotMeta::default()
-        }
-    }
-
-    #[test]
-    fn a_snapshot_is_read_as_it_was_written_and_replaces_the_older_one() {
-        let (_temp, dir) = dir();
-        let empty = StateMachine::new().freeze();
-        let older = dir.write(&meta(9), &empty).unwrap();
-        let newer = dir.write(&meta(10), &empty).unwrap();
-        assert!(!older.exists());
-        let (path, loaded) = dir.newest().unwrap().unwrap();
-        assert_eq!((path, loaded.meta), (newer, meta(10)));
-    }
-
-    #[test]
-    fn a_flipped_or_missing_byte_anywhere_is_noticed() {
-        let (_temp, dir) = dir();
-        let path = dir.write(&meta(9), &StateMachine::new().freeze()).unwrap();
-        let bytes = fs::read(&path).unwrap();
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x10;
-            fs::write(&path, &damaged).unwrap();
-            assert!(dir.load(&path).is_err(), "byte {at} flipped");
-            fs::write(&path, &bytes[..at]).unwrap();
-            assert!(dir.load(&path).is_err(), "cut at byte {at}");
-        }
-        fs::write(&path, &bytes).unwrap();
-        assert!(dir.load(&path).is_ok());
-    }
-
-    #[test]
-    fn what_a_peer_sent_is_checked_before_it_is_installed() {
-        let (_temp, dir) = dir();
-        let empty = StateMachine::new().freeze();
-        let path = dir.write(&meta(9), &empty).unwrap();
-        assert!(dir.verify(&path, meta(9).last_log_id).is_ok());
-        assert!(dir.verify(&path, meta(10).last_log_id).is_err());
-        let bytes = fs::read(&path).unwrap();
-        fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert!(dir.verify(&path, meta(9).last_log_id).is_err());
-    }
-
-    #[test]
-    fn a_snapshot_of_another_cluster_is_refused() {
-        let (_temp, dir) = dir();
-        let path = dir.write(&meta(9), &StateMachine::new().freeze()).unwrap();
-        let other = SnapshotDir {
-            cluster: ClusterId::new([2; 16]),
-            ..dir
-        };
-        let refused = other.load(&path).err().unwrap();
-        assert!(
-            matches!(refused, SnapshotError::OtherCluster { .. }),
-            "{refused:?}"
-        );
-        assert!(refused.to_string().contains("; restore "), "{refused}");
-    }
-
-    /// Files of which one is still listed when somebody else has removed it already.
-    struct Removed(RealFs, &'static str);
-
-    impl Fs for Removed {
-        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-            let mut names = self.0.list(dir)?;
-            names.push(self.1.to_owned());
-            Ok(names)
-        }
-
-        fn create(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
-            self.0.create(path)
-        }
-
-        fn open(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
-            self.0.open(path)
-        }
-
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            self.0.rename(from, to)
-        }
-
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            self.0.remove(path)
-        }
-
-        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-            self.0.sync_dir(dir)
-        }
-
-        fn make_dir(&self, dir: &Path) -> io::Result<()> {
-            self.0.make_dir(dir)
-        }
-
-        fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-            self.0.remove_dir(dir)
-        }
-
-        fn has_dir(&self, dir: &Path) -> bool {
-            self.0.has_dir(dir)
-        }
-
-        fn lock(&self, path: &Path) -> io::Result<FsLock> {
-            self.0.lock(path)
-        }
-    }
-
-    #[test]
-    fn an_older_snapshot_that_another_writer_removed_first_is_no_failure() {
-        let (_temp, dir) = dir();
-        let gone = Removed(RealFs, "00000000000000000008-00000000000000000002.snapshot");
-        let dir = SnapshotDir {
-            files: Arc::new(gone),
-            ..dir
-        };
-        let empty = StateMachine::new().freeze();
-        let path = dir.write(&meta(9), &empty).unwrap();
-        assert!(path.exists());
-    }
-
-    #[test]
-    fn taking_over_the_present_file_keeps_it() {
-        let (_temp, dir) = dir();
-        let path = dir.write(&meta(9), &StateMachine::new().freeze()).unwrap();
-        assert_eq!(dir.adopt(&path, &meta(9)).unwrap(), path);
-        assert!(path.exists());
-    }
-}
+mod tests;

@@ -13,12 +13,13 @@ use bytes::Bytes;
 use prost::Message;
 use ringfence_core::snapshot::Record;
 use ringfence_planted::{Bug, planted};
+use ringfence_proto::DecodeError;
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_record, encode_record};
 use ringfence_wal::Fs;
 
-use crate::files::Through;
-use crate::snapshot_file::SnapshotError;
+use crate::files::{self, Through};
+use crate::snapshot_error::SnapshotError;
 
 const MAGIC: &[u8; 8] = b"RFSNAP01";
 const KIND_HEADER: u8 = 1;
@@ -110,7 +111,8 @@ impl<'a> Frames<'a> {
         files: &dyn Fs,
         path: &'a Path,
     ) -> Result<(Self, pb::SnapshotHeader), SnapshotError> {
-        let file = Through::read(files, path).map_err(|source| SnapshotError::io(path, source))?;
+        let file = files::patiently(|| Through::read(files, path));
+        let file = file.map_err(|source| SnapshotError::io(path, source))?;
         let mut frames = Self {
             path,
             input: BufReader::new(file),
@@ -186,6 +188,17 @@ impl<'a> Frames<'a> {
             why: why.to_string(),
         }
     }
+
+    /// The error for a record that means nothing to this program.
+    fn not_read(&self, why: DecodeError) -> SnapshotError {
+        match why.is_newer() {
+            true => SnapshotError::Newer {
+                path: self.path.to_owned(),
+                why,
+            },
+            false => self.damaged(why),
+        }
+    }
 }
 
 fn read_frame(input: &mut impl Read) -> Result<(u8, Bytes), String> {
@@ -243,6 +256,7 @@ impl Records<'_> {
             }
         }
         let record = next_record(&mut self.frame).map_err(|why| self.frames.damaged(why))?;
+        let record = decode_record(&record).map_err(|error| self.frames.not_read(error))?;
         self.count += 1;
         Ok(Some(record))
     }
@@ -264,11 +278,11 @@ impl Iterator for Records<'_> {
     }
 }
 
-fn next_record(frame: &mut Bytes) -> Result<Record, String> {
+/// The bytes of the next record.
+fn next_record(frame: &mut Bytes) -> Result<Bytes, String> {
     let length = prost::encoding::decode_varint(frame).map_err(|error| error.to_string())?;
     let length = usize::try_from(length)
         .ok()
         .filter(|length| *length <= frame.len());
-    let record = frame.split_to(length.ok_or("a record is longer than its frame")?);
-    decode_record(&record).map_err(|error| error.to_string())
+    Ok(frame.split_to(length.ok_or("a record is longer than its frame")?))
 }

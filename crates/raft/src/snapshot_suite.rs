@@ -12,12 +12,12 @@ use ringfence_core::{
 };
 use ringfence_proto::record::encode_command;
 
-use crate::history::HistoryFeed;
 use crate::proposal::Proposal;
 use crate::snapshot_file::SnapshotDir;
 use crate::state::{State, StateStore};
 use crate::stop::StopSignal;
 use crate::type_config::{Entry, Payload, log_id};
+use ringfence_history::HistoryFeed;
 
 const CLUSTER: ClusterId = ClusterId::new([1; 16]);
 const SESSIONS: u64 = 3_000;

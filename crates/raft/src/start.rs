@@ -5,24 +5,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_core::TOKEN_FLOOR_MAX;
-use ringfence_wal::{Fs, FsLock, MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES};
+use ringfence_history::{Clock, History};
+use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
+use crate::clock;
 use crate::config::NodeConfig;
+use crate::entry_size::{WAL_SEGMENT_BYTES_MAX, WAL_SEGMENT_BYTES_MIN};
+use crate::files::make_dir_durable;
 use crate::forming::find_seat;
-use crate::history::History;
+use crate::freshness;
 use crate::identity::{Identity, IdentityError};
 use crate::inner::{Inner, Parts};
 use crate::keepalive::KeepAlives;
 use crate::leading::Route;
+use crate::members::ids::FIRST_MEMBERS_MAX;
 use crate::network::{PeerService, bind};
 use crate::node::Node;
 use crate::place;
 use crate::propose::{Proposals, Pump};
 use crate::seat::{SeatError, resume};
 use crate::state::State;
-use crate::status;
 use crate::stop::StopSignal;
+use crate::twin;
 
 const LOCK_FILE: &str = "lock";
 
@@ -117,7 +122,13 @@ impl Node {
         let stop = StopSignal::new();
         // A simulated node keeps no history: it decides nothing.
         let (history, feed) = match place::current() {
-            None => History::open(&config.data_dir, config.history),
+            None => {
+                let clock = Clock {
+                    since_boot: clock::since_boot,
+                    wall: clock::wall,
+                };
+                History::open(&config.data_dir, config.history, clock)
+            }
             Some(_) => History::none(),
         };
         let state = Arc::new(State::new(
@@ -139,6 +150,7 @@ impl Node {
             peer_address,
             peer_advertise,
             identity,
+            process: twin::this_process(),
             state,
             history,
             stop,
@@ -153,7 +165,8 @@ impl Node {
         let service = PeerService::new(inner.clone());
         let accept = inner.config.peer_tls.as_ref();
         let accept = accept.map(|tls| tls.accept.clone());
-        tasks.spawn(server.run(service, inner.stop.clone(), accept));
+        let figures = inner.peer_port.clone();
+        tasks.spawn(server.run(service, inner.stop.clone(), accept, figures));
         let node = Self {
             inner: inner.clone(),
         };
@@ -166,8 +179,8 @@ impl Node {
             }
             None => tasks.spawn(find_seat(inner.clone())),
         }
-        tasks.spawn(status::keep_fresh(inner.clone()));
-        tasks.spawn(status::keep_age(inner.clone()));
+        tasks.spawn(freshness::keep_fresh(inner.clone()));
+        tasks.spawn(freshness::keep_age(inner.clone()));
         let _supervisor = crate::runtime::spawn(end_when_stopped(node.clone()));
         Ok(node)
     }
@@ -199,6 +212,11 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return wrong("initial-cluster", pair[0], "a name stands there twice");
     }
+    let first = config.initial_cluster.len();
+    if first > FIRST_MEMBERS_MAX {
+        let why = format!("at most {FIRST_MEMBERS_MAX} first members are allowed");
+        return wrong("initial-cluster", &format!("{first} members"), &why);
+    }
     if config.initial_cluster.is_empty() && config.join.is_empty() {
         return wrong(
             "initial-cluster",
@@ -215,9 +233,11 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
     }
     let segment = config.wal_segment_bytes;
     // The log would say so too, but only when it is made: after the cluster was formed or joined.
-    if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&segment) || !segment.is_multiple_of(512) {
-        let why =
-            format!("{MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} are allowed, multiples of 512");
+    let range = WAL_SEGMENT_BYTES_MIN..=WAL_SEGMENT_BYTES_MAX;
+    if !range.contains(&segment) || !segment.is_multiple_of(512) {
+        let why = format!(
+            "{WAL_SEGMENT_BYTES_MIN} to {WAL_SEGMENT_BYTES_MAX} are allowed, multiples of 512"
+        );
         return wrong("wal-segment-bytes", &segment.to_string(), &why);
     }
     match config.openraft() {
@@ -243,7 +263,7 @@ fn open_dir(files: &dyn Fs, path: &Path) -> Result<FsLock, StartError> {
         path: path.to_owned(),
         source,
     };
-    files.make_dir(path).map_err(failed)?;
+    make_dir_durable(files, path).map_err(failed)?;
     match files.lock(&path.join(LOCK_FILE)).map_err(failed)? {
         FsLock::Busy(_) => Err(StartError::Locked {
             path: path.to_owned(),

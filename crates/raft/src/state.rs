@@ -3,26 +3,27 @@
 //! Entries are decoded before the state is locked and answered after it is unlocked; what happens
 //! in between is the core's work alone.
 
+mod store;
+
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use futures_util::{FutureExt, Stream, StreamExt};
-use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
-use openraft::{RaftSnapshotBuilder, Snapshot};
+use openraft::storage::ApplyResponder;
 use ringfence_core::{
     ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
 };
+use ringfence_history::HistoryFeed;
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, watch};
 
-use crate::clock;
+pub(crate) use self::store::{Raft, StateStore};
+use crate::clock::{self, AppliedTime};
 use crate::events::{EventLog, Limits, Position};
-use crate::history::HistoryFeed;
 use crate::hooks::Observer;
-use crate::propose::Applied;
+use crate::reply::Applied;
 use crate::snapshot_file::{Loaded, SnapshotDir, SnapshotFile};
 use crate::stop::{StopReason, StopSignal};
 use crate::type_config::{Entry, LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
@@ -39,12 +40,17 @@ pub(crate) struct State {
     snapshots: OnceLock<SnapshotDir>,
     /// The newest snapshot on disk.
     current: Mutex<Option<(SnapshotMeta, SnapshotFile)>>,
+    /// `current` was taken for the next builder.
+    prepared: AtomicBool,
+    /// Held while a snapshot is written, by the thread that does it, which nobody can stop.
+    building: Arc<tokio::sync::Mutex<()>>,
     applied: watch::Sender<u64>,
-    /// Cluster time of the newest applied entry, for the leader's readings.
-    time: AtomicU64,
+    /// For the leader's readings.
+    pub(crate) time: AppliedTime,
     /// The deadline that the leader's timer waits for.
     armed: AtomicU64,
-    /// Told when a deadline came up that is earlier than the armed one.
+    /// Notified when a deadline came up that is earlier than the armed one, and when cluster time has
+    /// to move in shorter steps.
     pub(crate) deadline_moved: Notify,
     pub(crate) events: Arc<EventLog>,
     pub(crate) waiters: Arc<Waiters>,
@@ -60,6 +66,8 @@ pub(crate) struct Counts {
     pub(crate) applied: AtomicU64,
     pub(crate) snapshots_built: AtomicU64,
     pub(crate) snapshots_installed: AtomicU64,
+    /// Snapshots that could not be taken.
+    pub(crate) snapshots_failed: AtomicU64,
     /// Of the newest end, and the greatest, in milliseconds of cluster time.
     pub(crate) last_lag: AtomicU64,
     pub(crate) max_lag: AtomicU64,
@@ -92,8 +100,10 @@ impl State {
             position: Mutex::default(),
             snapshots: OnceLock::new(),
             current: Mutex::default(),
+            prepared: AtomicBool::new(false),
+            building: Arc::default(),
             applied: watch::Sender::new(0),
-            time: AtomicU64::new(0),
+            time: AppliedTime::default(),
             armed: AtomicU64::new(0),
             deadline_moved: Notify::new(),
             events: Arc::new(EventLog::new(0, Limits::STANDARD)),
@@ -123,6 +133,13 @@ impl State {
         *self.applied.borrow()
     }
 
+    /// The index up to which the newest snapshot goes, 0 if there is none.
+    pub(crate) fn snapshot_index(&self) -> u64 {
+        let current = self.current();
+        let last = current.as_ref().and_then(|(meta, _)| meta.last_log_id);
+        last.map_or(0, |last| last.index)
+    }
+
     /// Follows the index of the newest applied entry.
     pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
@@ -130,7 +147,7 @@ impl State {
 
     /// Cluster time of the newest applied entry.
     pub(crate) fn time(&self) -> ClusterTime {
-        ClusterTime(self.time.load(Ordering::Acquire))
+        self.time.time()
     }
 
     /// The next deadline. [`State::deadline_moved`] tells of an earlier one from now on.
@@ -140,6 +157,57 @@ impl State {
         self.armed
             .store(next.map_or(u64::MAX, |next| next.0), Ordering::Release);
         next
+    }
+
+    /// Takes a snapshot of the state as it is now, which the next builder hands out. A failure is
+    /// counted, and the snapshot before it stays.
+    pub(crate) async fn prepare_snapshot(self: &Arc<Self>) -> io::Result<()> {
+        let built = self.take_snapshot().await;
+        match &built {
+            Ok(_) => self.prepared.store(true, Ordering::Release),
+            Err(_) => {
+                self.counts.snapshots_failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        built.map(drop)
+    }
+
+    async fn take_snapshot(self: &Arc<Self>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
+        let early = planted(Bug::SnapshotOfTwoMoments).then(|| self.freeze().0);
+        let state = self.clone();
+        let alone = self.building.clone().lock_owned().await;
+        let built = crate::runtime::writing(move || {
+            let _alone = alone;
+            state.build(early)
+        });
+        built.await.map_err(io::Error::other)?
+    }
+
+    /// Returns once no snapshot is being written.
+    pub(crate) async fn snapshot_written(&self) {
+        drop(self.building.lock().await);
+    }
+
+    fn build(&self, early: Option<SnapshotMeta>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
+        let (meta, frozen) = self.freeze();
+        let meta = early.unwrap_or(meta);
+        let path = self
+            .snapshots()?
+            .write(&meta, &frozen)
+            .map_err(io::Error::other)?;
+        let file = SnapshotFile { path };
+        self.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
+        let mut current = self.current();
+        // A newer one may have been installed while this one was written, which is then of no use.
+        if let Some((newest, installed)) = &*current
+            && newest.last_log_id > meta.last_log_id
+        {
+            self.snapshots()?.remove_leftover(&file.path);
+            return Ok((newest.clone(), installed.clone()));
+        }
+        *current = Some((meta.clone(), file.clone()));
+        drop(current);
+        Ok((meta, file))
     }
 
     /// Where snapshots are kept.
@@ -178,17 +246,19 @@ impl State {
         if let Some(before) = due_before.filter(|before| *before <= machine.time()) {
             self.counts.ended(before, machine.time());
         }
-        self.time.store(machine.time().0, Ordering::Release);
+        let lead_shrank = self.time.publish(&machine);
         self.position().log_id = Some(newest);
         drop(machine);
 
-        if due.is_some_and(|due| due.0 < self.armed.load(Ordering::Acquire)) {
+        let earlier = due.is_some_and(|due| due.0 < self.armed.load(Ordering::Acquire));
+        if earlier || lead_shrank {
             self.deadline_moved.notify_one();
         }
         self.counts
             .applied
             .fetch_add(done.replies.len() as u64, Ordering::Relaxed);
-        self.history.applied(newest.index, &done.events);
+        let happened = done.events.iter().map(|(at, event)| (at.index, event));
+        self.history.applied(newest.index, happened);
         self.events.publish(done.events, done.head);
         let _ = self.applied.send_replace(newest.index);
         for (responder, applied) in done.replies {
@@ -212,6 +282,7 @@ impl State {
             responder,
         } = decoded;
         let index = log_id.index;
+        self.events.note_term(index, log_id.leader_id.term);
         let outcome = match what {
             What::Command(entry) => {
                 let outcome = machine.apply(&entry, events);
@@ -270,12 +341,13 @@ impl State {
             machine: newer,
         } = loaded;
         let index = meta.last_log_id.map_or(0, |id| id.index);
+        let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
         let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
         let older = std::mem::replace(&mut *machine, newer);
-        self.time.store(machine.time().0, Ordering::Release);
+        // A node does not lead while it installs a state, so no timer has to know.
+        let _ = self.time.publish(&machine);
         let settled = self.waiters.settle_all(&machine);
         if let Some(observer) = &self.observer {
-            let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
             observer.installed(&machine, index, term);
         }
         {
@@ -289,7 +361,7 @@ impl State {
             .snapshots_installed
             .fetch_add(1, Ordering::Relaxed);
         self.history.skipped_to(index);
-        self.events.compact(index);
+        self.events.compact(index, term);
         let _ = self.applied.send_replace(index);
         self.deadline_moved.notify_one();
         settled.tell();
@@ -351,146 +423,4 @@ fn decode(
         what,
         responder,
     })
-}
-
-/// openraft's handle on the state.
-pub(crate) struct StateStore {
-    state: Arc<State>,
-}
-
-impl StateStore {
-    pub(crate) fn new(state: Arc<State>) -> Self {
-        Self { state }
-    }
-}
-
-impl RaftStateMachine<TypeConfig> for StateStore {
-    type SnapshotData = SnapshotFile;
-    type SnapshotBuilder = Self;
-
-    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        let position = self.state.position().clone();
-        Ok((position.log_id, position.membership))
-    }
-
-    async fn apply<Strm>(&mut self, entries: Strm) -> Result<(), io::Error>
-    where
-        Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
-    {
-        let mut entries = entries.fuse();
-        while let Some(first) = entries.next().await {
-            let (mut batch, mut failed) = (Vec::new(), None);
-            let mut next = Some(first);
-            while let Some(item) = next {
-                let decoded = item.map(|(entry, responder)| decode(entry, responder));
-                match decoded {
-                    Ok(Ok(decoded)) => batch.push(decoded),
-                    Ok(Err(reason)) => {
-                        // Everything before it still counts; nothing behind it does.
-                        failed = Some(io::Error::other(reason.to_string()));
-                        self.state.stop.stop(reason);
-                        break;
-                    }
-                    Err(error) => {
-                        failed = Some(error);
-                        break;
-                    }
-                }
-                // What is there already; most often it is nothing.
-                next = match batch.len() < APPLY_CHUNK {
-                    true => entries.next().now_or_never().flatten(),
-                    false => None,
-                };
-            }
-            self.state.apply(batch);
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Self> {
-        Some(Self {
-            state: self.state.clone(),
-        })
-    }
-
-    async fn get_snapshot_builder(&mut self) -> Self {
-        Self {
-            state: self.state.clone(),
-        }
-    }
-
-    async fn install_snapshot(
-        &mut self,
-        meta: &SnapshotMeta,
-        snapshot: SnapshotFile,
-    ) -> Result<(), io::Error> {
-        let dir = self.state.snapshots()?.clone();
-        let expected = meta.clone();
-        let install = move || {
-            let loaded = dir.load(&snapshot.path).map_err(io::Error::other)?;
-            if loaded.meta.last_log_id != expected.last_log_id {
-                return Err(io::Error::other(
-                    "the snapshot file is another one than was offered",
-                ));
-            }
-            let path = dir
-                .adopt(&snapshot.path, &loaded.meta)
-                .map_err(io::Error::other)?;
-            Ok((loaded, SnapshotFile { path }))
-        };
-        let (loaded, file) = crate::runtime::blocking(install)
-            .await
-            .map_err(io::Error::other)??;
-        let older = self.state.replace(loaded, file);
-        // It may be large, and to take it apart then takes long.
-        drop(crate::runtime::blocking(move || drop(older)));
-        Ok(())
-    }
-
-    async fn get_current_snapshot(
-        &mut self,
-    ) -> Result<Option<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>>, io::Error> {
-        let current = self.state.current().clone();
-        Ok(current.map(|(meta, snapshot)| Snapshot { meta, snapshot }))
-    }
-}
-
-impl RaftSnapshotBuilder<TypeConfig> for StateStore {
-    type SnapshotData = SnapshotFile;
-
-    async fn build_snapshot(
-        &mut self,
-    ) -> Result<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>, io::Error> {
-        let state = self.state.clone();
-        let early = planted(Bug::SnapshotOfTwoMoments).then(|| state.freeze().0);
-        let build = move || {
-            let (meta, frozen) = state.freeze();
-            let meta = early.unwrap_or(meta);
-            let path = state
-                .snapshots()?
-                .write(&meta, &frozen)
-                .map_err(io::Error::other)?;
-            let file = SnapshotFile { path };
-            let mut current = state.current();
-            // A newer one may have been installed while this one was written.
-            if current
-                .as_ref()
-                .is_none_or(|(newest, _)| newest.last_log_id <= meta.last_log_id)
-            {
-                *current = Some((meta.clone(), file.clone()));
-            }
-            drop(current);
-            state.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
-            Ok(Snapshot {
-                meta,
-                snapshot: file,
-            })
-        };
-        crate::runtime::writing(build)
-            .await
-            .map_err(io::Error::other)?
-    }
 }

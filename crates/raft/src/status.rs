@@ -1,20 +1,8 @@
 //! What a node tells of itself.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use openraft::ServerState;
-use openraft::async_runtime::WatchReceiver;
 use ringfence_core::ClusterId;
 
-use crate::inner::Inner;
-use crate::leading::Route;
-use crate::propose::LeaderHint;
-use crate::reading;
-
-/// How often a status is refreshed when nothing important changes.
-const REFRESH: Duration = Duration::from_millis(250);
+use crate::reply::LeaderHint;
 
 /// What a node is at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,80 +54,6 @@ impl Status {
             last_log_index: 0,
             applied_index: 0,
             serving: false,
-        }
-    }
-
-    /// The status now.
-    pub(crate) fn of(inner: &Inner) -> Self {
-        let Some(running) = inner.running.get() else {
-            return Self::starting(&inner.config.name);
-        };
-        let route = inner.route.borrow().clone();
-        let (state, term) = {
-            let metrics = running.raft.server_metrics();
-            let now = metrics.borrow_watched();
-            (now.state, now.vote.leader_id.term)
-        };
-        let formed = inner.state.machine().cluster();
-        let role = match state {
-            ServerState::Leader => Role::Leader,
-            ServerState::Candidate => Role::Candidate,
-            ServerState::Follower => Role::Follower,
-            ServerState::Learner | ServerState::Shutdown => Role::Learner,
-        };
-        let leader = match &route {
-            Route::Leader(_) => Some(LeaderHint {
-                node_id: running.caller.seat.node_id,
-                client_address: inner.config.client_advertise.clone(),
-            }),
-            other => other.hint(),
-        };
-        Self {
-            cluster: Some(running.caller.seat.cluster),
-            node_id: Some(running.caller.seat.node_id),
-            name: inner.config.name.clone(),
-            role,
-            serving: formed.is_some() && leader.is_some() && !inner.stop.is_stopped(),
-            leader,
-            term,
-            last_log_index: running.log.last_index(),
-            applied_index: inner.state.applied_index(),
-        }
-    }
-}
-
-/// Keeps the watched status fresh.
-pub(crate) async fn keep_fresh(inner: Arc<Inner>) {
-    let mut route = inner.route.subscribe();
-    loop {
-        let now = Status::of(&inner);
-        inner.status.send_if_modified(|status| {
-            let changed = *status != now;
-            *status = now;
-            changed
-        });
-        tokio::select! {
-            changed = route.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-            }
-            () = tokio::time::sleep(REFRESH) => {}
-        }
-    }
-}
-
-/// How long a follower's state may be unconfirmed while somebody asks for its age.
-const CONFIRM_EVERY: Duration = Duration::from_millis(500);
-
-/// Confirms from time to time how new local state is, while anybody wants to know.
-pub(crate) async fn keep_age(inner: Arc<Inner>) {
-    loop {
-        tokio::time::sleep(CONFIRM_EVERY).await;
-        if inner.age_wanted.swap(false, Ordering::Relaxed)
-            && let Err(error) = reading::barrier(&inner).await
-        {
-            tracing::debug!(%error, "the age of local state is not known");
         }
     }
 }

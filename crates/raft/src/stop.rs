@@ -23,11 +23,38 @@ pub enum StopReason {
         /// What failed.
         why: String,
     },
+    /// The node's log lacks entries that it had acknowledged to the leader.
+    #[error(
+        "this node acknowledged entry {acknowledged} of term {term}, and its log now ends at \
+         {last}: its disk lost what it had reported as written, and with it perhaps a vote, so it \
+         stops and does not start again; remove it from the cluster, empty its whole data \
+         directory and start it: it joins under a new id"
+    )]
+    LogReverted {
+        /// The term of the acknowledged entry.
+        term: u64,
+        /// Its index.
+        acknowledged: u64,
+        /// The last index that the log has now.
+        last: u64,
+    },
     /// The node is not a member of its cluster any more.
     #[error(
         "this node was removed from its cluster; empty its directory to let it join as a new node"
     )]
     Removed,
+    /// Another process runs with this node's identity, and it is the one that the cluster reaches.
+    #[error(
+        "another process with this node's identity answers at {address}, where the cluster looks \
+         for this node: one of the two data directories is a copy of the other, and two nodes \
+         with one identity can lose what was acknowledged; if the original is the one that runs \
+         there, empty this data directory and start this node again: it joins under a new id; \
+         else stop the other one first"
+    )]
+    Twin {
+        /// The peer address of this node in its cluster.
+        address: String,
+    },
     /// The node took its seat in a cluster whose log was never begun, and never will be.
     #[error(
         "this node took its seat in cluster {cluster}, which {former} was forming, but {former} \

@@ -7,9 +7,9 @@ use openraft::impls::leader_id_std;
 use openraft::raft::responder::Responder;
 use openraft::vote::RaftLeaderId;
 
-use crate::identity::Incarnation;
+use crate::incarnation::Incarnation;
 use crate::proposal::Proposal;
-use crate::propose::Applied;
+use crate::reply::Applied;
 
 /// The type configuration.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
@@ -25,7 +25,6 @@ pub(crate) type Entry = openraft::Entry<CommittedLeaderId, Payload>;
 pub(crate) type Membership = openraft::Membership<u64, Arc<Peer>>;
 pub(crate) type StoredMembership = openraft::StoredMembership<CommittedLeaderId, u64, Arc<Peer>>;
 pub(crate) type SnapshotMeta = openraft::SnapshotMeta<CommittedLeaderId, u64, Arc<Peer>>;
-pub(crate) type Raft = openraft::Raft<TypeConfig, crate::state::StateStore>;
 
 impl openraft::RaftTypeConfig for TypeConfig {
     type D = Proposal;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::machine::lock;
-use crate::play;
+use crate::lock::lock;
+use crate::play::{self, Verdict};
 use crate::runner;
 use crate::trace::Trace;
 
@@ -20,19 +20,6 @@ const SHOW_EVERY: Duration = Duration::from_secs(5);
 const HANGS_AFTER: Duration = Duration::from_secs(1_800);
 /// How many of the last lines of a trace are shown with a failure.
 const LINES_SHOWN: usize = 40;
-
-/// What became of one seed.
-#[derive(Debug, Clone, Default)]
-pub struct Verdict {
-    /// How much time was simulated.
-    pub simulated: Duration,
-    /// What happened how often: operations, faults by kind, changes of leader, ends by time.
-    pub counts: BTreeMap<String, u64>,
-    /// A number over the trace: the same for every run of the seed.
-    pub hash: u64,
-    /// Which promise was broken, and how.
-    pub broken: Option<String>,
-}
 
 /// Runs a seed; what happens goes into the trace.
 pub type Scenario = fn(u64, Trace) -> Verdict;

@@ -47,7 +47,8 @@ impl MachineClock {
         u64::try_from(shown).unwrap_or(0)
     }
 
-    /// From `now` on the clock runs `ppm` parts per million too fast, or too slow.
+    /// From `now` on the clock runs `ppm` parts per million too fast, or too slow: from a tenth of the
+    /// true rate to ten times as fast, since no clock stands or runs back by its rate.
     pub fn set_rate(&mut self, now: Duration, ppm: i64) {
         self.boot = self.boot(now);
         self.since = now;

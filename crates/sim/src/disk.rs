@@ -2,12 +2,13 @@
 
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use ringfence_wal::sim::{Crash, Fault, SimFs};
 
-use crate::machine::lock;
+use crate::lock::lock;
 use crate::random::Random;
 use crate::timeline::Timeline;
 
@@ -53,9 +54,16 @@ impl Disk {
         lock(&self.state).sync = takes;
     }
 
-    /// No sync of the log ends for this long, and no snapshot is begun to be written.
+    /// No sync of the log ends for this long at least, and no snapshot is begun to be written.
     pub fn stall(&self, time: Duration) {
-        lock(&self.state).stalled_until = self.timeline.now() + time;
+        let until = self.timeline.now() + time;
+        let mut state = lock(&self.state);
+        state.stalled_until = state.stalled_until.max(until);
+    }
+
+    /// Ends every stall. A sync that is under way takes as long as it was to take.
+    pub fn go_on(&self) {
+        lock(&self.state).stalled_until = Duration::ZERO;
     }
 
     /// The next write of any file fails.
@@ -74,6 +82,11 @@ impl Disk {
     pub fn limit(&self, more: Option<u64>) {
         let files = self.files();
         files.set_capacity(more.map(|more| files.used() + more));
+    }
+
+    /// Leaves no room for more in one folder, or lifts the limit.
+    pub fn close(&self, folder: &Path, closed: bool) {
+        self.files().set_room(folder, closed.then_some(0));
     }
 
     /// Keeps a copy of what is on the disk now, and says which one it is.

@@ -4,10 +4,11 @@
 use std::sync::{Arc, Mutex};
 
 use ringfence_client::HeldLease;
-use ringfence_core::LeaseName;
+use ringfence_core::{FencingToken, LeaseName};
 use ringfence_guard::{Fence, Guard, Refused};
 
-use crate::machine::{Machine, lock};
+use crate::lock::lock;
+use crate::machine::Machine;
 use crate::observe::{Act, Observation, Recorder, Visit};
 use crate::world::World;
 
@@ -102,12 +103,9 @@ pub struct Visitor {
 
 impl Visitor {
     /// The holder of a lease.
-    ///
-    /// # Panics
-    /// If the client crate makes a fence that the guard crate cannot read.
     #[must_use]
     pub fn with(client: u32, machine: &Machine, lease: &HeldLease) -> Self {
-        let fence = lease.fence().parse().expect("the text form of a fence");
+        let fence = lease.fence();
         Self {
             client,
             machine: machine.clone(),
@@ -117,8 +115,8 @@ impl Visitor {
 
     /// The name and the token that it shows.
     #[must_use]
-    pub fn fence(&self) -> (String, u64) {
-        (self.fence.name.to_string(), self.fence.token.get())
+    pub fn fence(&self) -> (LeaseName, FencingToken) {
+        (self.fence.name.clone(), self.fence.token)
     }
 }
 

@@ -10,7 +10,7 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use ringfence_sim::{listener::Deaf, node::Crash, runner, trace::Trace, world::Setup};
+//! use ringfence_sim::{listener::Deaf, node::Crash, runner, setup::Setup, trace::Trace};
 //!
 //! let report = runner::run(7, Setup::default(), Arc::new(Deaf), Trace::new(true), |world| async move {
 //!     let leader = world.form().await;
@@ -37,6 +37,7 @@
 //! in an order that differs between processes: equal seeds make equal traces.
 
 pub mod campaign;
+pub mod census;
 pub mod checked;
 pub mod client;
 pub mod clock;
@@ -44,6 +45,7 @@ pub mod disk;
 pub mod faults;
 pub mod guards;
 pub mod listener;
+mod lock;
 pub mod machine;
 pub mod net;
 pub mod node;
@@ -53,6 +55,7 @@ pub mod play;
 pub mod properties;
 pub mod random;
 pub mod runner;
+pub mod setup;
 mod timeline;
 pub mod trace;
 pub mod workload;

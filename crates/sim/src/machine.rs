@@ -1,7 +1,7 @@
 //! Machines and the processes on them: what is paused, what is dead, what their clocks show.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -10,9 +10,22 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::clock::MachineClock;
 use crate::disk::Disk;
-use crate::net::{Net, Way};
+use crate::lock::lock;
 use crate::random::Random;
 use crate::timeline::Timeline;
+
+/// What machines are plugged into: the network, as they see it.
+pub(crate) trait Wire: Send + Sync {
+    /// A way from this machine to whoever listens at an address.
+    fn dial(&self, from: &Machine, address: &str) -> Arc<dyn Dial>;
+
+    /// From now on this process answers at an address.
+    fn serve(&self, address: &str, machine: &Machine, process: &Arc<Process>, answer: Answer);
+
+    /// Breaks the connections of a process that ended. Whether the other ends hear of it at once
+    /// depends on whether its machine still has power.
+    fn process_ended(&self, process: &Process, power_lost: bool);
+}
 
 /// Names a machine in the network. Nodes come first, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +41,7 @@ pub(crate) struct Inner {
     pub(crate) id: MachineId,
     name: String,
     timeline: Timeline,
-    net: Net,
+    net: Arc<dyn Wire>,
     /// For everything that processes draw.
     random: Mutex<Random>,
     clock: Mutex<MachineClock>,
@@ -92,7 +105,7 @@ impl Machine {
         id: MachineId,
         name: &str,
         timeline: Timeline,
-        net: Net,
+        net: Arc<dyn Wire>,
         clock: MachineClock,
         random: Random,
     ) -> Self {
@@ -287,13 +300,12 @@ impl Place for Here {
     }
 
     fn dial(&self, address: &str) -> Arc<dyn Dial> {
-        let net = self.machine.inner.net.clone();
-        Arc::new(Way::new(net, self.machine.clone(), address))
+        self.machine.inner.net.dial(&self.machine, address)
     }
 
     fn serve(&self, address: &str, answer: Answer) {
         let net = &self.machine.inner.net;
-        net.serve(address, self.machine.clone(), self.process.clone(), answer);
+        net.serve(address, &self.machine, &self.process, answer);
     }
 
     fn disk_time(&self) -> Duration {
@@ -303,8 +315,4 @@ impl Place for Here {
     fn disk_stalls(&self) -> Duration {
         self.machine.inner.disk.stalls()
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

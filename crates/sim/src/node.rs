@@ -1,7 +1,7 @@
 //! A node of the cluster on its machine: started, stopped, crashed, wiped, set back.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ringfence_core::{Entry, Event, Outcome, StateMachine};
@@ -9,10 +9,18 @@ use ringfence_raft::{Hooks, Node, NodeConfig, Observer, StopReason};
 use ringfence_wal::sim::Crash as Loss;
 
 use crate::listener::{End, Listener};
-use crate::machine::{Machine, lock};
+use crate::lock::lock;
+use crate::machine::Machine;
+use crate::setup::Setup;
 use crate::timeline::Timeline;
 use crate::trace::Trace;
-use crate::world::Setup;
+
+/// Where every node keeps its files, on a disk of its own.
+pub const DATA_DIR: &str = "/data";
+/// Its log.
+pub const LOG_DIR: &str = "/data/wal";
+/// Its snapshots.
+pub const SNAPSHOT_DIR: &str = "/data/snapshots";
 
 /// How a node dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +62,12 @@ pub(crate) struct Context {
 struct State {
     running: Option<Node>,
     starts: u64,
+    /// How often its disk was wiped.
+    wipes: u64,
     /// Set by a wipe: the node comes back as one that nobody knows.
     replaces: bool,
+    /// Where its operator says that the cluster is, if not at the first members.
+    join: Vec<String>,
 }
 
 pub(crate) fn name(index: usize) -> String {
@@ -114,6 +126,18 @@ impl SimNode {
     #[must_use]
     pub fn is_running(&self) -> bool {
         lock(&self.shared.state).running.is_some()
+    }
+
+    /// The number of its data directory: each wipe begins another one.
+    #[must_use]
+    pub fn directory(&self) -> u64 {
+        lock(&self.shared.state).wipes
+    }
+
+    /// How often it was started.
+    #[must_use]
+    pub fn starts(&self) -> u64 {
+        lock(&self.shared.state).starts
     }
 
     /// Starts it on what its disk holds. One that runs already is left alone.
@@ -183,7 +207,29 @@ impl SimNode {
     pub fn wipe(&self) {
         self.crash(Crash::Power);
         self.machine().disk().wipe();
-        lock(&self.shared.state).replaces = true;
+        let mut state = lock(&self.shared.state);
+        state.wipes += 1;
+        state.replaces = true;
+    }
+
+    /// Its operator says where the cluster is by now: at these nodes.
+    pub fn is_to_join<'a>(&self, nodes: impl Iterator<Item = &'a Self>) {
+        let others = nodes.filter(|node| node.index() != self.index());
+        let addresses = others.map(|node| peer_address(node.index()).to_string());
+        lock(&self.shared.state).join = addresses.collect();
+    }
+
+    /// Whether it was to form the cluster with others.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        let name = name(self.index());
+        self.shared.first.iter().any(|(first, _)| *first == name)
+    }
+
+    /// Kills it and empties the folder of its log.
+    pub fn empty_log(&self) {
+        self.crash(Crash::Kill);
+        self.machine().disk().files().empty_dir(Path::new(LOG_DIR));
     }
 
     /// Crashes it and brings its disk back to a copy; false if there is none of this number. See
@@ -222,14 +268,13 @@ impl SimNode {
     fn config(&self) -> NodeConfig {
         let shared = &self.shared;
         let setup = &shared.setup;
-        let name = name(shared.index);
-        let is_first = shared.first.iter().any(|(first, _)| *first == name);
-        let mut config = NodeConfig::new(name, PathBuf::from("/data"));
+        let mut config = NodeConfig::new(name(shared.index), PathBuf::from(DATA_DIR));
         config.peer_listen = peer_address(shared.index);
         config.client_advertise = client_address(shared.index).to_string();
-        if is_first {
+        config.join.clone_from(&lock(&shared.state).join);
+        if self.is_first() {
             config.initial_cluster.clone_from(&shared.first);
-        } else {
+        } else if config.join.is_empty() {
             let addresses = shared.first.iter().map(|(_, address)| address.clone());
             config.join = addresses.collect();
         }

@@ -6,6 +6,7 @@
 
 mod counts;
 mod recorder;
+mod remains;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use ringfence_check::history;
 use ringfence_core::{Entry, Event, Outcome};
+use ringfence_raft::Incarnation;
 use ringfence_testkit::view::View;
 
 use crate::faults::Fault;
@@ -21,6 +23,7 @@ use crate::listener::End;
 
 pub use counts::Counts;
 pub use recorder::Recorder;
+pub use remains::Remains;
 
 /// Virtual time since the run began.
 pub type At = Duration;
@@ -76,6 +79,26 @@ pub enum Observation {
         /// How.
         how: End,
     },
+    /// A node has a seat in the cluster.
+    Seat {
+        /// Which node.
+        node: usize,
+        /// The number of its data directory.
+        directory: u64,
+        /// Its id, as it knows itself.
+        id: u64,
+    },
+    /// A node lists a member.
+    Listed {
+        /// Which node.
+        by: usize,
+        /// The member's id.
+        id: u64,
+        /// The member's incarnation.
+        incarnation: Incarnation,
+    },
+    /// The run is over, and these nodes run.
+    Remains(Vec<Remains>),
     /// All disks were set back to an older copy, or wiped: what was acknowledged since is gone, and
     /// only tokens and guards stand for what was.
     RolledBack,
@@ -152,6 +175,15 @@ pub enum Observation {
     WatchEvent(history::WatchEvent),
     /// A watch told that everything up to an index was told.
     WatchProgress(history::WatchProgress),
+    /// A watch that was to go on was refused: the log never had the position that it offered.
+    WatchRefused {
+        /// Which watch.
+        watcher: u32,
+        /// The position: an index, and a place among the events there.
+        after: (u64, u32),
+        /// Up to this index the log was applied where it was refused.
+        newest: u64,
+    },
     /// A fault begins.
     FaultBegan {
         /// Its place in the plan.
@@ -163,6 +195,38 @@ pub enum Observation {
     FaultEnded {
         /// Its place in the plan.
         at: usize,
+    },
+    /// A fault that needs more than its time came about.
+    Took {
+        /// Its row.
+        row: &'static str,
+    },
+    /// A sync of a node's disk is going to fail.
+    DiskFails {
+        /// Which node.
+        node: usize,
+    },
+    /// A node's disk keeps nothing more for a long time.
+    DiskHangs {
+        /// Which node.
+        node: usize,
+    },
+    /// It does again.
+    DiskGoesOn {
+        /// Which node.
+        node: usize,
+    },
+    /// A node began to work although its log was taken from it.
+    StartedWithoutLog {
+        /// Which node.
+        node: usize,
+    },
+    /// The removal of a voter has begun, and nobody had said that the others need not live.
+    VoterRemoved {
+        /// How many voters there are now.
+        left: usize,
+        /// How many of them have been down for long.
+        dead: usize,
     },
     /// The run enters its next phase.
     Phase(Phase),

@@ -6,11 +6,11 @@ use std::time::Duration;
 use ringfence_core::Settings;
 use ringfence_raft::Timing;
 
-use crate::faults::{Fault, Frame, Scheduled, schedule};
+use crate::faults::{Fault, Frame, HANGS, Scheduled, schedule};
 use crate::properties::{Bounds, PPM_MAX};
 use crate::random::Random;
+use crate::setup::Setup;
 use crate::workload::Pace;
-use crate::world::Setup;
 
 /// How far clocks are set off where the bound is not kept: 20 %.
 const PPM_BEYOND: i32 = 200_000;
@@ -21,6 +21,8 @@ const HEARTBEATS: [u64; 4] = [100, 50, 50, 200];
 const CALM: (usize, u32) = (3, 10);
 /// How long the faults of a long run come and go.
 const HOURS: (Duration, Duration) = (Duration::from_secs(1_800), Duration::from_secs(5_400));
+/// Of a thousand brisk runs in so many a leader's disk hangs for minutes.
+const HANGING: u64 = 120;
 /// When the first fault may come.
 const CALM_FIRST: Duration = Duration::from_secs(3);
 /// How long all is well before the clients go, behind a long time of faults and behind a short one.
@@ -100,10 +102,13 @@ impl Plan {
     fn drawn(seed: u64, safety: Duration, pace: Pace) -> Self {
         let chance = Random::new(seed);
         let mut random = chance.fork("plan");
+        let hangs = safety >= LONG && chance.fork("hangs").chance(pace.per_mille(HANGING));
+        // Minutes are more than a brisk run has.
+        let safety = safety + if hangs { HANGS.1 } else { Duration::ZERO };
         let nodes = match random.within(0..20) {
-            0..=13 => 3,
-            14..=17 => 5,
-            18 => 4,
+            0..=12 => 3,
+            13..=15 => 5,
+            16..=17 => 4,
             _ => 7,
         };
         let clients = 3 + u32::try_from(random.within(0..8)).unwrap_or_default();
@@ -119,6 +124,9 @@ impl Plan {
                 PPM_MAX.cast_signed()
             },
             rollback: random.chance(300),
+            // Ids can only be taken twice where there are some of them.
+            joins: random.chance(300) || nodes > 3,
+            hangs,
         };
         let faults = schedule(&frame, &mut chance.fork("faults"));
         let timing = timing(&mut chance.fork("heartbeats"));
@@ -165,8 +173,9 @@ fn setup(nodes: usize, timing: Timing, random: &mut Random) -> Setup {
         token_floor: random.chance(200).then_some(0),
         timing,
         // From the least that there is.
-        wal_segment_bytes: ringfence_wal::MIN_SEGMENT_BYTES << random.within(0..4),
-        snapshot_log_bytes: 1 << random.within(11..18),
+        wal_segment_bytes: ringfence_raft::WAL_SEGMENT_BYTES_MIN << random.within(0..2),
+        // A batch takes a page at least.
+        snapshot_log_bytes: 1 << random.within(13..20),
         snapshot_log_keep: random.within(0..200),
     }
 }
@@ -206,7 +215,10 @@ fn bounds(faults: &[Scheduled], timing: &Timing) -> Bounds {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::faults::ROWS;
 
     #[test]
     fn a_seed_means_the_same_each_time() {
@@ -223,6 +235,34 @@ mod tests {
         let standard = |seed: &u64| Plan::of(*seed).setup.timing == Timing::default();
         let standard = (0..1_000).filter(standard).count();
         assert!((400..600).contains(&standard), "{standard}");
+    }
+
+    #[test]
+    fn every_fault_is_planned_in_the_seeds_that_are_run_by_default() {
+        let rows: BTreeSet<_> = (1..=100)
+            .flat_map(|seed| Plan::of(seed).faults)
+            .map(|one| one.fault.row())
+            .collect();
+        for row in ROWS {
+            assert!(rows.contains(row), "{row} is in none of them");
+        }
+    }
+
+    #[test]
+    fn a_node_joins_first_with_every_number_of_first_members() {
+        let joins = |plan: &Plan| matches!(plan.faults.first(), Some(one) if one.at.is_zero());
+        let plans = (1..=100).map(Plan::of);
+        let sizes: BTreeSet<_> = plans.filter(joins).map(|plan| plan.setup.nodes).collect();
+        assert_eq!(sizes, [3, 4, 5, 7].into());
+    }
+
+    #[test]
+    fn a_disk_hangs_for_minutes_where_there_is_time_for_it() {
+        let hangs = |plan: &Plan| plan.faults.iter().any(|one| one.fault.row() == "D11");
+        assert!((1..=100).any(|seed| hangs(&Plan::of(seed))));
+        assert!((1..=10).any(|seed| hangs(&Plan::long(seed))));
+        let short = |seed| Plan::with(seed, Duration::from_secs(12));
+        assert!((1..=100).all(|seed| !hangs(&short(seed))));
     }
 
     #[test]

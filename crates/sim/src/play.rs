@@ -8,7 +8,7 @@ use ringfence_core::LeaseName;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::campaign::Verdict;
+use crate::census;
 use crate::checked::{self, Checked};
 use crate::client::SimClient;
 use crate::faults::Stage;
@@ -129,6 +129,10 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     let work = Arc::new(work);
     let clients = (1..=plan.clients).map(|number| SimClient::new(world, number, recorder));
     let clients: Vec<SimClient> = clients.collect();
+    let operator = Operator::new(world, recorder);
+    let stage = Stage::new(world, clients.clone(), &work, &operator, recorder);
+    // Before the clients write anything.
+    stage.begin(&plan.faults).await;
     clients
         .iter()
         .for_each(|client| session::begin(client, &work));
@@ -137,12 +141,11 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     for number in 1..=plan.watchers {
         beside.spawn(Watcher::new(world, number, "", recorder).watch());
     }
-    let operator = Operator::new(world, recorder);
+    beside.spawn(census::watch(world.clone(), recorder.clone(), plan.pace));
     let interfering = operator.clone();
     let (revoke_now, pace) = (plan.revoke_now, plan.pace);
     beside.spawn(async move { interfering.interfere(names, revoke_now, pace).await });
 
-    let stage = Stage::new(world, clients.clone(), &work, recorder);
     let until = plan.safety.saturating_sub(world.now());
     let _in_time = timeout(until, async {
         stage.disturb(&plan.faults).await;
@@ -164,6 +167,7 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
         client.kill();
     }
     sleep(plan.quiet).await;
+    recorder.see(Observation::Remains(census::remains(world).await));
     beside.abort_all();
     Ok(())
 }
@@ -194,5 +198,21 @@ fn named(played: &Played) -> BTreeMap<String, u64> {
     for (row, count) in &counts.faults {
         named.insert(format!("fault {row}"), *count);
     }
+    for (row, count) in &counts.took {
+        named.insert(format!("took {row}"), *count);
+    }
     named
+}
+
+/// What became of one seed.
+#[derive(Debug, Clone, Default)]
+pub struct Verdict {
+    /// How much time was simulated.
+    pub simulated: Duration,
+    /// What happened how often: operations, faults by kind, changes of leader, ends by time.
+    pub counts: BTreeMap<String, u64>,
+    /// A number over the trace: the same for every run of the seed.
+    pub hash: u64,
+    /// Which promise was broken, and how.
+    pub broken: Option<String>,
 }

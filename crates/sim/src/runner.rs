@@ -11,8 +11,9 @@ use tokio::runtime::{Builder, RngSeed};
 use crate::listener::Listener;
 use crate::machine::Machine;
 use crate::net::Counts;
+use crate::setup::Setup;
 use crate::trace::Trace;
-use crate::world::{Setup, World};
+use crate::world::World;
 
 /// What came out of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

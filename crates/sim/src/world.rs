@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ringfence_client::sim::Host;
-use ringfence_core::{Settings, StateMachine};
-use ringfence_raft::{Node, Role, Timing};
+use ringfence_core::StateMachine;
+use ringfence_raft::{Node, Role};
 use tokio::sync::oneshot;
 
 use crate::clock::MachineClock;
 use crate::listener::Listener;
-use crate::machine::{Machine, MachineId, lock};
+use crate::lock::lock;
+use crate::machine::{Machine, MachineId};
 use crate::net::Net;
 use crate::node::{self, Context, SimNode};
 use crate::random::Random;
+use crate::setup::Setup;
 use crate::timeline::Timeline;
 use crate::trace::Trace;
 
@@ -23,39 +25,6 @@ use crate::trace::Trace;
 const WALL_MILLIS: u64 = 1_798_761_600_000;
 /// How often somebody who waits for the cluster looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// What a cluster is made of.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// How many first members there are.
-    pub nodes: usize,
-    /// The cluster's first settings.
-    pub settings: Settings,
-    /// Tokens begin here, and not at the wall clock.
-    pub token_floor: Option<u64>,
-    /// How long things may take between nodes.
-    pub timing: Timing,
-    /// Bytes of a segment of the log.
-    pub wal_segment_bytes: u64,
-    /// Bytes of log after which a snapshot is taken.
-    pub snapshot_log_bytes: u64,
-    /// Entries that stay in the log behind a snapshot.
-    pub snapshot_log_keep: u64,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Self {
-            nodes: 3,
-            settings: Settings::STANDARD,
-            token_floor: None,
-            timing: Timing::default(),
-            wal_segment_bytes: 64 << 10,
-            snapshot_log_bytes: 64 << 10,
-            snapshot_log_keep: 100,
-        }
-    }
-}
 
 /// Why a call brought no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +149,7 @@ impl World {
         };
         let clock = MachineClock::new(up, WALL_MILLIS + clocks.within(0..400));
         let timeline = self.inner.context.timeline;
-        let net = self.inner.net.clone();
+        let net = Arc::new(self.inner.net.clone());
         let machine = Machine::new(id, name, timeline, net, clock, random);
         lock(&self.inner.machines).push(machine.clone());
         machine

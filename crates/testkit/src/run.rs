@@ -56,6 +56,7 @@ fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
             limits: history.limits,
             floor: history.floor,
         },
+        Act::RaiseLevel(history.level),
     ];
     let crowd = (0..history.crowd).map(|at| Act::Open {
         id: 200 + at,
@@ -135,6 +136,7 @@ impl Run {
             &self.model.summary(),
             &self.machine.summary(),
         )?;
+        same("the lead", &self.model.lead(), &self.machine.lead())?;
         let checked = self.checkers.check(step);
         checked.map_err(|violation| violation.to_string())?;
 

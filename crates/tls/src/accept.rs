@@ -1,16 +1,9 @@
-//! The server's side: connections are accepted one by one, handshakes are made side by side.
+//! The server's side of a handshake.
 
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
-use futures_core::Stream;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
@@ -22,14 +15,6 @@ use crate::turned_away::{self, begins_tls};
 use crate::watched::Watched;
 use crate::{HTTP1, HTTP2};
 
-/// How long a handshake may take.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The most handshakes under way at once; who comes then waits to be accepted.
-const HANDSHAKES_MAX: usize = 1_024;
-/// Connections that are through and not served yet.
-const READY_MAX: usize = 64;
-/// A pause after an accept that failed: the process may have too many files open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How many first bytes tell HTTP/2 from anything else.
 const FIRST_BYTES: usize = 4;
 
@@ -63,44 +48,8 @@ impl Acceptor {
         })
     }
 
-    /// The connections of a port that have made their handshake. Dropping them stops listening.
-    #[must_use]
-    pub fn incoming(self, listener: TcpListener) -> Incoming {
-        let (ready, incoming) = mpsc::channel(READY_MAX);
-        drop(tokio::spawn(self.accept_all(listener, ready)));
-        Incoming(incoming)
-    }
-
-    async fn accept_all(self, listener: TcpListener, ready: mpsc::Sender<Socket>) {
-        let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-        loop {
-            let place = Arc::clone(&places).acquire_owned().await;
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = ready.closed() => return,
-            };
-            let (stream, from) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            let (acceptor, ready) = (self.clone(), ready.clone());
-            tokio::spawn(async move {
-                let shaken = timeout(HANDSHAKE_MAX, acceptor.shake(stream, from)).await;
-                drop(place);
-                if let Ok(Some(socket)) = shaken {
-                    // Nobody serves any more.
-                    ready.send(socket).await.ok();
-                }
-            });
-        }
-    }
-
     /// One handshake; `None` if it failed, which the other side has been told.
-    async fn shake(&self, stream: TcpStream, from: SocketAddr) -> Option<Socket> {
+    pub(crate) async fn shake(&self, stream: TcpStream, from: SocketAddr) -> Option<Socket> {
         stream.set_nodelay(true).ok()?;
         let mut first = [0; FIRST_BYTES];
         let bytes = stream
@@ -122,16 +71,5 @@ impl Acceptor {
                 None
             }
         }
-    }
-}
-
-/// See [`Acceptor::incoming`].
-pub struct Incoming(mpsc::Receiver<Socket>);
-
-impl Stream for Incoming {
-    type Item = io::Result<Socket>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx).map(|socket| socket.map(Ok))
     }
 }

@@ -87,13 +87,16 @@ impl Service<Uri> for Connector {
             Some(name) => Ok(name.clone()),
             None => server_name(uri.host().unwrap_or_default()),
         };
-        let config = self.config.current();
+        let config = Arc::clone(&self.config);
         let teller = self.teller.clone();
         let to: Arc<str> = uri.authority().map_or("", |to| to.as_str()).into();
         let connecting = self.tcp.call(uri);
         Box::pin(async move {
             let name = expected?;
             let stream = connecting.await?.into_inner();
+            // It looks at files, and may read them: a slow disk must hold up no other task, such as
+            // the keep-alives of a client that has one thread for all.
+            let config = tokio::task::spawn_blocking(move || config.current()).await?;
             let stream = TlsConnector::from(config).connect(name, stream).await;
             let stream = stream.map_err(explained).inspect_err(|error| {
                 if let Some(teller) = &teller {

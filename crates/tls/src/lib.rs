@@ -1,10 +1,10 @@
-//! TLS for the connections of clients and nodes: both ends of a handshake, with certificates from
-//! files that may change while a process runs.
+//! The connections of clients and nodes: ports with limits, and TLS, both ends of a handshake, with
+//! certificates from files that may change while a process runs.
 //!
 //! ```text
-//!   Connector ── TCP, handshake ──> Acceptor ──> Socket ──> a gRPC server
-//!       ▲                              ▲
-//!   ClientTls                      ServerTls      files, read anew when they have changed
+//!   Connector ── TCP, handshake ──> Port ──> Connection ──> a gRPC server
+//!       ▲                            ▲
+//!   ClientTls                    Acceptor, ServerTls      files, read again when they change
 //! ```
 //!
 //! It stands below gRPC, so that a connection without TLS is what it would be without this crate,
@@ -17,20 +17,31 @@
 
 mod accept;
 mod connect;
+mod connection;
 mod error;
 mod explain;
+mod limits;
 mod material;
 mod pem;
+mod places;
+mod port;
+mod rarely;
 mod socket;
 mod turned_away;
 mod watched;
 
-pub use accept::{Acceptor, Incoming};
+pub use accept::Acceptor;
 pub use connect::{Connector, Dialed};
+pub use connection::Connection;
 pub use error::{Part, TlsError};
+pub use limits::{
+    FIRST_BYTES_MAX, HANDSHAKE_MAX, HTTP1_FIRST_BYTES, HTTP2_FIRST_BYTES, PortLimits,
+    WRITE_STALL_MAX,
+};
 pub use material::{ClientTls, ServerTls};
 pub use pem::Pem;
-pub use socket::Socket;
+pub use places::{PortFigures, WhenFull};
+pub use port::{Incoming, Port};
 
 /// What gRPC is called when a handshake agrees on a protocol.
 const HTTP2: &[u8] = b"h2";

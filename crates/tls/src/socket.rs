@@ -1,4 +1,4 @@
-//! A connection that was accepted, with TLS or without.
+//! A connection with TLS or without.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// What a server reads from and writes to.
-pub enum Socket {
+pub(crate) enum Socket {
     /// Without TLS.
     Plain(TcpStream),
     /// After a handshake.

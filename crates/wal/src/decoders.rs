@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::format::{Batch, decode};
 use crate::marks::Marks;
-use crate::segment::{FileName, SECTOR, SegmentHeader};
+use crate::segment::{BLOCK, FileName, SegmentHeader};
 use crate::sim::SimFs;
 use crate::{Fs, MIN_SEGMENT_BYTES, OpenError, Options, Recovered, Writer};
 
@@ -25,13 +25,13 @@ pub fn record(bytes: &[u8]) {
         let mut valid = bytes.to_vec();
         let length = (bytes.len() - 8) as u32;
         valid[..4].copy_from_slice(&length.to_le_bytes());
-        let crc = crate::format::crc(0, &valid[8..]);
+        let crc = crate::bytes::crc(0, &valid[8..]);
         valid[4..8].copy_from_slice(&crc.to_le_bytes());
         if let Ok((record, length)) = decode(0, &valid) {
             let mut batch = Batch::default();
             let (start, written) = batch.push(0, record);
             assert_eq!(written, length);
-            let again = batch.finish(0, 1, SECTOR)[start..start + written].to_vec();
+            let again = batch.finish(0, 1, BLOCK)[start..start + written].to_vec();
             assert_eq!(again, valid[..length], "a record is written differently");
         }
     }
@@ -62,7 +62,7 @@ pub fn batches(bytes: &[u8]) {
     let mut number = 1;
     let mut finish = |batch: &mut Batch, body: &mut Vec<u8>| {
         if !batch.is_empty() {
-            let offset = SECTOR + body.len() as u64;
+            let offset = BLOCK + body.len() as u64;
             body.extend_from_slice(batch.finish(header.seed(), number, offset));
             batch.clear(0);
             number += 1;
@@ -82,7 +82,7 @@ pub fn batches(bytes: &[u8]) {
         raw.extend(payload);
         let length = (raw.len() - 8) as u32;
         raw[..4].copy_from_slice(&length.to_le_bytes());
-        let crc = crate::format::crc(header.seed(), &raw[8..]);
+        let crc = crate::bytes::crc(header.seed(), &raw[8..]);
         raw[4..8].copy_from_slice(&crc.to_le_bytes());
         if let Ok((record, _)) = decode(header.seed(), &raw) {
             batch.push(header.seed(), record);
@@ -97,15 +97,17 @@ fn header() -> SegmentHeader {
         sequence: 1,
         salt: SALT,
         bytes: MIN_SEGMENT_BYTES,
+        block: BLOCK,
         identity: IDENTITY.to_vec(),
     }
 }
 
 fn open_twice(body: &[u8]) {
     let mut content = header().encode();
-    content.extend_from_slice(&body[..body.len().min((MIN_SEGMENT_BYTES - SECTOR) as usize)]);
+    content.resize(BLOCK as usize, 0);
+    content.extend_from_slice(&body[..body.len().min((MIN_SEGMENT_BYTES - BLOCK) as usize)]);
     content.resize(MIN_SEGMENT_BYTES as usize, 0);
-    let fs = SimFs::new();
+    let fs = SimFs::with_dir(Path::new(DIR));
     let path = FileName::Segment(1).in_dir(Path::new(DIR));
     put(&fs, &path, &content);
     let Ok(first) = open(&fs) else {
@@ -115,6 +117,8 @@ fn open_twice(body: &[u8]) {
     let second = open(&fs).expect("what was opened once can be opened again");
     let first = Recovered {
         truncated_tail_bytes: 0,
+        // That batch takes room of its own.
+        log_bytes: second.log_bytes,
         ..first
     };
     assert_eq!(first, second);
@@ -165,7 +169,7 @@ mod tests {
             let id = crate::EntryId { term: 1, index };
             let mut batch = Batch::default();
             batch.push(header.seed(), Record { kind, id, payload });
-            let offset = SECTOR + body.len() as u64;
+            let offset = BLOCK + body.len() as u64;
             body.extend_from_slice(batch.finish(header.seed(), number, offset));
         };
         push(1, Kind::Checkpoint, 0, &Marks::default().encode());
@@ -223,8 +227,9 @@ mod tests {
 
     #[test]
     fn a_segment_made_here_is_one_that_opens() {
-        let fs = SimFs::new();
+        let fs = SimFs::with_dir(Path::new(DIR));
         let mut content = header().encode();
+        content.resize(BLOCK as usize, 0);
         content.extend(valid_body(&[b"one".to_vec(), b"two".to_vec()]));
         content.resize(MIN_SEGMENT_BYTES as usize, 0);
         put(&fs, &FileName::Segment(1).in_dir(Path::new(DIR)), &content);

@@ -35,8 +35,14 @@ pub struct Recovered {
     pub purged: Option<EntryId>,
     /// The last entry, or `purged` if no entry is live.
     pub last: Option<EntryId>,
-    /// Every live entry after `purged`, ascending and without holes.
+    /// The live entries up to `last`, ascending and without holes: all of them after `purged`, or
+    /// the newest, as far as their payloads have [`crate::Options::recover_bytes`]. What is older
+    /// can be read by [`crate::Wal::read`].
     pub entries: Vec<LogEntry>,
+    /// Bytes of the records of all live entries.
+    pub live_bytes: u64,
+    /// Bytes that the log takes in its segments, with headers and padding, up to its end.
+    pub log_bytes: u64,
     /// Bytes of a torn, never acknowledged tail that were cut. 0 after a clean stop.
     pub truncated_tail_bytes: u64,
 }

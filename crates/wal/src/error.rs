@@ -50,6 +50,18 @@ pub enum WalError {
         #[source]
         source: Arc<io::Error>,
     },
+    /// A segment could not be prepared, or taken back, and it is tried again: nothing was promised
+    /// on it. Calls that need the segment wait for it, so only [`crate::Options::on_spare`] is told.
+    #[error("cannot {operation} {}: {source}; it is tried again every second", path.display())]
+    NotPrepared {
+        /// What was tried, as in "cannot {operation}".
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's answer.
+        #[source]
+        source: Arc<io::Error>,
+    },
     /// An earlier write or sync failed; nothing succeeds after that.
     #[error("the log stopped after an earlier failure: {0}")]
     Poisoned(Arc<WalError>),
@@ -104,10 +116,38 @@ impl WalError {
         }
     }
 
-    /// Returns true if the medium had no room, which is the one failure that a preallocation
-    /// may get over: it has promised nothing to anybody yet.
+    /// The same, of a step that is tried again.
+    pub(crate) fn not_prepared(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::io(operation, path, source).into_not_prepared()
+    }
+
+    /// A refusal that turned out to be none for good.
+    pub(crate) fn into_not_prepared(self) -> Self {
+        match self {
+            Self::Io {
+                operation,
+                path,
+                source,
+            } => Self::NotPrepared {
+                operation,
+                path,
+                source,
+            },
+            other => other,
+        }
+    }
+
+    /// Returns true if it is tried again: whoever needs what failed waits for it.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::NotPrepared { .. })
+    }
+
+    /// Returns true if the medium had no room.
     pub(crate) fn is_no_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if no_space(source))
+        matches!(
+            self,
+            Self::Io { source, .. } | Self::NotPrepared { source, .. } if no_space(source)
+        )
     }
 }
 
@@ -143,6 +183,15 @@ pub enum OpenError {
         /// Who holds it, as far as it told.
         holder: String,
     },
+    /// The log must be there already, and nothing was ever written to the one in the directory: no
+    /// segment is there, or none that holds a batch. Every log begins with a batch of its own.
+    #[error(
+        "the log in {} is gone: no segment there holds anything that was written, but this log \
+         was written before; put its files back if they were moved, else remove this member from \
+         the cluster, wipe its directory and let it join again",
+        .0.display()
+    )]
+    Missing(PathBuf),
     /// The log belongs to somebody else.
     #[error(
         "{} belongs to another identity: it carries {found}, this process is {expected} \
@@ -239,13 +288,18 @@ impl From<WalError> for OpenError {
                 operation,
                 path,
                 source,
+            }
+            | WalError::NotPrepared {
+                operation,
+                path,
+                source,
             } => Self::Io {
                 operation,
                 path,
                 source,
             },
             WalError::Damaged(damage) => Self::Damaged(damage),
-            // Opening appends nothing of a caller, so only the two above can come up.
+            // Opening appends nothing of a caller, so only those above can come up.
             other => Self::Io {
                 operation: "open",
                 path: PathBuf::new(),
@@ -260,6 +314,17 @@ fn no_space(source: &io::Error) -> bool {
         source.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
+}
+
+/// Returns true if there were no file descriptors left, in this process or on the machine: a sync
+/// needs none, so whatever was to be synced was not even opened.
+#[must_use]
+pub fn lacks_descriptors(source: &io::Error) -> bool {
+    /// `EMFILE` and `ENFILE`, which have no kind of their own.
+    const CODES: [i32; 2] = [24, 23];
+    source
+        .raw_os_error()
+        .is_some_and(|code| CODES.contains(&code))
 }
 
 /// What an operator can do about `source`.

@@ -1,7 +1,8 @@
 //! Batches and records as bytes.
 //!
-//! A batch begins at a multiple of [`SECTOR`] and fills whole sectors, so that writing one never
-//! touches a sector that holds acknowledged records. Numbers are little endian.
+//! A batch begins at a multiple of the segment's block and fills whole blocks, so that writing one
+//! never touches a block that holds acknowledged records: the kernel writes whole pages back, and a
+//! power failure may leave garbage anywhere in one. Numbers are little endian.
 //!
 //! ```text
 //! batch   length u32 │ crc u32 │ number u64 │ offset u64 │ body crc u32 │ records u32 │ body
@@ -12,7 +13,8 @@
 //! Both are never 0, so that a 0 ends a batch (padding) and a segment (preallocated zeros). Every
 //! crc starts from the segment's seed, so that bytes of another segment never pass.
 
-use crate::segment::SECTOR;
+use crate::bytes::{crc, u32_at, u64_at};
+use crate::segment::BLOCK;
 use crate::{EntryId, MAX_MARK_BYTES};
 
 /// Bytes before the body of a batch.
@@ -68,10 +70,22 @@ pub(crate) struct Record<'a> {
 }
 
 /// A batch being gathered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     records: u32,
+    /// The block of the segment that it goes to, in bytes.
+    block: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            records: 0,
+            block: BLOCK,
+        }
+    }
 }
 
 impl Batch {
@@ -80,10 +94,15 @@ impl Batch {
         self.records == 0
     }
 
+    /// Says what blocks the segment has that the batch goes to.
+    pub(crate) fn set_block(&mut self, bytes: u64) {
+        self.block = bytes;
+    }
+
     /// The bytes that the batch fills on disk with `more` bytes of records.
     pub(crate) fn disk_len(&self, more: usize) -> u64 {
         let len = self.bytes.len().max(BATCH_HEAD) + more;
-        (len as u64).next_multiple_of(SECTOR)
+        (len as u64).next_multiple_of(self.block)
     }
 
     /// Adds a record and returns its place in the batch and its length.
@@ -212,28 +231,9 @@ pub(crate) fn decode(seed: u32, bytes: &[u8]) -> Result<(Record<'_>, usize), Str
     ))
 }
 
-/// The checksum of `bytes`, started from a segment's seed.
-pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
-    hasher.update(bytes);
-    hasher.finalize()
-}
-
 fn head_crc(seed: u32, head: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(&head[..4]);
     hasher.update(&head[8..BATCH_HEAD]);
     hasher.finalize()
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut field = [0; 4];
-    field.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(field)
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut field = [0; 8];
-    field.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(field)
 }

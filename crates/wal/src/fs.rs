@@ -26,6 +26,12 @@ pub trait Fs: Send + Sync {
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Returns true if `dir` is a directory.
     fn has_dir(&self, dir: &Path) -> bool;
+    /// The least that the system or the device under `dir` rewrites when a byte of a file there
+    /// changes, in bytes; a power of two. What lies within it may be lost together.
+    fn block_bytes(&self, dir: &Path) -> u64 {
+        let _ = dir;
+        4096
+    }
     /// Takes the lock file at `path`, creating it if need be, without waiting.
     fn lock(&self, path: &Path) -> io::Result<FsLock>;
 }

@@ -14,15 +14,22 @@ use crate::{OpenError, Recovered};
 /// [`OpenError`]: a directory that cannot be used or is in use, another identity, or damage.
 pub fn read_back(fs: &dyn Fs, dir: &Path, header: &[u8]) -> Result<Recovered, OpenError> {
     let _lock = lock(fs, dir)?;
-    let found = recover(fs, dir, header)?;
+    let found = recover(fs, dir, header, u64::MAX)?;
+    let log_bytes = found.log_bytes();
     let marks = found.replay.marks;
-    let entries = found.replay.entries.into_iter();
     Ok(Recovered {
         vote: marks.vote,
         committed: marks.committed.map(|(_, mark)| mark),
         purged: marks.purged,
         last: marks.last,
-        entries: entries.map(|(entry, _)| entry).collect(),
+        log_bytes,
+        live_bytes: found
+            .replay
+            .places
+            .iter()
+            .map(|(_, loc)| u64::from(loc.len))
+            .sum(),
+        entries: found.replay.newest.into(),
         truncated_tail_bytes: found.torn_bytes,
     })
 }

@@ -21,7 +21,9 @@
 //! 2. Records become durable in order: if a record survived, so did every record before it.
 //! 3. A failed write or `fdatasync` is final. Nothing succeeds after it, and nothing is retried:
 //!    the kernel may have dropped the data and forgotten the error.
-//! 4. An acknowledged sector is never written again until its segment is recycled.
+//! 4. A page that holds anything acknowledged is not written again until its segment is recycled.
+//! 5. A file system without room is no failure: calls that need the next segment wait, in their
+//!    order, until there is room. [`WalStats::no_room`] says so before it comes to that.
 //!
 //! # A torn tail or damage?
 //!
@@ -34,8 +36,11 @@
 //! The limit: if the very last batch before a crash was acknowledged and is then damaged on the
 //! medium, before the next start, it looks exactly like a torn write and is cut. One log alone
 //! cannot tell the two apart; the other members hold the entry. Likewise a log whose newest
-//! segment files were all deleted looks like a shorter log.
+//! segment files were all deleted looks like a shorter log. One of which nothing is left is refused
+//! if [`Options::existing`] says that there must be one.
 
+mod bytes;
+mod call;
 mod clock;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -63,15 +68,16 @@ mod work;
 mod writer;
 
 pub use entry::{Done, EntryId, LogEntry, Recovered};
-pub use error::{Damage, OpenError, WalError};
+pub use error::{Damage, OpenError, WalError, lacks_descriptors};
 pub use fs::{Fs, FsFile, FsLock};
 pub use inspect::read_back;
 pub use options::{
     MAX_ENTRY_BYTES, MAX_HEADER_BYTES, MAX_MARK_BYTES, MAX_SEGMENT_BYTES, MAX_SPARE_SEGMENTS,
-    MIN_SEGMENT_BYTES, OnFatal, Options,
+    MIN_SEGMENT_BYTES, OnFatal, OnSpare, Options,
 };
 pub use real_fs::RealFs;
-pub use stats::WalStats;
+pub use segment::names_log_file;
+pub use stats::{RESERVE_SEGMENTS, WalStats};
 pub use wal::Wal;
 pub use work::Steps;
 pub use writer::Writer;

@@ -1,7 +1,7 @@
 //! Everything but the entries, and how it is written at the start of a segment.
 
 use crate::EntryId;
-use crate::format::{u32_at, u64_at};
+use crate::bytes::{u32_at, u64_at};
 
 /// Everything but the entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

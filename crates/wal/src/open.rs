@@ -1,15 +1,19 @@
 //! Opening a log: lock it, read it back, and cover what was read with a batch of its own.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 
-use crate::format::{Batch, MARKS_RECORD_MAX};
+use ringfence_planted::{Bug, planted};
+
+use crate::format::{BATCH_HEAD, Batch, MARKS_RECORD_MAX, RECORD_HEAD};
 use crate::fs::{Fs, FsLock};
 use crate::index::{Index, IndexOp};
 use crate::prepare::Preparer;
 use crate::recover::{Found, Written, recover};
-use crate::segment::SECTOR;
+use crate::segment::{BLOCK, MAX_BLOCK, SECTOR};
 use crate::spares::Spares;
 use crate::stats::Counters;
 use crate::writer::{Shared, Writer};
@@ -28,25 +32,49 @@ impl Writer {
     ) -> Result<(Self, Recovered), OpenError> {
         options.validate()?;
         let lock = lock(fs.as_ref(), dir)?;
-        let found = recover(fs.as_ref(), dir, &options.header)?;
+        let mut found = recover(fs.as_ref(), dir, &options.header, options.recover_bytes)?;
+        if options.existing && found.next_number == 1 && !planted(Bug::EmptyLogAccepted) {
+            return Err(OpenError::Missing(dir.to_owned()));
+        }
+        let block = block(fs.as_ref(), dir, options.segment_bytes);
+        // Blocks of an older version, or of another device: what is written from here on gets
+        // segments of its own.
+        let mut small = Vec::new();
+        while found.ready.back().is_some_and(|spare| spare.block < block) {
+            small.extend(found.ready.pop_back());
+        }
         let last_sequence = found.ready.back().map(|segment| segment.sequence);
         let last_sequence =
             last_sequence.or(found.written.back().map(|written| written.segment.sequence));
-        let preparer = Preparer {
+        let mut preparer = Preparer {
             fs,
             dir: dir.to_owned(),
             identity: options.header,
             salt: options.salt,
             segment_bytes: options.segment_bytes,
+            block,
             next_sequence: last_sequence.map_or(1, |sequence| sequence + 1),
             next_file: found.next_file,
             free: found.free.iter().cloned().collect(),
             broken: None,
+            owes_sync: false,
+            named: None,
+            surplus: Vec::new(),
+            counters: Arc::default(),
+            on_spare: options.on_spare,
+            failing: false,
         };
-        let overhead = SECTOR * 2 + 3 * MARKS_RECORD_MAX as u64;
+        // The newest first, so that a crash in between leaves no hole.
+        for spare in small {
+            preparer.retire(&spare, &mut || ControlFlow::Continue(()))?;
+        }
         let (mut writer, recovered) = Self::assemble(found, preparer, lock)?;
-        writer.entry_limit = MAX_ENTRY_BYTES.min(options.segment_bytes - overhead);
+        writer.segment_bytes = options.segment_bytes;
+        writer.entry_limit = MAX_ENTRY_BYTES.min(entry_limit(options.segment_bytes, block));
         writer.spare_segments = options.spare_segments;
+        if writer.active.block < block {
+            writer.roll()?;
+        }
         // What was read back is covered by a batch of its own before anything is built on it:
         // from here on, an unreadable byte in it is damage and not a torn tail.
         writer.checkpoint().and_then(|()| writer.commit())?;
@@ -59,9 +87,13 @@ impl Writer {
         preparer: Preparer,
         lock: FsLock,
     ) -> Result<(Self, Recovered), OpenError> {
+        let log_bytes = found.log_bytes();
+        preparer.counters.ready(found.ready.len());
+        let counters = Counters::new(Arc::clone(&preparer.counters));
         let mut spares = Spares::Inline {
-            preparer,
+            preparer: Box::new(preparer),
             ready: found.ready,
+            retired: VecDeque::new(),
         };
         let active = match found.written.pop_back() {
             Some(written) => written,
@@ -80,39 +112,69 @@ impl Writer {
             committed: marks.committed.clone().map(|(_, mark)| mark),
             purged: marks.purged,
             last: marks.last,
-            entries: Vec::with_capacity(found.replay.entries.len()),
+            entries: found.replay.newest.into(),
+            live_bytes: 0,
+            log_bytes,
             truncated_tail_bytes: found.torn_bytes,
         };
-        for (entry, loc) in found.replay.entries {
-            index.apply(IndexOp::Push(entry.id.index, loc));
-            recovered.entries.push(entry);
+        for (id, loc) in found.replay.places {
+            index.apply(IndexOp::Push(id.index, loc));
         }
+        recovered.live_bytes = index.live_bytes();
+        let mut batch = Batch::default();
+        batch.set_block(active.segment.block);
+        let next_offset = match found.next_number {
+            1 => active.segment.block,
+            _ => found.next_offset,
+        };
         let writer = Self {
             shared: Arc::new(Shared {
                 index: RwLock::new(index),
-                counters: Counters::default(),
+                counters,
             }),
             spares,
             full: found.written,
             active: active.segment,
             active_greatest: active.greatest,
-            offset: found.next_offset,
+            offset: next_offset,
             number: found.next_number,
-            batch: Batch::default(),
+            batch,
             ops: Vec::new(),
             dones: Vec::new(),
             entries_in_batch: 0,
             marks,
             pending: None,
+            stalled: VecDeque::new(),
             poison: None,
             // Until the log is open, a failure is the answer to whoever opens it.
             on_fatal: Box::new(|_| {}),
             entry_limit: MAX_ENTRY_BYTES,
+            segment_bytes: 0,
             spare_segments: 1,
             _lock: lock,
         };
         Ok((writer, recovered))
     }
+}
+
+/// The block of new segments: the device's, unless too few would fit in a segment.
+fn block(fs: &dyn Fs, dir: &Path, segment_bytes: u64) -> u64 {
+    if planted(Bug::BatchesSharePages) {
+        return SECTOR;
+    }
+    let mut block = fs.block_bytes(dir).next_power_of_two();
+    block = block.clamp(BLOCK, MAX_BLOCK);
+    while block > BLOCK && segment_bytes < block * 16 {
+        block /= 2;
+    }
+    block
+}
+
+/// The longest payload that fits in a segment: behind the header stands a batch with a checkpoint,
+/// the entry, and the committed mark that may join.
+fn entry_limit(segment_bytes: u64, block: u64) -> u64 {
+    let room = (segment_bytes - block) / block * block;
+    room - (BATCH_HEAD + RECORD_HEAD + 2 * MARKS_RECORD_MAX) as u64
 }
 
 /// Takes the lock of the log in `dir`.

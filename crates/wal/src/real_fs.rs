@@ -2,8 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +72,11 @@ impl Fs for RealFs {
         dir.is_dir()
     }
 
+    fn block_bytes(&self, dir: &Path) -> u64 {
+        let page = rustix::param::page_size() as u64;
+        page.max(physical_sector(dir).unwrap_or(0))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -97,6 +102,18 @@ impl Fs for RealFs {
         drop(told);
         Ok(FsLock::Held(Box::new(file)))
     }
+}
+
+/// The physical sector of the device under `dir`, in bytes, if the system says so. A file system
+/// without a device of its own, such as an overlay, has none.
+fn physical_sector(dir: &Path) -> Option<u64> {
+    let device = std::fs::metadata(dir).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let block = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has no queue of its own; that of its disk is beside it.
+    let queues = ["queue", "../queue"].map(|queue| Path::new(&block).join(queue));
+    let read = |queue: &PathBuf| std::fs::read_to_string(queue.join("physical_block_size")).ok();
+    queues.iter().find_map(read)?.trim().parse().ok()
 }
 
 /// Locks the file; false if somebody keeps it.

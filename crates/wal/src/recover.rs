@@ -10,7 +10,7 @@ use crate::format::{BATCH_HEAD, Head, Kind, decode};
 use crate::fs::{Fs, FsFile};
 use crate::index::Loc;
 use crate::replay::Replay;
-use crate::segment::{FileName, SECTOR, Segment, SegmentHeader};
+use crate::segment::{BLOCK, FileName, Segment, SegmentHeader};
 use crate::{Damage, OpenError};
 
 /// A file that waits to be filled with zeros and used again.
@@ -34,6 +34,18 @@ pub(crate) struct Found {
     pub(crate) next_file: u64,
 }
 
+impl Found {
+    /// Bytes in the segments up to the end of the log; 0 if there is none.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        if self.written.is_empty() {
+            return 0;
+        }
+        let full = self.written.iter().rev().skip(1);
+        let full: u64 = full.map(|written| written.segment.bytes).sum();
+        full + self.next_offset
+    }
+}
+
 /// A segment that holds records.
 pub(crate) struct Written {
     pub(crate) segment: Segment,
@@ -43,11 +55,19 @@ pub(crate) struct Written {
 
 /// Lists `dir`, removes what a crash left half made, and reads every segment.
 ///
+/// The payloads of the newest entries are kept, at most `keep_bytes` of them.
+///
 /// # Errors
 /// Damage, another identity, an unknown version, or the file system's refusal.
-pub(crate) fn recover(fs: &dyn Fs, dir: &Path, identity: &[u8]) -> Result<Found, OpenError> {
+pub(crate) fn recover(
+    fs: &dyn Fs,
+    dir: &Path,
+    identity: &[u8],
+    keep_bytes: u64,
+) -> Result<Found, OpenError> {
     let names = list(fs, dir)?;
     let mut reader = Reader::default();
+    reader.replay.keep_bytes = keep_bytes;
     let mut expected = None;
     for &sequence in &names.segments {
         let path = FileName::Segment(sequence).in_dir(dir);
@@ -144,9 +164,10 @@ impl Reader {
             file,
             seed: header.seed(),
             bytes: content.len() as u64,
+            block: header.block,
         };
         let offset = self.batches(&segment, &content)?;
-        let rest = &content[offset..];
+        let rest = content.get(offset..).unwrap_or_default();
         let junk = rest
             .iter()
             .rposition(|byte| *byte != 0)
@@ -157,17 +178,18 @@ impl Reader {
 
     /// Reads batches until one is not there; returns where it should have been.
     fn batches(&mut self, segment: &Segment, content: &[u8]) -> Result<usize, OpenError> {
-        let mut offset = SECTOR as usize;
+        let first = segment.block as usize;
+        let mut offset = first;
         let mut greatest = None;
         let place = self.segments.len();
         let seed = segment.seed;
         // An older segment that ends in zeros was full, so the log goes on here. Otherwise what
         // is unreadable there was durable when the first byte was written here.
         if let Some(end) = &self.end
-            && content[SECTOR as usize..].iter().any(|byte| *byte != 0)
+            && content.iter().skip(first).any(|byte| *byte != 0)
         {
             if end.segment + 1 != place || self.rest[end.segment] != 0 {
-                return Err(self.damage(segment, SECTOR as usize, String::new));
+                return Err(self.damage(segment, first, String::new));
             }
             self.end = None;
         }
@@ -261,7 +283,8 @@ impl Reader {
         if planted(Bug::DamageTakenForTornTail) {
             return Ok(());
         }
-        let mut at = unreadable + SECTOR as usize;
+        let block = segment.block as usize;
+        let mut at = unreadable + block;
         while at < content.len() {
             if let Some(head) = Head::find(content, segment.seed, at) {
                 return Err(self.damage(segment, unreadable, || {
@@ -271,7 +294,7 @@ impl Reader {
                     )
                 }));
             }
-            at += SECTOR as usize;
+            at += block;
         }
         Ok(())
     }
@@ -304,7 +327,7 @@ impl Reader {
             written: VecDeque::new(),
             ready: VecDeque::new(),
             free: names.free,
-            next_offset: SECTOR,
+            next_offset: BLOCK,
             next_number: self.next_number.unwrap_or(1),
             torn_bytes: 0,
             next_file: names.next_file,
@@ -316,7 +339,7 @@ impl Reader {
             let path = self.segments[0].segment.path.clone();
             OpenError::Damaged(Damage {
                 path,
-                offset: SECTOR,
+                offset: self.segments[0].segment.block,
                 found: missing,
             })
         })?;
@@ -330,7 +353,7 @@ impl Reader {
             let from = if place == end.segment {
                 end.offset
             } else {
-                SECTOR
+                written.segment.block
             };
             erase(&written.segment, from, self.rest[place])?;
             found.torn_bytes += self.rest[place];

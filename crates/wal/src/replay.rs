@@ -14,7 +14,11 @@ use crate::{EntryId, LogEntry};
 pub(crate) struct Replay {
     pub(crate) marks: Marks,
     /// The live entries, ascending and without holes, each with its place.
-    pub(crate) entries: VecDeque<(LogEntry, Loc)>,
+    pub(crate) places: VecDeque<(EntryId, Loc)>,
+    /// The newest of them with their payloads, as far as these have `keep_bytes`.
+    pub(crate) newest: VecDeque<LogEntry>,
+    newest_bytes: u64,
+    pub(crate) keep_bytes: u64,
     /// Entries up to here are in segments that no longer exist, so a purge must cover them.
     floor: Option<u64>,
     /// False until the checkpoint that opens the oldest segment was read.
@@ -82,37 +86,41 @@ impl Replay {
             return Err(format!("entry {offered} follows entry {}", last.index));
         }
         self.marks.last = Some(record.id);
-        let payload = Bytes::copy_from_slice(record.payload);
-        self.entries.push_back((
-            LogEntry {
-                id: record.id,
-                payload,
-            },
-            loc,
-        ));
+        self.places.push_back((record.id, loc));
+        self.newest.push_back(LogEntry {
+            id: record.id,
+            payload: Bytes::copy_from_slice(record.payload),
+        });
+        self.newest_bytes += record.payload.len() as u64;
+        while self.newest_bytes > self.keep_bytes {
+            let Some(oldest) = self.newest.pop_front() else {
+                break;
+            };
+            self.newest_bytes -= oldest.payload.len() as u64;
+        }
         Ok(())
     }
 
     fn truncate(&mut self, last_kept: Option<EntryId>) {
         let kept = last_kept.map(|id| id.index);
-        while self
-            .entries
-            .back()
-            .is_some_and(|(entry, _)| Some(entry.id.index) > kept)
-        {
-            self.entries.pop_back();
+        let cut = |id: EntryId| Some(id.index) > kept;
+        while self.places.back().is_some_and(|(id, _)| cut(*id)) {
+            self.places.pop_back();
+        }
+        while let Some(newest) = self.newest.pop_back_if(|entry| cut(entry.id)) {
+            self.newest_bytes -= newest.payload.len() as u64;
         }
         self.floor = self.floor.min(kept);
         self.marks.truncate(last_kept);
     }
 
     fn purge(&mut self, upto: EntryId) {
-        while self
-            .entries
-            .front()
-            .is_some_and(|(entry, _)| entry.id.index <= upto.index)
-        {
-            self.entries.pop_front();
+        let gone = |id: EntryId| id.index <= upto.index;
+        while self.places.front().is_some_and(|(id, _)| gone(*id)) {
+            self.places.pop_front();
+        }
+        while let Some(oldest) = self.newest.pop_front_if(|entry| gone(entry.id)) {
+            self.newest_bytes -= oldest.payload.len() as u64;
         }
         self.marks.purge(upto);
     }

@@ -6,17 +6,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bytes::{crc, u32_at, u64_at};
 use crate::error::hex;
-use crate::format::{crc, u32_at, u64_at};
 use crate::fs::FsFile;
 use crate::{Damage, MAX_HEADER_BYTES, OpenError};
 
-/// The unit that a disk is trusted to write whole, and the length of a segment's header, in bytes.
+/// The length of a segment's header in bytes, and the block of segments of version 1.
 pub(crate) const SECTOR: u64 = 512;
+/// The block of a segment unless the device's is larger, in bytes: a page of the kernel. Nothing
+/// acknowledged shares a block with what is written later.
+pub(crate) const BLOCK: u64 = 4096;
+/// The largest block, in bytes.
+pub(crate) const MAX_BLOCK: u64 = 64 * 1024;
 
 const MAGIC: &[u8; 8] = b"RFWALSEG";
-const VERSION: u32 = 1;
+/// Version 1 had blocks of one sector, and did not say so.
+const VERSION: u32 = 2;
 const IDENTITY_AT: usize = 40;
+const BLOCK_AT: usize = IDENTITY_AT + MAX_HEADER_BYTES;
 const CRC_AT: usize = SECTOR as usize - 4;
 
 /// What a segment's first sector says.
@@ -26,6 +33,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) salt: u64,
     /// Length of the file in bytes.
     pub(crate) bytes: u64,
+    /// Every batch begins at a multiple of this, the first one at the second block.
+    pub(crate) block: u64,
     pub(crate) identity: Vec<u8>,
 }
 
@@ -39,6 +48,8 @@ pub(crate) struct Segment {
     pub(crate) seed: u32,
     /// Length of the file in bytes.
     pub(crate) bytes: u64,
+    /// See [`SegmentHeader::block`].
+    pub(crate) block: u64,
 }
 
 impl SegmentHeader {
@@ -61,6 +72,7 @@ impl SegmentHeader {
         out[24..32].copy_from_slice(&self.salt.to_le_bytes());
         out[32..40].copy_from_slice(&self.bytes.to_le_bytes());
         out[IDENTITY_AT..IDENTITY_AT + self.identity.len()].copy_from_slice(&self.identity);
+        out[BLOCK_AT..BLOCK_AT + 4].copy_from_slice(&(self.block as u32).to_le_bytes());
         let crc = crc(0, &out[..CRC_AT]);
         out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -94,7 +106,7 @@ impl SegmentHeader {
                 hex(&sector[..8])
             ));
         }
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(OpenError::UnknownVersion {
                 path: path.to_owned(),
                 found: version,
@@ -104,7 +116,15 @@ impl SegmentHeader {
         if length > MAX_HEADER_BYTES {
             return damage(format!("the header claims an identity of {length} bytes"));
         }
+        let block = match version {
+            1 => SECTOR,
+            _ => u64::from(u32_at(sector, BLOCK_AT)),
+        };
+        if !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block) {
+            return damage(format!("the header claims blocks of {block} bytes"));
+        }
         Ok(Self {
+            block,
             sequence: u64_at(sector, 16),
             salt: u64_at(sector, 24),
             bytes: u64_at(sector, 32),
@@ -148,6 +168,14 @@ impl SegmentHeader {
             found,
         }))
     }
+}
+
+/// Returns true if a file of this name may lie in the directory of a log that is closed: a segment,
+/// a purged one, or the lock. One that is being filled lies there only while a log is open.
+#[must_use]
+pub fn names_log_file(name: &str) -> bool {
+    let kind = FileName::parse(name);
+    name == "lock" || matches!(kind, Some(FileName::Segment(_) | FileName::Free(_)))
 }
 
 /// The kinds of files in a log's directory.

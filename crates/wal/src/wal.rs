@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
 
+use crate::call::{Call, CommittedSlot};
 use crate::fs::Fs;
 use crate::index::Index;
 use crate::read::read_stretch;
@@ -20,17 +21,6 @@ use crate::{
 /// longer.
 const READ_BYTES: u64 = 1024 * 1024;
 
-/// A committed mark that waits for the next batch, with its index.
-pub(crate) type CommittedSlot = Arc<Mutex<Option<(u64, Vec<u8>)>>>;
-
-pub(crate) enum Call {
-    Append(Vec<LogEntry>, Done),
-    Vote(Vec<u8>, Done),
-    Truncate(Option<EntryId>),
-    Purge(EntryId),
-    Close,
-}
-
 /// Told of every call, where no thread waits for them.
 pub(crate) type Bell = Box<dyn Fn() + Send + Sync>;
 
@@ -43,6 +33,8 @@ pub struct Wal {
     committed: CommittedSlot,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    entry_limit: u64,
+    segment_bytes: u64,
     /// Set if somebody takes the steps of the work instead of the thread.
     stepped: Option<(Bell, Arc<Mutex<Work>>)>,
 }
@@ -91,7 +83,8 @@ impl Wal {
         options: Options,
         bell: Box<dyn Fn() + Send + Sync>,
     ) -> Result<(Self, Steps, Recovered), OpenError> {
-        let (writer, recovered) = Writer::open(fs, dir, options)?;
+        let (mut writer, recovered) = Writer::open(fs, dir, options)?;
+        writer.prepare_ahead();
         let (mut wal, work) = Self::around(writer);
         let work = Arc::new(Mutex::new(work));
         wal.stepped = Some((bell, Arc::clone(&work)));
@@ -105,6 +98,8 @@ impl Wal {
             committed: CommittedSlot::default(),
             shared: writer.shared(),
             thread: None,
+            entry_limit: writer.entry_limit,
+            segment_bytes: writer.segment_bytes,
             stepped: None,
         };
         let committed = Arc::clone(&wal.committed);
@@ -143,10 +138,11 @@ impl Wal {
             .unwrap_or_else(PoisonError::into_inner) = Some((index, mark));
     }
 
-    /// Removes every entry after `last_kept`, or every entry. Appends that follow are ordered
-    /// behind it, so there is nothing to wait for.
-    pub fn truncate_after(&self, last_kept: Option<EntryId>) {
-        self.call(Call::Truncate(last_kept));
+    /// Removes every entry after `last_kept`, or every entry; `done` is called when that is
+    /// durable. Appends that follow are ordered behind it and need not wait; what is written
+    /// elsewhere, as a snapshot is, does.
+    pub fn truncate_after(&self, last_kept: Option<EntryId>, done: Done) {
+        self.call(Call::Truncate(last_kept, Some(done)));
     }
 
     /// Removes every entry up to and with `upto`, which may be above the last entry. Segments
@@ -198,10 +194,37 @@ impl Wal {
         Ok(entries)
     }
 
+    /// Returns the longest payload that an entry of this log may have, in bytes:
+    /// [`crate::MAX_ENTRY_BYTES`], or what fits in one segment.
+    #[must_use]
+    pub const fn entry_limit(&self) -> u64 {
+        self.entry_limit
+    }
+
     /// Returns figures about the work done so far.
     pub fn stats(&self) -> WalStats {
         let live_bytes = self.index().live_bytes();
         self.shared.counters.read(live_bytes)
+    }
+
+    /// Bytes written and made durable since the log was opened, with headers and padding.
+    #[must_use]
+    pub fn bytes_appended(&self) -> u64 {
+        self.shared.counters.bytes_appended()
+    }
+
+    /// Whether the file system has no room for another segment; see [`WalStats::no_room`].
+    #[must_use]
+    pub fn no_room(&self) -> bool {
+        self.shared.counters.no_room()
+    }
+
+    /// How many bytes can be written without what is kept for votes, purges and what is in flight
+    /// ([`crate::RESERVE_SEGMENTS`]), and without another segment: what is left in the active one and
+    /// the prepared ones behind it. Calls that have queued still take of it.
+    #[must_use]
+    pub fn prepared_bytes(&self) -> u64 {
+        self.shared.counters.prepared_bytes(self.segment_bytes)
     }
 
     /// Writes what has queued, seals the log and ends its threads.
@@ -217,10 +240,7 @@ impl Wal {
             return;
         };
         // The thread is gone only if a callback panicked: the callback's own message tells why.
-        match refused.0 {
-            Call::Append(_, done) | Call::Vote(_, done) => done(Err(WalError::Closed)),
-            Call::Truncate(_) | Call::Purge(_) | Call::Close => {}
-        }
+        refused.0.refuse(&WalError::Closed);
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {

@@ -1,11 +1,16 @@
 //! The writer's work: calls from the queue, a turn for all that have queued. A thread takes turn
 //! after turn; a simulation takes the two steps of each when it says so.
 
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use crate::wal::{Call, CommittedSlot};
+use crate::call::{Call, CommittedSlot};
+use crate::clock;
 use crate::writer::{Writer, WrittenBatch};
+
+/// How long calls that wait for room on the file system wait before it is looked for again.
+const ROOM_AGAIN: Duration = Duration::from_millis(500);
 
 /// The writer and the way to it.
 pub(crate) struct Work {
@@ -31,10 +36,20 @@ impl Work {
     /// The writer thread: takes one call, then all that have queued, and flushes once for them.
     pub(crate) fn run(mut self) {
         let mut crowded = false;
-        while self.open
-            && let Ok(call) = self.queue.recv()
-        {
-            self.take(call);
+        let mut resumed = clock::now();
+        while self.open {
+            let call = match self.writer.is_stalled() {
+                false => self
+                    .queue
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+                true => self.queue.recv_timeout(ROOM_AGAIN),
+            };
+            match call {
+                Ok(call) => self.take(call),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
             let mut taken = 1 + self.take_queued();
             if crowded {
                 // Callers that were just told tend to call again, and share these cores with us.
@@ -45,7 +60,11 @@ impl Work {
             }
             crowded = taken > 1;
             self.offer_mark();
-            self.writer.flush();
+            if self.writer.is_stalled() && resumed.elapsed() >= ROOM_AGAIN {
+                self.writer.resume();
+                resumed = clock::now();
+            }
+            self.writer.write_out();
         }
         self.writer.close();
     }
@@ -66,11 +85,8 @@ impl Work {
     /// Hands one call to the writer; the last one ends the work.
     fn take(&mut self, call: Call) {
         match call {
-            Call::Append(entries, done) => self.writer.append(entries, done),
-            Call::Vote(vote, done) => self.writer.save_vote(vote, done),
-            Call::Truncate(last_kept) => self.writer.truncate_after(last_kept),
-            Call::Purge(upto) => self.writer.purge(upto),
             Call::Close => self.open = false,
+            call => self.writer.take(call),
         }
     }
 
@@ -90,8 +106,12 @@ impl Work {
         if !self.open || self.written.is_some() {
             return self.written.is_some();
         }
-        if self.take_queued() > 0 {
+        let stalled = self.writer.is_stalled();
+        if self.take_queued() > 0 || stalled {
             self.offer_mark();
+            if stalled {
+                self.writer.resume();
+            }
             // A failure has poisoned the log, and every call that waits was told.
             self.written = self.writer.write_batch().ok().flatten();
         }
@@ -104,6 +124,7 @@ impl Work {
             && self.writer.sync_batch(written).is_ok()
         {
             self.writer.recycle();
+            self.writer.prepare_ahead();
         }
     }
 
@@ -132,6 +153,12 @@ impl Steps {
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.with(|work| work.open).unwrap_or(false)
+    }
+
+    /// Returns true if calls wait for room on the file system: [`Steps::write`] tries again.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.with(|work| work.writer.is_stalled()).unwrap_or(false)
     }
 
     /// Takes what has queued and writes it as a batch; true if one waits to be synced. A crash

@@ -3,11 +3,14 @@
 //! It starts no thread and never waits for anything but the file system, so that a test can
 //! drive it step by step. [`crate::Wal`] runs it on a thread of its own.
 
+mod calls;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ringfence_planted::{Bug, planted};
 
+use crate::call::Call;
 use crate::clock;
 use crate::format::{Batch, Kind, MARKS_RECORD_MAX, RECORD_HEAD, Record};
 use crate::fs::FsLock;
@@ -15,7 +18,7 @@ use crate::index::{Index, IndexOp, Loc};
 use crate::marks::Marks;
 use crate::options::OnFatal;
 use crate::recover::Written;
-use crate::segment::{SECTOR, Segment};
+use crate::segment::Segment;
 use crate::spares::Spares;
 use crate::stats::Counters;
 use crate::{Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, WalError};
@@ -58,9 +61,13 @@ pub struct Writer {
     pub(crate) marks: Marks,
     /// A committed mark that waits for its entry.
     pub(crate) pending: Option<(u64, Vec<u8>)>,
+    /// Calls that wait for room on the file system, in their order. Nothing overtakes them.
+    pub(crate) stalled: VecDeque<Call>,
     pub(crate) poison: Option<Arc<WalError>>,
     pub(crate) on_fatal: OnFatal,
     pub(crate) entry_limit: u64,
+    /// Of new segments.
+    pub(crate) segment_bytes: u64,
     pub(crate) spare_segments: usize,
     /// Held until the log is closed; the last field, so that the spare thread has ended before.
     pub(crate) _lock: FsLock,
@@ -69,18 +76,12 @@ pub struct Writer {
 impl Writer {
     /// Adds entries; see [`crate::Wal::append`].
     pub fn append(&mut self, entries: Vec<LogEntry>, done: Done) {
-        match self.check(&entries).and_then(|()| self.try_append(entries)) {
-            Ok(()) => self.dones.push(done),
-            Err(error) => done(Err(error)),
-        }
+        self.take(Call::Append(entries, done));
     }
 
     /// Adds a vote; see [`crate::Wal::save_vote`].
     pub fn save_vote(&mut self, vote: Vec<u8>, done: Done) {
-        match self.try_vote(vote) {
-            Ok(()) => self.dones.push(done),
-            Err(error) => done(Err(error)),
-        }
+        self.take(Call::Vote(vote, done));
     }
 
     /// Offers a committed mark; see [`crate::Wal::save_committed`].
@@ -98,58 +99,24 @@ impl Writer {
 
     /// Truncates; see [`crate::Wal::truncate_after`].
     pub fn truncate_after(&mut self, last_kept: Option<EntryId>) {
-        let kept = last_kept.max_by_index(self.marks.purged);
-        if self.marks.last.map(|id| id.index) <= kept.map(|id| id.index) {
-            return;
-        }
-        let record = match kept {
-            Some(id) => Record {
-                kind: Kind::TruncateAfter,
-                id,
-                payload: &[],
-            },
-            None => Record {
-                kind: Kind::TruncateAll,
-                id: NO_ID,
-                payload: &[],
-            },
-        };
-        // A failure has poisoned the log, and every call that waits was told.
-        if self.push(record).is_ok() {
-            self.marks.truncate(kept);
-            let last = self.marks.last.map(|id| id.index);
-            self.pending.take_if(|(index, _)| Some(*index) > last);
-            self.ops
-                .push(IndexOp::TruncateFrom(kept.map_or(0, |id| id.index + 1)));
-        }
+        self.take(Call::Truncate(last_kept, None));
     }
 
     /// Purges; see [`crate::Wal::purge`].
     pub fn purge(&mut self, upto: EntryId) {
-        if self
-            .marks
-            .purged
-            .is_some_and(|purged| purged.index >= upto.index)
-        {
-            return;
-        }
-        // A failure has poisoned the log, and every call that waits was told.
-        if self
-            .push(Record {
-                kind: Kind::Purge,
-                id: upto,
-                payload: &[],
-            })
-            .is_ok()
-        {
-            self.marks.purge(upto);
-            self.ops.push(IndexOp::PurgeUpto(upto.index));
-        }
+        self.take(Call::Purge(upto));
     }
 
     /// Writes what was added as one batch, makes it durable, and completes the callbacks,
-    /// newest first. Then recycles the segments that a purge emptied.
+    /// newest first. Then recycles the segments that a purge emptied. Calls that wait for room are
+    /// tried again before.
     pub fn flush(&mut self) {
+        self.resume();
+        self.write_out();
+    }
+
+    /// The same, without the calls that wait for room.
+    pub(crate) fn write_out(&mut self) {
         // A failure has poisoned the log, and every call that waits was told.
         if self.commit().is_ok() {
             self.recycle();
@@ -164,7 +131,11 @@ impl Writer {
     /// The same, where the writer stays.
     pub(crate) fn seal(&mut self) {
         self.flush();
-        // A failure here has told `on_fatal`; nobody else waits.
+        for call in std::mem::take(&mut self.stalled) {
+            call.refuse(&WalError::Closed);
+        }
+        // A failure here has told `on_fatal`; nobody else waits. Without room, the next open has to
+        // look for the end of the log by itself.
         let sealed = self
             .commit_pending()
             .and_then(|()| self.checkpoint())
@@ -187,59 +158,6 @@ impl Writer {
                 source,
             })?;
         Ok(self)
-    }
-
-    /// Refuses entries that must not be written, before any of them is.
-    fn check(&self, entries: &[LogEntry]) -> Result<(), WalError> {
-        let mut last = self.marks.last.map(|id| id.index);
-        for entry in entries {
-            let expected = last.map_or(entry.id.index, |index| index.saturating_add(1));
-            if entry.id.index != expected {
-                return Err(WalError::OutOfOrder {
-                    offered: entry.id.index,
-                    expected,
-                });
-            }
-            let bytes = entry.payload.len() as u64;
-            if bytes > self.entry_limit {
-                return Err(WalError::EntryTooLarge {
-                    id: entry.id,
-                    bytes,
-                    limit: self.entry_limit,
-                });
-            }
-            last = Some(entry.id.index);
-        }
-        Ok(())
-    }
-
-    fn try_append(&mut self, entries: Vec<LogEntry>) -> Result<(), WalError> {
-        for LogEntry { id, payload } in entries {
-            let loc = self.push(Record {
-                kind: Kind::Entry,
-                id,
-                payload: &payload,
-            })?;
-            self.ops.push(IndexOp::Push(id.index, loc));
-            self.marks.last = Some(id);
-            self.active_greatest = self.active_greatest.max(Some(id.index));
-            self.entries_in_batch += 1;
-        }
-        self.alive()
-    }
-
-    fn try_vote(&mut self, vote: Vec<u8>) -> Result<(), WalError> {
-        if vote.len() > MAX_MARK_BYTES {
-            let (bytes, limit) = (vote.len() as u64, MAX_MARK_BYTES as u64);
-            return Err(WalError::VoteTooLarge { bytes, limit });
-        }
-        self.push(Record {
-            kind: Kind::Vote,
-            id: NO_ID,
-            payload: &vote,
-        })?;
-        self.marks.vote = Some(vote);
-        Ok(())
     }
 
     /// Adds a record to the batch, after making room for it.
@@ -288,16 +206,26 @@ impl Writer {
     }
 
     /// Goes on in the next segment, which begins with a checkpoint.
-    fn roll(&mut self) -> Result<(), WalError> {
+    pub(crate) fn roll(&mut self) -> Result<(), WalError> {
         self.commit()?;
-        let next = self.spares.take().map_err(|error| self.fail(error))?;
+        let next = match self.spares.take() {
+            Ok(next) => next,
+            // It has promised nothing to anybody: whoever needs the room waits for it.
+            Err(error) if error.may_pass() && !planted(Bug::FullDiskIsFatal) => {
+                return Err(error);
+            }
+            Err(error) => return Err(self.fail(error)),
+        };
         self.write_index().add_segment(next.clone());
         let segment = std::mem::replace(&mut self.active, next);
         self.full.push_back(Written {
             segment,
             greatest: self.active_greatest.take(),
         });
-        self.offset = SECTOR;
+        self.offset = self.active.block;
+        let left = self.active.bytes - self.offset;
+        self.shared.counters.left(left);
+        self.batch.set_block(self.active.block);
         let payload = self.marks.encode();
         self.place(Record {
             kind: Kind::Checkpoint,
@@ -314,11 +242,15 @@ impl Writer {
         if let Some((index, mark)) = self.pending.take_if(|(index, _)| Some(*index) <= last) {
             let id = EntryId { term: 0, index };
             if self.batch.is_empty() {
-                self.push(Record {
+                let record = Record {
                     kind: Kind::Committed,
                     id,
                     payload: &mark,
-                })?;
+                };
+                if let Err(error) = self.push(record) {
+                    self.pending = Some((index, mark));
+                    return Err(error);
+                }
             } else {
                 self.place(Record {
                     kind: Kind::Committed,
@@ -380,6 +312,8 @@ impl Writer {
             .appended(std::mem::take(&mut self.entries_in_batch));
         self.number += 1;
         self.offset += len;
+        let left = self.active.bytes.saturating_sub(self.offset);
+        self.shared.counters.left(left);
         self.batch.clear(KEEP_BYTES);
         {
             let mut index = self
@@ -397,6 +331,13 @@ impl Writer {
             done(Ok(()));
         }
         Ok(())
+    }
+
+    /// Prepares a segment ahead where no thread does.
+    pub(crate) fn prepare_ahead(&mut self) {
+        if self.poison.is_none() {
+            self.spares.prepare_ahead(self.spare_segments);
+        }
     }
 
     /// Gives back the oldest segments as long as every entry in them is durably purged.
@@ -435,6 +376,9 @@ impl Writer {
         (self.on_fatal)(&error);
         while let Some(done) = self.dones.pop() {
             done(Err(error.clone()));
+        }
+        for call in std::mem::take(&mut self.stalled) {
+            call.refuse(&error);
         }
         error
     }

@@ -61,7 +61,21 @@ fn an_empty_log_opens_empty_twice() {
     wal.close();
 
     let (_, recovered) = reopen(&dir);
-    assert_eq!(recovered, Recovered::default());
+    assert_eq!(
+        recovered,
+        Recovered {
+            log_bytes: own_bytes(&recovered),
+            ..Recovered::default()
+        }
+    );
+}
+
+/// What a log takes without an entry: the header of a segment, and a few batches, each in blocks of
+/// its own.
+fn own_bytes(recovered: &Recovered) -> u64 {
+    let bytes = recovered.log_bytes;
+    assert!((4 * 1024..64 * 1024).contains(&bytes), "{recovered:?}");
+    bytes
 }
 
 #[test]
@@ -77,6 +91,7 @@ fn a_log_with_only_a_vote_gives_it_back() {
         recovered,
         Recovered {
             vote: Some(b"term 3 for node 2".to_vec()),
+            log_bytes: own_bytes(&recovered),
             ..Recovered::default()
         }
     );
@@ -88,7 +103,10 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     let (wal, _) = reopen(&dir);
     append(&wal, (0..10).map(|i| entry(1, i, b"first")).collect()).unwrap();
     save_vote(&wal, b"v2");
-    wal.truncate_after(Some(EntryId { term: 1, index: 6 }));
+    let (cut, was_cut) = channel();
+    let done = Box::new(move |result| cut.send(result).unwrap());
+    wal.truncate_after(Some(EntryId { term: 1, index: 6 }), done);
+    was_cut.recv().unwrap().unwrap();
     append(&wal, vec![entry(2, 7, b"second")]).unwrap();
     wal.purge(EntryId { term: 1, index: 4 });
     wal.save_committed(6, b"up to 6".to_vec());
@@ -304,7 +322,7 @@ fn a_log_whose_segments_change_size_takes_the_larger_entries() {
 fn a_fatal_error_aborts_the_process_with_a_clear_message() {
     const CHILD: &str = "RINGFENCE_WAL_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
-        let fs = SimFs::new();
+        let fs = SimFs::with_dir(Path::new("/log"));
         let (wal, _) = Wal::open_in(Arc::new(fs.clone()), Path::new("/log"), options()).unwrap();
         for nth in 0..10 {
             fs.plant(Fault::Sync(fs.syncs() + nth, ErrorKind::Other));

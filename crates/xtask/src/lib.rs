@@ -3,7 +3,9 @@
 //! `cargo xtask verify` reads, `cargo xtask fix` writes; [`tidy`] is a library so that
 //! `cargo test --workspace` runs it too. Nothing here is part of what Ringfence ships.
 
+mod cargo;
 pub mod cli;
+mod lean;
 pub mod node;
 pub mod planted;
 pub mod sim;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::steps::cargo;
+use crate::cargo::cargo;
 
 /// Runs the test; its exit code is this one's. The programs are built by whoever calls this, and
 /// only the last step needs root.

@@ -205,7 +205,9 @@ fn hunt(
             loop {
                 let only = match layer.target {
                     Target::Simulation => Only::Seed,
-                    Target::Library | Target::Test(_) => Only::Like(layer.filter, &passed_over),
+                    Target::Library | Target::Binary | Target::Test(_) => {
+                        Only::Like(layer.filter, &passed_over)
+                    }
                 };
                 let trial = run::trial(program, Some(bug), *seed, only, LIMIT)?;
                 took += trial.took;

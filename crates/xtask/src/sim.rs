@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::steps::cargo;
+use crate::cargo::cargo;
 
 /// A profile of its own: optimized, and yet overflows are found.
 const BEFORE: &[&str] = &[

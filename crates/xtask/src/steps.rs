@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command as Process, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::cargo::cargo;
 use crate::cli::{Command, HELP, Tests};
-use crate::{planted, tidy};
+use crate::{lean, planted, tidy};
 
 /// One step: a line of `cargo`, or the tidy check, which runs in this process.
 struct Step {
@@ -18,6 +19,7 @@ struct Step {
 
 enum Work {
     Tidy,
+    Lean,
     Cargo {
         arguments: &'static [&'static str],
         environment: &'static [(&'static str, &'static str)],
@@ -28,6 +30,12 @@ const TIDY: Step = Step {
     name: "tidy",
     work: Work::Tidy,
     next: "each line above says what to do; repeat with `cargo xtask tidy`",
+};
+
+const LEAN: Step = Step {
+    name: "lean client",
+    work: Work::Lean,
+    next: "each line above says what to do; see crates/xtask/src/lean.rs",
 };
 
 const FORMAT: Step = Step {
@@ -101,8 +109,8 @@ const FORMAT_FIX: Step = Step {
 fn steps(command: Command) -> Vec<Step> {
     match command {
         // The cheap ones first: a mistake should cost seconds, not the test run.
-        Command::Verify(Tests::Skip) => vec![TIDY, FORMAT, CLIPPY, RUSTDOC],
-        Command::Verify(Tests::Run) => vec![TIDY, FORMAT, CLIPPY, RUSTDOC, TESTS],
+        Command::Verify(Tests::Skip) => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC],
+        Command::Verify(Tests::Run) => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC, TESTS],
         Command::Fix => vec![CLIPPY_FIX, FORMAT_FIX, TIDY],
         Command::Tidy => vec![TIDY],
         Command::Planted(_) | Command::Simulate | Command::TestNode | Command::Help => Vec::new(),
@@ -159,6 +167,7 @@ impl Work {
     fn run(&self, root: &Path) -> bool {
         match self {
             Work::Tidy => run_tidy(root),
+            Work::Lean => lean::check(root),
             Work::Cargo {
                 arguments,
                 environment,
@@ -195,19 +204,6 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> b
             false
         }
     }
-}
-
-/// The cargo that started this process, free of what it says about this package: build scripts
-/// look at some of those variables, and would rebuild what a direct `cargo` call built before.
-pub(crate) fn cargo() -> Process {
-    let mut process = Process::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-            process.env_remove(name);
-        }
-    }
-    process
 }
 
 #[cfg(test)]

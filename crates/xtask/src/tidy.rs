@@ -3,10 +3,12 @@
 //! Each rule is a plain function from what was read to what is wrong with it, so that its test
 //! needs no workspace; only [`check`] touches the disk, `git` and `cargo metadata`.
 
+mod circles;
 mod edges;
 mod layout;
 mod links;
 mod manifest;
+mod prose;
 mod source;
 mod words;
 
@@ -69,6 +71,21 @@ impl SourceFile {
             .map(|(position, line)| (position + 1, line))
     }
 
+    /// The lines of a Markdown file outside of its code; none of any other file.
+    fn prose(&self) -> impl Iterator<Item = (usize, String)> {
+        let mut fenced = false;
+        let lines = self.lines().filter(|_| self.has_extension("md"));
+        lines.filter_map(move |(number, line)| {
+            if line.trim_start().starts_with("```") {
+                fenced = !fenced;
+                return None;
+            }
+            // Every second part stands between the marks of code.
+            let prose = || line.split('`').step_by(2).collect();
+            (!fenced).then(|| (number, prose()))
+        })
+    }
+
     fn has_extension(&self, extension: &str) -> bool {
         Path::new(&self.path)
             .extension()
@@ -86,10 +103,12 @@ pub fn check(root: &Path) -> Result<Vec<Violation>, String> {
 
     let mut violations = Vec::new();
     violations.extend(edges::check(&packages));
+    violations.extend(circles::check(&packages, &files));
     violations.extend(layout::check(&packages, &files));
     violations.extend(manifest::check(&packages, &files));
     for file in &files {
         violations.extend(words::check(file));
+        violations.extend(prose::check(file));
         violations.extend(links::check(file, &|path| root.join(path).exists()));
     }
     violations.sort();

@@ -11,6 +11,7 @@ use ringfence_chaos::{Ground, Kind, Plan, RunError, Say, Target, plan, sweep};
 use serde_json::json;
 
 use super::output::Output;
+use super::stderr::aside;
 use super::tls::TlsArgs;
 use super::{Failure, Global, exit};
 
@@ -96,8 +97,8 @@ impl Chaos {
         let run = ringfence_chaos::run(&plan, &ground, &mut |said| screen.show(said));
         screen.clear();
         let report = run.map_err(|error| failed(&error))?;
-        output.result(&object(&report, &plan), text(&report, &plan))?;
-        Ok(ExitCode::from(report.verdict.exit_code()))
+        let code = ExitCode::from(report.verdict.exit_code());
+        output.verdict(&object(&report, &plan), text(&report, &plan), code)
     }
 
     fn plan(self, tls: &TlsArgs) -> Result<Plan, Failure> {
@@ -192,17 +193,16 @@ impl Screen {
         match said {
             Say::Line(line) => {
                 self.clear();
-                eprintln!("{line}");
+                aside(line);
             }
             Say::Now(line) if self.terminal => {
                 self.clear();
-                eprint!("{line}");
-                std::io::stderr().flush().ok();
+                write!(std::io::stderr(), "{line}").ok();
                 self.shown = true;
             }
             Say::Now(line) => {
                 if self.lines.is_multiple_of(LINES_PER_PRINT) {
-                    eprintln!("{line}");
+                    aside(line);
                 }
                 self.lines += 1;
             }
@@ -211,7 +211,7 @@ impl Screen {
 
     fn clear(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            write!(std::io::stderr(), "\r\x1b[K").ok();
             self.shown = false;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_proto::v1::check_response::Verdict;
 use ringfence_proto::v1::leases_client::LeasesClient;
@@ -40,7 +41,7 @@ impl Check {
             let request = request.clone();
             async move { LeasesClient::new(channel).check(request).await }
         };
-        let answer: CheckResponse = context.client.unary(ask).await?;
+        let answer: CheckResponse = unstable::unary(&context.client, ask).await?;
 
         let verdict = answer.verdict();
         let newest = (answer.newest != 0).then_some(answer.newest);
@@ -64,10 +65,10 @@ impl Check {
             Verdict::Unknown => format!("{name}#{token} was never granted by this cluster"),
             Verdict::Unspecified => format!("{name}#{token}: this node's answer is not known here"),
         };
-        context.output.result(&object, text)?;
-        Ok(match verdict {
+        let code = match verdict {
             Verdict::Current => ExitCode::SUCCESS,
             _ => ExitCode::from(exit::NEGATIVE),
-        })
+        };
+        context.output.verdict(&object, text, code)
     }
 }

@@ -109,12 +109,12 @@ impl CheckHistory {
             text +=
                 &format!("line {line} is cut off: the recorder was stopped in the middle of it\n");
         }
-        Output::new(global).result(&object, text.trim_end())?;
-        Ok(ExitCode::from(match verdict {
+        let code = ExitCode::from(match verdict {
             Verdict::Valid => 0,
             Verdict::Invalid => exit::NEGATIVE,
             Verdict::Unknown => exit::NO_VERDICT,
-        }))
+        });
+        Output::new(global).verdict(&object, text.trim_end(), code)
     }
 
     #[expect(

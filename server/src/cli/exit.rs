@@ -9,6 +9,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NO_VERDICT: u8 = 2;
 /// No node answered, or none could reach a quorum in time (`EX_UNAVAILABLE`).
 pub(crate) const UNAVAILABLE: u8 = 69;
+/// This machine refused: a port is in use, a file cannot be opened, stdout not written (`EX_OSERR`).
+pub(crate) const SYSTEM: u8 = 71;
 /// The lease was not obtained within `--wait` (`EX_TEMPFAIL`).
 pub(crate) const NOT_OBTAINED: u8 = 75;
 /// The lease was lost while CMD ran.
@@ -27,6 +29,9 @@ Exit codes:
     1  a negative answer: held, stale, superseded, ended, unknown; a history that is invalid
     2  usage; no verdict on a history
    69  cluster unavailable
+   71  this machine refused: a port or the data directory is in use, or stdout cannot be written, for
+       example
    75  not obtained within --wait
    76  lease lost while CMD ran
-    n  `lock` else ends with CMD's own code, 128+s if signal s killed it";
+    n  `lock` else ends with CMD's own code: 128+s if signal s killed it, 126 if CMD cannot be
+       executed, 127 if it was not found";

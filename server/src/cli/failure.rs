@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use ringfence_client::{
-    AcquireError, AttachError, CallError, CloseError, ConnectError, Holder, Loss, OpenError,
-    ReleaseError, TransferError,
+    AcquireError, AttachError, Blocked, CallError, CloseError, ConnectError, Holder, Loss,
+    OpenError, ReleaseError, TransferError,
 };
-use ringfence_proto::refusal::Refusal;
+use ringfence_proto::refusal::{Refusal, reason_name, reason_of_name};
 use ringfence_proto::v1::Reason;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::{Global, exit};
+use super::stderr::complain;
+use super::{Global, duration, exit};
 
 /// A command that was not done.
 #[derive(Debug)]
@@ -23,6 +24,9 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What to do next; may be empty.
     pub(crate) hint: String,
+    /// What programs need beside the reason: holder, token, what is left of a block. It stands in
+    /// the object that `--json` prints, under these names.
+    pub(crate) details: Map<String, Value>,
 }
 
 impl Failure {
@@ -33,6 +37,7 @@ impl Failure {
             reason: reason.to_owned(),
             message: message.into(),
             hint: String::new(),
+            details: Map::new(),
         }
     }
 
@@ -50,6 +55,13 @@ impl Failure {
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// The same with a detail for programs.
+    #[must_use]
+    pub(crate) fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
         self
     }
 
@@ -100,22 +112,21 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         if global.json {
-            let error = json!({ "reason": self.reason, "message": self.message });
-            eprintln!("{}", json!({ "error": error }));
-        } else {
-            eprintln!("error: {}", self.message);
+            let mut error = self.details.clone();
+            error.insert("reason".into(), self.reason.as_str().into());
+            error.insert("message".into(), self.message.as_str().into());
             if !self.hint.is_empty() {
-                eprintln!("  try: {}", self.hint);
+                error.insert("hint".into(), self.hint.as_str().into());
+            }
+            complain(json!({ "error": error }).to_string());
+        } else {
+            complain(format!("error: {}", self.message));
+            if !self.hint.is_empty() {
+                complain(format!("  try: {}", self.hint));
             }
         }
         ExitCode::from(self.exit)
     }
-}
-
-/// A reason as programs read it: the proto's name without its prefix.
-pub(crate) fn reason_word(reason: Reason) -> &'static str {
-    let name = reason.as_str_name();
-    name.strip_prefix("REASON_").unwrap_or(name)
 }
 
 fn exit_of(reason: Reason) -> u8 {
@@ -144,6 +155,7 @@ fn exit_of(reason: Reason) -> u8 {
         | Reason::StaleSettings
         | Reason::ClusterChanged
         | Reason::Compacted
+        | Reason::PositionUnknown
         | Reason::Cancelled
         | Reason::Ended
         | Reason::Membership
@@ -164,7 +176,9 @@ fn hint_of(reason: Reason) -> &'static str {
         Reason::SessionExpired => "open a new session; new work gets a new token",
         Reason::WrongSecret => "pass the whole handle, as `session open` printed it",
         Reason::StaleSettings => "repeat the command: it starts from the present settings",
-        Reason::ClusterChanged | Reason::Compacted => "start anew, without --from",
+        Reason::ClusterChanged | Reason::Compacted | Reason::PositionUnknown => {
+            "start anew, without --from"
+        }
         Reason::WaitTimeout => "wait longer, or see who holds it: `lease get NAME`",
         Reason::Membership => "`cluster members` shows the present members",
         Reason::NotFound => "`lease list` shows the names that are known",
@@ -184,19 +198,29 @@ fn hint_of(reason: Reason) -> &'static str {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let Refusal {
-            reason,
-            message,
-            metadata,
-            ..
-        } = refusal;
-        let hint = match metadata.get("field").map(String::as_str) {
+        let field = refusal.metadata.get("field").map(String::as_str);
+        let hint = match field {
             Some("ttl_ms") => {
                 "`cluster configure` shows the shortest and the longest TTL, and sets them"
             }
-            _ => hint_of(reason),
+            _ => hint_of(refusal.reason),
         };
-        Self::new(exit_of(reason), reason_word(reason), message).hint(hint)
+        let reason = reason_name(refusal.reason);
+        Self::new(exit_of(refusal.reason), reason, refusal.message).hint(hint)
+    }
+}
+
+impl From<ringfence_client::Refusal> for Failure {
+    fn from(refusal: ringfence_client::Refusal) -> Self {
+        // A reason that only a newer client crate knows tells no outcome.
+        let reason = reason_of_name(refusal.reason.as_str()).unwrap_or(Reason::Unspecified);
+        Refusal {
+            reason,
+            message: refusal.message,
+            metadata: refusal.metadata,
+            retry_after: refusal.retry_after,
+        }
+        .into()
     }
 }
 
@@ -205,9 +229,10 @@ impl From<CallError> for Failure {
         let reason = match error {
             CallError::Refused(refusal) => return (*refusal).into(),
             CallError::Unavailable { .. } => Reason::Unavailable,
-            CallError::Unknown { .. } => Reason::OutcomeUnknown,
+            // Of a kind that is newer than this, too, nothing is certain.
+            _ => Reason::OutcomeUnknown,
         };
-        Self::new(exit::UNAVAILABLE, reason_word(reason), error.to_string()).hint(hint_of(reason))
+        Self::new(exit::UNAVAILABLE, reason_name(reason), error.to_string()).hint(hint_of(reason))
     }
 }
 
@@ -219,7 +244,7 @@ impl From<tonic::Status> for Failure {
         }
         let reason = Reason::OutcomeUnknown;
         let message = format!("the outcome is unknown: {}", status.message());
-        Self::new(exit::UNAVAILABLE, reason_word(reason), message).hint(hint_of(reason))
+        Self::new(exit::UNAVAILABLE, reason_name(reason), message).hint(hint_of(reason))
     }
 }
 
@@ -230,6 +255,7 @@ impl From<OpenError> for Failure {
             OpenError::TooLate => Self::new(exit::UNAVAILABLE, "LOST", error.to_string())
                 .hint("repeat the command, with a longer --ttl"),
             OpenError::Call(error) => error.into(),
+            other => Self::new(exit::UNAVAILABLE, "LOST", other.to_string()),
         }
     }
 }
@@ -239,48 +265,52 @@ impl From<AttachError> for Failure {
         match error {
             AttachError::Lost(why) => Self::lost("the session cannot be used", &why),
             AttachError::Call(error) => error.into(),
+            other => Self::new(exit::UNAVAILABLE, "LOST", other.to_string()),
         }
     }
 }
 
-/// Who holds a lease that was refused.
-fn held(holder: &Holder) -> String {
-    let mut text = match (holder.mine, holder.identity.as_str()) {
-        (true, _) => "the lease is held already, by this very session".to_owned(),
-        (false, "") => "the lease is held".to_owned(),
-        (false, identity) => format!("the lease is held by {identity}"),
-    };
-    if let (false, Some(session)) = (holder.mine, holder.session) {
-        text.push_str(&format!(" (session {session})"));
-    }
+/// A refused acquire with the holder as details. The names are those of `lease get --json`.
+fn with_holder(failure: Failure, holder: &Holder) -> Failure {
+    let mut failure = failure
+        .detail("holder", holder.identity.as_str())
+        .detail("mine", holder.mine);
     if let Some(token) = holder.token {
-        text.push_str(&format!(" with token {token}"));
+        failure = failure.detail("token", token.get());
     }
-    text
+    if let Some(session) = holder.session {
+        failure = failure.detail("session_number", session.get());
+    }
+    failure
 }
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let message = match &error {
-            AcquireError::Held(holder) => held(holder),
-            other => other.to_string(),
-        };
+        let message = error.to_string();
         let negative = |reason: Reason| {
-            Self::new(exit_of(reason), reason_word(reason), message.clone()).hint(hint_of(reason))
+            Self::new(exit_of(reason), reason_name(reason), message.clone()).hint(hint_of(reason))
         };
         match error {
             AcquireError::InvalidName(_) => Self::usage(message),
-            AcquireError::Held(_) => negative(Reason::Held),
-            AcquireError::Queued { .. } => negative(Reason::Queued),
-            AcquireError::NotNow { why, .. } => negative(match why {
-                ringfence_client::Blocked::LockDelay => Reason::LockDelay,
-                ringfence_client::Blocked::Revoking => Reason::Revoking,
-                ringfence_client::Blocked::QuietTime => Reason::QuietTime,
-            }),
+            AcquireError::Held(holder) => with_holder(negative(Reason::Held), &holder),
+            AcquireError::Queued { waiters } => negative(Reason::Queued).detail("waiters", waiters),
+            AcquireError::NotNow { why, remaining } => {
+                let failure = negative(match why {
+                    Blocked::LockDelay => Reason::LockDelay,
+                    Blocked::Revoking => Reason::Revoking,
+                    _ => Reason::QuietTime,
+                });
+                match remaining {
+                    Some(left) => failure.detail("remaining_ms", duration::millis(left)),
+                    None => failure,
+                }
+            }
             AcquireError::TimedOut => negative(Reason::WaitTimeout),
             AcquireError::Ended(_) => negative(Reason::Ended),
             AcquireError::SessionLost(why) => Self::lost("the session is over", &why),
             AcquireError::Call(error) => error.into(),
+            AcquireError::Open(error) => error.into(),
+            _ => Self::new(exit::UNAVAILABLE, "LOST", message),
         }
     }
 }
@@ -290,6 +320,7 @@ impl From<ReleaseError> for Failure {
         match error {
             ReleaseError::Lost(why) => Self::lost("nothing was released", &why),
             ReleaseError::Call(error) => error.into(),
+            other => Self::new(exit::UNAVAILABLE, "LOST", other.to_string()),
         }
     }
 }
@@ -299,12 +330,13 @@ impl From<TransferError> for Failure {
         match error {
             TransferError::NotWaiting { .. } => Self::new(
                 exit::NEGATIVE,
-                reason_word(Reason::NotWaiting),
+                reason_name(Reason::NotWaiting),
                 error.to_string(),
             )
             .hint(hint_of(Reason::NotWaiting)),
             TransferError::Lost(why) => Self::lost("nothing was handed over", &why),
             TransferError::Call(error) => error.into(),
+            other => Self::new(exit::UNAVAILABLE, "LOST", other.to_string()),
         }
     }
 }

@@ -13,7 +13,7 @@ mod completions;
 mod context;
 mod demo;
 mod dev;
-mod exit;
+pub(crate) mod exit;
 mod failure;
 mod kube;
 mod lease;
@@ -24,9 +24,12 @@ mod output;
 mod parse;
 mod session;
 mod signals;
+mod stderr;
 mod tether;
 mod tls;
+mod usage;
 mod view;
+mod waiting;
 
 use crate::duration;
 use std::process::ExitCode;
@@ -37,6 +40,7 @@ use clap::{Args, Subcommand};
 use context::Context;
 pub(crate) use exit::HELP as EXIT_CODES_HELP;
 use failure::Failure;
+pub(crate) use usage::{parse as parse_command_line, refuse};
 
 /// The client addresses of a cluster started by `ringfence dev`.
 const DEV_ENDPOINTS: [&str; 3] = ["127.0.0.1:7420", "127.0.0.1:7430", "127.0.0.1:7440"];
@@ -116,6 +120,8 @@ pub(crate) enum ClientCommand {
     #[command(hide = true)]
     Tethered(tether::Tethered),
     #[command(hide = true)]
+    LockWatchdog(lock::LockWatchdog),
+    #[command(hide = true)]
     ChaosClient(chaos::ChaosClient),
     #[command(hide = true)]
     ChaosSweep(chaos::ChaosSweep),
@@ -130,6 +136,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
     let done = match command {
         // Becomes another program: no thread of this one may be in its way.
         ClientCommand::Tethered(command) => command.run(),
+        ClientCommand::LockWatchdog(command) => command.run(),
         // Enters namespaces, which only a process of one thread may.
         ClientCommand::Chaos(command) => command.run(global),
         ClientCommand::ChaosClient(command) => command.run(global),
@@ -149,22 +156,6 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(global),
     }
-}
-
-/// Prints why a command line was refused, or the help that was asked for.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    let json = std::env::args_os().any(|argument| argument == "--json");
-    if error.use_stderr() && json {
-        let text = error.to_string();
-        let message = text.split("\n\n").next().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
-        let error = serde_json::json!({ "reason": "INVALID_ARGUMENT", "message": message });
-        eprintln!("{}", serde_json::json!({ "error": error }));
-        return ExitCode::from(exit::USAGE);
-    }
-    // Help that cannot be printed has no reader.
-    error.print().ok();
-    ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 })
 }
 
 /// The commands wait on the main thread, where child processes are started: their tether is to
@@ -202,5 +193,6 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Log(command) => command.run(),
         ClientCommand::DemoStore(command) => command.run(),
         ClientCommand::Tethered(command) => command.run(),
+        ClientCommand::LockWatchdog(command) => command.run(),
     }
 }

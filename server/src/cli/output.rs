@@ -1,10 +1,16 @@
 //! Results on stdout: JSON for programs, short lines and tables for people.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Failure, Global};
+use super::stderr::{aside, is_writable};
+use super::{Failure, Global, exit, signals};
+
+/// How often to look whether a reader that holds up stdout has read.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Where results go, and in which of the two forms.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +29,49 @@ impl Output {
     /// # Errors
     /// If stdout cannot be written.
     pub(crate) fn result(&self, object: &Value, text: impl AsRef<str>) -> Result<(), Failure> {
+        told(self.print(object, text))
+    }
+
+    /// Prints one result, and returns the exit code that says the same: for those who only ask for
+    /// the code it stands, also when nobody reads the result.
+    ///
+    /// # Errors
+    /// If stdout cannot be written for another reason.
+    pub(crate) fn verdict(
+        &self,
+        object: &Value,
+        text: impl AsRef<str>,
+        code: ExitCode,
+    ) -> Result<ExitCode, Failure> {
+        match self.print(object, text) {
+            Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&cause)),
+            Ok(()) | Err(_) => Ok(code),
+        }
+    }
+
+    /// Prints one result that is lost if nobody reads it, as soon as stdout takes it.
+    ///
+    /// # Errors
+    /// If stdout cannot be written, its reader has gone away, or has not read until `too_late`
+    /// completes; that a signal arrived before.
+    pub(crate) async fn receipt(
+        &self,
+        object: &Value,
+        text: impl AsRef<str>,
+        too_late: impl Future<Output = ()>,
+    ) -> Result<(), Failure> {
+        tokio::select! {
+            biased;
+            () = writable() => self.print(object, text).map_err(|cause| unwritten(&cause)),
+            signal = signals::stop() => Err(signals::interrupted(signal)),
+            () = too_late => Err(unwritten(&io::Error::new(
+                io::ErrorKind::TimedOut,
+                "its reader has not read in time",
+            ))),
+        }
+    }
+
+    fn print(&self, object: &Value, text: impl AsRef<str>) -> io::Result<()> {
         if self.json {
             line(&object.to_string())
         } else {
@@ -36,18 +85,15 @@ impl Output {
     /// If stdout cannot be written.
     pub(crate) fn list(&self, objects: &[Value], table: &Table, none: &str) -> Result<(), Failure> {
         if self.json {
-            return objects
-                .iter()
-                .try_for_each(|object| line(&object.to_string()));
+            let mut objects = objects.iter();
+            return told(objects.try_for_each(|object| line(&object.to_string())));
         }
-        line(
-            if table.rows.is_empty() {
-                none.to_owned()
-            } else {
-                table.to_string()
-            }
-            .trim_end(),
-        )
+        let text = if table.rows.is_empty() {
+            none.to_owned()
+        } else {
+            table.to_string()
+        };
+        told(line(text.trim_end()))
     }
 
     /// Prints text for people between results; nothing with `--json`.
@@ -61,7 +107,7 @@ impl Output {
     /// Prints a remark for people that is no result, to stderr; nothing with `--json`.
     pub(crate) fn remark(&self, text: impl AsRef<str>) {
         if !self.json {
-            eprintln!("{}", text.as_ref());
+            aside(text);
         }
     }
 }
@@ -71,13 +117,27 @@ impl Output {
 /// # Errors
 /// If stdout cannot be written.
 pub(crate) fn raw(text: &[u8]) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    told(stdout.write_all(text).and_then(|()| stdout.flush()))
+    told(write(text))
+}
+
+/// Waits until stdout takes a line of up to 4 KiB without a pause. A full pipe whose reader does not
+/// read would hold up the writer, and nothing else of it would go on: no deadline, no signal.
+///
+/// stdout is not made non-blocking: other processes write to the same pipe or terminal.
+pub(crate) async fn writable() {
+    while !is_writable(&io::stdout()) {
+        tokio::time::sleep(GLANCE).await;
+    }
 }
 
 /// Prints a line to stdout.
-fn line(text: &str) -> Result<(), Failure> {
-    raw(format!("{text}\n").as_bytes())
+fn line(text: &str) -> io::Result<()> {
+    write(format!("{text}\n").as_bytes())
+}
+
+fn write(text: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text).and_then(|()| stdout.flush())
 }
 
 /// A reader that has gone away, as in `ringfence lease list | head -1`,
@@ -86,13 +146,18 @@ fn told(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Ok(()) => Ok(()),
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Err(Failure::silent()),
-        Err(cause) => Err(Failure::new(
-            1,
-            "FAULT",
-            format!("cannot write to stdout: {cause}"),
-        )),
+        Err(cause) => Err(unwritten(&cause)),
     }
 }
+
+fn unwritten(cause: &io::Error) -> Failure {
+    let message = format!("cannot write to stdout: {cause}");
+    Failure::new(exit::SYSTEM, "FAULT", message)
+}
+
+/// A cell of more characters than this stands out of line, so that one name of 255 bytes does not
+/// push every row off the screen.
+const ALIGNED_MAX: usize = 64;
 
 /// Columns that line up; numbers stand at the right.
 #[derive(Clone, Debug)]
@@ -138,6 +203,7 @@ impl std::fmt::Display for Table {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
             cells
                 .chain([self.heads[column].chars().count()])
+                .filter(|width| *width <= ALIGNED_MAX)
                 .max()
                 .unwrap_or_default()
         };
@@ -175,5 +241,17 @@ mod tests {
             shown,
             "NAME           TOKEN  HOLDER\njobs/backup        7  alice\ndb           1234567  -\n"
         );
+    }
+
+    #[test]
+    fn one_long_name_does_not_widen_the_other_rows() {
+        let mut table = Table::new(&["NAME", "TOKEN"]);
+        table.row(vec!["n".repeat(255), "7".into()]);
+        table.row(vec!["db".into(), "8".into()]);
+
+        let shown = table.to_string();
+
+        let lengths: Vec<usize> = shown.lines().map(str::len).collect();
+        assert_eq!(lengths, [11, 255 + 2 + 5, 11], "{shown}");
     }
 }

@@ -25,24 +25,29 @@ pub(crate) struct Tethered {
     program: Vec<OsString>,
 }
 
+/// This program once more, also if its file was replaced since it was started: the kernel knows what
+/// is running.
+pub(crate) fn own_binary() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(env!("CARGO_BIN_NAME"));
+    command
+}
+
 /// The command that runs `program` tethered to this process.
 ///
 /// The kernel watches the *thread* that starts it: start it from one that lives as long as it may.
-///
-/// # Errors
-/// If this binary's own path cannot be found.
 pub(crate) fn command<A: AsRef<OsStr>>(
     program: &OsStr,
     arguments: impl IntoIterator<Item = A>,
-) -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+) -> Command {
+    let mut command = own_binary();
     command
         .arg("tethered")
         .arg("--parent")
         .arg(std::process::id().to_string())
         .arg("--");
     command.arg(program).args(arguments);
-    Ok(command)
+    command
 }
 
 impl Tethered {

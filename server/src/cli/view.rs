@@ -1,6 +1,7 @@
 //! What leases, grants, sessions and their ends look like, as JSON and to people.
 
 use ringfence_proto::v1::{EndCause, Grant, Lease, Pod, PodSeen, Position, Session, end_cause};
+use ringfence_proto::wire::position_to_wire;
 use serde_json::{Map, Value, json};
 
 use crate::cli::duration;
@@ -149,33 +150,12 @@ pub(crate) fn cause(cause: &EndCause) -> String {
     text
 }
 
-/// A position as text: `CLUSTER.INDEX.N`, the cluster in hex.
-pub(crate) fn position(position: &Position) -> String {
-    format!(
-        "{}.{}.{}",
-        hex(&position.cluster_id),
-        position.index,
-        position.n
-    )
-}
-
-/// Reads what [`position`] wrote.
+/// Reads a position, as a request carries it.
 ///
 /// # Errors
 /// A text for the user.
 pub(crate) fn parse_position(raw: &str) -> Result<Position, String> {
-    let read = || {
-        let mut parts = raw.split('.');
-        let cluster_id = unhex(parts.next()?)?;
-        let index = parts.next()?.parse().ok()?;
-        let n = parts.next()?.parse().ok()?;
-        parts.next().is_none().then(|| Position {
-            cluster_id: cluster_id.into(),
-            index,
-            n,
-        })
-    };
-    read().ok_or_else(|| "a position is CLUSTER.INDEX.N, as `lease watch --json` prints it".into())
+    raw.parse().map(position_to_wire)
 }
 
 /// Bytes in hexadecimal.
@@ -233,28 +213,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_position_survives_its_text_form() {
-        let text = "000102030405060708090a0b0c0d0e0f.42.3";
-        let read = parse_position(text).map(|read| position(&read));
-        assert_eq!(read.as_deref(), Ok(text));
-    }
-
-    #[test]
-    fn what_is_no_position_is_refused() {
-        for raw in [
-            "",
-            "42.3",
-            "00.42.3",
-            "000102030405060708090a0b0c0d0e0f.42.3.4",
-        ] {
-            assert!(
-                parse_position(raw).is_err(),
-                "{raw:?} was read as a position"
-            );
-        }
-    }
 
     #[test]
     fn a_session_for_a_pod_names_it_and_has_no_times() {

@@ -52,7 +52,8 @@ pub(super) struct Given {
         value_delimiter = ','
     )]
     pub(super) initial_cluster: Vec<String>,
-    /// Peer addresses of members of a cluster that this node shall join
+    /// Peer addresses of members of a cluster that this node shall join. While one of them is silent
+    /// it forms none
     #[arg(
         long,
         env = "RINGFENCE_JOIN",
@@ -60,15 +61,19 @@ pub(super) struct Given {
         value_delimiter = ','
     )]
     pub(super) join: Vec<String>,
-    /// Where clients are served [default: 0.0.0.0:7420]
+    /// Where clients are served [default: port 7420 of every interface]
     #[arg(long, env = "RINGFENCE_LISTEN_CLIENT", value_name = "IP:PORT")]
     pub(super) listen_client: Option<String>,
-    /// Where other nodes are served [default: 0.0.0.0:7421]
+    /// Where other nodes are served [default: port 7421 of every interface]
     #[arg(long, env = "RINGFENCE_LISTEN_PEER", value_name = "IP:PORT")]
     pub(super) listen_peer: Option<String>,
-    /// Where /livez, /readyz and /metrics are served [default: 0.0.0.0:7422]
+    /// Where /livez, /readyz and /metrics are served [default: port 7422 of every interface]
     #[arg(long, env = "RINGFENCE_LISTEN_HTTP", value_name = "IP:PORT")]
     pub(super) listen_http: Option<String>,
+    /// The most connections of clients at a time; fewer if the process may not have so many files open
+    /// [default: 10000]
+    #[arg(long, env = "RINGFENCE_CLIENT_CONNECTIONS_MAX", value_name = "N")]
+    pub(super) client_connections_max: Option<u64>,
     /// What clients are told to connect to [default: the host of --advertise-peer with the port of
     /// --listen-client]
     #[arg(long, env = "RINGFENCE_ADVERTISE_CLIENT", value_name = "HOST:PORT")]
@@ -143,9 +148,14 @@ pub(super) struct Given {
     /// account of the Pod that the node runs in]
     #[arg(long, env = "RINGFENCE_KUBECONFIG", value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// Mirror to this namespace alone, so that a role in it is enough [default: to all]
+    /// Mirror to this namespace alone, so that a role in it, and in the one of --kube-floors, is enough
+    /// [default: to all]
     #[arg(long, env = "RINGFENCE_KUBE_NAMESPACE", value_name = "NAMESPACE")]
     pub(super) kube_namespace: Option<String>,
+    /// The namespace of the floors of fenced leases: the one that Ringfence is installed in
+    /// [default: ringfence]
+    #[arg(long, env = "RINGFENCE_KUBE_FLOORS", value_name = "NAMESPACE")]
+    pub(super) kube_floors: Option<String>,
     /// What the names of mirrored leases begin with [default: k8s]
     #[arg(long, env = "RINGFENCE_KUBE_PREFIX", value_name = "PREFIX")]
     pub(super) kube_prefix: Option<String>,
@@ -231,6 +241,7 @@ impl Given {
             listen_client: self.listen_client.or(lower.listen_client),
             listen_peer: self.listen_peer.or(lower.listen_peer),
             listen_http: self.listen_http.or(lower.listen_http),
+            client_connections_max: self.client_connections_max.or(lower.client_connections_max),
             advertise_client: self.advertise_client.or(lower.advertise_client),
             advertise_peer: self.advertise_peer.or(lower.advertise_peer),
             cert_file: self.cert_file.or(lower.cert_file),
@@ -245,6 +256,7 @@ impl Given {
             kube_pods: self.kube_pods.or(lower.kube_pods),
             kubeconfig: self.kubeconfig.or(lower.kubeconfig),
             kube_namespace: self.kube_namespace.or(lower.kube_namespace),
+            kube_floors: self.kube_floors.or(lower.kube_floors),
             kube_prefix: self.kube_prefix.or(lower.kube_prefix),
             replace_on_data_loss: self.replace_on_data_loss.or(lower.replace_on_data_loss),
             join_as_voter: self.join_as_voter.or(lower.join_as_voter),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ringfence_kube::{InvalidNaming, Naming, PREFIX};
+use ringfence_kube::{FLOORS, InvalidNaming, Naming, PREFIX};
 
 use super::{ConfigError, Given};
 use crate::leave::Ordinal;
@@ -41,6 +41,7 @@ pub(super) fn mirror(given: &Given) -> Result<Option<KubeMirror>, ConfigError> {
     if !given.kube_mirror.unwrap_or(false) {
         let idle = [
             ("kube-namespace", given.kube_namespace.clone()),
+            ("kube-floors", given.kube_floors.clone()),
             ("kube-prefix", given.kube_prefix.clone()),
         ];
         let idle = idle
@@ -56,7 +57,10 @@ pub(super) fn mirror(given: &Given) -> Result<Option<KubeMirror>, ConfigError> {
     }
     let prefix = given.kube_prefix.as_deref().unwrap_or(PREFIX);
     let namespace = given.kube_namespace.as_deref();
-    let naming = Naming::new(prefix, namespace).map_err(|invalid| match invalid {
+    let floors = given.kube_floors.as_deref().unwrap_or(FLOORS);
+    let naming = Naming::new(prefix, namespace);
+    let naming = naming.and_then(|naming| naming.with_floors_in(floors));
+    let naming = naming.map_err(|invalid| match invalid {
         InvalidNaming::Prefix(prefix) => {
             let allowed = "what can begin the name of a lease, as k8s";
             ConfigError::value("kube-prefix", prefix, allowed)
@@ -64,6 +68,10 @@ pub(super) fn mirror(given: &Given) -> Result<Option<KubeMirror>, ConfigError> {
         InvalidNaming::Namespace(unfit) => {
             let offered = namespace.unwrap_or_default();
             ConfigError::value("kube-namespace", offered, format!("a namespace ({unfit})"))
+        }
+        InvalidNaming::Floors { offered, why } => {
+            let allowed = format!("a namespace, not that of --kube-namespace ({why})");
+            ConfigError::value("kube-floors", offered, allowed)
         }
     })?;
     Ok(Some(KubeMirror { naming }))
@@ -127,6 +135,18 @@ mod tests {
             (
                 "--kube-mirror --kube-namespace kube-system",
                 "belong to Kubernetes",
+            ),
+            (
+                "--kube-floors locks",
+                "--kube-floors is `locks`; allowed: together with --kube-mirror",
+            ),
+            (
+                "--kube-mirror --kube-floors kube-system",
+                "--kube-floors is `kube-system`; allowed: a namespace",
+            ),
+            (
+                "--kube-mirror --kube-namespace team --kube-floors team",
+                "its leases are mirrored",
             ),
             (
                 "--kube-mirror --kube-prefix a//b",

@@ -31,9 +31,9 @@ pub(super) fn refusal(line: &str) -> String {
 fn nothing_said_is_a_cluster_of_one_on_the_standard_ports() {
     let config = config("");
 
-    assert_eq!(config.listen_client, "0.0.0.0:7420".parse().unwrap());
-    assert_eq!(config.listen_peer, "0.0.0.0:7421".parse().unwrap());
-    assert_eq!(config.listen_http, "0.0.0.0:7422".parse().unwrap());
+    assert_eq!(config.listen_client, "[::]:7420".parse().unwrap());
+    assert_eq!(config.listen_peer, "[::]:7421".parse().unwrap());
+    assert_eq!(config.listen_http, "[::]:7422".parse().unwrap());
     assert_eq!(
         config.initial_cluster,
         [("n1".to_owned(), "127.0.0.1:7421".to_owned())]
@@ -182,8 +182,8 @@ fn bad_values_are_refused_with_what_was_offered_and_what_is_allowed() {
             "--listen-client is `0.0.0.0:0`; allowed: IP:PORT",
         ),
         (
-            "--listen-peer 0.0.0.0:7420",
-            "--listen-peer is `0.0.0.0:7420`; allowed: an address of its own",
+            "--listen-peer [::]:7420",
+            "--listen-peer is `[::]:7420`; allowed: an address of its own",
         ),
         (
             "--advertise-peer nowhere",

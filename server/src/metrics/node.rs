@@ -4,9 +4,10 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use ringfence_raft::Node;
+use ringfence_raft::{HistoryState, Node};
 
 /// Figures of a node and its state.
 pub(super) struct NodeFigures {
@@ -43,6 +44,18 @@ impl Figures<'_> {
         self.write(name, help, &ConstCounter::new(value))
     }
 
+    /// One gauge per state: 1 for the present one.
+    fn states(&mut self, name: &str, help: &str, states: &[(&'static str, bool)]) -> fmt::Result {
+        let mut encoder = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (state, here) in states {
+            let labels = [("state", *state)];
+            ConstGauge::new(i64::from(*here)).encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
         let encoder = self
             .0
@@ -56,7 +69,8 @@ impl Collector for NodeFigures {
         let mut figures = Figures(encoder);
         self.state(&mut figures)?;
         self.raft(&mut figures)?;
-        self.storage(&mut figures)
+        self.storage(&mut figures)?;
+        self.history(&mut figures)
     }
 }
 
@@ -166,11 +180,44 @@ impl NodeFigures {
         )
     }
 
+    /// Whether this node's history can be used.
+    fn history(&self, figures: &mut Figures<'_>) -> fmt::Result {
+        let history = self.node.metrics().history;
+        let states = HistoryState::ALL.map(|state| (state.name(), state == history.state));
+        let help = "1 for the state that this node's history is in";
+        figures.states("history_state", help, &states)?;
+        figures.counter(
+            "history_failures",
+            "Failed attempts to open, read or write the history index, and times without room",
+            history.failures,
+        )?;
+        figures.counter(
+            "history_set_aside",
+            "Damaged history indices that were set aside",
+            history.set_aside,
+        )?;
+        figures.gauge(
+            "history_missing_entries",
+            "Log entries that the history should cover and does not",
+            history.missing,
+        )?;
+        figures.counter(
+            "history_dropped_events",
+            "Events that were not recorded because too many waited",
+            history.dropped,
+        )
+    }
+
     /// What the disk does.
     fn storage(&self, figures: &mut Figures<'_>) -> fmt::Result {
         const MICROS: f64 = 1_000_000.0;
         let disk = self.node.metrics();
         figures.counter("snapshots_built", "Snapshots taken", disk.snapshots_built)?;
+        figures.counter(
+            "snapshots_failed",
+            "Snapshots that could not be taken; each is tried again",
+            disk.snapshots_failed,
+        )?;
         figures.counter(
             "snapshots_installed",
             "Snapshots taken up",
@@ -204,6 +251,26 @@ impl NodeFigures {
             "wal_live_bytes",
             "Bytes of the entries in the log",
             disk.wal_live_bytes,
+        )?;
+        figures.gauge(
+            "wal_spare_segments",
+            "Segments prepared ahead",
+            disk.wal_spare_segments,
+        )?;
+        figures.counter(
+            "wal_spare_failures",
+            "Times that a segment could not be prepared ahead",
+            disk.wal_spare_failures,
+        )?;
+        figures.gauge(
+            "wal_no_room",
+            "1 while the file system has no room for more log and this node takes no more entries",
+            u64::from(disk.wal_no_room),
+        )?;
+        figures.counter(
+            "log_reversions",
+            "Followers that lost log which they had acknowledged to this node as the leader",
+            disk.log_reversions,
         )
     }
 }

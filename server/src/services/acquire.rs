@@ -92,7 +92,7 @@ pub(super) fn settled(
     let time = node.read(ringfence_core::StateMachine::time);
     match done {
         WaitDone::Settled(acquired) => answers::acquired(&acquired, time, place.opened),
-        WaitDone::SessionGone => Err(answers::session_gone(place.session)),
+        WaitDone::SessionGone => Err(answers::session_gone(place.session, node)),
     }
 }
 

@@ -40,7 +40,8 @@ pub(super) fn acquired(
     }
 }
 
-/// A session that is gone while one of its requests waited.
-pub(super) fn session_gone(session: SessionId) -> Refusal {
-    Refusal::from_rejection(&Rejection::SessionExpired { cause: None }).with("session", session)
+/// A session that is gone while one of its requests waited. This node has applied its end.
+pub(super) fn session_gone(session: SessionId, node: &Node) -> Refusal {
+    let cause = node.read(|machine| machine.session_end(session));
+    Refusal::from_rejection(&Rejection::SessionExpired { cause }).with("session", session)
 }

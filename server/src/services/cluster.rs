@@ -1,13 +1,17 @@
 //! Service `ringfence.v1.Cluster`.
 
+use ringfence_core::Rejection;
+use ringfence_proto::record::RECORD_VERSION;
 use ringfence_proto::{Refusal, v1, wire};
-use ringfence_raft::{Incarnation, Member, MembershipError, Role};
+use ringfence_raft::{
+    ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role,
+};
 use tonic::{Request, Response, Status};
 
 use super::{Context, deadline};
 use crate::config::{HOST_PORT_ALLOWED, is_host_port};
 use crate::metrics::Call;
-use crate::status::RETRY_AFTER;
+use crate::status::{RETRY_AFTER, not_read};
 
 /// Service `ringfence.v1.Cluster`.
 pub(crate) struct ClusterService {
@@ -27,7 +31,7 @@ impl ClusterService {
         change: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<Response<T>, Status> {
         let answer = deadline::within(metadata, change).await;
-        self.context.metrics.answered(Call::Membership, &answer);
+        let answer = self.context.answered(Call::Membership, answer);
         Ok(Response::new(answer?))
     }
 }
@@ -51,7 +55,11 @@ impl v1::cluster_server::Cluster for ClusterService {
             Err(_) => self.context.node.members(),
         };
         let members = members.into_iter().map(member_to_wire).collect();
-        Ok(Response::new(v1::ListMembersResponse { members }))
+        let voters = self.context.node.voters();
+        Ok(Response::new(v1::ListMembersResponse {
+            members,
+            changing: voters.is_some_and(|voters| !voters.is_settled()),
+        }))
     }
 
     async fn add_member(
@@ -85,11 +93,13 @@ impl v1::cluster_server::Cluster for ClusterService {
         let promote = async {
             let node_id = node_id(request.node_id)?;
             let replaces = (request.replaces != 0).then_some(request.replaces);
-            self.context
-                .node
-                .promote_member(node_id, replaces)
-                .await
-                .map_err(refusal)?;
+            let node = &self.context.node;
+            let promoted = if request.force {
+                node.force_promote_member(node_id, replaces).await
+            } else {
+                node.promote_member(node_id, replaces).await
+            };
+            promoted.map_err(refusal)?;
             Ok(v1::PromoteMemberResponse {})
         };
         self.change(&metadata, promote).await
@@ -102,11 +112,13 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let remove = async {
             let node_id = node_id(request.node_id)?;
-            self.context
-                .node
-                .remove_member(node_id)
-                .await
-                .map_err(refusal)?;
+            let node = &self.context.node;
+            let removed = if request.force {
+                node.force_remove_member(node_id).await
+            } else {
+                node.remove_member(node_id).await
+            };
+            removed.map_err(refusal)?;
             Ok(v1::RemoveMemberResponse {})
         };
         self.change(&metadata, remove).await
@@ -134,8 +146,43 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::ConfigureRequest>,
     ) -> Result<Response<v1::ConfigureResponse>, Status> {
-        self.context.call(request).await
+        let (metadata, extensions, asked) = request.into_parts();
+        let whole = deadline::within(&metadata, whole(&self.context, asked)).await?;
+        self.context
+            .call(Request::from_parts(metadata, extensions, whole))
+            .await
     }
+}
+
+/// The request with all settings, where it says which are to change. If they change meanwhile, the
+/// log refuses it.
+async fn whole(
+    context: &Context,
+    mut request: v1::ConfigureRequest,
+) -> Result<v1::ConfigureRequest, Refusal> {
+    let Some(change) = request.change.take() else {
+        return Ok(request);
+    };
+    if request.settings.is_some() {
+        let offered = "both `settings` and `change`";
+        return Err(Refusal::invalid("change", offered, "exactly one of them"));
+    }
+    context.node.read_barrier().await.map_err(not_read)?;
+    let (before, set_at) = context
+        .node
+        .read(|machine| (*machine.settings(), machine.settings_set_at()));
+    match request.based_on {
+        0 => request.based_on = set_at,
+        based_on if based_on != set_at => {
+            return Err(Refusal::from_rejection(&Rejection::StaleSettings {
+                set_at,
+            }));
+        }
+        _ => {}
+    }
+    let after = wire::settings_changed(&before, &change);
+    request.settings = Some(wire::settings_to_wire(&after));
+    Ok(request)
 }
 
 fn status(context: &Context) -> v1::StatusResponse {
@@ -166,6 +213,8 @@ fn status(context: &Context) -> v1::StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: role(status.role).to_owned(),
             token_floor_set: machine.token_floor().is_some(),
+            level: summary.level,
+            log_version: RECORD_VERSION,
         }
     })
 }
@@ -202,6 +251,16 @@ fn checked(request: &v1::AddMemberRequest) -> Result<Incarnation, Refusal> {
     ];
     if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
         return Err(Refusal::missing(field, "what the node was started with"));
+    }
+    // They would stand in the error, which a client could not read then.
+    let limits = [NAME_BYTES_MAX, ADDRESS_BYTES_MAX, ADDRESS_BYTES_MAX];
+    let too_long = texts.into_iter().zip(limits);
+    if let Some(((field, text), max)) = too_long
+        .into_iter()
+        .find(|((_, text), max)| text.len() > *max)
+    {
+        let got = format!("a text of {} bytes", text.len());
+        return Err(Refusal::invalid(field, got, format!("at most {max} bytes")));
     }
     let addresses = [
         ("peer_address", &request.peer_address),

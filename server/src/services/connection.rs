@@ -4,7 +4,7 @@
 //! When too much is under way it stops reading, and the client's window fills.
 
 mod frames;
-mod outbox;
+mod replies;
 mod wait;
 
 use ringfence_proto::v1::server_frame::Body;
@@ -12,8 +12,10 @@ use ringfence_proto::{Refusal, v1, wire};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::Context;
+use super::keep_alive::Turn;
 use super::malformed::name_malformed_status;
-use outbox::{Outbox, Outgoing, outbox};
+use super::outbox::Stalled;
+use replies::{Outbox, Outgoing, outbox};
 
 /// Service `ringfence.v1.Connection`.
 pub(crate) struct ConnectionService {
@@ -36,7 +38,7 @@ impl v1::connection_server::Connection for ConnectionService {
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Outgoing>, Status> {
         let greeting = greeting(&self.context)?;
-        let (outbox, outgoing) = outbox();
+        let (outbox, outgoing) = outbox(self.context.account(&request));
         outbox.tell(Body::Greeting(greeting));
         let open = self.context.metrics.stream_opened();
         let context = self.context.clone();
@@ -66,12 +68,20 @@ fn greeting(context: &Context) -> Result<v1::Greeting, Refusal> {
 
 /// Reads the stream until the client ends it, or breaks it, or this node stops.
 async fn read(context: &Context, mut incoming: Streaming<v1::ClientMessage>, outbox: &Outbox) {
+    let mut turn = Turn::default();
     loop {
-        let message = tokio::select! {
+        let next = async {
+            let place = outbox.place().await?;
+            Ok::<_, Stalled>((place, incoming.message().await))
+        };
+        let next = tokio::select! {
             biased;
             () = context.stopped() => return say_goodbye(context, outbox),
             () = outbox.closed() => return,
-            message = incoming.message() => message,
+            next = next => next,
+        };
+        let Ok((place, message)) = next else {
+            return;
         };
         let frames = match message {
             Ok(Some(message)) => message.frames,
@@ -84,8 +94,10 @@ async fn read(context: &Context, mut incoming: Streaming<v1::ClientMessage>, out
             let refusal = Refusal::invalid("frames", frames.len(), allowed);
             return outbox.end(refusal.into());
         }
-        if let Err(refusal) = frames::submit(context, outbox, frames).await {
-            return outbox.end(refusal.into());
+        match frames::submit(context, outbox, place, &mut turn, frames).await {
+            Ok(()) => {}
+            Err(frames::Unfit::Refused(refusal)) => return outbox.end(refusal.into()),
+            Err(frames::Unfit::Stalled) => return,
         }
     }
 }

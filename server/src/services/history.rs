@@ -1,24 +1,35 @@
 //! History: who held a token, from when to when, and why it ended.
 
+use std::sync::Arc;
+
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{HistoryAnswer, HistoryError, HistoryQuery, HistoryRecord};
 
 use super::Context;
+use super::paging::{self, Page};
+use crate::clients::Account;
 use crate::status::RETRY_AFTER;
 
 impl Context {
     /// Answers from this node's own history; the answer says which indices that covers.
     pub(super) async fn history(
         &self,
+        account: &Arc<Account>,
         request: v1::HistoryRequest,
-    ) -> Result<v1::HistoryResponse, Refusal> {
+    ) -> Result<Page<v1::HistoryResponse>, Refusal> {
         let (ask, limit) = wire::history_from_wire(request)?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let query = match ask {
             wire::HistoryAsk::Name(name) => HistoryQuery::Name { name, limit },
             wire::HistoryAsk::Token(token) => HistoryQuery::Token(token),
         };
-        self.node.history(query).await.map(encode).map_err(refusal)
+        let items = match &query {
+            HistoryQuery::Name { limit, .. } => *limit,
+            HistoryQuery::Token(_) => 1,
+        };
+        let room = paging::page_room(account, items).await?;
+        let answer = self.node.history(query).await.map_err(refusal)?;
+        Ok(Page::new(room, encode(answer)))
     }
 }
 

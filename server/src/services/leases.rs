@@ -35,7 +35,7 @@ impl v1::leases_server::Leases for LeaseService {
     ) -> Result<Response<v1::AcquireResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let answer = deadline::within(&metadata, self.context.acquire(request)).await;
-        self.context.metrics.answered(Call::Acquire, &answer);
+        let answer = self.context.answered(Call::Acquire, answer);
         Ok(Response::new(answer?))
     }
 
@@ -78,11 +78,12 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
+        let account = self.context.account(&request);
         let (metadata, _, request) = request.into_parts();
-        let work = self.listings.page(&self.context, request);
+        let work = self.listings.page(&self.context, &account, request);
         let answer = deadline::within(&metadata, work).await;
-        self.context.metrics.answered(Call::List, &answer);
-        Ok(Response::new(answer?))
+        let answer = self.context.answered(Call::List, answer);
+        Ok(answer?.response())
     }
 
     async fn check(
@@ -98,8 +99,9 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let answer = watch::leases(&self.context, request.into_inner());
-        self.context.metrics.answered(Call::Watch, &answer);
+        let account = self.context.account(&request);
+        let answer = watch::leases(&self.context, account, request.into_inner());
+        let answer = self.context.answered(Call::Watch, answer);
         Ok(Response::new(Box::pin(answer?)))
     }
 
@@ -110,8 +112,9 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::WatchFloorsRequest>,
     ) -> Result<Response<Self::WatchFloorsStream>, Status> {
-        let answer = watch::floors(&self.context, request.into_inner());
-        self.context.metrics.answered(Call::WatchFloors, &answer);
+        let account = self.context.account(&request);
+        let answer = watch::floors(&self.context, account, request.into_inner());
+        let answer = self.context.answered(Call::WatchFloors, answer);
         Ok(Response::new(Box::pin(answer?)))
     }
 
@@ -119,9 +122,11 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::HistoryRequest>,
     ) -> Result<Response<v1::HistoryResponse>, Status> {
+        let account = self.context.account(&request);
         let (metadata, _, request) = request.into_parts();
-        let answer = deadline::within(&metadata, self.context.history(request)).await;
-        self.context.metrics.answered(Call::History, &answer);
-        Ok(Response::new(answer?))
+        let work = self.context.history(&account, request);
+        let answer = deadline::within(&metadata, work).await;
+        let answer = self.context.answered(Call::History, answer);
+        Ok(answer?.response())
     }
 }

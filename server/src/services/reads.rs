@@ -1,11 +1,16 @@
 //! Reads: first the point of the log at which the answer has to stand, then a look at the state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_core::{FencingToken, LeaseName, SessionId, StateMachine};
+use prost::Message;
+use ringfence_core::{FencingToken, LeaseName, SessionId, SessionView, StateMachine};
 use ringfence_proto::{Refusal, v1, wire};
 
 use super::Context;
+use super::paging::{Page, page_room};
+use crate::clients::{Account, Reserved};
+use crate::limits::PAGE_BYTES_MAX;
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_read};
 
@@ -19,7 +24,7 @@ pub(super) trait Query: Send + 'static {
     /// What is asked for.
     type Asked: Send + 'static;
     /// What it is answered.
-    type Answer: Send + 'static;
+    type Answer: Message + 'static;
 
     /// What the call asks for, and how old the answer may be.
     fn asked(self) -> Result<(Self::Asked, MaxStaleness), Refusal>;
@@ -49,6 +54,25 @@ impl Context {
                 Err(Refusal::unavailable(why, leader, RETRY_AFTER))
             }
         }
+    }
+
+    /// Waits until this node's state is as fresh as wished and there is room for a page of so many
+    /// items; returns the room, and the age of the state.
+    pub(super) async fn ready_for_page(
+        &self,
+        account: &Arc<Account>,
+        items: usize,
+        max: MaxStaleness,
+    ) -> Result<(Reserved, Duration), Refusal> {
+        // Nobody waits for a leader with room that others could use.
+        let age = self.ready_to_read(max).await?;
+        let room = page_room(account, items).await?;
+        let age = match max {
+            // The state has grown older meanwhile.
+            Some(_) => self.ready_to_read(max).await?,
+            None => age,
+        };
+        Ok((room, age))
     }
 
     /// Answers one read.
@@ -146,33 +170,84 @@ impl Query for v1::GetSessionRequest {
     }
 }
 
-impl Query for v1::ListSessionsRequest {
-    const CALL: Call = Call::ListSessions;
-    type Asked = (usize, Option<SessionId>);
-    type Answer = v1::ListSessionsResponse;
-
-    fn asked(self) -> Result<((usize, Option<SessionId>), MaxStaleness), Refusal> {
-        let (size, after) = wire::list_sessions_from_wire(&self)?;
+impl Context {
+    /// Sessions in the order of their numbers; each page stands at its own index and ends at
+    /// [`PAGE_BYTES_MAX`].
+    pub(super) async fn list_sessions(
+        &self,
+        account: &Arc<Account>,
+        request: v1::ListSessionsRequest,
+    ) -> Result<Page<v1::ListSessionsResponse>, Refusal> {
+        let (size, after) = wire::list_sessions_from_wire(&request)?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        Ok(((size, after), wire::max_staleness_from_wire(self.read)?))
-    }
-
-    /// Sessions in the order of their numbers; each page stands at its own index.
-    fn look(
-        (size, after): (usize, Option<SessionId>),
-        machine: &StateMachine,
-        at: v1::ReadPoint,
-    ) -> Result<v1::ListSessionsResponse, Refusal> {
-        let mut behind = machine.sessions(after);
-        let sessions = behind.by_ref().take(size);
-        let sessions = sessions
-            .map(|session| wire::session_to_wire(&session))
-            .collect();
-        let more = behind.next().is_some();
-        Ok(v1::ListSessionsResponse {
+        let max_staleness = wire::max_staleness_from_wire(request.read)?;
+        let (room, age) = self.ready_for_page(account, size, max_staleness).await?;
+        let state = self.node.frozen();
+        let (sessions, more) = sessions_page(state.sessions(after), size, PAGE_BYTES_MAX);
+        let page = v1::ListSessionsResponse {
             sessions,
             more,
-            at: Some(at),
+            at: Some(wire::read_point_to_wire(
+                state.index(),
+                state.summary().time,
+                age,
+            )),
+        };
+        Ok(Page::new(room, page))
+    }
+}
+
+/// As many sessions as a page may have, and whether there are more.
+fn sessions_page(
+    views: impl Iterator<Item = SessionView>,
+    size: usize,
+    bytes_max: usize,
+) -> (Vec<v1::Session>, bool) {
+    let mut sessions: Vec<v1::Session> = Vec::new();
+    let mut bytes = 0;
+    for view in views {
+        let session = wire::session_to_wire(&view);
+        bytes += session.encoded_len();
+        let full = sessions.len() >= size || bytes > bytes_max;
+        if full && !sessions.is_empty() {
+            return (sessions, true);
+        }
+        sessions.push(session);
+    }
+    (sessions, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_core::{Identity, Millis};
+
+    use super::*;
+
+    fn views(count: u64) -> impl Iterator<Item = SessionView> {
+        (1..=count).map(|n| SessionView {
+            session: SessionId::new(n).unwrap(),
+            identity: Identity::parse(&"i".repeat(255)).unwrap(),
+            ttl: Millis(1_000),
+            remaining: Millis(1_000),
+            leases: Vec::new(),
+            waits: 0,
+            pod: None,
         })
+    }
+
+    #[test]
+    fn a_page_of_sessions_ends_at_its_size_and_at_its_bytes() {
+        let (page, more) = sessions_page(views(5), 3, usize::MAX);
+        assert_eq!((page.len(), more), (3, true));
+        let (page, more) = sessions_page(views(5), 5, usize::MAX);
+        assert_eq!((page.len(), more), (5, false));
+        let (page, more) = sessions_page(views(5), 5, 600);
+        assert_eq!((page.len(), more), (2, true));
+        let (page, more) = sessions_page(views(2), 5, 1);
+        assert_eq!(
+            (page.len(), more),
+            (1, true),
+            "a page is never empty before the end"
+        );
     }
 }

@@ -3,7 +3,8 @@
 use ringfence_proto::v1;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Context, keep_alive};
+use super::{Context, deadline, keep_alive};
+use crate::metrics::Call;
 
 /// Service `ringfence.v1.Sessions`.
 pub(crate) struct SessionService {
@@ -32,10 +33,10 @@ impl v1::sessions_server::Sessions for SessionService {
         &self,
         request: Request<Streaming<v1::KeepAliveRequest>>,
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
-        Ok(Response::new(keep_alive::serve(
-            self.context.clone(),
-            request.into_inner(),
-        )))
+        let account = self.context.account(&request);
+        let incoming = request.into_inner();
+        let answers = keep_alive::serve(self.context.clone(), account, incoming);
+        Ok(Response::new(answers))
     }
 
     async fn close(
@@ -63,6 +64,11 @@ impl v1::sessions_server::Sessions for SessionService {
         &self,
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        self.context.query(request).await
+        let account = self.context.account(&request);
+        let (metadata, _, request) = request.into_parts();
+        let work = self.context.list_sessions(&account, request);
+        let answer = deadline::within(&metadata, work).await;
+        let answer = self.context.answered(Call::ListSessions, answer);
+        Ok(answer?.response())
     }
 }

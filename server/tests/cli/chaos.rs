@@ -387,7 +387,7 @@ const NETWORK: &str = "partition, oneway, isolate, slow";
 
 #[test]
 fn every_fault_takes_effect_on_real_processes_and_no_promise_breaks() {
-    const EACH_MS: usize = 4_000;
+    const EACH_MS: usize = 5_000;
     let planned = |(at, (fault, kind, _)): (usize, &(&str, &str, Option<&str>))| {
         let (id, begin) = (at + 1, 2_500 + at * EACH_MS);
         format!(

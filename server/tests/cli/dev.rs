@@ -71,7 +71,7 @@ fn a_taken_port_is_named() {
 
     assert_eq!(
         (said.code, said.reason().as_str()),
-        (Some(69), "PORT_IN_USE"),
+        (Some(71), "PORT_IN_USE"),
         "{said:?}"
     );
     assert!(said.err.contains(&port), "{said:?}");

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -61,13 +61,20 @@ impl Said {
         object.clone()
     }
 
+    /// The error on stderr, as programs read it.
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        let error: Value = serde_json::from_str(self.err.trim()).unwrap();
+        error["error"].clone()
+    }
+
     /// The reason of the error on stderr.
     #[track_caller]
     pub(crate) fn reason(&self) -> String {
-        let error: Value = serde_json::from_str(self.err.trim()).unwrap();
-        let message = error["error"]["message"].as_str().unwrap();
+        let error = self.error();
+        let message = error["message"].as_str().unwrap();
         assert!(!message.is_empty(), "{self:?}");
-        error["error"]["reason"].as_str().unwrap().to_owned()
+        error["reason"].as_str().unwrap().to_owned()
     }
 }
 
@@ -89,6 +96,19 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
     drop(sender);
     panic!("waited in vain: {what}");
+}
+
+/// How a child that should go on ends nevertheless within this time.
+pub(crate) fn ends_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    for _ in 0..time.as_millis() / GLANCE.as_millis() {
+        if let Some(ended) = child.try_wait().unwrap() {
+            return Some(ended);
+        }
+        receiver.recv_timeout(GLANCE).unwrap_err();
+    }
+    drop(sender);
+    None
 }
 
 /// Whether a process is there, a finished one that nobody has waited for not counted.
@@ -184,6 +204,13 @@ impl Dev {
     /// Runs a command for this cluster to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Said {
         self.command(arguments).output().unwrap().into()
+    }
+
+    /// Runs a command for this cluster to its end, with the output that people get.
+    pub(crate) fn say(&self, arguments: &[&str]) -> Said {
+        let mut command = ringfence();
+        command.env("RINGFENCE_ENDPOINTS", self.endpoints());
+        command.args(arguments).output().unwrap().into()
     }
 
     /// Stops it as Ctrl-C does, and waits until it has ended.

@@ -12,5 +12,7 @@ mod kube;
 mod lock;
 mod members;
 mod terminal;
+mod unread;
 mod usage;
 mod without_bugs;
+mod working;

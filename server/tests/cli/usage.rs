@@ -206,3 +206,27 @@ fn every_shell_gets_a_completion_script() {
         );
     }
 }
+
+#[test]
+fn a_subcommand_explains_itself_and_names_the_global_options_once() {
+    let own = run(&["lock", "--help"]).out;
+    assert!(own.contains("Global options: --endpoints"), "{own}");
+    assert!(!own.contains("RINGFENCE_ENDPOINTS"), "{own}");
+    let nested = run(&["help", "lease", "get"]).out;
+    assert_eq!(nested.matches("--endpoints").count(), 1, "{nested}");
+
+    let whole = run(&["--help"]).out;
+    for option in ["--endpoints", "--json", "--timeout", "--cacert"] {
+        assert!(whole.contains(option), "{option} is missing in {whole}");
+    }
+}
+
+#[test]
+fn a_missing_subcommand_is_answered_with_the_visible_ones() {
+    let refused = run(&["--json"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("serve"), "{refused:?}");
+    for hidden in ["tethered", "chaos-client", "demo-worker"] {
+        assert!(!refused.err.contains(hidden), "{hidden} in {refused:?}");
+    }
+}

@@ -23,11 +23,12 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) async fn of(node: &Process) -> Self {
-        let channel = Channel::from_shared(node.url())
-            .unwrap()
-            .connect()
-            .await
-            .unwrap();
+        Self::at(node.url()).await
+    }
+
+    /// Over this URL.
+    pub(crate) async fn at(url: String) -> Self {
+        let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
         Self {
             leases: LeasesClient::new(channel.clone()),
             sessions: SessionsClient::new(channel.clone()),
@@ -111,7 +112,7 @@ pub(crate) fn open_request(identity: &str) -> v1::OpenRequest {
     v1::OpenRequest {
         id: id.to_vec().into(),
         secret: [id[0]; 16].to_vec().into(),
-        ttl_ms: 60_000,
+        ttl_ms: Some(60_000),
         identity: identity.to_owned(),
         ..Default::default()
     }

@@ -174,7 +174,7 @@ async fn all_pages_of_a_list_stand_at_one_index() {
     assert_eq!(last.next_page_token, "");
 
     let foreign = v1::ListRequest {
-        page_token: "1.a/2".to_owned(),
+        page_token: "9.1.1.a/2".to_owned(),
         ..first
     };
     let gone = api.leases.list(foreign).await.unwrap_err();
@@ -268,6 +268,19 @@ async fn sessions_are_listed_kept_alive_and_closed() {
     api.sessions.close(close.clone()).await.unwrap();
     let again = api.sessions.close(close).await.unwrap().into_inner();
     assert_eq!(again.cause.unwrap().kind(), v1::session_end::Kind::Closed);
+}
+
+/// The library of that service would take four times as much.
+#[tokio::test]
+async fn a_question_about_health_is_no_longer_than_any_other() {
+    let (node, _dir) = single().await;
+    let channel = tonic::transport::Channel::from_shared(node.url()).unwrap();
+    let mut health = HealthClient::new(channel.connect().await.unwrap());
+    let service = "x".repeat(2 << 20);
+    let refused = health.check(HealthCheckRequest { service }).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert!(refused.message().contains("message_bytes"), "{refused}");
 }
 
 #[tokio::test]

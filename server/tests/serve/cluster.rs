@@ -7,7 +7,7 @@ use ringfence_proto::v1::check_response::Verdict;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::api::{Api, acquire_request};
+use crate::api::{Api, acquire_request, refusal};
 use crate::process::{PATIENCE, Ports, Process};
 
 /// Three nodes that are ready.
@@ -105,7 +105,7 @@ async fn who_waits_at_a_follower_is_told_by_it() {
     let waiting = v1::AcquireRequest {
         open: Some(crate::api::open_request("bob")),
         name: "db".to_owned(),
-        wait_ms: Some(60_000),
+        wait_ms: Some(10_000),
         ..Default::default()
     };
     let waiting = tokio::spawn(async move { leases.acquire(waiting).await });
@@ -125,4 +125,33 @@ async fn who_waits_at_a_follower_is_told_by_it() {
         .await
         .unwrap();
     assert_eq!(members.into_inner().members.len(), 3);
+}
+
+#[tokio::test]
+async fn a_follower_that_stops_names_the_leader_to_those_who_watch() {
+    let (nodes, _dir) = three().await;
+    let mut api = Api::of(&nodes[0]).await;
+    let leader = api.status().await.leader_id;
+    let follower = nodes
+        .iter()
+        .find(|node| node.ports.client != port_of(leader, &nodes))
+        .unwrap();
+    let mut leases = Api::of(follower).await.leases;
+    let request = v1::WatchRequest::default();
+    let mut watch = leases.watch(request).await.unwrap().into_inner();
+    watch.message().await.unwrap().unwrap();
+
+    follower.signal("TERM");
+
+    let ended = loop {
+        match timeout(PATIENCE, watch.message()).await.unwrap() {
+            Ok(Some(_)) => {}
+            end => break end.unwrap_err(),
+        }
+    };
+    let refusal = refusal(&ended);
+    assert_eq!(refusal.reason, v1::Reason::Unavailable);
+    let named = &refusal.metadata["leader"];
+    let port = port_of(leader, &nodes);
+    assert!(named.ends_with(&format!(":{port}")), "{refusal:?}");
 }

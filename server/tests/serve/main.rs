@@ -4,6 +4,8 @@
 mod api;
 mod calls;
 mod cluster;
+mod descriptors;
+mod families;
 mod handover;
 mod limits;
 mod members;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ringfence_client::{Client, SessionOptions};
+use ringfence_client::{Client, SessionOptions, Verdict};
 use ringfence_proto::v1::{self, Reason};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -65,12 +65,16 @@ impl Api {
         let request = v1::PromoteMemberRequest {
             node_id,
             replaces: 0,
+            force: false,
         };
         self.cluster.promote_member(request).await.map(|_| ())
     }
 
     async fn remove(&mut self, node_id: u64) -> Result<(), Status> {
-        let request = v1::RemoveMemberRequest { node_id };
+        let request = v1::RemoveMemberRequest {
+            node_id,
+            force: false,
+        };
         self.cluster.remove_member(request).await.map(|_| ())
     }
 
@@ -149,18 +153,8 @@ async fn work(client: Client, number: usize, stop: Arc<AtomicBool>, grants: Arc<
         let lease = acquire.send().await.unwrap();
         assert!(Some(lease.token()) > last, "{name}: a token came again");
         last = Some(lease.token());
-        let request = v1::CheckRequest {
-            name: name.clone(),
-            token: lease.token().get(),
-            read: None,
-        };
-        let check = move |channel| {
-            let request = request.clone();
-            let mut leases = v1::leases_client::LeasesClient::new(channel);
-            async move { leases.check(request).await }
-        };
-        let checked: v1::CheckResponse = client.unary(check).await.unwrap();
-        assert_eq!(checked.verdict(), v1::check_response::Verdict::Current);
+        let checked = client.check(lease.name(), lease.token()).await.unwrap();
+        assert_eq!(checked, Verdict::Current);
         lease.release().await.unwrap();
         grants.fetch_add(1, Ordering::Relaxed);
     }

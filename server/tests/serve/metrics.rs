@@ -162,7 +162,7 @@ async fn figures_move_with_what_happens() {
     // One that nobody keeps alive.
     let short = v1::AcquireRequest {
         open: Some(v1::OpenRequest {
-            ttl_ms: 200,
+            ttl_ms: Some(200),
             ..open_request("carol")
         }),
         session: None,

@@ -38,10 +38,17 @@ impl Ports {
 
     /// The flags that make a node use them.
     pub(crate) fn flags(self) -> Vec<String> {
+        self.flags_on(["127.0.0.1"; 3])
+    }
+
+    /// The same, at these addresses of the client, the peer and the HTTP port.
+    pub(crate) fn flags_on(self, hosts: [&str; 3]) -> Vec<String> {
         let Self { client, peer, http } = self;
         [("client", client), ("peer", peer), ("http", http)]
-            .map(|(what, port)| format!("--listen-{what}=127.0.0.1:{port}"))
-            .to_vec()
+            .iter()
+            .zip(hosts)
+            .map(|((what, port), host)| format!("--listen-{what}={host}:{port}"))
+            .collect()
     }
 }
 
@@ -55,14 +62,42 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a node in `dir` with more flags.
     pub(crate) fn start(dir: &Path, ports: Ports, flags: &[&str]) -> Self {
+        Self::start_on(["127.0.0.1"; 3], dir, ports, flags)
+    }
+
+    /// The same with at most so many files open.
+    pub(crate) fn start_limited(files: u64, dir: &Path, ports: Ports, flags: &[&str]) -> Self {
+        let plain = command();
+        let mut limited = Command::new("sh");
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        limited.args(["-c", &script]).arg(plain.get_program());
+        limited.args(plain.get_args());
+        for (name, _) in plain.get_envs() {
+            limited.env_remove(name);
+        }
+        Self::start_command(limited, ["127.0.0.1"; 3], dir, ports, flags)
+    }
+
+    /// The same, listening at these addresses; see [`Ports::flags_on`].
+    pub(crate) fn start_on(hosts: [&str; 3], dir: &Path, ports: Ports, flags: &[&str]) -> Self {
+        Self::start_command(command(), hosts, dir, ports, flags)
+    }
+
+    fn start_command(
+        mut command: Command,
+        hosts: [&str; 3],
+        dir: &Path,
+        ports: Ports,
+        flags: &[&str],
+    ) -> Self {
         let log = dir.with_extension("log");
         let stderr = std::fs::File::options()
             .create(true)
             .append(true)
             .open(&log)
             .unwrap();
-        let child = command()
-            .args(ports.flags())
+        let child = command
+            .args(ports.flags_on(hosts))
             .args([
                 "--data-dir",
                 dir.to_str().unwrap(),

@@ -51,15 +51,99 @@ async fn bad_fields_are_named_with_what_was_offered_and_what_is_allowed() {
         ..acquire_request(&alice, 1, "db")
     };
     assert_field(&api.leases.acquire(too_long).await.unwrap_err(), "wait_ms");
-    for ttl_ms in [1, 10 * 365 * 24 * 3_600_000, u64::MAX] {
+    for ttl_ms in [0, 1, 10 * 365 * 24 * 3_600_000, u64::MAX] {
         let request = v1::OpenRequest {
-            ttl_ms,
+            ttl_ms: Some(ttl_ms),
             ..open_request("carol")
         };
         assert_field(&api.sessions.open(request).await.unwrap_err(), "ttl_ms");
     }
     // Nothing of all this left a trace under the request number.
     api.acquire(&alice, 1, "db").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_change_of_one_setting_leaves_the_others_and_undoes_nobodys() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let before = api.status().await;
+    let change = |based_on, change| v1::ConfigureRequest {
+        settings: None,
+        based_on,
+        change: Some(change),
+    };
+    let waiters = v1::SettingsChange {
+        lease_waiters_max: Some(7),
+        ..Default::default()
+    };
+    let answer = api.cluster.configure(change(0, waiters)).await.unwrap();
+    let set_at = answer.into_inner().settings_index;
+
+    let after = api.status().await;
+    let expected = v1::Settings {
+        lease_waiters_max: 7,
+        ..before.settings.unwrap()
+    };
+    assert_eq!(
+        (after.settings_index, after.settings),
+        (set_at, Some(expected))
+    );
+    let stale = api
+        .cluster
+        .configure(change(before.settings_index, waiters));
+    let refused = refusal(&stale.await.unwrap_err());
+    assert_eq!(refused.reason, Reason::StaleSettings);
+    let zero = v1::SettingsChange {
+        ttl_max_ms: Some(0),
+        ..Default::default()
+    };
+    let refused = api
+        .cluster
+        .configure(change(set_at, zero))
+        .await
+        .unwrap_err();
+    assert_field(&refused, "settings.ttl_max_ms");
+    let both = v1::ConfigureRequest {
+        settings: after.settings,
+        ..change(set_at, waiters)
+    };
+    let refused = api.cluster.configure(both).await.unwrap_err();
+    assert_field(&refused, "change");
+}
+
+#[tokio::test]
+async fn a_waiter_learns_why_its_session_has_ended() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let (alice, bob) = (api.open("alice").await, api.open("bob").await);
+    api.acquire(&alice, 1, "db").await.unwrap();
+    let mut leases = api.leases.clone();
+    let request = v1::AcquireRequest {
+        wait_ms: Some(60_000),
+        ..acquire_request(&bob, 1, "db")
+    };
+    let waiting = tokio::spawn(async move { leases.acquire(request).await });
+    while api.get("db").await.unwrap().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    let evict = v1::EvictRequest {
+        session: bob.session,
+        reason: "drill".to_owned(),
+        operator: "olga".to_owned(),
+    };
+    api.sessions.evict(evict).await.unwrap();
+
+    let refused = refusal(&waiting.await.unwrap().unwrap_err());
+    assert_eq!(refused.reason, Reason::SessionExpired);
+    assert_eq!(refused.metadata["cause"], "EVICTED");
+    assert_eq!(refused.metadata["operator"], "olga");
+    let never = v1::EvictRequest {
+        session: bob.session + 1_000,
+        ..Default::default()
+    };
+    let refused = refusal(&api.sessions.evict(never).await.unwrap_err());
+    assert_eq!(refused.reason, Reason::SessionExpired);
+    assert!(!refused.metadata.contains_key("cause"));
 }
 
 #[tokio::test]

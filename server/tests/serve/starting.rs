@@ -79,7 +79,7 @@ async fn a_port_in_use_is_named_with_its_flag() {
 
         assert_failed(
             &output,
-            1,
+            71,
             &[&format!("--listen-{flag}"), &address, "in use"],
         );
     }
@@ -95,7 +95,7 @@ async fn a_directory_in_use_is_refused() {
 
     let output = run(&args).await;
 
-    assert_failed(&output, 1, &[data_dir.to_str().unwrap(), "another"]);
+    assert_failed(&output, 71, &[data_dir.to_str().unwrap(), "another"]);
     assert_eq!(node.http("/livez").unwrap().0, 200);
 }
 
@@ -189,7 +189,7 @@ async fn a_directory_that_cannot_be_written_is_refused() {
 
         let output = run(&args).await;
 
-        assert_failed(&output, 1, &[&data_dir]);
+        assert_failed(&output, 71, &[&data_dir]);
     }
 }
 

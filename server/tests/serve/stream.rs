@@ -197,7 +197,7 @@ async fn an_inline_open_that_waits_is_granted_in_its_turn() {
 
     let waiting = v1::AcquireRequest {
         open: Some(open_request("bob")),
-        wait_ms: Some(60_000),
+        wait_ms: Some(10_000),
         name: "db".to_owned(),
         ..Default::default()
     };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ringfence_proto::v1;
+use ringfence_proto::v1::{self, Reason};
 use tokio::time::{sleep, timeout};
 
-use crate::api::Api;
+use crate::api::{Api, refusal};
 use crate::cluster::three;
 use crate::process::{PATIENCE, Ports, Process};
 
@@ -73,10 +73,66 @@ async fn a_node_that_lost_its_data_takes_no_vote_unasked_and_says_what_to_do() {
     let request = v1::PromoteMemberRequest {
         node_id: own,
         replaces: former,
+        force: false,
     };
     api.cluster.promote_member(request).await.unwrap();
     let third = third.ready().await;
     let found = Api::of(&third).await.members().await;
     let ids: Vec<u64> = found.iter().map(|member| member.node_id).collect();
     assert_eq!(ids, [1, 2, own]);
+}
+
+#[tokio::test]
+async fn a_node_alone_is_ready_and_stays_it() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let ports = Ports::free();
+    let members = format!("--initial-cluster=n1=127.0.0.1:{}", ports.peer);
+    let flags = ["--name=n1", &members, "--token-floor=0"];
+    let node = Process::start(dir.path(), ports, &flags).ready().await;
+    // Longer than a state may be unconfirmed for a node to be ready.
+    sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(node.http("/readyz").map(|(status, _)| status), Some(200));
+    let mut api = Api::of(&node).await;
+    let request = v1::CheckRequest {
+        name: "db".to_owned(),
+        token: 1,
+        read: Some(v1::ReadOptions {
+            max_staleness_ms: 1_000,
+        }),
+    };
+    let checked = api.leases.check(request).await.unwrap().into_inner();
+    assert!(checked.at.is_some(), "a read of bounded age: {checked:?}");
+}
+
+#[tokio::test]
+async fn removing_a_live_voter_beside_a_dead_one_is_refused_and_can_be_forced() {
+    let (mut nodes, _dir) = three().await;
+    let mut api = Api::of(&nodes[0]).await;
+    let leader = api.status().await.leader_id;
+    let mut ids: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let dead = ids.pop().unwrap();
+    drop(nodes.remove(usize::try_from(dead).unwrap() - 1));
+    let mut api = Api::of(&nodes[0]).await;
+    let mut request = v1::RemoveMemberRequest {
+        node_id: ids[0],
+        force: false,
+    };
+    let refused = timeout(PATIENCE, async {
+        loop {
+            let refused = api.cluster.remove_member(request).await.unwrap_err();
+            if refusal(&refused).reason == Reason::Membership {
+                return refused;
+            }
+        }
+    });
+    let refused = refused.await.unwrap();
+    assert!(refused.message().contains("--force"), "{refused}");
+
+    // With force the cluster is left with the leader and the dead one, and stands still.
+    request.force = true;
+    let forced = timeout(Duration::from_secs(4), api.cluster.remove_member(request));
+    assert!(
+        !matches!(forced.await, Ok(Ok(_))),
+        "there is no majority for it"
+    );
 }

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tonic::Streaming;
 
 use crate::api::{Api, refusal};
-use crate::process::{PATIENCE, single};
+use crate::process::{PATIENCE, Ports, Process, single};
 
 async fn next<M>(stream: &mut Streaming<M>) -> M {
     let message = timeout(PATIENCE, stream.message())
@@ -139,6 +139,7 @@ async fn a_position_of_another_cluster_is_refused() {
         cluster_id: vec![9; 16].into(),
         index: 1,
         n: 0,
+        term: 0,
     };
 
     let refused = api
@@ -148,6 +149,110 @@ async fn a_position_of_another_cluster_is_refused() {
         .unwrap_err();
 
     assert_eq!(refusal(&refused).reason, v1::Reason::ClusterChanged);
+}
+
+/// What a watch from `from` is refused with.
+async fn refused_from(api: &mut Api, from: v1::Position) -> v1::Reason {
+    let mut events = api
+        .leases
+        .watch(watch("", Some(from)))
+        .await
+        .unwrap()
+        .into_inner();
+    let message = timeout(PATIENCE, events.message()).await;
+    let status = message.expect("an answer in time").unwrap_err();
+    refusal(&status).reason
+}
+
+#[tokio::test]
+async fn a_position_that_the_log_never_had_is_refused() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let alice = api.open("alice").await;
+    let mut events = api
+        .leases
+        .watch(watch("", None))
+        .await
+        .unwrap()
+        .into_inner();
+    let position = next(&mut events).await.position.unwrap();
+    assert!(position.term > 0, "{position:?}");
+    api.acquire(&alice, 1, "one").await.unwrap();
+
+    let far = v1::Position {
+        index: 1_000_000_000_000,
+        term: 0,
+        ..position.clone()
+    };
+    let other_term = v1::Position {
+        term: position.term + 1,
+        ..position.clone()
+    };
+    for position in [far, other_term] {
+        let reason = refused_from(&mut api, position.clone()).await;
+        assert_eq!(reason, v1::Reason::PositionUnknown, "{position:?}");
+    }
+    let without_term = v1::Position {
+        term: 0,
+        ..position
+    };
+    let again = watch("", Some(without_term));
+    let mut events = api.leases.watch(again).await.unwrap().into_inner();
+    assert_eq!(told(&mut events).await.events.len(), 1);
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, to) = (
+            entry.as_ref().unwrap(),
+            to.join(entry.as_ref().unwrap().file_name()),
+        );
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_does_not_go_on_in_silence_when_the_disks_were_rolled_back() {
+    let (mut node, dir) = single().await;
+    node.signal("TERM");
+    node.ended_within(PATIENCE).await.expect("it ends in time");
+    let older = tempfile::tempdir().unwrap();
+    copy(&dir.path().join("n1"), &older.path().join("n1"));
+
+    let node = Process::start(&dir.path().join("n1"), Ports::free(), &[])
+        .ready()
+        .await;
+    let mut api = Api::of(&node).await;
+    let alice = api.open("alice").await;
+    for number in 1..=40 {
+        let name = format!("lost/{number}");
+        api.acquire(&alice, number, &name).await.unwrap();
+    }
+    let mut events = api
+        .leases
+        .watch(watch("", None))
+        .await
+        .unwrap()
+        .into_inner();
+    let position = loop {
+        if let Some(position) = next(&mut events).await.position {
+            break position;
+        }
+    };
+    drop((events, api, node));
+
+    let node = Process::start(&older.path().join("n1"), Ports::free(), &[])
+        .ready()
+        .await;
+    let mut api = Api::of(&node).await;
+    let bob = api.open("bob").await;
+    api.acquire(&bob, 1, "new").await.unwrap();
+    let reason = refused_from(&mut api, position).await;
+    assert_eq!(reason, v1::Reason::PositionUnknown);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod crowd;
 mod deployed;
 mod deposed;
 mod figures;
+mod floors;
 mod hands;
 mod names;
 mod objects;

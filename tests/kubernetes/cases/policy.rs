@@ -112,7 +112,7 @@ async fn with_the_policy_no_hand_lowers_a_token_and_the_mirror_goes_on() {
         return;
     };
     let again = apply(&site.plane).unwrap();
-    assert_eq!(again.lines().count(), 4, "{again}");
+    assert_eq!(again.lines().count(), 5, "{again}");
     assert!(
         again.lines().all(|line| line.ends_with(" unchanged")),
         "{again}"

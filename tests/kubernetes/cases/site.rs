@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::api::{Api, ObjectMeta, PostParams};
 use ringfence_client::{Client, HeldLease, Session, SessionOptions};
+use ringfence_kube::FLOORS;
 use ringfence_kubernetes::{ControlPlane, User};
 use ringfence_tests::{Cluster, Options};
 
@@ -157,10 +158,19 @@ async fn may_mirror(plane: &ControlPlane, namespace: &str) -> PathBuf {
             ..Subject::default()
         }]),
     };
-    let roles: Api<Role> = Api::namespaced(admin.clone(), namespace);
-    roles.create(&PostParams::default(), &role).await.unwrap();
-    let bindings: Api<RoleBinding> = Api::namespaced(admin, namespace);
-    let bound = bindings.create(&PostParams::default(), &binding).await;
-    bound.unwrap();
+    // In the namespace of floors other tests have done the same.
+    for namespace in [namespace, FLOORS] {
+        let roles: Api<Role> = Api::namespaced(admin.clone(), namespace);
+        made(roles.create(&PostParams::default(), &role).await);
+        let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), namespace);
+        made(bindings.create(&PostParams::default(), &binding).await);
+    }
     plane.kubeconfig(User::Ringfence, &plane.address())
+}
+
+fn made<T: std::fmt::Debug>(answer: Result<T, kube::Error>) {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        answer => drop(answer.unwrap()),
+    }
 }

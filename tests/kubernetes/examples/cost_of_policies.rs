@@ -12,12 +12,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use http::{Method, Request};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use ringfence_core::FencingToken;
-use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, STAMP, Wish, WithoutLease};
-use ringfence_kube::{PREFIX, TOKEN};
+use ringfence_kube::TOKEN;
+use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, STAMP, Wish};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
 
@@ -66,16 +67,18 @@ async fn measure(plane: &ControlPlane, carrier: Carrier) -> Result<(Duration, Du
         prepare(&admin, namespace).await?;
     }
     let fencing = Fencing::new(Wish {
-        lease: format!("{guarded}/leader"),
-        prefix: PREFIX.to_owned(),
         resources: vec!["configmaps".parse()?],
-        namespaces: Vec::new(),
         account: Some("default/default".parse()?),
-        carrier,
-        without_lease: WithoutLease::Deny,
-        keeper: true,
+        ..Wish::new(format!("{guarded}/leader"), carrier)
     })?;
     apply(plane, &fencing.manifests())?;
+    let floor = fencing.floor_object_name();
+    let floors: Api<Lease> = Api::namespaced(admin.clone(), &floor.namespace);
+    let raised = json!({"metadata": {"annotations": {TOKEN: TOKEN_HELD.to_string()}}});
+    let params = PatchParams::default();
+    floors
+        .patch(&floor.name, &params, &Patch::Merge(raised))
+        .await?;
     let account = plane.client(User::Default).await;
     let token = FencingToken::new(TOKEN_HELD).ok_or("no token")?;
     let fence = fencing.fence(token);

@@ -55,6 +55,14 @@ impl User {
         }
     }
 
+    /// The namespace of its service account.
+    fn namespace(self) -> &'static str {
+        match self {
+            Self::Ringfence => "ringfence",
+            Self::Admin | Self::Default => "default",
+        }
+    }
+
     /// A line of the API server's table of tokens.
     fn line(self) -> String {
         let groups = match self {
@@ -74,6 +82,7 @@ impl User {
 /// A control plane; it ends with this value.
 pub struct ControlPlane {
     // In the order in which they end: an API server without its etcd takes long.
+    controllers: Option<Process>,
     api_server: Option<Process>,
     etcd: Process,
     janitor: Janitor,
@@ -119,6 +128,7 @@ impl ControlPlane {
         janitor.watch_over(etcd.id());
         let mut plane = Self {
             api_server: None,
+            controllers: None,
             etcd,
             janitor,
             certificates,
@@ -126,6 +136,8 @@ impl ControlPlane {
             ports,
         };
         plane.start_api_server().await;
+        // Where the floors of fenced leases stand.
+        plane.make_namespace(User::Ringfence.namespace()).await;
         Some(plane)
     }
 
@@ -269,6 +281,28 @@ impl ControlPlane {
         .to_string()
     }
 
+    /// Starts the controllers of namespaces: only with them is a namespace ever gone. They end with the
+    /// control plane. `None` where the components lie in a folder without them, which is told.
+    pub fn start_namespace_controller(&mut self) -> Option<()> {
+        let program = self.binaries.join("kube-controller-manager");
+        if !program.is_file() {
+            eprintln!("\nNOT TESTED: no kube-controller-manager beside the API server\n");
+            return None;
+        }
+        let kubeconfig = self.kubeconfig(User::Admin, &self.address());
+        let arguments = [
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--controllers=namespace-controller".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+        ];
+        let log = self.janitor.folder().join("kube-controller-manager.log");
+        let process = Process::start(&program, &arguments, log);
+        self.janitor.watch_over(process.id());
+        self.controllers = Some(process);
+        Some(())
+    }
+
     /// A new namespace with a name that begins so.
     ///
     /// # Panics
@@ -285,6 +319,31 @@ impl ControlPlane {
         let made = api.create(&PostParams::default(), &namespace).await;
         let made = made.expect("an admin can make a namespace");
         made.metadata.name.expect("it was given one")
+    }
+
+    /// A namespace of this name, if there is none yet.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub async fn make_namespace(&self, name: &str) {
+        let api: Api<Namespace> = Api::all(self.client(User::Admin).await);
+        // As `kubectl apply` leaves it, so that a test which applies it hears no warning.
+        let applied = json!({"apiVersion": "v1", "kind": "Namespace",
+                             "metadata": {"annotations": {}, "name": name}});
+        let key = "kubectl.kubernetes.io/last-applied-configuration";
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                annotations: Some([(key.to_owned(), applied.to_string())].into()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let made = api.create(&PostParams::default(), &namespace).await;
+        match made {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            made => drop(made.expect("an admin can make a namespace")),
+        }
     }
 
     async fn wait_until_ready(&mut self) {

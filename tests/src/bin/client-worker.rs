@@ -2,15 +2,20 @@
 //! it believes and when. `RINGFENCE_ENDPOINTS` says where its cluster is.
 
 use std::error::Error;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringfence_client::proto::KeepAliveRequest;
-use ringfence_client::proto::client_frame::Body;
 use ringfence_client::{
-    BootClock, Client, Clock, HeldLease, Session, SessionHandle, SessionOptions,
+    BootClock, Client, Clock, HeldLease, Session, SessionHandle, SessionOptions, unstable,
 };
-use tokio::io::{AsyncBufReadExt, BufReader};
+use ringfence_proto::v1::KeepAliveRequest;
+use ringfence_proto::v1::client_frame::Body;
+use ringfence_proto::wire::session_handle_to_wire;
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::io::AsyncBufReadExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -22,13 +27,20 @@ async fn main() -> Fallible {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match *args.as_slice() {
         ["hold", name, ttl] => hold(name, millis(ttl)?).await,
+        ["write", name, ttl, store, stop_at] => {
+            write(name, millis(ttl)?, store, stop_at.parse()?).await
+        }
+        ["clocks"] => clocks(),
         ["block", name, ttl, pause] => block(name, millis(ttl)?, millis(pause)?).await,
         ["leave", name, ttl] => leave(name, millis(ttl)?).await,
         ["resume", handle, name] => resume(handle.parse()?, name).await,
         ["crowd", clients, sessions, ttl] => {
             crowd(clients.parse()?, sessions.parse()?, millis(ttl)?).await
         }
-        _ => Err("expected hold, block, leave, resume or crowd, and their arguments".into()),
+        _ => Err(
+            "expected hold, write, clocks, block, leave, resume or crowd, and their arguments"
+                .into(),
+        ),
     }
 }
 
@@ -63,6 +75,46 @@ async fn hold(name: &str, ttl: Duration) -> Fallible {
         println!("work {} {at} {}", lease.token(), wall_seconds());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Writes 1, 2, 3 … to a store, each under its fence, until the store refuses. Stands still between the
+/// look at its lease that says yes and the write with this number; 0: nowhere.
+async fn write(name: &str, ttl: Duration, store: &str, stop_at: u64) -> Fallible {
+    let client = connect().await?;
+    let session = open(&client, ttl).await?;
+    let lease = session.acquire(name).wait(ttl * 20).send().await?;
+    println!("holds {}", lease.token());
+    let mut store = BufReader::new(TcpStream::connect(store)?);
+    for value in 1.. {
+        if let Some(loss) = lease.loss() {
+            println!("lost {loss}");
+            return Ok(());
+        }
+        if value == stop_at {
+            println!("stops before {value}");
+            rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+        }
+        // Nothing is looked at any more: this is the write that a pause held up.
+        writeln!(store.get_mut(), "{} {value}", lease.fence())?;
+        let mut answer = String::new();
+        store.read_line(&mut answer)?;
+        println!("{} {value}", answer.trim_end());
+        if answer.starts_with("refused") {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// What the clock of belief shows, and the one that stands still while the machine is suspended, in
+/// milliseconds.
+fn clocks() -> Fallible {
+    let standing = clock_gettime(ClockId::Monotonic);
+    let standing = standing.tv_sec * 1_000 + standing.tv_nsec / 1_000_000;
+    println!("belief {}", BootClock.now().since_boot().as_millis());
+    println!("standing {standing}");
+    Ok(())
 }
 
 /// Blocks the only thread of its executor.
@@ -116,7 +168,7 @@ async fn crowd(clients: usize, sessions: usize, ttl: Duration) -> Fallible {
         }
     }
     println!("ready {}", members.len());
-    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    let mut input = tokio::io::BufReader::new(tokio::io::stdin()).lines();
     input.next_line().await?;
     let (stop, stopped) = watch::channel(false);
     let mut measuring = JoinSet::new();
@@ -148,16 +200,14 @@ async fn keep_alives(
     tokio::time::sleep(first).await;
     while !*stopped.borrow() {
         let sent = client.now();
-        let sessions = vec![session.handle().to_wire()];
+        let handle = session.handle();
+        let sessions = vec![session_handle_to_wire(handle.session, &handle.secret)];
         let ask = KeepAliveRequest {
             sessions,
             ..KeepAliveRequest::default()
         };
-        if client
-            .request_within(Body::KeepAlive(ask), ttl)
-            .await
-            .is_ok()
-        {
+        let answer = unstable::request(client, Body::KeepAlive(ask), ttl).await;
+        if answer.is_ok() {
             took.push(client.now().saturating_since(sent).as_micros());
         }
         tokio::select! {

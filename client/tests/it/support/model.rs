@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ringfence_client::Refusal;
-use ringfence_client::proto::cancel_response::Result as CancelResult;
-use ringfence_client::proto::server_frame::Body as Reply;
-use ringfence_client::proto::{
-    AcquireRequest, AcquireResponse, CancelRequest, CancelResponse, CloseResponse, EndCause,
-    GetResponse, Grant, KeepAliveRequest, KeepAliveResponse, Lease, LostGrant, OpenRequest,
-    OpenResponse, Reason, ReleaseRequest, ReleaseResponse, SessionHandle, SessionLosses,
-    SessionState, TransferRequest, TransferResponse, end_cause,
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::cancel_response::Result as CancelResult;
+use ringfence_proto::v1::check_response::Verdict;
+use ringfence_proto::v1::server_frame::Body as Reply;
+use ringfence_proto::v1::{
+    AcquireRequest, AcquireResponse, CancelRequest, CancelResponse, CheckRequest, CheckResponse,
+    CloseResponse, EndCause, GetResponse, Grant, KeepAliveRequest, KeepAliveResponse, Lease,
+    LostGrant, OpenRequest, OpenResponse, Reason, ReleaseRequest, ReleaseResponse, SessionHandle,
+    SessionLosses, SessionState, TransferRequest, TransferResponse, end_cause,
 };
 
 /// See the module.
@@ -50,6 +51,11 @@ fn refuse(reason: Reason, message: &str) -> Reply {
     Reply::Refusal(Refusal::new(reason, message).into())
 }
 
+/// A session that is bound to a Pod has no TTL.
+fn ttl_of(ask: &OpenRequest) -> u64 {
+    ask.pod.as_ref().map_or(ask.ttl_ms(), |_| u64::MAX)
+}
+
 impl Model {
     fn tick(&mut self) -> u64 {
         self.time_ms += 1;
@@ -61,10 +67,11 @@ impl Model {
             Some(&session) => session,
             None => {
                 self.last_session += 1;
+                let ttl_ms = ttl_of(ask);
                 let secret = ask.secret.to_vec();
                 let session = SessionModel {
                     secret,
-                    ttl_ms: ask.ttl_ms,
+                    ttl_ms,
                     lost: Vec::new(),
                 };
                 self.sessions.insert(self.last_session, session);
@@ -74,7 +81,7 @@ impl Model {
         };
         Reply::Open(OpenResponse {
             session,
-            ttl_ms: ask.ttl_ms,
+            ttl_ms: ttl_of(ask),
             cluster_time_ms: self.tick(),
             cluster_id: vec![7; 16].into(),
         })
@@ -94,6 +101,38 @@ impl Model {
 
     /// The reply; `None` while it waits.
     pub(crate) fn acquire(&mut self, ask: &AcquireRequest) -> Option<Reply> {
+        let Some(open) = &ask.open else {
+            return self.acquire_with(ask);
+        };
+        let Reply::Open(opened) = self.open(open) else {
+            panic!("it always opens")
+        };
+        let session = Some(SessionHandle {
+            session: opened.session,
+            secret: open.secret.clone(),
+        });
+        let (session, open) = (session, None);
+        let ask = AcquireRequest {
+            session,
+            open,
+            ..ask.clone()
+        };
+        Some(match self.acquire_with(&ask)? {
+            Reply::Acquire(reply) => Reply::Acquire(AcquireResponse {
+                opened: Some(opened),
+                ..reply
+            }),
+            Reply::Refusal(mut refusal) => {
+                let told = [("session", opened.session), ("ttl_ms", opened.ttl_ms)];
+                let told = told.map(|(key, value)| (key.to_owned(), value.to_string()));
+                refusal.metadata.extend(told);
+                Reply::Refusal(refusal)
+            }
+            other => other,
+        })
+    }
+
+    fn acquire_with(&mut self, ask: &AcquireRequest) -> Option<Reply> {
         let session = match self.prove(ask.session.as_ref()) {
             Ok(session) => session,
             Err(refusal) => return Some(refusal),
@@ -301,6 +340,18 @@ impl Model {
             ..Lease::default()
         });
         GetResponse { lease, at: None }
+    }
+
+    /// What a token is worth.
+    pub(crate) fn check(&self, ask: &CheckRequest) -> CheckResponse {
+        let mut reply = CheckResponse::default();
+        reply.set_verdict(match self.held.get(&ask.name) {
+            Some(grant) if grant.token == ask.token => Verdict::Current,
+            Some(grant) if grant.token > ask.token => Verdict::Superseded,
+            _ if ask.token > self.last_token => Verdict::Unknown,
+            _ => Verdict::Ended,
+        });
+        reply
     }
 
     pub(crate) fn keep_alive(&mut self, ask: &KeepAliveRequest) -> Reply {

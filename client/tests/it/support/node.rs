@@ -1,22 +1,25 @@
 //! The nodes of the fake cluster, and the scripts that make them misbehave.
 
+mod service;
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ringfence_client::Refusal;
-use ringfence_client::proto::client_frame::Body as Ask;
-use ringfence_client::proto::connection_server::{Connection, ConnectionServer};
-use ringfence_client::proto::server_frame::Body as Reply;
-use ringfence_client::proto::sessions_server::{Sessions, SessionsServer};
-use ringfence_client::proto::{
-    self, CheckResponse, ClientFrame, ClientMessage, GetSessionRequest, GetSessionResponse,
-    GoingAway, Greeting, Reason, ServerFrame, ServerMessage,
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::client_frame::Body as Ask;
+use ringfence_proto::v1::connection_server::ConnectionServer;
+use ringfence_proto::v1::leases_server::LeasesServer;
+use ringfence_proto::v1::server_frame::Body as Reply;
+use ringfence_proto::v1::sessions_server::SessionsServer;
+use ringfence_proto::v1::{
+    self, CheckResponse, ClientFrame, GoingAway, Reason, ServerFrame, ServerMessage,
 };
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnboundedReceiverStream};
-use tonic::{Request, Response, Status, Streaming};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::Status;
 
+use self::service::Service;
 use super::Model;
 
 /// What a node does with a request instead of simply answering it.
@@ -71,7 +74,14 @@ struct Inner {
     rules: Mutex<Vec<Rule>>,
     held: Mutex<Vec<(Out, Held)>>,
     streams: Mutex<Vec<Out>>,
+    watching: Mutex<Option<Watching>>,
+    /// The prefix of each watch that was asked for.
+    watches: Mutex<Vec<String>>,
+    watchers: Mutex<Vec<mpsc::Sender<Result<v1::WatchResponse, Status>>>>,
 }
+
+/// What a watch is told at once; it tells nothing more then, and goes on.
+pub(crate) type Watching = fn(&v1::WatchRequest) -> Vec<v1::WatchResponse>;
 
 enum Held {
     Reply(ServerFrame),
@@ -171,6 +181,9 @@ impl Cluster {
             rules: Mutex::default(),
             held: Mutex::default(),
             streams: Mutex::default(),
+            watching: Mutex::default(),
+            watches: Mutex::default(),
+            watchers: Mutex::default(),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -181,6 +194,9 @@ impl Cluster {
         runtime.spawn(async move {
             let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
             let served = tonic::transport::Server::builder()
+                // As the server has it.
+                .max_concurrent_streams(1_024)
+                .add_service(LeasesServer::new(Service(Arc::clone(&service))))
                 .add_service(ConnectionServer::new(Service(Arc::clone(&service))))
                 .add_service(SessionsServer::new(Service(service)))
                 .serve_with_incoming(incoming)
@@ -206,6 +222,22 @@ impl Node {
             act,
             left: times,
         });
+    }
+
+    /// Serves watches from now on.
+    pub(crate) fn tell_watches(&self, watching: Watching) {
+        *self.inner.watching.lock().unwrap() = Some(watching);
+    }
+
+    /// Tells all watches something.
+    pub(crate) fn tell(&self, message: &v1::WatchResponse) {
+        let mut watchers = self.inner.watchers.lock().unwrap();
+        watchers.retain(|out| out.try_send(Ok(message.clone())).is_ok());
+    }
+
+    /// The prefix of each watch that was asked for.
+    pub(crate) fn watches(&self) -> Vec<String> {
+        self.inner.watches.lock().unwrap().clone()
     }
 
     /// Forgets all scripts.
@@ -382,114 +414,10 @@ impl Inner {
             Ask::Release(ask) => Some(model.release(ask)),
             Ask::Transfer(ask) => Some(model.transfer(ask)),
             Ask::Get(ask) => Some(Reply::Get(model.get(&ask.name))),
-            Ask::Check(_) => Some(Reply::Check(CheckResponse::default())),
+            Ask::Check(ask) => Some(Reply::Check(model.check(ask))),
         };
         drop(model);
         self.cluster.shared.changed.send_replace(());
         reply
-    }
-}
-
-struct Service(Arc<Inner>);
-
-#[tonic::async_trait]
-impl Connection for Service {
-    type StreamStream = UnboundedReceiverStream<Result<ServerMessage, Status>>;
-
-    async fn stream(
-        &self,
-        request: Request<Streaming<ClientMessage>>,
-    ) -> Result<Response<Self::StreamStream>, Status> {
-        let (out, replies) = mpsc::unbounded_channel();
-        let greeting = Greeting {
-            cluster_id: self.0.cluster_id.clone().into(),
-            node_id: 1,
-            cluster_time_ms: 1,
-            leader_id: 1,
-            leader_client_address: self.0.cluster.shared.leader.lock().unwrap().clone(),
-            term: 1,
-        };
-        send(
-            &out,
-            ServerFrame {
-                id: 0,
-                body: Some(Reply::Greeting(greeting)),
-            },
-        );
-        self.0.streams.lock().unwrap().push(out.clone());
-        let mut inbound = request.into_inner();
-        let this = Arc::clone(&self.0);
-        tokio::spawn(async move {
-            while let Ok(Some(message)) = inbound.message().await {
-                for frame in message.frames {
-                    if !this.receive(frame, &out) {
-                        out.send(Err(Status::unavailable("broken"))).ok();
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(Response::new(UnboundedReceiverStream::new(replies)))
-    }
-}
-
-#[tonic::async_trait]
-impl Sessions for Service {
-    type KeepAliveStream = ReceiverStream<Result<proto::KeepAliveResponse, Status>>;
-
-    async fn get(
-        &self,
-        request: Request<GetSessionRequest>,
-    ) -> Result<Response<GetSessionResponse>, Status> {
-        let number = request.into_inner().session;
-        let model = self.0.cluster.model();
-        let Some(session) = model.sessions.get(&number) else {
-            return Err(Refusal::new(Reason::NotFound, "there is no such session").into());
-        };
-        let session = proto::Session {
-            session: number,
-            ttl_ms: session.ttl_ms,
-            ..proto::Session::default()
-        };
-        Ok(Response::new(GetSessionResponse {
-            session: Some(session),
-            at: None,
-        }))
-    }
-
-    async fn open(
-        &self,
-        _: Request<proto::OpenRequest>,
-    ) -> Result<Response<proto::OpenResponse>, Status> {
-        Err(Status::unimplemented("use the stream"))
-    }
-
-    async fn keep_alive(
-        &self,
-        _: Request<Streaming<proto::KeepAliveRequest>>,
-    ) -> Result<Response<Self::KeepAliveStream>, Status> {
-        Err(Status::unimplemented("use the stream"))
-    }
-
-    async fn close(
-        &self,
-        _: Request<proto::CloseRequest>,
-    ) -> Result<Response<proto::CloseResponse>, Status> {
-        Err(Status::unimplemented("use the stream"))
-    }
-
-    async fn evict(
-        &self,
-        _: Request<proto::EvictRequest>,
-    ) -> Result<Response<proto::EvictResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
-    }
-
-    async fn list(
-        &self,
-        _: Request<proto::ListSessionsRequest>,
-    ) -> Result<Response<proto::ListSessionsResponse>, Status> {
-        // Broken connections look like this to a caller: no details of ours.
-        Err(Status::unavailable("connection reset"))
     }
 }

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-/// What a disk writes whole.
-const SECTOR: usize = 512;
+/// What the log writes whole: batches fill pages, and what a crash leaves begins behind them.
+const PAGE: usize = 4096;
 /// How a segment of the log begins.
 const MAGIC: &[u8] = b"RFWALSEG";
 /// Where its number stands.
 const SEQUENCE: std::ops::Range<usize> = 16..24;
 
-/// Writes up to so many bytes of rubbish behind the log under `dir`, from the next sector on; the
+/// Writes up to so many bytes of rubbish behind the log under `dir`, from the next page on; the
 /// node must be down. Says how many and where.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub(crate) fn tear(dir: &Path, bytes: u32, seed: u64) -> io::Result<(usize, Path
     let mut newest: Option<(u64, PathBuf, usize, usize)> = None;
     for path in files(dir)? {
         let content = std::fs::read(&path)?;
-        if content.len() <= SECTOR || !content.starts_with(MAGIC) {
+        if content.len() <= PAGE || !content.starts_with(MAGIC) {
             continue;
         }
         let mut number = [0; 8];
@@ -33,13 +33,13 @@ pub(crate) fn tear(dir: &Path, bytes: u32, seed: u64) -> io::Result<(usize, Path
         let number = u64::from_le_bytes(number);
         // Segments in reserve have a header and zeros.
         let last = content.iter().rposition(|byte| *byte != 0).unwrap_or(0);
-        if last >= SECTOR && newest.as_ref().is_none_or(|(other, ..)| *other < number) {
+        if last >= PAGE && newest.as_ref().is_none_or(|(other, ..)| *other < number) {
             newest = Some((number, path, last, content.len()));
         }
     }
     let (_, path, last, length) =
         newest.ok_or_else(|| io::Error::other("no segment of a log was found"))?;
-    let start = (last + 1).next_multiple_of(SECTOR);
+    let start = (last + 1).next_multiple_of(PAGE);
     let room = length.saturating_sub(start).min(bytes as usize);
     if room == 0 {
         return Err(io::Error::other("the log's newest segment is full"));
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
 
     fn segment(number: u64, used: usize) -> Vec<u8> {
-        let mut bytes = vec![0; 8 * SECTOR];
+        let mut bytes = vec![0; 8 * PAGE];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[SEQUENCE].copy_from_slice(&number.to_le_bytes());
-        bytes[SECTOR..SECTOR + used].fill(7);
+        bytes[PAGE..PAGE + used].fill(7);
         bytes
     }
 
@@ -82,8 +82,8 @@ mod tests {
         let log = dir.path().join("log");
         std::fs::create_dir(&log).expect("made");
         let write = |name: &str, bytes: &[u8]| std::fs::write(log.join(name), bytes).expect(name);
-        write("1", &segment(1, 6 * SECTOR));
-        write("2", &segment(2, SECTOR + 5));
+        write("1", &segment(1, 6 * PAGE));
+        write("2", &segment(2, PAGE + 5));
         // In reserve.
         write("3", &segment(3, 0));
 
@@ -91,13 +91,13 @@ mod tests {
 
         assert_eq!((torn, &path), (700, &log.join("2")));
         let after = std::fs::read(&path).expect("read");
-        assert_eq!(after[..3 * SECTOR], segment(2, SECTOR + 5)[..3 * SECTOR]);
+        assert_eq!(after[..3 * PAGE], segment(2, PAGE + 5)[..3 * PAGE]);
         assert!(
-            after[3 * SECTOR..3 * SECTOR + 700]
+            after[3 * PAGE..3 * PAGE + 700]
                 .iter()
                 .any(|byte| *byte != 0)
         );
-        assert_eq!(after.len(), 8 * SECTOR);
+        assert_eq!(after.len(), 8 * PAGE);
     }
 
     #[test]

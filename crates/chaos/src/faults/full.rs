@@ -1,8 +1,8 @@
 //! Faults of disks without room: one that is full, and a log that may not grow.
 //!
-//! A full disk stops a node at its next snapshot, since its log writes over segments that it has in
-//! reserve, and takes a new one only when a snapshot did not come in time. So a log that finds no
-//! room is a fault of its own.
+//! A node on a full disk goes on: its log writes over segments that it has in reserve, its next
+//! snapshot fails and is tried again, and without a reserve it takes no more entries. A write into
+//! the log that finds no room in a file ends the node. So that is a fault of its own.
 
 use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ pub(super) fn log(stage: &mut Stage, victim: Victim) -> Result<Begun, String> {
 
 fn begun(stage: &mut Stage, place: usize, what: String, lack: Lack, free: u64) -> Begun {
     let node = &mut stage.nodes[place];
-    // It ends by that: a log or a snapshot that cannot be written is final.
+    // It may end by that: a write into its log that fails is final.
     node.doomed = true;
     let log = node.log.clone();
     let log_at = std::fs::metadata(&log).map_or(0, |log| log.len());
@@ -116,14 +116,15 @@ impl Running for Full {
     fn heal(&mut self, stage: &mut Stage) -> Option<Effect> {
         self.watch(stage);
         let over_since = *self.over_since.get_or_insert_with(now_ns);
-        if self.ended.is_none() && now_ns().saturating_sub(over_since) < NOTICE_LIMIT_NS {
-            return None;
-        }
-        stage.crew.flood(false);
         let said = std::fs::read(&self.log).unwrap_or_default();
         let since = usize::try_from(self.log_at).unwrap_or(usize::MAX);
         let said = said.get(since..).unwrap_or_default();
         let told = Told::by(&String::from_utf8_lossy(said));
+        let noticed = self.ended.is_some() || (self.lack == Lack::Disk && told.no_room);
+        if !noticed && now_ns().saturating_sub(over_since) < NOTICE_LIMIT_NS {
+            return None;
+        }
+        stage.crew.flood(false);
         let node = &stage.nodes[self.place];
         let relieved = match self.lack {
             Lack::Disk => node.disk.empty(),

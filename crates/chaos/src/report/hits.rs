@@ -3,8 +3,8 @@
 use ringfence_check::history::Fault;
 
 use super::data::{Data, FaultRow, RoleRow};
+use super::frame::{Frame, client_name};
 use super::gather::role_word;
-use super::settle::{Frame, client_name};
 use super::thin;
 use super::timeline::Timeline;
 use crate::record::FaultRecord;

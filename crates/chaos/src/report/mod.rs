@@ -10,6 +10,7 @@
 
 mod call;
 mod data;
+mod frame;
 mod gather;
 mod grants;
 mod guards;
@@ -22,5 +23,6 @@ mod timeline;
 
 pub use offline::{PageError, write_offline};
 pub use page::PAGE_BYTES_MAX;
+pub use settle::PageSize;
 pub use thin::{LEASES_MAX, OPERATIONS_MAX};
-pub use timeline::{PageSize, Timeline};
+pub use timeline::Timeline;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use ringfence_check::Report as Checked;
 use ringfence_check::history::{ReadError, Reader};
 
-use super::timeline::{PageSize, Timeline};
+use super::settle::PageSize;
+use super::timeline::Timeline;
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]

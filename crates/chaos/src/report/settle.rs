@@ -1,47 +1,43 @@
 //! From what was gathered to what the page is given: numbers for names, microseconds since the
-//! begin for nanoseconds since boot, and nothing above its limit.
+//! begin for nanoseconds since boot, and nothing above its limit. Then it is written.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
 
 use super::call::{Call, Fate};
 use super::data::{Data, ErrorRow, Figures, GuardRow, OpColumns};
+use super::frame::{Frame, client_name};
 use super::gather::{Gather, belief_word};
 use super::hits;
+use super::page;
 use super::thin;
 use super::timeline::{Broken, Timeline};
 use super::{data, guards};
 
-/// The clock of the page, and the numbers of clients and leases on it.
-pub(super) struct Frame {
-    begin: u64,
-    end: u64,
-    clients: BTreeMap<u32, i64>,
-    leases: BTreeMap<usize, usize>,
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSize {
+    /// How long the page is, in bytes.
+    pub bytes: usize,
+    /// What of the run is not on it, in sentences; the page says the same.
+    pub left_out: Vec<String>,
 }
 
-impl Frame {
-    /// Microseconds since the begin; what was before it, was at it.
-    pub(super) fn at(&self, t: u64) -> i64 {
-        let micros = t.min(self.end).saturating_sub(self.begin) / 1_000;
-        i64::try_from(micros).unwrap_or(i64::MAX)
-    }
-
-    /// The same for an end: -1 if there was none before the run's.
-    pub(super) fn until(&self, t: Option<u64>) -> i64 {
-        t.filter(|t| *t < self.end).map_or(-1, |t| self.at(t))
-    }
-
-    fn client(&self, client: u32) -> i64 {
-        self.clients.get(&client).copied().unwrap_or(-1)
+impl Timeline {
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// What `to` says.
+    pub fn write(self, to: &mut impl Write) -> io::Result<PageSize> {
+        let mut data = settle(self);
+        let bytes = page::write(&mut data, to)?;
+        to.flush()?;
+        let left_out = data.left_out;
+        Ok(PageSize { bytes, left_out })
     }
 }
 
-/// What a client is called on the page, and in faults.
-pub(super) fn client_name(client: u32) -> String {
-    format!("c{client}")
-}
-
-pub(super) fn settle(timeline: Timeline) -> Data {
+fn settle(timeline: Timeline) -> Data {
     let mut said = Vec::new();
     let mut timeline = timeline;
     guards::settle(&mut timeline.gather.calls);

@@ -1,14 +1,10 @@
-//! What callers use: feed it, then write the page.
-
-use std::io::{self, Write};
+//! What callers use: feed it, then write the page (`settle.rs`).
 
 use ringfence_check::Report as Checked;
 use ringfence_check::history::Record;
 
 use super::data::{ControlFigures, Figures};
 use super::gather::Gather;
-use super::page;
-use super::settle;
 use crate::record::{FaultRecord, Report, Verdict, ViolationRecord, WriteCounts};
 
 /// The page of one run, while it is being gathered.
@@ -45,15 +41,6 @@ pub struct Timeline {
 pub(super) struct Broken {
     pub(super) record: ViolationRecord,
     pub(super) operations: Vec<u64>,
-}
-
-/// What was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageSize {
-    /// How long the page is, in bytes.
-    pub bytes: usize,
-    /// What of the run is not on it, in sentences; the page says the same.
-    pub left_out: Vec<String>,
 }
 
 impl Timeline {
@@ -144,18 +131,6 @@ impl Timeline {
         self.ended_ns = Some(report.ran.end_ns);
         self.figures = Some(figures(report));
         self.facts = facts(report);
-    }
-
-    /// Writes the page.
-    ///
-    /// # Errors
-    /// What `to` says.
-    pub fn write(self, to: &mut impl Write) -> io::Result<PageSize> {
-        let mut data = settle::settle(self);
-        let bytes = page::write(&mut data, to)?;
-        to.flush()?;
-        let left_out = data.left_out;
-        Ok(PageSize { bytes, left_out })
     }
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ringfence_check::history::{Fault as SeenFault, Record};
 
+use super::casting::cast;
 use super::{RunError, Say, setup};
 use crate::clock::{millis_between, now_ns};
-use crate::crew::Crew;
 use crate::faults::{Active, blank};
 use crate::judge;
 use crate::record::{FaultRecord, ViolationRecord};
@@ -81,7 +81,7 @@ impl Run<'_> {
             Some(_) => format!("chaos/{}/", judge::unix_ms()),
             None => "chaos/".to_owned(),
         };
-        self.stage.crew = Crew::start(&self.stage, &prefix).map_err(setup("start the clients"))?;
+        self.stage.crew = cast(&self.stage, &prefix).map_err(setup("start the clients"))?;
         Ok(())
     }
 

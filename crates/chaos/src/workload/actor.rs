@@ -5,12 +5,9 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use ringfence_check::history::{self, BeliefEnd, Checked, Op, Outcome, Record, SessionEnded};
-use ringfence_client::proto::check_response::Verdict;
-use ringfence_client::proto::leases_client::LeasesClient;
-use ringfence_client::proto::{CheckRequest, CheckResponse, GetRequest, GetResponse};
 use ringfence_client::{
     Client, FencingToken, HeldLease, LeaseName, Loss, Session, SessionOptions, SessionState,
-    TransferError,
+    TransferError, Verdict,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -308,28 +305,15 @@ impl Actor {
 
     async fn get(&mut self, name: &LeaseName) {
         let lease = name.to_string();
-        let id = self.recorder.invoked(
-            None,
-            Op::Get {
-                lease: lease.clone(),
-            },
-        );
-        let request = GetRequest {
-            name: lease,
-            read: None,
-        };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { LeasesClient::new(channel).get(request).await }
-        };
-        let answer: Result<GetResponse, _> = self.client.unary(ask).await;
-        let outcome = match answer {
-            Ok(answer) => {
-                let lease = answer.lease.unwrap_or_default();
+        let id = self.recorder.invoked(None, Op::Get { lease });
+        let outcome = match self.client.look_up(name).await {
+            // Nobody holds a name that is not known, and nobody waits for it.
+            Ok(lease) => {
+                let holder = lease.as_ref().and_then(|lease| lease.holder.as_ref());
                 Outcome::Lease {
-                    session: lease.holder.as_ref().map(|grant| grant.session),
-                    token: lease.holder.as_ref().map(|grant| grant.token),
-                    waiters: Some(lease.waiters),
+                    session: holder.map(|grant| grant.session.get()),
+                    token: holder.map(|grant| grant.token.get()),
+                    waiters: Some(lease.as_ref().map_or(0, |lease| lease.waiters)),
                 }
             }
             Err(error) => outcome::of_call(&error),
@@ -343,26 +327,13 @@ impl Actor {
             token: token.get(),
         };
         let id = self.recorder.invoked(None, op);
-        let request = CheckRequest {
-            name: name.to_string(),
-            token: token.get(),
-            read: None,
-        };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { LeasesClient::new(channel).check(request).await }
-        };
-        let answer: Result<CheckResponse, _> = self.client.unary(ask).await;
-        let outcome = match answer {
-            Ok(answer) => match answer.verdict() {
-                Verdict::Current => Outcome::Checked(Checked::Current),
-                Verdict::Superseded => Outcome::Checked(Checked::Superseded(answer.newest)),
-                Verdict::Ended => Outcome::Checked(Checked::Ended),
-                Verdict::Unknown => Outcome::Checked(Checked::Unknown),
-                Verdict::Unspecified => Outcome::Unknown {
-                    error: "the node gave no verdict".to_owned(),
-                },
-            },
+        let outcome = match self.client.check(name, token).await {
+            Ok(verdict) => Outcome::Checked(match verdict {
+                Verdict::Current => Checked::Current,
+                Verdict::Superseded { newest } => Checked::Superseded(newest.get()),
+                Verdict::Ended => Checked::Ended,
+                Verdict::Unknown => Checked::Unknown,
+            }),
             Err(error) => outcome::of_call(&error),
         };
         self.recorder.returned(id, outcome);

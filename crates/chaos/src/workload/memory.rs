@@ -12,8 +12,7 @@ use ringfence_check::history::{Admission, GuardAct};
 use ringfence_guard::{Fence, Guard, Refused};
 use serde::{Deserialize, Serialize};
 
-use super::sqlite::Entry;
-use super::stores::{Answer, Ask};
+use super::ask::{Answer, Ask, Entry};
 
 /// How long the store may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 //! history.
 
 mod actor;
+mod ask;
 mod flood;
 mod holding;
 mod memory;
@@ -22,8 +23,9 @@ use rand::rngs::StdRng;
 use ringfence_client::{Client, Tls};
 use tokio::sync::watch;
 
+pub(crate) use ask::Entry;
 pub(crate) use memory::MemoryServer;
-pub(crate) use sqlite::{Entry, databases, read_journal};
+pub(crate) use sqlite::{databases, read_journal};
 
 use actor::Actor;
 use recorder::Recorder;

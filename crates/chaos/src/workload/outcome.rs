@@ -5,8 +5,9 @@
 //! one up.
 
 use ringfence_check::history::{Block, Outcome, SessionCause, WatchCause};
-use ringfence_client::proto::{EndCause, Reason, SessionEnd, end_cause, session_end};
-use ringfence_client::{AcquireError, Blocked, CallError, OpenError, TransferError};
+use ringfence_client::{
+    AcquireError, Blocked, CallError, EndCause, OpenError, Reason, SessionEnd, TransferError,
+};
 
 fn unknown(error: &impl ToString) -> Outcome {
     Outcome::Unknown {
@@ -21,21 +22,21 @@ pub(super) fn of_call(error: &CallError) -> Outcome {
             // The number was spent, or the session has ended, after an earlier try that may have
             // had its effect.
             Reason::StaleRequest | Reason::SessionExpired | Reason::WrongSecret => unknown(error),
-            reason => {
-                let name = reason.as_str_name();
-                let reason = name.strip_prefix("REASON_").unwrap_or(name).to_owned();
-                Outcome::Refused { reason }
-            }
+            reason => Outcome::Refused {
+                reason: reason.to_string(),
+            },
         },
         CallError::Unavailable { why } => Outcome::NotDone { error: why.clone() },
         CallError::Unknown { why } => Outcome::Unknown { error: why.clone() },
+        // A kind that is newer than this.
+        _ => unknown(error),
     }
 }
 
 pub(super) fn of_open(error: &OpenError) -> Outcome {
     match error {
         OpenError::Call(call) => of_call(call),
-        OpenError::InvalidIdentity(_) | OpenError::TooLate => unknown(error),
+        _ => unknown(error),
     }
 }
 
@@ -52,16 +53,15 @@ pub(super) fn of_acquire(error: &AcquireError) -> Outcome {
         AcquireError::Queued { waiters } => Outcome::Queued {
             waiters: u32::try_from(*waiters).ok(),
         },
-        AcquireError::NotNow { why, .. } => Outcome::Blocked(match why {
-            Blocked::LockDelay => Block::LockDelay,
-            Blocked::Revoking => Block::Revoking,
-            Blocked::QuietTime => Block::QuietTime,
-        }),
+        AcquireError::NotNow { why, .. } => match why {
+            Blocked::LockDelay => Outcome::Blocked(Block::LockDelay),
+            Blocked::Revoking => Outcome::Blocked(Block::Revoking),
+            Blocked::QuietTime => Outcome::Blocked(Block::QuietTime),
+            _ => unknown(error),
+        },
         AcquireError::TimedOut => Outcome::TimedOut,
         AcquireError::Call(call) => of_call(call),
-        AcquireError::InvalidName(_) | AcquireError::Ended(_) | AcquireError::SessionLost(_) => {
-            unknown(error)
-        }
+        _ => unknown(error),
     }
 }
 
@@ -70,30 +70,29 @@ pub(super) fn of_transfer(error: &TransferError) -> Outcome {
         TransferError::NotWaiting { .. } => Outcome::NotWaiting,
         TransferError::Lost(_) => unknown(error),
         TransferError::Call(call) => of_call(call),
+        _ => unknown(error),
     }
 }
 
 /// Why a session ended, if that was told.
 pub(super) fn of_session_end(end: &SessionEnd) -> Option<SessionCause> {
-    match end.kind() {
-        session_end::Kind::Unspecified => None,
-        session_end::Kind::Closed => Some(SessionCause::Closed),
-        session_end::Kind::Expired => Some(SessionCause::Expired),
-        session_end::Kind::Evicted => Some(SessionCause::Evicted),
-        session_end::Kind::PodEnded => Some(SessionCause::PodEnded),
-    }
+    Some(match end {
+        SessionEnd::Closed => SessionCause::Closed,
+        SessionEnd::Expired => SessionCause::Expired,
+        SessionEnd::Evicted { .. } => SessionCause::Evicted,
+        SessionEnd::PodEnded { .. } => SessionCause::PodEnded,
+    })
 }
 
-/// Why a grant ended, if that was told.
-pub(super) fn of_grant_end(end: &EndCause) -> Option<WatchCause> {
-    match end.kind() {
-        end_cause::Kind::Unspecified => None,
-        end_cause::Kind::Released => Some(WatchCause::Released),
-        end_cause::Kind::Expired => Some(WatchCause::Expired),
-        end_cause::Kind::Closed => Some(WatchCause::Closed),
-        end_cause::Kind::Revoked => Some(WatchCause::Revoked),
-        end_cause::Kind::Evicted => Some(WatchCause::Evicted),
-        end_cause::Kind::Transferred => Some(WatchCause::Transferred),
-        end_cause::Kind::PodEnded => Some(WatchCause::PodEnded),
+/// Why a grant ended.
+pub(super) fn of_grant_end(end: &EndCause) -> WatchCause {
+    match end {
+        EndCause::Released => WatchCause::Released,
+        EndCause::Expired => WatchCause::Expired,
+        EndCause::Closed => WatchCause::Closed,
+        EndCause::Revoked { .. } => WatchCause::Revoked,
+        EndCause::Evicted { .. } => WatchCause::Evicted,
+        EndCause::Transferred { .. } => WatchCause::Transferred,
+        EndCause::PodEnded { .. } => WatchCause::PodEnded,
     }
 }

@@ -12,7 +12,7 @@ use ringfence_guard::Refused;
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::stores::{Answer, Ask};
+use super::ask::{Answer, Ask, Entry};
 
 /// How long another process may be in the way; one that is paused in the middle of a transaction
 /// is in the way for longer.
@@ -39,17 +39,6 @@ pub(super) struct SqliteStore {
     dir: PathBuf,
     door: Door,
     open: BTreeMap<LeaseName, Connection>,
-}
-
-/// A committed step, as the journal has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Its place, from 1.
-    pub(crate) place: u64,
-    /// The token that was shown.
-    pub(crate) token: u64,
-    /// What was written; nothing for an advance.
-    pub(crate) amount: Option<i64>,
 }
 
 /// A step that did not come to an answer.

@@ -2,43 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringfence_check::history::{Admission, Guard, GuardAct, Record};
+use ringfence_check::history::{Guard, GuardAct, Record};
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_guard::Fence;
 
+use super::ask::{Answer, Ask};
 use super::memory::MemoryStore;
 use super::recorder::Recorder;
 use super::sqlite::{Door, SqliteStore};
 use super::{ClientOptions, MEMORY, SQLITE, UNGUARDED};
 use crate::clock::now_ns;
-
-/// What a client wants of a store.
-#[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) client: u32,
-    pub(super) fence: Fence,
-    pub(super) act: GuardAct,
-    /// What is written.
-    pub(super) value: i64,
-}
-
-/// What a store answers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub(super) admission: Admission,
-    /// Its place among the commits of this lease's data.
-    pub(super) commit: Option<u64>,
-    /// What was read.
-    pub(super) value: Option<i64>,
-}
-
-impl Answer {
-    pub(super) const FAILED: Self = Self {
-        admission: Admission::Failed,
-        commit: None,
-        value: None,
-    };
-}
 
 /// One store.
 #[derive(Debug)]

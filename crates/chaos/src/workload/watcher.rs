@@ -1,8 +1,7 @@
 //! A watch of all leases, written down as it is told.
 
 use ringfence_check::history::{Record, WatchEvent, WatchKind, WatchProgress, WatchStarted};
-use ringfence_client::proto::Position;
-use ringfence_client::{Watch, WatchItem};
+use ringfence_client::{Position, Watch, WatchItem};
 
 use super::outcome;
 use super::recorder::Recorder;
@@ -23,29 +22,29 @@ pub(super) async fn run(mut watch: Watch, recorder: Recorder, prefix: String) {
             Ok(WatchItem::Granted { grant, position }) => {
                 let grant_of = Event {
                     kind: WatchKind::Granted,
-                    lease: grant.name,
-                    token: grant.token,
-                    session: grant.session,
+                    lease: grant.name.to_string(),
+                    token: grant.token.get(),
+                    session: grant.session.get(),
                     holder: Some(grant.identity),
                 };
                 grant_of.tell(&recorder, watcher, position);
             }
             Ok(WatchItem::Ended { ended, position }) => {
-                let cause = ended.cause.as_ref().and_then(outcome::of_grant_end);
+                let cause = ended.cause.as_ref().map(outcome::of_grant_end);
                 let Some(cause) = cause else { continue };
                 let end_of = Event {
                     kind: WatchKind::Ended(cause),
-                    lease: ended.name,
-                    token: ended.token,
-                    session: ended.session,
+                    lease: ended.name.to_string(),
+                    token: ended.token.get(),
+                    session: ended.session.get(),
                     holder: None,
                 };
                 end_of.tell(&recorder, watcher, position);
             }
             Ok(WatchItem::Reached(position)) => {
                 // A position may lie within an entry, of which the rest is then still to be told.
-                let whole = position.n == u32::MAX;
-                let index = position.index.saturating_sub(u64::from(!whole));
+                let whole = position.events().is_none();
+                let index = position.index().saturating_sub(u64::from(!whole));
                 recorder.put(&Record::WatchProgress(WatchProgress {
                     watcher,
                     t: now_ns(),
@@ -68,13 +67,12 @@ struct Event {
 }
 
 impl Event {
-    fn tell(self, recorder: &Recorder, watcher: u32, position: Option<Position>) {
-        let Some(position) = position else { return };
+    fn tell(self, recorder: &Recorder, watcher: u32, position: Position) {
         recorder.put(&Record::WatchEvent(WatchEvent {
             watcher,
             t: now_ns(),
-            index: position.index,
-            n: position.n,
+            index: position.index(),
+            n: position.events().unwrap_or(u32::MAX),
             kind: self.kind,
             lease: self.lease,
             token: self.token,

@@ -100,6 +100,8 @@ pub(super) struct Lease {
     pub(super) steps: Vec<Timed>,
     /// From when on the grant with this token may have ended by an operation nobody knows more of.
     pub(super) token_may_end: HashMap<u64, u64>,
+    /// From when on an operator may have revoked the grant with this token, unseen.
+    pub(super) token_may_be_revoked: HashMap<u64, u64>,
     /// From when on this session may have ended.
     pub(super) session_may_end: HashMap<u64, u64>,
     /// By the token that may have been handed over.

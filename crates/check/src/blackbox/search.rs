@@ -263,6 +263,14 @@ impl Search<'_> {
             config.state.holder = None;
             next.push(config);
         }
+        let may_be_revoked = self.lease.token_may_be_revoked.get(&holder.token);
+        if may_be_revoked.is_some_and(|&from| from <= now) {
+            let mut config = config.clone();
+            config.state.holder = None;
+            // A revoke that is repeated later is answered as this one would have been.
+            config.state.revoked = Some(holder.token);
+            next.push(config);
+        }
         match holder.session {
             Some(session) if self.session_may_end(session, now) => {
                 let mut config = config.clone();

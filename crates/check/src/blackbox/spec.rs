@@ -5,7 +5,8 @@
 //!
 //! grant(s, τ)      nobody holds it, τ is greater than every token so far, s has not ended
 //! release(s, τ)    s holds it with τ; afterwards nobody does
-//! revoke(τ)        somebody holds it with τ; afterwards nobody does
+//! revoke(τ)        somebody holds it with τ; afterwards nobody does. Repeating the lease's newest
+//!                  revoke changes nothing
 //! transfer(s, τ → s', τ')   s holds it with τ; afterwards s' does, and τ' is the greatest token
 //! kill(s)          s has ended; if it held the lease nobody does
 //! refusals, reads  say something true of the state
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub(super) holder: Option<Holder>,
     /// 0 before the first grant.
     pub(super) max: u64,
+    /// The token of the newest revoke.
+    pub(super) revoked: Option<u64>,
     /// Ended sessions that still matter, in rising order.
     pub(super) dead: Vec<u64>,
 }
@@ -136,12 +139,12 @@ impl State {
             Step::Free => self.holder.is_none(),
             Step::Over { token } => self.max >= token && !self.current(token),
             Step::NotCurrent { token } | Step::RevokeStale { token } => !self.current(token),
+            Step::Revoke { token } => self.revoked == Some(token),
             Step::Superseded { token, newest } => self.max == newest && newest > token,
             Step::Above { token } => self.max < token,
             Step::Dead { session } => self.is_dead(session),
             Step::Grant { .. }
             | Step::Release { .. }
-            | Step::Revoke { .. }
             | Step::Transfer { .. }
             | Step::Kill { .. } => false,
         }
@@ -150,8 +153,10 @@ impl State {
     /// Whether it is too late for the step, whatever happens from here on: tokens only grow.
     pub(super) fn has_passed(&self, step: Step) -> bool {
         match step {
+            Step::Revoke { token } => {
+                self.max >= token && !self.current(token) && self.revoked != Some(token)
+            }
             Step::Release { token, .. }
-            | Step::Revoke { token }
             | Step::Transfer { token, .. }
             | Step::Held { token, .. }
             | Step::HeldByOther { token, .. } => self.max >= token && !self.current(token),
@@ -187,6 +192,7 @@ impl State {
                     return None;
                 }
                 next.holder = None;
+                next.revoked = Some(token);
             }
             Step::Transfer {
                 session,
@@ -328,6 +334,9 @@ mod tests {
         assert!(!state.has_passed(Step::NotCurrent { token: 5 }));
         let over = state.after(Step::Revoke { token: 5 }).unwrap();
         assert!(over.has_passed(held(5)) && !over.has_passed(held(6)));
+        // A repeat of the newest revoke is answered as the first one was.
+        assert!(over.says(Step::Revoke { token: 5 }) && !over.says(Step::Revoke { token: 4 }));
+        assert!(over.has_passed(Step::Revoke { token: 4 }));
     }
 
     #[test]

@@ -282,13 +282,23 @@ fn revoke(operation: &Operation, lease: &str, token: u64, replay: &Replay) -> Fo
     let name = LeaseName::parse(lease).ok();
     let answers = name.and_then(|name| replay.revokes.get(&(name, token)));
     let answers = answers.map_or(&[][..], Vec::as_slice);
-    let fits = answers
+    let fitting = answers
         .iter()
-        .find(|(_, answer)| agree(&operation.outcome, answer));
+        .filter(|(_, answer)| agree(&operation.outcome, answer));
+    let fitting: Vec<u64> = fitting.map(|&(index, _)| index).collect();
+    // A repeated revoke is answered as the first one was: of several the answer names one, or nobody
+    // can tell which it was.
+    let named = operation.index.filter(|index| fitting.contains(index));
+    let fits = match (named, fitting.as_slice()) {
+        (Some(index), _) => Some(index),
+        (None, []) => None,
+        (None, [_, _, ..]) if operation.index.is_none() => return Found::Fits,
+        // One that is told of another place is held against this one.
+        (None, &[index, ..]) => Some(index),
+    };
     match (&operation.outcome, answers, fits) {
         (Outcome::Done, [], _) => Found::Missing,
-        // Only one of several can have ended the grant.
-        (Outcome::Done, _, Some(&(index, _))) => Found::At(Place {
+        (Outcome::Done, _, Some(index)) => Found::At(Place {
             first: index,
             answered: index,
         }),

@@ -1,10 +1,11 @@
 //! Histories made by hand, each in a file whose first line says what is wrong with it.
 
+use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ringfence_check::blackbox::{self, Caps};
-use ringfence_check::history::Reader;
+use ringfence_check::history::{self, Header, Invoked, Op, Reader, Record, Returned};
 use ringfence_check::log::Logged;
 use ringfence_check::{Recording, Report, Verdict, witness};
 use ringfence_core::{
@@ -191,7 +192,7 @@ fn story() -> Vec<Logged> {
         (500, request(1, 2, release)),
         (510, request(1, 3, acquire(None))),
         (900, renew(&[2])),
-        (1_600, Command::Tick),
+        (1_600, Command::RaiseLevel { level: 3 }),
         (1_650, renew(&[2])),
         (1_700, revoke),
         (1_800, close),
@@ -214,4 +215,54 @@ fn story() -> Vec<Logged> {
             })
         });
     std::iter::once(blank).chain(entries).collect()
+}
+
+/// Of seeds 16, 48 and 63 of the simulation: the second revoke was held to be the first one's entry,
+/// and so was everything that came before and after it.
+#[test]
+fn a_repeated_revoke_stands_where_its_answer_says() {
+    let mut log = story();
+    let again = 1 + log.len() as u64;
+    let revoke = log[13].entry.as_ref().unwrap().command.clone();
+    log.push(Logged::from(Entry {
+        index: again,
+        term: 1,
+        time: ClusterTime(2_000),
+        wall: WallTime(0),
+        command: revoke,
+    }));
+    let revoked = |id: u64, t: u64, index: Option<u64>| {
+        let op = Op::Revoke {
+            lease: "db".to_owned(),
+            token: 2,
+            now: false,
+        };
+        let invoked = Invoked {
+            id,
+            t: t * 1_000_000,
+            client: 9,
+            session: None,
+            request: None,
+            op,
+        };
+        let returned = Returned {
+            id,
+            t: (t + 10) * 1_000_000,
+            outcome: history::Outcome::Done,
+            index,
+        };
+        [Record::Invoked(invoked), Record::Returned(returned)]
+    };
+    for told in [Some(again), None] {
+        let first = revoked(1, 1_695, Some(14));
+        let records = first.into_iter().chain(revoked(2, 1_995, told));
+        let recording = Recording::of(Header::new("hand"), records).unwrap();
+        let report = witness::check(&recording, log.clone().into_iter().map(Ok::<_, Infallible>));
+        assert_eq!(broken(&report.unwrap()), [""; 0], "{told:?}");
+    }
+    // Neither is in the log where it is said to be.
+    let elsewhere = revoked(1, 1_695, Some(13));
+    let recording = Recording::of(Header::new("hand"), elsewhere.to_vec()).unwrap();
+    let report = witness::check(&recording, log.into_iter().map(Ok::<_, Infallible>));
+    assert!(!broken(&report.unwrap()).is_empty());
 }

@@ -148,3 +148,39 @@ fn what_they_cannot_explain_is_found_at_the_end_of_all_of_them() {
         assert_eq!(report.verdict(), Verdict::Invalid, "{report}");
     }
 }
+
+/// A session is granted the lease, then another one, and then the first grant's revoke is answered.
+fn revoked_late(has_earlier_try: bool) -> Vec<Record> {
+    let revoke = || Op::Revoke {
+        lease: "db".to_owned(),
+        token: 1,
+        now: true,
+    };
+    let granted = |id, t, session, token| {
+        let answer = Record::Returned(Returned {
+            id,
+            t: t + 1,
+            outcome: Outcome::Granted { token },
+            index: None,
+        });
+        [asked(id, t, Some(session), acquire()), answer]
+    };
+    let mut records = granted(1, 1, 1, 1).to_vec();
+    if has_earlier_try {
+        records.push(asked(2, ROUND_NS, None, revoke()));
+    }
+    records.extend(granted(3, 2 * ROUND_NS, 2, 2));
+    records.extend(get(4, 3 * ROUND_NS, Some((Some(2), 2))));
+    records.extend(answered(5, 4 * ROUND_NS, revoke(), Outcome::Done));
+    records.extend(get(6, 5 * ROUND_NS, Some((Some(2), 2))));
+    records
+}
+
+/// Of seed 3 of the simulation: a repeated revoke was taken for the first one.
+#[test]
+fn a_revoke_may_repeat_one_that_was_not_answered() {
+    let (report, _) = check(&revoked_late(true));
+    assert_eq!(report.verdict(), Verdict::Valid, "{report}");
+    let (report, _) = check(&revoked_late(false));
+    assert_eq!(report.verdict(), Verdict::Invalid, "{report}");
+}

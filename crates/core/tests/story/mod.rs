@@ -246,6 +246,9 @@ impl Story {
                 operator: "olga".into(),
             }),
             "draw-node-id" => Command::DrawNodeId,
+            "level" => Command::RaiseLevel {
+                level: args.word(1)?.parse().map_err(|_| "no level")?,
+            },
             "acquire" | "cancel" | "release" | "transfer" => self.request(args)?,
             other => return Err(format!("`{other}` is no step")),
         })
@@ -283,7 +286,11 @@ impl Story {
         }))
     }
 
+    /// Somebody's session; or a number, whether there is such a session or not.
     fn person(&self, name: &str) -> Step<SessionId> {
+        if let Ok(number) = name.parse() {
+            return SessionId::new(number).ok_or("0 is no session".into());
+        }
         let person = self
             .people
             .get(name)

@@ -1,8 +1,8 @@
 //! A state machine that was formed, and entries for it one by one.
 
 use ringfence_core::{
-    ClusterId, ClusterTime, Command, Entry, Event, Form, Outcome, SessionId, Settings,
-    StateMachine, WallTime,
+    ClusterId, ClusterTime, Command, Entry, Event, Form, LEVEL_REPEATS, Outcome, SessionId,
+    Settings, StateMachine, WallTime,
 };
 
 /// See the module.
@@ -17,6 +17,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::formed(LEVEL_REPEATS, Settings::STANDARD)
+    }
+
+    pub(crate) fn formed(level: u32, settings: Settings) -> Self {
         let mut world = Self {
             machine: StateMachine::new(),
             time: ClusterTime(0),
@@ -27,8 +31,9 @@ impl World {
         world.apply(Command::Form(Form {
             cluster: ClusterId::new([1; 16]),
             token_floor: Some(0),
-            settings: Settings::STANDARD,
+            settings,
         }));
+        world.apply(Command::RaiseLevel { level });
         world
     }
 

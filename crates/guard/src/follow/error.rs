@@ -2,7 +2,7 @@
 
 use ringfence_core::{FencingToken, LeaseName};
 
-use crate::Refused;
+use crate::{EndsBelief, Refused};
 
 /// Why a fence did not pass a [`FloorFollower`](super::FloorFollower).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +36,24 @@ pub enum FollowError {
         /// The token that was shown.
         offered: FencingToken,
     },
+    /// The floor of this name was told and forgotten, to make room for names that were granted later;
+    /// and without it this token is not let pass. The next grant of the name is known again.
+    #[error(
+        "FORGOTTEN_FLOOR: whether token {offered} of lease `{name}` is its newest cannot be seen, \
+         since its floor was forgotten for names granted later: at most {names_max} names and \
+         {bytes_max} bytes are remembered; follow a narrower prefix, or raise Options::names_max \
+         and Options::bytes_max"
+    )]
+    Forgotten {
+        /// The lease.
+        name: LeaseName,
+        /// The token that was shown.
+        offered: FencingToken,
+        /// The limit of names.
+        names_max: usize,
+        /// The limit of bytes.
+        bytes_max: usize,
+    },
     /// As many requests as may wait for floors wait already.
     #[error("CROWDED: {max} requests wait for floors, which is the limit; try again in a second")]
     Crowded {
@@ -52,6 +70,7 @@ impl FollowError {
             Self::Refused(refused) => refused.reason(),
             Self::UnknownToken { .. } => "UNKNOWN_TOKEN",
             Self::NoFloors { .. } => "NO_FLOORS",
+            Self::Forgotten { .. } => "FORGOTTEN_FLOOR",
             Self::Crowded { .. } => "CROWDED",
         }
     }
@@ -67,8 +86,18 @@ impl FollowError {
     pub const fn refused(&self) -> Option<&Refused> {
         match self {
             Self::Refused(refused) => Some(refused),
-            Self::UnknownToken { .. } | Self::NoFloors { .. } | Self::Crowded { .. } => None,
+            Self::UnknownToken { .. }
+            | Self::NoFloors { .. }
+            | Self::Forgotten { .. }
+            | Self::Crowded { .. } => None,
         }
+    }
+}
+
+/// So that a client ends belief in a lease whose fence the store rejects as stale.
+impl EndsBelief for FollowError {
+    fn refused(&self) -> Option<&Refused> {
+        Self::refused(self)
     }
 }
 

@@ -12,6 +12,9 @@ pub const SILENCE: Duration = Duration::from_secs(3);
 /// How many names are remembered, unless set otherwise.
 pub const NAMES_MAX: usize = 100_000;
 
+/// How many bytes the remembered names may take, unless set otherwise: their own, and 160 for each.
+pub const BYTES_MAX: usize = 32 << 20;
+
 /// How many requests wait for the stream at a time, unless set otherwise.
 pub const WAITERS_MAX: usize = 1_024;
 
@@ -36,8 +39,11 @@ pub struct Options {
     pub silence: Duration,
     /// What to do while no stream is live.
     pub unheard: Unheard,
-    /// How many names are remembered. [`NAMES_MAX`] unless set otherwise.
+    /// How many names are remembered: those that were granted last. [`NAMES_MAX`] unless set
+    /// otherwise.
     pub names_max: usize,
+    /// How many bytes the remembered names may take. [`BYTES_MAX`] unless set otherwise.
+    pub bytes_max: usize,
     /// How many requests wait for the stream at a time. [`WAITERS_MAX`] unless set otherwise.
     pub waiters_max: usize,
 }
@@ -49,6 +55,7 @@ impl Default for Options {
             silence: SILENCE,
             unheard: Unheard::default(),
             names_max: NAMES_MAX,
+            bytes_max: BYTES_MAX,
             waiters_max: WAITERS_MAX,
         }
     }

@@ -1,6 +1,5 @@
 //! What a follower knows, and how it judges by it.
 
-use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_planted::{Bug, planted};
 
+use super::floors::Floors;
 use super::waiting::Waiting;
 use super::{FollowError, Options, Unheard};
-use crate::{Fence, Refused};
+use crate::Fence;
 
 pub(super) struct Shared {
     pub(super) options: Options,
@@ -19,28 +19,29 @@ pub(super) struct Shared {
     places: AtomicUsize,
 }
 
-#[derive(Default)]
 struct Known {
-    /// Only grows, in names and in tokens; never above `names_max` names.
-    floors: HashMap<LeaseName, FencingToken>,
-    /// Something was told of a name for which there was no room.
-    overflowed: bool,
+    floors: Floors,
     live: bool,
     waiting: Waiting,
 }
 
 impl Known {
-    /// Whether a token above what is known of a name can be told from a forged one.
-    fn hears_of(&self, name: &LeaseName) -> bool {
-        self.live && (!self.overflowed || self.floors.contains_key(name))
+    /// Whether this may be the floor of a name that was forgotten here. A token above each floor
+    /// that was forgotten is not: the stream tells of it, if it was granted.
+    fn may_be_forgotten(&self, fence: &Fence) -> bool {
+        self.floors.get(&fence.name).is_none() && self.floors.forgotten() >= Some(fence.token)
     }
 }
 
 impl Shared {
     pub(super) fn new(options: Options) -> Self {
         Self {
+            known: Mutex::new(Known {
+                floors: Floors::new(options.names_max, options.bytes_max),
+                live: false,
+                waiting: Waiting::default(),
+            }),
             options,
-            known: Mutex::default(),
             places: AtomicUsize::new(0),
         }
     }
@@ -52,23 +53,14 @@ impl Shared {
 
     pub(super) fn raise(&self, name: LeaseName, token: FencingToken) {
         let mut known = self.known();
-        let known = &mut *known;
-        if let Some(floor) = known.floors.get_mut(&name) {
-            // A stream that begins anew may tell what is older.
-            if *floor >= token {
-                return;
-            }
-            *floor = token;
-        } else if known.floors.len() < self.options.names_max {
-            known.floors.insert(name.clone(), token);
-        } else {
-            // What was told of any name may be missing from now on.
-            if !std::mem::replace(&mut known.overflowed, true) {
-                known.waiting.wake_all();
-            }
-            return;
+        let forgotten = known.floors.forgotten();
+        if known.floors.raise(name.clone(), token) {
+            known.waiting.wake(&name);
         }
-        known.waiting.wake(&name);
+        // Names for which requests wait may be among those that were forgotten.
+        if known.floors.forgotten() != forgotten {
+            known.waiting.wake_all();
+        }
     }
 
     pub(super) fn set_live(&self, live: bool) {
@@ -83,17 +75,14 @@ impl Shared {
     pub(super) fn judge(&self, fence: &Fence) -> Option<Result<(), FollowError>> {
         let known = self.known();
         match known.floors.get(&fence.name) {
-            Some(&floor) if fence.token < floor => Some(Err(Refused::StaleToken {
-                name: fence.name.clone(),
-                offered: fence.token,
-                mark: floor,
-            }
-            .into())),
-            Some(&floor) if fence.token == floor => Some(Ok(())),
+            Some(floor) if fence.token < floor => Some(Err(fence.overtaken_by(floor).into())),
+            Some(floor) if fence.token == floor => Some(Ok(())),
             Some(_) if planted(Bug::UnknownTokenAdmitted) => Some(Ok(())),
-            _ if known.hears_of(&fence.name) => None,
+            _ if known.live && !known.may_be_forgotten(fence) => None,
             _ => match self.options.unheard {
                 Unheard::Plain => Some(Ok(())),
+                // What was told and forgotten is not told again: to wait would be of no use.
+                Unheard::Refuse if known.live => Some(Err(self.forgotten(fence))),
                 Unheard::Refuse => None,
             },
         }
@@ -108,8 +97,8 @@ impl Shared {
     pub(super) fn not_told(&self, fence: &Fence) -> FollowError {
         let known = self.known();
         let (name, offered) = (fence.name.clone(), fence.token);
-        if known.hears_of(&name) {
-            let floor = known.floors.get(&name).copied();
+        if known.live {
+            let floor = known.floors.get(&name);
             FollowError::UnknownToken {
                 name,
                 offered,
@@ -117,6 +106,15 @@ impl Shared {
             }
         } else {
             FollowError::NoFloors { name, offered }
+        }
+    }
+
+    fn forgotten(&self, fence: &Fence) -> FollowError {
+        FollowError::Forgotten {
+            name: fence.name.clone(),
+            offered: fence.token,
+            names_max: self.options.names_max,
+            bytes_max: self.options.bytes_max,
         }
     }
 
@@ -132,7 +130,7 @@ impl Shared {
     }
 
     pub(super) fn floor(&self, name: &LeaseName) -> Option<FencingToken> {
-        self.known().floors.get(name).copied()
+        self.known().floors.get(name)
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -141,7 +139,7 @@ impl Shared {
 
     pub(super) fn names(&self) -> (usize, bool) {
         let known = self.known();
-        (known.floors.len(), known.overflowed)
+        (known.floors.len(), known.floors.forgotten().is_some())
     }
 
     /// Room for one more request to wait, until the place is dropped.

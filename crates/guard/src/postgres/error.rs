@@ -1,18 +1,15 @@
 //! What can go wrong, sorted by what the caller has to do.
 
-use std::error::Error;
-
-use ringfence_core::FencingToken;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::{Fence, Refused};
+use super::retries::is_conflict;
+use crate::{EndsBelief, Fence, Refused};
 
-/// The `SQLSTATE` of a stale token.
-const STALE_TOKEN: &str = "RF001";
-/// What stands before the mark in that error's detail.
-const MARK: &str = "mark=";
 /// What the names of the migration's table and functions begin with.
 const PREFIX: &str = "ringfence_";
+
+/// Stands in the error of a transaction of the guard's own that was open before.
+pub(super) const NOT_FIRST: &str = "TRANSACTION_OPEN";
 
 /// Why a call of [`PostgresGuard`](super::PostgresGuard) did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +33,29 @@ pub enum PostgresError {
          PostgresGuard::install or the migration sql/postgres.sql once"
     )]
     NotInstalled,
-    /// The connection failed after the commit was sent, so it may or may not have happened. Look
-    /// at the data before repeating what is not harmless twice.
-    #[error("the connection failed during the commit: whether it happened is not known")]
+    /// A transaction is open on the connection already. The guard begins its own, so that nothing
+    /// comes before the admission and no savepoint can undo it. The open one is rolled back; so it is
+    /// in the first write of a connection, which then goes on.
+    #[error(
+        "a transaction is open on this connection already; end it first, since the guard begins its \
+         own"
+    )]
+    NotFirst,
+    /// A statement has ended the transaction that the fence was admitted in. If it was a `COMMIT`,
+    /// what came before it is committed, under the fence. What came behind it was not guarded: it
+    /// is rolled back if it stands in a transaction, and else committed, unless the connection
+    /// [refuses it](super::PostgresGuard::only_guarded). If it was a `PREPARE TRANSACTION`, what came
+    /// before it may be committed at any time, and no newer grant is admitted until then. It stands in
+    /// place of the effect's own error, and is never repeated.
+    #[error(
+        "the transaction in which the fence was admitted has ended before its commit; leave out \
+         COMMIT, ROLLBACK and PREPARE TRANSACTION in guarded work"
+    )]
+    Ended,
+    /// The connection failed after the commit was sent, so it may or may not have happened; or the
+    /// server did not answer whether a statement of a failed effect has committed. Look at the data
+    /// before repeating what is not harmless twice.
+    #[error("the server did not answer for the commit: whether it happened is not known")]
     Unknown {
         /// How it failed.
         #[source]
@@ -71,22 +88,18 @@ impl PostgresError {
 
     /// What the server says to a statement that shows `fence`.
     pub(super) fn of_fence(source: tokio_postgres::Error, fence: &Fence) -> Self {
-        let stale = source
-            .as_db_error()
-            .filter(|error| error.code().code() == STALE_TOKEN);
-        let Some(error) = stale else {
-            return source.into();
-        };
-        let mark = error
-            .detail()
-            .and_then(|detail| detail.strip_prefix(MARK)?.parse().ok());
-        Refused::StaleToken {
-            name: fence.name.clone(),
-            offered: fence.token,
-            // The migration always names the mark.
-            mark: mark.and_then(FencingToken::new).unwrap_or(fence.token),
+        // The second: it is open, and too late to be made one that writes.
+        if is_raised(&source, NOT_FIRST) || source.code() == Some(&SqlState::ACTIVE_SQL_TRANSACTION)
+        {
+            return Self::NotFirst;
         }
-        .into()
+        let refused = source
+            .as_db_error()
+            .and_then(|error| Refused::from_sqlstate(fence, error.code().code(), error.detail()));
+        match refused {
+            Some(refused) => refused.into(),
+            None => source.into(),
+        }
     }
 
     /// What came of a commit that was sent.
@@ -103,6 +116,13 @@ impl PostgresError {
     }
 }
 
+/// So that a client ends belief in a lease whose fence the store rejects as stale.
+impl EndsBelief for PostgresError {
+    fn refused(&self) -> Option<&Refused> {
+        Self::refused(self)
+    }
+}
+
 /// So that `?` works on the statements that follow in the same transaction.
 impl From<tokio_postgres::Error> for PostgresError {
     fn from(source: tokio_postgres::Error) -> Self {
@@ -114,33 +134,15 @@ impl From<tokio_postgres::Error> for PostgresError {
     }
 }
 
-fn is_conflict(error: &DbError) -> bool {
-    [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::LOCK_NOT_AVAILABLE,
-    ]
-    .contains(error.code())
+/// Whether a statement of the guard has raised `word`, by a cast of it to a number.
+pub(super) fn is_raised(error: &tokio_postgres::Error, word: &str) -> bool {
+    error.as_db_error().is_some_and(|error| {
+        *error.code() == SqlState::INVALID_TEXT_REPRESENTATION && error.message().contains(word)
+    })
 }
 
 /// The table or the functions of the migration, and nobody else's.
 fn is_missing(error: &DbError) -> bool {
     [SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_TABLE].contains(error.code())
         && error.message().contains(PREFIX)
-}
-
-/// Whether what the effect of a write returned comes from a conflict, however deep it is wrapped.
-pub(super) fn stems_from_conflict(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let found = match error.downcast_ref::<PostgresError>() {
-            Some(PostgresError::Conflict { .. }) => true,
-            _ => error.downcast_ref::<DbError>().is_some_and(is_conflict),
-        };
-        if found {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }

@@ -44,7 +44,8 @@ impl Changes {
         self.command("DEL", key, [[0_u8; 0]; 0])
     }
 
-    /// Any command of one key that comes right after the command's name, as in `HSET key …`.
+    /// Any command of one key that comes right after the command's name, as in `HSET key …`. A write
+    /// that has the key of the mark among its arguments is refused, also where it would be a value.
     pub fn command<A: AsRef<[u8]>>(
         mut self,
         name: &str,
@@ -73,15 +74,17 @@ impl Changes {
             if arguments > ARGUMENTS_MAX {
                 return too_many("arguments of one command", arguments, ARGUMENTS_MAX);
             }
-            let key = || String::from_utf8_lossy(&command.key).into_owned();
             if hash_tag(&command.key) != tag.as_bytes() {
                 return Err(RedisError::OtherTag {
-                    key: key(),
+                    key: String::from_utf8_lossy(&command.key).into_owned(),
                     tag: tag.to_owned(),
                 });
             }
-            if command.key == mark_key.as_bytes() {
-                return Err(RedisError::MarkIsNoData { key: key() });
+            // DEL, RENAME and the like take further keys.
+            let mut named = command.arguments.iter().chain([&command.key]);
+            if named.any(|named| named == mark_key.as_bytes()) {
+                let key = mark_key.to_owned();
+                return Err(RedisError::MarkIsNoData { key });
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use ::redis::ErrorKind;
 use ringfence_core::{FencingToken, LeaseName};
 
-use crate::{Fence, Refused};
+use crate::{EndsBelief, Fence, Refused};
 
 /// Why a call of [`RedisGuard`](super::RedisGuard) did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,10 @@ pub enum RedisError {
         /// The tag of the guard.
         tag: String,
     },
-    /// A change is of the mark itself; nothing was written.
-    #[error("the key `{key}` is the mark; only RedisGuard::advance_to changes it by hand")]
+    /// A change names the mark itself, as its key or as an argument; nothing was written.
+    #[error(
+        "the key `{key}` is the mark and in no change; only RedisGuard::advance_to changes it by hand"
+    )]
     MarkIsNoData {
         /// The key.
         key: String,
@@ -102,6 +104,13 @@ impl RedisError {
             }
             _ => source.into(),
         }
+    }
+}
+
+/// So that a client ends belief in a lease whose fence the store rejects as stale.
+impl EndsBelief for RedisError {
+    fn refused(&self) -> Option<&Refused> {
+        Self::refused(self)
     }
 }
 

@@ -3,12 +3,9 @@
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response};
 
-use super::status::{DOMAIN, base64, encode, percent};
+use super::status::{DOMAIN, RETRY_AFTER_SECONDS, base64, encode, percent};
 use super::{STALE_HEADER, TurnedAway};
 use crate::{Fence, Refused};
-
-/// When to come back with what may pass later.
-pub(super) const RETRY_AFTER_SECONDS: u8 = 1;
 
 impl TurnedAway {
     /// The response to an HTTP request: the status, and a body in JSON.

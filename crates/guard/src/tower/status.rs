@@ -2,7 +2,6 @@
 //! can be used without gRPC in the build.
 
 use super::TurnedAway;
-use super::response::RETRY_AFTER_SECONDS;
 
 /// The domain of the refusals of Ringfence and its guards.
 pub(super) const DOMAIN: &str = "ringfence";
@@ -85,6 +84,9 @@ pub(super) fn percent(text: &str) -> String {
     }
     out
 }
+
+/// When to come back with what may pass later.
+pub(super) const RETRY_AFTER_SECONDS: u8 = 1;
 
 #[cfg(test)]
 mod tests {

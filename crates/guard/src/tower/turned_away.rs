@@ -4,7 +4,7 @@ use http::StatusCode;
 use ringfence_core::LeaseName;
 
 use super::{LEASE_HEADER, TOKEN_HEADER};
-use crate::Refused;
+use crate::{EndsBelief, Refused};
 
 /// Why a request was answered at the door. Nothing was done for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,12 +113,21 @@ impl TurnedAway {
                     .map(|name| ("expected", name.to_string()))
                     .collect()
             }
-            Self::Later { .. } => vec![],
+            Self::Refused(_) | Self::Later { .. } => vec![],
         }
     }
 
     pub(super) const fn is_retryable(&self) -> bool {
         matches!(self, Self::Later { .. })
+    }
+}
+
+impl EndsBelief for TurnedAway {
+    fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::Refused(refused) => Some(refused),
+            Self::Missing { .. } | Self::Malformed { .. } | Self::Later { .. } => None,
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ringfence_guard::follow::{FollowError, News, Options, Unheard};
 
-use crate::support::{Followed, fence, floor, impatient, now, patient, settle, token};
+use crate::support::{Followed, fence, floor, impatient, now, patient, settle};
 
 #[tokio::test]
-async fn names_beyond_the_limit_are_not_kept_and_count_as_unheard() {
+async fn the_names_granted_last_are_known_and_new_ones_become_so() {
     for unheard in [Unheard::Plain, Unheard::Refuse] {
         let followed = Followed::start(Options {
             names_max: 2,
@@ -18,24 +18,47 @@ async fn names_beyond_the_limit_are_not_kept_and_count_as_unheard() {
         assert_eq!(followed.follower.names(), (2, true));
 
         // Those that are known are judged as ever.
-        followed.tell([floor("db/1#5000")]).await;
-        assert_eq!(
-            followed.follower.floor(&fence("db/1#1").name),
-            Some(token(5000))
-        );
-        let stale = followed.follower.check(&fence("db/1#2")).await;
+        let stale = followed.follower.check(&fence("db/999#2")).await;
         assert_eq!(stale.unwrap_err().reason(), "STALE_TOKEN");
-        let forged = followed.follower.check(&fence("db/1#5001")).await;
+        let forged = followed.follower.check(&fence("db/999#5001")).await;
         assert_eq!(forged.unwrap_err().reason(), "UNKNOWN_TOKEN");
 
-        match followed.follower.check(&fence("db/500#501")).await {
+        // Forgotten ones are as configured, at once.
+        match now(followed.follower.check(&fence("db/500#501"))).unwrap() {
             Ok(()) => assert_eq!(unheard, Unheard::Plain),
             Err(refused) => {
                 assert_eq!(unheard, Unheard::Refuse);
-                assert!(matches!(refused, FollowError::NoFloors { .. }), "{refused}");
+                assert_eq!(refused.reason(), "FORGOTTEN_FLOOR", "{refused}");
             }
         }
+
+        // A new name, and a forgotten one that is granted again, are known from then on.
+        for shown in ["new#5000", "db/500#5001"] {
+            let unknown = followed.follower.check(&fence(shown)).await.unwrap_err();
+            assert_eq!(unknown.reason(), "UNKNOWN_TOKEN");
+            followed.tell([floor(shown)]).await;
+            assert_eq!(followed.follower.check(&fence(shown)).await, Ok(()));
+        }
+        assert_eq!(followed.follower.names(), (2, true));
     }
+}
+
+#[tokio::test]
+async fn a_wait_for_a_name_that_is_forgotten_is_answered() {
+    let followed = Followed::start(Options {
+        names_max: 1,
+        ..patient(Unheard::Refuse)
+    });
+    followed.tell([floor("db#8"), News::Reached]).await;
+    let follower = followed.follower.clone();
+    let waits = tokio::spawn(async move { follower.check(&fence("db#9")).await });
+    settle().await;
+    // As long as the stream may still tell of it, it waits.
+    followed.tell([floor("other#20")]).await;
+    assert!(!waits.is_finished());
+    followed.tell([floor("another#21")]).await;
+    let refused = waits.await.unwrap().unwrap_err();
+    assert_eq!(refused.reason(), "FORGOTTEN_FLOOR");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 pub(crate) mod postgres;
 mod process;
+pub(crate) mod proxy;
 pub(crate) mod redis;
 
 use std::io::Write as _;

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::process::{self, Process};
+use super::proxy::{self, Hand};
 use super::{Disk, find, free_port};
 
 /// The user that Debian's package makes, since the server refuses to run as root.
@@ -79,6 +80,7 @@ impl Postgres {
             process::setting("listen_addresses", "127.0.0.1"),
             process::setting("unix_socket_directories", ""),
             process::setting("max_connections", "200"),
+            process::setting("max_prepared_transactions", "4"),
             process::setting("shared_buffers", "32MB"),
             process::setting("fsync", sync),
             process::setting("logging_collector", "off"),
@@ -99,10 +101,24 @@ impl Postgres {
         self.up();
     }
 
-    pub(crate) async fn connect(&self, database: &str) -> Client {
+    fn config(&self, database: &str) -> Config {
         let mut config = Config::new();
         config.host("127.0.0.1").port(self.port);
         config.user("postgres").dbname(database);
+        config
+    }
+
+    /// Connects through a proxy that can disturb the connection.
+    pub(crate) async fn connect_through(&self, database: &str) -> (Client, Hand) {
+        let (stream, hand) = proxy::connect(self.port, proxy::POSTGRES).await;
+        let config = self.config(database);
+        let (client, connection) = config.connect_raw(stream, NoTls).await.unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        (client, hand)
+    }
+
+    pub(crate) async fn connect(&self, database: &str) -> Client {
+        let config = self.config(database);
         let (client, connection) = config.connect(NoTls).await.unwrap();
         // It ends with the client, or with the server, which the client notices.
         tokio::spawn(async move { drop(connection.await) });

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::process::{self, Process};
+use super::proxy::{self, Hand};
 use super::{Disk, find, free_port};
 
 const READY: &str = "Ready to accept connections";
@@ -90,6 +91,17 @@ impl Redis {
             .set_response_timeout(Some(PATIENCE));
         let connected = client.get_multiplexed_async_connection_with_config(&patient);
         connected.await.unwrap()
+    }
+
+    /// Connects through a proxy that can disturb the connection.
+    pub(crate) async fn connect_through(&self) -> (MultiplexedConnection, Hand) {
+        let (stream, hand) = proxy::connect(self.port, proxy::REDIS).await;
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let info = redis::RedisConnectionInfo::default();
+        let made = MultiplexedConnection::new_with_config(&info, stream, patient);
+        let (connection, driver) = made.await.unwrap();
+        tokio::spawn(driver);
+        (connection, hand)
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -4,6 +4,8 @@
 mod postgres_rules;
 mod postgres_sql;
 mod postgres_store;
+mod postgres_transactions;
+mod postgres_walls;
 mod redis_losses;
 mod redis_rules;
 mod redis_store;

@@ -224,17 +224,12 @@ impl Holder {
             }
         }
         self.abort().await;
-        let level = self.whole.level;
-        let client = self.client.as_mut().unwrap();
+        let guard = self.guard.clone().isolation(self.whole.level);
+        let guarded = guard.begin(self.client.as_mut().unwrap(), &fence).await;
+        // Left open for the steps that follow.
+        mem::forget(guarded.map_err(stop)?);
         self.open = true;
-        let transaction = client.build_transaction().isolation_level(level).start();
-        let transaction = transaction
-            .await
-            .map_err(PostgresError::from)
-            .map_err(stop)?;
-        let admitted = self.guard.admit(&transaction, &fence).await;
-        mem::forget(transaction);
-        admitted.map(drop).map_err(stop)
+        Ok(())
     }
 
     /// As a service would that knows nothing but the migration.

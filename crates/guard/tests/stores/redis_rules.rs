@@ -264,3 +264,59 @@ fn the_script_refuses_what_is_no_token() {
         }
     });
 }
+
+/// As a service in another language may send it.
+#[test]
+fn a_floor_makes_no_changes_of_a_stale_token() {
+    on_a_server(&[], async |mut redis| {
+        let guard = guard();
+        guard.advance(&mut redis, &fence("a#9")).await.unwrap();
+        let script = redis::Script::new(ringfence_guard::redis::SCRIPT);
+        for (mode, token) in [("floor", 8), ("floor", 9), ("floor", 10), ("", 9), ("x", 8)] {
+            let mut call = script.key(guard.mark_key());
+            let call = call.key(guard.key("n")).arg(format!("{token:019}"));
+            let call = call.arg(mode).arg("SET").arg(1).arg("stale");
+            let error = call.invoke_async::<()>(&mut redis).await.unwrap_err();
+            assert_eq!(error.code(), Some("MALFORMED_CALL"), "{mode} {token}");
+            assert_eq!(redis.get(guard.key("n")).await.unwrap(), None);
+        }
+        assert_eq!(guard.mark(&mut redis).await.unwrap(), FencingToken::new(9));
+    });
+}
+
+/// Neither as a key nor behind one, and also not with the script alone.
+#[test]
+fn a_change_cannot_take_the_mark_away() {
+    on_a_server(&[], async |mut redis| {
+        let guard = guard();
+        guard.advance(&mut redis, &fence("a#9")).await.unwrap();
+        let (mark, key) = (guard.mark_key(), guard.key("x"));
+        let key = key.as_str();
+        for (command, key, arguments) in [
+            ("DEL", key, vec![mark]),
+            ("UNLINK", key, vec![key, mark]),
+            ("RENAME", key, vec![mark]),
+            ("MSET", key, vec!["1", mark, "1"]),
+            ("DEL", mark, vec![]),
+        ] {
+            let changes = Changes::new().set(guard.key("n"), "1");
+            let changes = changes.command(command, key, &arguments);
+            let refused = guard.admit(&mut redis, &fence("a#9"), changes).await;
+            let refused = refused.unwrap_err();
+            assert!(
+                matches!(refused, RedisError::MarkIsNoData { .. }),
+                "{command}: {refused:?}"
+            );
+
+            let script = redis::Script::new(ringfence_guard::redis::SCRIPT);
+            let mut call = script.key(mark);
+            let call = call.key(key).arg(format!("{:019}", 9)).arg("admit");
+            let call = call.arg(command).arg(arguments.len()).arg(&arguments);
+            let error = call.invoke_async::<()>(&mut redis).await.unwrap_err();
+            assert_eq!(error.code(), Some("MARK_IS_NO_DATA"), "{command}");
+
+            assert_eq!(redis.get(guard.key("n")).await.unwrap(), None);
+            assert_eq!(guard.mark(&mut redis).await.unwrap(), FencingToken::new(9));
+        }
+    });
+}

@@ -121,6 +121,23 @@ fn a_mark_can_be_neither_lowered_nor_deleted_by_hand() {
         ("UPDATE ringfence_marks SET mark = 7", "can only grow"),
         ("UPDATE ringfence_marks SET name = 'b'", "can only grow"),
         ("DELETE FROM ringfence_marks", "outlives its data"),
+        // A replaced row is deleted without a trigger.
+        (
+            "REPLACE INTO ringfence_marks VALUES ('a', 7)",
+            "STALE_TOKEN",
+        ),
+        (
+            "INSERT OR REPLACE INTO ringfence_marks VALUES ('a', 1)",
+            "STALE_TOKEN",
+        ),
+        (
+            "INSERT OR IGNORE INTO ringfence_marks VALUES ('a', 7)",
+            "STALE_TOKEN",
+        ),
+        (
+            "UPDATE OR REPLACE ringfence_marks SET mark = 7",
+            "can only grow",
+        ),
     ] {
         let error = connection.execute_batch(sql).unwrap_err().to_string();
         assert!(error.contains(says), "{sql}: {error}");
@@ -170,6 +187,73 @@ fn an_effect_that_fails_is_rolled_back_with_its_mark() {
         .query_row("SELECT count(*) FROM datum", [], |row| row.get(0))
         .unwrap();
     assert_eq!((count, guard.mark(&connection).unwrap()), (0, None));
+}
+
+/// A conflict has ended the transaction (`OR ROLLBACK`; an interrupt or a full disk do the same), and
+/// the effect goes on in one of its own.
+#[test]
+fn what_an_effect_begins_anew_is_not_committed_without_the_mark() {
+    let ends = [
+        "INSERT OR ROLLBACK INTO job VALUES (1, 'old')",
+        "ROLLBACK",
+        "COMMIT",
+    ];
+    let anew = ["", "BEGIN; ", "BEGIN IMMEDIATE; ", "SAVEPOINT step; "];
+    for (ends, anew) in ends.iter().flat_map(|ends| anew.map(|anew| (ends, anew))) {
+        let database = wal();
+        let (mut old, mut new) = (database.open(), database.open());
+        old.execute_batch(
+            "CREATE TABLE job (id INTEGER PRIMARY KEY, by TEXT);
+             INSERT INTO job VALUES (1, 'first')",
+        )
+        .unwrap();
+        let guard = guard(&fence("a#1"));
+        let written = guard.write(&mut old, &fence("a#8"), |tx| {
+            // There is one already; that is fine.
+            let _overlooked = tx.execute_batch(ends);
+            guard.advance(&mut new, &fence("a#9"))?;
+            let _refused = tx.execute_batch(&format!("{anew}INSERT INTO job VALUES (2, 'old')"));
+            Ok::<_, SqliteError>(())
+        });
+        let by: Vec<String> = new
+            .prepare("SELECT by FROM job ORDER BY id")
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(by, ["first"], "{ends}, {anew}: #8 behind #9: {written:?}");
+        assert!(
+            matches!(written, Err(SqliteError::Database { .. })),
+            "{ends}, {anew}: {written:?}"
+        );
+        // The connection is fit for other work.
+        guard.advance(&mut old, &fence("a#9")).unwrap();
+        old.execute_batch("INSERT INTO job VALUES (2, 'past')")
+            .unwrap();
+    }
+}
+
+/// A savepoint that is undone ends no transaction.
+#[test]
+fn an_effect_may_undo_a_savepoint() {
+    let mut connection = wal().open();
+    let guard = guard(&fence("a#1"));
+    let written = guard.write(&mut connection, &fence("a#8"), |tx| {
+        tx.execute_batch(
+            "SAVEPOINT step; INSERT INTO datum VALUES (1); ROLLBACK TO step; RELEASE step;
+             INSERT INTO datum VALUES (2)",
+        )?;
+        Ok::<_, SqliteError>(())
+    });
+    written.unwrap();
+    let value: u64 = connection
+        .query_row("SELECT value FROM datum", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(
+        (value, guard.mark(&connection).unwrap()),
+        (2, FencingToken::new(8))
+    );
 }
 
 /// The files as a crash at this moment would leave them.

@@ -1,6 +1,7 @@
 //! How a write carries its fence, `LEASE#TOKEN`.
 
 use super::refusal::Unsent;
+use super::request::is_connection;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Uri, request};
@@ -21,18 +22,19 @@ const APPLY: &str = "application/apply-patch";
 #[non_exhaustive]
 pub enum Carrier {
     /// In the user's extra attributes, by impersonating oneself. It goes with every kind of write,
-    /// deletions, evictions and scaling among them, and needs the right to impersonate the own
+    /// deletions, evictions, scaling and connections (exec, attach, portforward, proxy) among them, and needs the right to impersonate the own
     /// service account with this one attribute.
     Impersonate {
         /// The own user, `system:serviceaccount:NAMESPACE:NAME`.
         user: String,
     },
     /// As the name of the field manager: for creates, updates, patches and scaling. It
-    /// replaces the caller's field manager. Deletions carry nothing, and server-side apply is not
+    /// replaces the caller's field manager. Deletions and connections carry nothing, and server-side apply is not
     /// sent: there the field manager says who owns a field.
     FieldManager,
     /// In an annotation of the object, with a number that grows from write to write: for creates,
-    /// updates, patches and server-side apply of whole objects. Scaling and evictions carry nothing,
+    /// updates, patches and server-side apply of whole objects. Scaling, evictions and connections
+    /// carry nothing,
     /// and a deletion is judged only by the version of the object that it names.
     Sequence,
 }
@@ -56,7 +58,7 @@ impl Carrier {
                 parts.headers.insert(IMPERSONATE_EXTRA, fence);
                 Ok(())
             }
-            Self::FieldManager if parts.method == Method::DELETE => Ok(()),
+            Self::FieldManager if parts.method == Method::DELETE || is_connection(parts) => Ok(()),
             Self::FieldManager if is_apply(parts) => Err(Unsent::Apply),
             Self::FieldManager => {
                 parts.uri = with_field_manager(&parts.uri, fence);

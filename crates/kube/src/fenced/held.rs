@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringfence_client::{FencingToken, HeldLease, Leading, LeaseName, Loss};
+use ringfence_client::{FencingToken, HeldLease, Leading, LeaseName, Loss, Term};
 
 /// A held lease that writes can be fenced with.
 pub trait Held: Clone + Send + Sync + 'static {
@@ -22,36 +22,36 @@ pub trait Held: Clone + Send + Sync + 'static {
 
 impl Held for Leading {
     fn name(&self) -> &LeaseName {
-        Leading::name(self)
+        Term::name(self)
     }
 
     fn token(&self) -> FencingToken {
-        Leading::token(self)
+        Term::token(self)
     }
 
     fn loss(&self) -> Option<Loss> {
-        Leading::loss(self)
+        Term::loss(self)
     }
 
     fn report_stale(&self) {
-        Leading::report_stale(self);
+        Term::report_stale(self);
     }
 }
 
 impl Held for Arc<HeldLease> {
     fn name(&self) -> &LeaseName {
-        HeldLease::name(self)
+        Term::name(self)
     }
 
     fn token(&self) -> FencingToken {
-        HeldLease::token(self)
+        Term::token(self)
     }
 
     fn loss(&self) -> Option<Loss> {
-        HeldLease::loss(self)
+        Term::loss(self)
     }
 
     fn report_stale(&self) {
-        HeldLease::report_stale(self);
+        Term::report_stale(self);
     }
 }

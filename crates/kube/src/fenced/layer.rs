@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use kube::client::{Body, ClientBuilder};
 use kube::core::Status;
@@ -18,6 +18,7 @@ use tower_service::Service;
 use super::carrier::Carrier;
 use super::held::Held;
 use super::refusal::Unsent;
+use super::request::is_write;
 use super::sequence::{self, Numbers};
 use crate::policy::Refusal;
 
@@ -138,11 +139,6 @@ impl<S: Clone, H> Clone for Fenced<S, H> {
     }
 }
 
-/// Writes are all that is not known to be none.
-fn is_write(method: &Method) -> bool {
-    ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
-}
-
 impl<S, B, H> Service<Request<Body>> for Fenced<S, H>
 where
     S: Service<Request<Body>, Response = Response<B>>,
@@ -161,7 +157,10 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if !is_write(request.method()) {
+        let (parts, body) = request.into_parts();
+        let writes = is_write(&parts);
+        let request = Request::from_parts(parts, body);
+        if !writes {
             let sent = self.inner.call(request);
             return Box::pin(async move { Ok(sent.await.map_err(Into::into)?.map(Either::Right)) });
         }

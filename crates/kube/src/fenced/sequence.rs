@@ -9,6 +9,7 @@ use kube::client::Body;
 use serde_json::{Map, Value, json};
 
 use super::refusal::Unsent;
+use super::request::{is_connection, subresource};
 use crate::policy::STAMP;
 
 /// The numbers of the writes of one grant.
@@ -22,10 +23,10 @@ impl Numbers {
 }
 
 /// Subresources with an object of their own, or with none, which is not the one that is stored.
-const OWN_OBJECT: [&str; 5] = ["scale", "eviction", "binding", "token", "proxy"];
+const OWN_OBJECT: [&str; 4] = ["scale", "eviction", "binding", "token"];
 
 /// Puts the stamp into the object that a write carries. What carries none is left alone:
-/// deletions, and subresources with objects of their own.
+/// deletions, connections, and subresources with objects of their own.
 pub(super) fn put(
     parts: &mut request::Parts,
     body: Body,
@@ -33,7 +34,8 @@ pub(super) fn put(
     numbers: &Numbers,
 ) -> Result<Body, Unsent> {
     let subresource = subresource(parts.uri.path());
-    if parts.method == Method::DELETE || subresource.is_some_and(|sub| OWN_OBJECT.contains(&sub)) {
+    let own = subresource.is_some_and(|sub| OWN_OBJECT.contains(&sub));
+    if parts.method == Method::DELETE || own || is_connection(parts) {
         return Ok(body);
     }
     // What kube sends is at hand; a stream of unknown length is no object.
@@ -49,21 +51,6 @@ pub(super) fn put(
         parts.headers.insert(CONTENT_TYPE, json);
     }
     Ok(Body::from(sent))
-}
-
-/// The subresource that a path of the API names. By its place, since objects may be called like one.
-fn subresource(path: &str) -> Option<&str> {
-    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let (["api", _, below @ ..] | ["apis", _, _, below @ ..]) = parts.as_slice() else {
-        return None;
-    };
-    match below {
-        ["namespaces", _, _, _, subresource, ..] => Some(subresource),
-        // A namespace itself, its own subresources, what is in it: the objects and lists of them.
-        ["namespaces", ..] => None,
-        [_, _, subresource, ..] => Some(subresource),
-        _ => None,
-    }
 }
 
 /// The object, or the patch of one, with this stamp.
@@ -181,7 +168,8 @@ mod tests {
         ] {
             assert_eq!(subresource(&path), expected, "{path}");
             let sent = sent(Request::patch(&path), "{}").unwrap();
-            let left_alone = expected.is_some_and(|sub| OWN_OBJECT.contains(&sub));
+            let own = |sub: &str| OWN_OBJECT.contains(&sub) || sub == "proxy";
+            let left_alone = expected.is_some_and(own);
             assert_eq!(sent == "{}", left_alone, "{path}: {sent}");
         }
     }

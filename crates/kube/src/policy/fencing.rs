@@ -21,13 +21,13 @@ const LONGEST_KIND: &str = "canary-floor";
 /// Digits of the greatest token.
 const TOKEN_DIGITS_MAX: usize = 19;
 
-/// What happens to guarded writes while there is no mirrored Lease to be the floor.
+/// What happens to the fenced account's writes while its lease has no token yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutLease {
-    /// All writes to the guarded resources are refused, whoever makes them.
-    #[default]
+    /// They are refused. Writes of others are never judged by it.
     Deny,
     /// The floor judges nothing; the mark does all the same.
+    #[default]
     Allow,
 }
 
@@ -46,10 +46,34 @@ pub struct Wish {
     pub account: Option<ServiceAccount>,
     /// How they carry the fence.
     pub carrier: Carrier,
-    /// What is done without the Lease.
+    /// What is done until the lease is granted.
     pub without_lease: WithoutLease,
+    /// The namespace of the floor, where no account that is judged may write Leases.
+    pub floors: String,
+    /// The Ringfence cluster whose marks count, 32 hexadecimal digits. `None`: all marks do, those of
+    /// objects that were copied from elsewhere too.
+    pub cluster: Option<String>,
     /// Whether to print what all leases of a cluster share.
     pub keeper: bool,
+}
+
+impl Wish {
+    /// A wish with everything that can be left unsaid; `resources` still has to be filled.
+    #[must_use]
+    pub fn new(lease: impl Into<String>, carrier: Carrier) -> Self {
+        Self {
+            lease: lease.into(),
+            prefix: crate::PREFIX.to_owned(),
+            resources: Vec::new(),
+            namespaces: Vec::new(),
+            account: None,
+            carrier,
+            without_lease: WithoutLease::default(),
+            floors: crate::FLOORS.to_owned(),
+            cluster: None,
+            keeper: true,
+        }
+    }
 }
 
 /// A lease that guards objects. It can be printed as manifests.
@@ -65,6 +89,8 @@ pub struct Fencing {
     pub(super) account: ServiceAccount,
     pub(super) carrier: Carrier,
     pub(super) without_lease: WithoutLease,
+    pub(super) floor: ObjectName,
+    pub(super) cluster: Option<String>,
     pub(super) keeper: bool,
 }
 
@@ -103,6 +129,14 @@ pub enum InvalidFencing {
         /// How many there may be.
         allowed: usize,
     },
+    /// No floor can be kept there.
+    #[error(transparent)]
+    Floors(InvalidNaming),
+    /// No cluster is called so.
+    #[error(
+        "{0:?} is no id of a cluster; it is 32 hexadecimal digits, as `ringfence cluster status` prints it"
+    )]
+    Cluster(String),
     /// The names of the manifests would be too long.
     #[error(
         "the names of the Lease and its namespace have {offered} bytes; at most {allowed} leave room \
@@ -131,7 +165,16 @@ impl Fencing {
     /// # Errors
     /// [`InvalidFencing`] says what was offered and what is allowed.
     pub fn new(wish: Wish) -> Result<Self, InvalidFencing> {
-        let (object, lease) = mirrored(&wish.prefix, &wish.lease)?;
+        let (object, lease, floor) = mirrored(&wish)?;
+        let digits = |id: &&String| {
+            id.len() == 32
+                && id
+                    .bytes()
+                    .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        if let Some(wrong) = wish.cluster.iter().find(|id| !digits(id)) {
+            return Err(InvalidFencing::Cluster(wrong.clone()));
+        }
         let mut resources = wish.resources;
         resources.sort();
         resources.dedup();
@@ -160,6 +203,8 @@ impl Fencing {
             account,
             carrier: wish.carrier,
             without_lease: wish.without_lease,
+            floor,
+            cluster: wish.cluster,
             keeper: wish.keeper,
         };
         fencing.check_lengths()?;
@@ -192,6 +237,12 @@ impl Fencing {
     #[must_use]
     pub fn fence(&self, token: FencingToken) -> String {
         format!("{}#{token}", self.lease)
+    }
+
+    /// The object whose token is the floor.
+    #[must_use]
+    pub fn floor_object_name(&self) -> &ObjectName {
+        &self.floor
     }
 
     /// The mirrored Lease's name.
@@ -237,8 +288,14 @@ impl Fencing {
             flag(&mut command, "resource", &resource.to_string());
         }
         self.name_judged(&mut command);
-        if self.without_lease == WithoutLease::Allow {
-            flag(&mut command, "without-lease", "allow");
+        if self.without_lease == WithoutLease::Deny {
+            flag(&mut command, "without-lease", "deny");
+        }
+        if *self.floor.namespace != *crate::FLOORS {
+            flag(&mut command, "floors", &self.floor.namespace);
+        }
+        if let Some(cluster) = &self.cluster {
+            flag(&mut command, "cluster-id", cluster);
         }
         if !self.keeper {
             command.push_str(" --without-keeper");
@@ -273,15 +330,18 @@ fn flag(command: &mut String, name: &str, value: &str) {
     command.push_str(&format!(" --{name} {value}"));
 }
 
-/// The object, and the lease that is mirrored to it.
-fn mirrored(prefix: &str, text: &str) -> Result<(ObjectName, LeaseName), InvalidFencing> {
+/// The object, the lease that is mirrored to it, and its floor.
+fn mirrored(wish: &Wish) -> Result<(ObjectName, LeaseName, ObjectName), InvalidFencing> {
+    let (prefix, text) = (&wish.prefix, &wish.lease);
     let (namespace, name) = text
         .split_once('/')
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
-        .ok_or_else(|| InvalidFencing::Lease(text.to_owned()))?;
+        .ok_or_else(|| InvalidFencing::Lease(text.clone()))?;
     let naming = Naming::new(prefix, None)?;
+    let naming = naming.with_floors_in(&wish.floors);
+    let naming = naming.map_err(InvalidFencing::Floors)?;
     let unmirrored = |why: String| InvalidFencing::Unmirrored {
-        offered: text.to_owned(),
+        offered: text.clone(),
         why,
     };
     let lease = LeaseName::parse(&format!("{prefix}/{text}"));
@@ -289,7 +349,12 @@ fn mirrored(prefix: &str, text: &str) -> Result<(ObjectName, LeaseName), Invalid
     match naming.place(&lease) {
         crate::Place::Object(object) => {
             debug_assert_eq!((&*object.namespace, &*object.name), (namespace, name));
-            Ok((object, lease))
+            let long = InvalidFencing::TooLong {
+                offered: namespace.len() + name.len(),
+                allowed: NAME_BYTES_MAX - crate::name::floor_bytes(),
+            };
+            let floor = naming.floor(&object).ok_or(long)?;
+            Ok((object, lease, floor))
         }
         crate::Place::Unfit(why) => Err(unmirrored(why.to_string())),
         crate::Place::Elsewhere => Err(unmirrored("its prefix is another one".to_owned())),

@@ -3,11 +3,13 @@
 //! Each has a value for every request, since a policy whose expression fails lets the API server
 //! choose the words. Later rules are guarded by what earlier ones refuse, because all are evaluated.
 
+use ringfence_planted::{Bug, planted};
+
 use super::carrier::{Carrier, FENCE_EXTRA, STAMP};
 use super::fencing::Fencing;
 use super::manifest::head;
 use super::text::{Rule, named};
-use crate::TOKEN;
+use crate::{CLUSTER, TOKEN};
 
 /// A token's text: decimal, without sign or leading zero. The greatest is compared as a text, since
 /// a number above it is none.
@@ -23,16 +25,53 @@ pub(super) fn mark_of(object: &str) -> String {
     format!("{object}.?metadata.?annotations[?'{TOKEN}'].orValue('')")
 }
 
+/// Kinds that subresources carry instead of the object that they belong to: what is written by them
+/// has no annotations of the object, so no mark.
+const KINDS_OF_THEIR_OWN: [&str; 4] = [
+    "autoscaling/Scale",
+    "policy/Eviction",
+    "/Binding",
+    "authentication.k8s.io/TokenRequest",
+];
+
+/// Whether a write carries the guarded object itself, whatever the subresource: `pods/status`,
+/// `pods/resize` and `pods/ephemeralcontainers` carry the Pod.
+pub(super) fn carries_the_object() -> String {
+    if planted(Bug::MarkByNameOfSubresource) {
+        return "(request.?subResource.orValue('') in ['', 'status'])".to_owned();
+    }
+    format!(
+        "!(request.kind.group + '/' + request.kind.kind in ['{}'])",
+        KINDS_OF_THEIR_OWN.join("', '")
+    )
+}
+
 impl Fencing {
-    /// A policy that judges every write of the fenced account, up to its own variables and rules:
-    /// its name, what it matches, and the variables of [`Fencing::variables`].
-    pub(super) fn judging_head(&self, why: &str, kind: &str, params: &str) -> String {
+    /// Whether the mark on an object is one that counts: of this cluster, or of none that is named.
+    /// `None` if all count.
+    pub(super) fn counts(&self, object: &str) -> Option<String> {
+        let cluster = self.cluster.as_ref()?;
+        Some(format!(
+            "{object}.?metadata.?annotations[?'{CLUSTER}'].orValue('{cluster}') == '{cluster}'"
+        ))
+    }
+
+    /// The head of a validating policy, up to its `resourceRules`.
+    pub(super) fn validating_head(&self, why: &str, kind: &str, params: &str) -> String {
         let api = "admissionregistration.k8s.io/v1";
         let mut yaml = head(why, api, "ValidatingAdmissionPolicy", &self.named(kind));
         yaml.push_str("spec:\n  failurePolicy: Fail\n");
         yaml.push_str(params);
         yaml.push_str("  matchConstraints:\n    resourceRules:\n");
-        yaml.push_str(&self.resource_rules(&["", "/*"], "CREATE, UPDATE, DELETE"));
+        yaml
+    }
+
+    /// A policy that judges every write of the fenced account, up to its own variables and rules:
+    /// its name, what it matches, and the variables of [`Fencing::variables`].
+    pub(super) fn judging_head(&self, why: &str, kind: &str, params: &str) -> String {
+        let mut yaml = self.validating_head(why, kind, params);
+        let operations = "CREATE, UPDATE, DELETE, CONNECT";
+        yaml.push_str(&self.resource_rules(&["", "/*"], operations));
         yaml.push_str(&self.canary_rule());
         yaml.push_str("  matchConditions:\n");
         yaml.push_str(&named(4, "subject", &self.by_subject()));
@@ -80,7 +119,11 @@ impl Fencing {
                 ),
             ],
             Carrier::FieldManager => vec![
-                ("manager", carried),
+                (
+                    "manager",
+                    // A connection has no options.
+                    format!("request.operation == 'CONNECT' ? '' : {carried}"),
+                ),
                 (
                     "fence",
                     "variables.manager.contains('#') ? variables.manager : ''".to_owned(),
@@ -186,11 +229,19 @@ impl Fencing {
             Carrier::Impersonate => "size(variables.fences) > 1",
             Carrier::FieldManager | Carrier::Sequence => "request.operation == 'DELETE'",
         };
+        let connects = match self.carrier {
+            Carrier::Impersonate => "",
+            Carrier::FieldManager | Carrier::Sequence => {
+                " + (request.operation == 'CONNECT' ? '; exec, attach, portforward and proxy carry \
+                 one with the carrier impersonate alone' : '')"
+            }
+        };
         Rule {
-            why: "Every write of the fenced account carries a fence.",
+            why: "Every write of the fenced account carries a fence. So does every connection (exec, \
+                  attach, portforward, proxy), since nobody knows what is done over it.",
             expression: format!("{exempt} || variables.fence != ''"),
             words: format!(
-                "'ringfence: ' + request.operation + ' carries no fence ({})'",
+                "'ringfence: ' + request.operation + ' carries no fence ({})'{connects}",
                 self.carrier.place()
             ),
             plain: "ringfence: the request carries no fence",

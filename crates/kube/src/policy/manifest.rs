@@ -1,6 +1,8 @@
 //! What manifests are made of.
 
-use super::fencing::{Fencing, WithoutLease};
+use ringfence_planted::{Bug, planted};
+
+use super::fencing::Fencing;
 use super::text::{Rule, comment};
 
 /// What divides manifests.
@@ -47,15 +49,16 @@ impl Fencing {
              {name}\nspec:\n  policyName: {name}\n"
         );
         if with_lease {
-            let missing = match self.without_lease {
-                WithoutLease::Deny => "Deny",
-                WithoutLease::Allow => "Allow",
+            // `Deny` would refuse every user's writes while it is missing, the namespace controller's
+            // among them: parameters are looked for before the subject is.
+            let missing = match planted(Bug::BindingDeniesEverybody) {
+                true => "Deny",
+                false => "Allow",
             };
             yaml.push_str(&format!(
-                "  paramRef:\n    name: {}\n    namespace: {}\n    parameterNotFoundAction: \
-                 {missing}\n",
-                quoted(&[self.object.name.to_string()]),
-                quoted(&[self.object.namespace.to_string()]),
+                "  paramRef:\n    name: {}\n    namespace: {}\n    parameterNotFoundAction: {missing}\n",
+                quoted(&[self.floor.name.to_string()]),
+                quoted(&[self.floor.namespace.to_string()]),
             ));
         }
         if of == "ValidatingAdmissionPolicyBinding" {

@@ -2,7 +2,7 @@
 
 use super::carrier::{Carrier, STAMP};
 use super::fencing::Fencing;
-use super::judging::{is_token, mark_of};
+use super::judging::{carries_the_object, is_token, mark_of};
 use super::manifest::validations;
 use super::text::{Rule, named};
 use crate::TOKEN;
@@ -16,7 +16,12 @@ impl Fencing {
     /// The policy and its binding.
     pub(super) fn mark(&self) -> String {
         let mut yaml = self.judging_head(WHY, "mark", "");
-        let mark = format!("oldObject == null ? '' : {}", mark_of("oldObject"));
+        let none = match self.counts("oldObject") {
+            // Another cluster's tokens have another order: a copy of its object has no mark here.
+            Some(counts) => format!("oldObject == null || !({counts})"),
+            None => "oldObject == null".to_owned(),
+        };
+        let mark = format!("{none} ? '' : {}", mark_of("oldObject"));
         yaml.push_str(&named(4, "mark", &mark));
         yaml.push_str(&named(4, "markGood", &is_token("variables.mark")));
         yaml.push_str(&self.stamp_variables());
@@ -39,6 +44,15 @@ impl Fencing {
                     variables.before.startsWith(variables.fence + '.') && \
                     variables.before.matches('[.][1-9][0-9]{0,17}$')";
         named(4, "before", &before) + &named(4, "sameFence", same)
+    }
+
+    /// Whether the object has the token of the request as its mark.
+    fn stamped(&self) -> String {
+        let token = format!("{} == variables.token", mark_of("object"));
+        match self.counts("object") {
+            Some(counts) => format!("({token} && {counts})"),
+            None => token,
+        }
     }
 
     fn mark_rules(&self) -> Vec<Rule> {
@@ -79,12 +93,13 @@ impl Fencing {
         }
         rules.push(Rule {
             why: "The write leaves its token as the new mark. If the policy that stamps is gone, \
-                  nothing is written; nor by a subresource that keeps no annotations, until the \
-                  object itself was written with this fence.",
+                  nothing is written; nor by a subresource that carries the object and keeps none of \
+                  its annotations (pods/resize, pods/ephemeralcontainers), until the object itself \
+                  was written with this fence.",
             expression: format!(
-                "!variables.good || request.operation == 'DELETE' || \
-                 !(request.?subResource.orValue('') in ['', 'status']) || {} == variables.token",
-                mark_of("object")
+                "!variables.good || request.operation in ['DELETE', 'CONNECT'] || !{} || {}",
+                carries_the_object(),
+                self.stamped(),
             ),
             words: format!(
                 "'ringfence: the object is not stamped with token ' + variables.token + ' \

@@ -4,7 +4,7 @@
 //! ```text
 //!  a write, with LEASE#TOKEN     stamp   its token becomes the object's annotation
 //!            │                   mark    is it at least the annotation stored before?   the guarantee
-//!            └──▶ API server ──▶ floor   is it at least the mirrored Lease's token?     best effort
+//!            └──▶ API server ──▶ floor   is it at least the newest grant's token?       best effort
 //! ```
 //!
 //! A write carries the whole fence, `LEASE#TOKEN`, and not the token alone: tokens grow over all
@@ -15,6 +15,7 @@ mod carrier;
 mod fencing;
 mod floor;
 mod judging;
+mod lowering;
 mod manifest;
 mod mark;
 mod refusal;
@@ -27,6 +28,7 @@ pub use carrier::{
     Carrier, FENCE_EXTRA, FIELD_MANAGER_BYTES_MAX, STAMP, STAMP_NUMBER_MAX, UnknownCarrier,
 };
 pub use fencing::{Fencing, InvalidFencing, NAMESPACES_MAX, RESOURCES_MAX, Wish, WithoutLease};
+pub use lowering::LOWER;
 pub use refusal::{REFUSAL, Refusal, Refuser, STALE};
 pub use subject::{InvalidResource, InvalidServiceAccount, Resource, ServiceAccount};
 
@@ -38,10 +40,12 @@ impl Fencing {
         if self.keeper {
             yaml.push_str(&floor::keeper());
         }
+        yaml.push_str(&self.floor_object());
         yaml.push_str(&self.rights());
         yaml.push_str(&self.canary());
         yaml.push_str(&self.stamp());
         yaml.push_str(&self.keep());
+        yaml.push_str(&self.lower());
         yaml.push_str(&self.mark());
         yaml.push_str(&self.floor());
         yaml

@@ -2,18 +2,12 @@ use super::*;
 
 fn wish(carrier: Carrier) -> Wish {
     Wish {
-        lease: "demo/leader".to_owned(),
-        prefix: crate::PREFIX.to_owned(),
         resources: vec![
             "deployments.apps".parse().unwrap(),
             "configmaps".parse().unwrap(),
             "deployments.apps".parse().unwrap(),
         ],
-        namespaces: Vec::new(),
-        account: None,
-        carrier,
-        without_lease: WithoutLease::Deny,
-        keeper: true,
+        ..Wish::new("demo/leader", carrier)
     }
 }
 
@@ -46,7 +40,7 @@ fn the_mark_and_what_mutates_have_no_parameters() {
             names,
             [
                 "keep-lease-informer.ringfence.io",
-                "floor.leader.demo.ringfence.io"
+                "floor.leader.demo.ringfence.io",
             ]
         );
     }
@@ -188,14 +182,17 @@ fn the_command_that_is_named_prints_the_same() {
     let other = Wish {
         namespaces: vec!["a".into(), "b".into()],
         account: Some("demo/writer".parse().unwrap()),
-        without_lease: WithoutLease::Allow,
+        without_lease: WithoutLease::Deny,
+        floors: "locks".into(),
+        cluster: Some("0123456789abcdef".repeat(2)),
         keeper: false,
         ..wish(Carrier::FieldManager)
     };
     let printed = Fencing::new(other).unwrap().manifests();
     let command = "ringfence kube policy --lease demo/leader --resource configmaps --resource \
                    deployments.apps --carrier field-manager --service-account demo/writer \
-                   --namespace a --namespace b --without-lease allow --without-keeper";
+                   --namespace a --namespace b --without-lease deny --floors locks --cluster-id \
+                   0123456789abcdef0123456789abcdef --without-keeper";
     assert!(printed.contains(&format!("#   {command}\n")), "{printed}");
 }
 
@@ -221,6 +218,127 @@ fn the_canary_that_is_named_tries_what_is_judged_here() {
         let printed = Fencing::new(wish).unwrap().manifests();
         let line = format!("#   ringfence kube canary --lease demo/leader --carrier {words}\n");
         assert!(printed.contains(&line), "{printed}");
+    }
+}
+
+/// One of the manifests, by the beginning of its name.
+fn manifest(carrier: Carrier, kind: &str) -> String {
+    let printed = printed(carrier);
+    let name = format!("\n  name: {kind}.leader.demo.ringfence.io\n");
+    let mut manifests = printed.split("---\n");
+    let found = manifests.find(|yaml| yaml.contains(&name) && yaml.contains("matchConstraints"));
+    found.unwrap().to_owned()
+}
+
+/// A text as it was before it was folded to the width of a page.
+fn unfolded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Parameters are looked for before the subject is: `Deny` would refuse the namespace controller's
+/// deletions, kubelet's statuses and everybody else's writes.
+#[test]
+fn no_binding_refuses_everybody_while_something_is_missing() {
+    for without_lease in [WithoutLease::Allow, WithoutLease::Deny] {
+        for carrier in Carrier::ALL {
+            let wish = Wish {
+                without_lease,
+                ..wish(carrier)
+            };
+            let printed = Fencing::new(wish).unwrap().manifests();
+            let actions = printed.matches("parameterNotFoundAction: ").count();
+            let allowing = printed.matches("parameterNotFoundAction: Allow\n").count();
+            assert_eq!((actions, allowing), (2, 2), "the keeper's and the floor's");
+            let refuses = unfolded(&printed).contains("carries no token: acquire the lease");
+            assert_eq!(refuses, without_lease == WithoutLease::Deny);
+        }
+    }
+}
+
+/// Where the lease is shown, tenants may write Leases.
+#[test]
+fn the_floor_stands_in_a_namespace_of_its_own_and_has_the_mirrors_label() {
+    let printed = printed(Carrier::Impersonate);
+    let mut manifests = printed.split("---\n");
+    let object = manifests.find(|yaml| yaml.contains("\nkind: Lease\n"));
+    let object = object.unwrap();
+    for line in [
+        "  name: \"floor.demo.leader\"",
+        "  namespace: \"ringfence\"",
+        "    app.kubernetes.io/managed-by: ringfence",
+    ] {
+        assert!(object.lines().any(|shown| shown == line), "{object}");
+    }
+    assert!(
+        !object.contains(crate::TOKEN),
+        "the mirror's alone: {object}"
+    );
+    let params = "  paramRef:\n    name: \"floor.demo.leader\"\n    namespace: \"ringfence\"\n";
+    assert!(printed.contains(params), "{printed}");
+    let floor = unfolded(&manifest(Carrier::Impersonate, "floor"));
+    let labelled = "managed-by'].orValue('') == 'ringfence' ?";
+    assert!(floor.contains(labelled), "{floor}");
+}
+
+/// `pods/resize` and `pods/ephemeralcontainers` carry the Pod, and their names say nothing about it.
+#[test]
+fn the_stamp_is_demanded_of_every_write_that_carries_the_object() {
+    for carrier in Carrier::ALL {
+        let mark = manifest(carrier, "mark");
+        assert!(!mark.contains("subResource"), "{mark}");
+        let exempt = "!(request.kind.group + '/' + request.kind.kind in ['autoscaling/Scale', \
+                      'policy/Eviction', '/Binding', 'authentication.k8s.io/TokenRequest'])";
+        assert!(unfolded(&mark).contains(exempt), "{mark}");
+        for kind in ["stamp", "keep", "mark", "floor"] {
+            let policy = manifest(carrier, kind);
+            let all = "[\"deployments\", \"deployments/*\"]";
+            assert!(policy.contains(all), "{kind}: {policy}");
+        }
+    }
+}
+
+#[test]
+fn connections_are_judged_like_writes() {
+    for carrier in Carrier::ALL {
+        for kind in ["mark", "floor"] {
+            let policy = manifest(carrier, kind);
+            let rules = policy.matches("operations: [CREATE, UPDATE, DELETE, CONNECT]");
+            assert_eq!(rules.count(), 2, "one for each group: {policy}");
+        }
+    }
+}
+
+#[test]
+fn a_mark_falls_by_the_one_way_that_is_judged() {
+    for carrier in Carrier::ALL {
+        let (keep, lower) = (manifest(carrier, "keep"), manifest(carrier, "lower"));
+        for policy in [&keep, &lower] {
+            assert!(policy.contains(LOWER), "{policy}");
+            assert!(policy.contains(".check('lower').allowed()"), "{policy}");
+        }
+        assert!(lower.contains("auditAnnotations:"), "{lower}");
+        assert!(!lower.contains("request.userInfo.username =="), "{lower}");
+    }
+}
+
+#[test]
+fn only_marks_of_the_named_cluster_count() {
+    let id = "0123456789abcdef".repeat(2);
+    let of = |cluster: Option<&str>| {
+        let wish = Wish {
+            cluster: cluster.map(str::to_owned),
+            ..wish(Carrier::Impersonate)
+        };
+        Fencing::new(wish)
+    };
+    let printed = of(Some(&id)).unwrap().manifests();
+    let counted = format!("[?'ringfence.io/cluster-id'].orValue('{id}') == '{id}'");
+    assert!(unfolded(&printed).contains(&counted), "{printed}");
+    let unnamed = of(None).unwrap().manifests();
+    assert!(!unnamed.contains("ringfence.io/cluster-id"), "{unnamed}");
+    for wrong in ["", "ab", &"X".repeat(32), "0'; drop --"] {
+        let refused = of(Some(wrong)).unwrap_err().to_string();
+        assert!(refused.contains("32 hexadecimal digits"), "{refused}");
     }
 }
 

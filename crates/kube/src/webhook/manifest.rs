@@ -169,7 +169,7 @@ impl Hook {
             let Resource { group, plural } = resource;
             format!(
                 "      - apiGroups: [\"{group}\"]\n        apiVersions: [\"*\"]\n        resources: \
-                 [\"{plural}\", \"{plural}/*\"]\n        operations: [CREATE, UPDATE, DELETE]\n        \
+                 [\"{plural}\", \"{plural}/*\"]\n        operations: [CREATE, UPDATE, DELETE, CONNECT]\n        \
                  scope: \"*\"\n"
             )
         });

@@ -4,10 +4,11 @@ use ringfence_core::{
     ClusterTime, Command, Configure, Evict, Form, Millis, Open, Renew, Revoke, SessionId,
 };
 
+use super::id::id;
 use super::pb::command::Kind;
 use super::pod::pod_ended;
-use super::shared::{NOTHING, id};
-use super::{numbers, pb};
+use super::shared::NOTHING;
+use super::{known_level, numbers, pb};
 use crate::{DecodeError, fields};
 
 impl From<&Command> for pb::Command {
@@ -38,6 +39,7 @@ impl From<&Command> for pb::Command {
             Command::DrawNodeId => Kind::DrawNodeId(NOTHING),
             Command::OpenForPod(open) => Kind::OpenForPod(open.into()),
             Command::PodEnded(ended) => Kind::PodEnded(pod_ended(&ended.uid, ended.seen)),
+            Command::RaiseLevel { level } => Kind::RaiseLevel(pb::RaiseLevel { level: *level }),
         };
         Self { kind: Some(kind) }
     }
@@ -73,6 +75,9 @@ impl TryFrom<Kind> for Command {
             Kind::DrawNodeId(_) => Self::DrawNodeId,
             Kind::OpenForPod(open) => Self::OpenForPod(open.try_into()?),
             Kind::PodEnded(ended) => Self::PodEnded(ended.try_into()?),
+            Kind::RaiseLevel(raise) => Self::RaiseLevel {
+                level: known_level(raise.level)?,
+            },
         })
     }
 }

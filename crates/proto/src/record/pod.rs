@@ -2,8 +2,8 @@
 
 use ringfence_core::{ClusterTime, OpenForPod, Pod, PodEnded, PodSeen, PodText, PodUid};
 
+use super::id::id;
 use super::pb;
-use super::shared::id;
 use crate::{DecodeError, fields};
 
 impl From<&OpenForPod> for pb::OpenForPod {

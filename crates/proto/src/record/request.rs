@@ -3,8 +3,8 @@
 use ringfence_core::{Acquire, Ask, Millis, Request};
 use ringfence_planted::{Bug, planted};
 
+use super::id::id;
 use super::pb;
-use super::shared::id;
 use crate::{DecodeError, fields};
 
 impl From<&Request> for pb::Request {

@@ -1,8 +1,7 @@
 //! What several kinds of records have in common.
 
 use ringfence_core::{
-    ClusterId, EndCause, Granted, LostGrant, Millis, OpenId, PodEnded, Secret, SessionEnd,
-    Settings, WallTime,
+    EndCause, Granted, LostGrant, Millis, PodEnded, SessionEnd, Settings, WallTime,
 };
 
 use super::pb;
@@ -10,33 +9,6 @@ use super::pod::pod_ended;
 use crate::{DecodeError, fields};
 
 pub(super) const NOTHING: pb::Nothing = pb::Nothing {};
-
-macro_rules! id {
-    ($($name:ident)*) => {$(
-        impl From<&$name> for pb::Id {
-            fn from(id: &$name) -> Self {
-                let bits = u128::from_be_bytes(*id.as_bytes());
-                Self { high: (bits >> 64) as u64, low: bits as u64 }
-            }
-        }
-
-        impl From<pb::Id> for $name {
-            fn from(id: pb::Id) -> Self {
-                Self::new((u128::from(id.high) << 64 | u128::from(id.low)).to_be_bytes())
-            }
-        }
-    )*};
-}
-
-id!(ClusterId OpenId Secret);
-
-/// The id in a field that must be there.
-pub(super) fn id<T: From<pb::Id>>(
-    id: Option<pb::Id>,
-    field: &'static str,
-) -> Result<T, DecodeError> {
-    fields::there(id, field).map(T::from)
-}
 
 impl From<&Settings> for pb::Settings {
     fn from(settings: &Settings) -> Self {

@@ -3,12 +3,12 @@
 mod lease;
 mod session;
 
-use ringfence_core::snapshot::{EndedRecord, Header, Record};
-use ringfence_core::{ClusterTime, WallTime};
+use ringfence_core::snapshot::{ClosingRelease, EndedRecord, Header, Record};
+use ringfence_core::{ClusterTime, LEVEL_FIRST, WallTime};
 
-use super::pb;
+use super::id::id;
 use super::pb::record::Kind;
-use super::shared::id;
+use super::{known_level, pb};
 use crate::{DecodeError, fields};
 
 impl From<&Record> for pb::Record {
@@ -40,6 +40,11 @@ impl From<&Header> for pb::Header {
     fn from(header: &Header) -> Self {
         Self {
             cluster: header.cluster.as_ref().map(Into::into),
+            // A state that was never raised is written as releases before the level wrote it.
+            level: match header.level {
+                LEVEL_FIRST => 0,
+                raised => raised,
+            },
             token_floor: header.token_floor,
             settings: Some((&header.settings).into()),
             settings_set_at: header.settings_set_at,
@@ -70,6 +75,7 @@ impl TryFrom<pb::Header> for Header {
         let unserved = header.unserved.iter();
         Ok(Self {
             cluster: header.cluster.map(Into::into),
+            level: known_level(header.level)?.max(LEVEL_FIRST),
             token_floor: header.token_floor,
             settings: fields::there(header.settings, "header.settings")?.into(),
             settings_set_at: header.settings_set_at,
@@ -99,6 +105,11 @@ impl From<&EndedRecord> for pb::Ended {
             secret: Some((&ended.secret).into()),
             cause: Some((&ended.cause).into()),
             at: ended.at.0,
+            release: ended.release.map(|release| pb::ClosingRelease {
+                number: release.number.get(),
+                fingerprint: release.fingerprint,
+                token: release.token.get(),
+            }),
         }
     }
 }
@@ -113,6 +124,19 @@ impl TryFrom<pb::Ended> for EndedRecord {
             secret: id(ended.secret, "ended.secret")?,
             cause: fields::there(ended.cause, "ended.cause")?.try_into()?,
             at: ClusterTime(ended.at),
+            release: ended.release.map(TryInto::try_into).transpose()?,
+        })
+    }
+}
+
+impl TryFrom<pb::ClosingRelease> for ClosingRelease {
+    type Error = DecodeError;
+
+    fn try_from(release: pb::ClosingRelease) -> Result<Self, DecodeError> {
+        Ok(Self {
+            number: fields::number(release.number, "release.number")?,
+            fingerprint: release.fingerprint,
+            token: fields::token(release.token, "release.token")?,
         })
     }
 }

@@ -199,7 +199,8 @@ fn session_expired(cause: Option<&SessionEnd>) -> Refusal {
 fn unconfirmed(number: RequestNumber, lowest: RequestNumber) -> Refusal {
     let message = format!(
         "request {number} is too far above {lowest}, the lowest the session still waits for: at most \
-         {UNCONFIRMED_MAX} may be unconfirmed; say by `lowest` which answers have come"
+         {UNCONFIRMED_MAX} may be unconfirmed, so this try was not carried out; say by `lowest` which \
+         answers have come"
     );
     Refusal::new(Reason::Limit, message)
         .with("limit", "unconfirmed_requests")

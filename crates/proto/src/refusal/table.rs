@@ -33,7 +33,7 @@ pub fn code(reason: Reason) -> Code {
         | Reason::Cancelled
         | Reason::Ended => Code::Aborted,
         Reason::Limit => Code::ResourceExhausted,
-        Reason::Compacted => Code::OutOfRange,
+        Reason::Compacted | Reason::PositionUnknown => Code::OutOfRange,
         Reason::Fault => Code::Internal,
     }
 }
@@ -46,7 +46,8 @@ pub fn reason_name(reason: Reason) -> &'static str {
 }
 
 /// The reason with this name; `None` if there is none.
-pub(super) fn reason_of_name(name: &str) -> Option<Reason> {
+#[must_use]
+pub fn reason_of_name(name: &str) -> Option<Reason> {
     let reason = Reason::from_str_name(&format!("{PREFIX}{name}"))?;
     (reason != Reason::Unspecified).then_some(reason)
 }

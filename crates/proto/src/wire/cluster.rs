@@ -32,13 +32,33 @@ pub fn settings_from_wire(settings: &v1::Settings) -> Settings {
     }
 }
 
-/// The command of a `Configure`.
+/// The settings with those that `change` names replaced.
+#[must_use]
+pub fn settings_changed(before: &Settings, change: &v1::SettingsChange) -> Settings {
+    Settings {
+        ttl_min: change.ttl_min_ms.map_or(before.ttl_min, Millis),
+        ttl_max: change.ttl_max_ms.map_or(before.ttl_max, Millis),
+        idle_retention: change
+            .idle_retention_ms
+            .map_or(before.idle_retention, Millis),
+        session_leases_max: change
+            .session_leases_max
+            .unwrap_or(before.session_leases_max),
+        lease_waiters_max: change.lease_waiters_max.unwrap_or(before.lease_waiters_max),
+        leases_max: change.leases_max.unwrap_or(before.leases_max),
+        sessions_max: change.sessions_max.unwrap_or(before.sessions_max),
+    }
+}
+
+/// The command of a `Configure` with all settings. What a `change` is to be applied to only a node
+/// knows, see [`settings_changed`].
 ///
 /// # Errors
 /// A refusal if there are no settings. Whether they are in range is for the state machine to say.
 pub fn configure_from_wire(configure: &v1::ConfigureRequest) -> Result<Configure, Refusal> {
     let settings = configure.settings.as_ref();
-    let settings = settings.ok_or_else(|| Refusal::missing("settings", "all of the settings"))?;
+    let settings =
+        settings.ok_or_else(|| Refusal::missing("settings", "all of the settings, or `change`"))?;
     Ok(Configure {
         based_on: configure.based_on,
         settings: settings_from_wire(settings),

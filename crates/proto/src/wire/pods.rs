@@ -16,9 +16,10 @@ pub fn open_command_from_wire(mut open: v1::OpenRequest) -> Result<Command, Refu
     let Some(pod) = open.pod.take() else {
         return open_from_wire(open).map(Command::Open);
     };
-    if open.ttl_ms != 0 {
-        let allowed = "0, since a session that is bound to a Pod has none";
-        return Err(Refusal::invalid("ttl_ms", open.ttl_ms, allowed));
+    // 0 is what callers without field presence send.
+    if let Some(offered) = open.ttl_ms.filter(|ttl| *ttl != 0) {
+        let allowed = "none, since a session that is bound to a Pod has none";
+        return Err(Refusal::invalid("ttl_ms", offered, allowed));
     }
     Ok(Command::OpenForPod(OpenForPod {
         id: OpenId::new(check::sixteen(&open.id, "id")?),
@@ -36,7 +37,7 @@ pub fn open_for_pod_to_wire(open: &OpenForPod) -> v1::OpenRequest {
         id: Bytes::copy_from_slice(open.id.as_bytes()),
         secret: Bytes::copy_from_slice(open.secret.as_bytes()),
         seen_cluster_time_ms: open.seen.map(|time| time.0),
-        ttl_ms: 0,
+        ttl_ms: None,
         identity: open.identity.as_str().into(),
         pod: Some(pod_to_wire(&open.pod)),
     }

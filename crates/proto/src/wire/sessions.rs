@@ -17,6 +17,8 @@ use crate::{DecodeError, Refusal, fields};
 pub const TTL_STANDARD: Millis = Millis::from_secs(15);
 /// The most sessions that one keep-alive message names.
 pub const KEEP_ALIVE_SESSIONS_MAX: usize = 10_000;
+/// The most acknowledged losses that one keep-alive message names.
+pub const KEEP_ALIVE_ACKNOWLEDGED_MAX: usize = 10_000;
 /// How many sessions a page of a list has unless the request says so.
 pub const SESSIONS_PAGE_STANDARD: u32 = 1_000;
 /// The most sessions that a page of a list has.
@@ -31,6 +33,8 @@ pub struct KeepAlive {
     pub sessions: Vec<(SessionId, Secret)>,
     /// Losses whose belief has ended.
     pub acknowledged: Vec<(SessionId, FencingToken)>,
+    /// Handles that belong to no session, by the number they name: each is refused by itself.
+    pub malformed: Vec<(u64, Reason)>,
 }
 
 /// The command of an `Open` without an acquire.
@@ -48,11 +52,7 @@ pub fn open_from_wire(open: v1::OpenRequest) -> Result<Open, Refusal> {
         id: OpenId::new(check::sixteen(&open.id, "id")?),
         secret: Secret::new(check::sixteen(&open.secret, "secret")?),
         seen: open.seen_cluster_time_ms.map(ClusterTime),
-        ttl: if open.ttl_ms == 0 {
-            TTL_STANDARD
-        } else {
-            Millis(open.ttl_ms)
-        },
+        ttl: open.ttl_ms.map_or(TTL_STANDARD, Millis),
         identity: check::identity(&open.identity, "identity")?,
         acquire: None,
     })
@@ -65,7 +65,7 @@ pub fn open_to_wire(open: &Open) -> v1::OpenRequest {
         id: Bytes::copy_from_slice(open.id.as_bytes()),
         secret: Bytes::copy_from_slice(open.secret.as_bytes()),
         seen_cluster_time_ms: open.seen.map(|time| time.0),
-        ttl_ms: open.ttl.0,
+        ttl_ms: Some(open.ttl.0),
         identity: open.identity.as_str().into(),
         pod: None,
     }
@@ -96,8 +96,9 @@ pub fn opened_from_wire(opened: &v1::OpenResponse) -> Result<(SessionId, Millis)
 /// The sessions to keep alive; the message's `id` is for the caller to return.
 ///
 /// # Errors
-/// A refusal of the whole message if it names more than [`KEEP_ALIVE_SESSIONS_MAX`] sessions, or
-/// one of them is malformed.
+/// A refusal of the whole message if it names more than [`KEEP_ALIVE_SESSIONS_MAX`] sessions or
+/// [`KEEP_ALIVE_ACKNOWLEDGED_MAX`] losses, or an acknowledgement is malformed. A malformed handle is
+/// refused by itself.
 pub fn keep_alive_from_wire(keep_alive: v1::KeepAliveRequest) -> Result<KeepAlive, Refusal> {
     let offered = keep_alive.sessions.len();
     if offered > KEEP_ALIVE_SESSIONS_MAX {
@@ -108,7 +109,17 @@ pub fn keep_alive_from_wire(keep_alive: v1::KeepAliveRequest) -> Result<KeepAliv
             allowed,
         ));
     }
-    let handles = keep_alive.sessions.into_iter().map(Some);
+    let offered = keep_alive.acknowledged.len();
+    if offered > KEEP_ALIVE_ACKNOWLEDGED_MAX {
+        let allowed = format!(
+            "at most {KEEP_ALIVE_ACKNOWLEDGED_MAX} in one message: acknowledge the rest in the next"
+        );
+        return Err(Refusal::invalid(
+            "acknowledged",
+            format!("{offered} losses"),
+            allowed,
+        ));
+    }
     let mut acknowledged = Vec::with_capacity(keep_alive.acknowledged.len());
     for loss in keep_alive.acknowledged {
         acknowledged.push((
@@ -116,12 +127,20 @@ pub fn keep_alive_from_wire(keep_alive: v1::KeepAliveRequest) -> Result<KeepAliv
             check::token(loss.token, "acknowledged.token")?,
         ));
     }
-    let sessions = handles
-        .map(session_handle_from_wire)
-        .collect::<Result<_, _>>()?;
+    let (mut sessions, mut malformed) = (Vec::with_capacity(offered), Vec::new());
+    for handle in keep_alive.sessions {
+        let number = handle.session;
+        match session_handle_from_wire(Some(handle)) {
+            Ok(handle) => sessions.push(handle),
+            // A secret of another length is not the session's.
+            Err(_) if number != 0 => malformed.push((number, Reason::WrongSecret)),
+            Err(_) => malformed.push((number, Reason::InvalidArgument)),
+        }
+    }
     Ok(KeepAlive {
         sessions,
         acknowledged,
+        malformed,
     })
 }
 
@@ -149,6 +168,21 @@ pub fn kept_alive_to_wire(
         refusal: None,
         untold: untold.iter().map(|session| session.get()).collect(),
     }
+}
+
+/// The answer with handles that belong to no session, see [`KeepAlive::malformed`].
+#[must_use]
+pub fn with_malformed(
+    mut answer: v1::KeepAliveResponse,
+    malformed: &[(u64, Reason)],
+) -> v1::KeepAliveResponse {
+    let states = malformed.iter().map(|(session, reason)| v1::SessionState {
+        session: *session,
+        reason: (*reason).into(),
+        cause: None,
+    });
+    answer.ended.extend(states);
+    answer
 }
 
 /// The answer to keep-alives of which nothing was acknowledged.

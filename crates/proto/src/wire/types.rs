@@ -1,5 +1,7 @@
 //! What the services share.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +10,7 @@ use ringfence_core::{
 };
 
 use super::{check, pods};
+use crate::text::from_hex;
 use crate::v1::{self, end_cause, session_end};
 use crate::{DecodeError, Refusal, fields};
 
@@ -23,6 +26,44 @@ pub struct WirePosition {
     pub index: u64,
     /// How many events of that index were told already.
     pub n: u32,
+    /// The Raft term of the entry at that index, if it is known.
+    pub term: Option<u64>,
+}
+
+/// `CLUSTER.INDEX.N.TERM`, the cluster in hex; without the term if it is not known.
+impl fmt::Display for WirePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.cluster, self.index, self.n)?;
+        match self.term {
+            Some(term) => write!(f, ".{term}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for WirePosition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let mut parts = text.split('.');
+            let cluster = ClusterId::from_slice(&from_hex(parts.next()?)?)?;
+            let index = parts.next()?.parse().ok()?;
+            let n = parts.next()?.parse().ok()?;
+            let term: u64 = parts.next().map_or(Ok(0), str::parse).ok()?;
+            parts.next().is_none().then(|| Self {
+                cluster,
+                index,
+                n,
+                term: (term > 0).then_some(term),
+            })
+        };
+        read().ok_or_else(|| {
+            "a position is CLUSTER.INDEX.N or CLUSTER.INDEX.N.TERM, as `lease watch --json` \
+             prints it"
+                .into()
+        })
+    }
 }
 
 /// The session and the secret that proves it.
@@ -252,6 +293,7 @@ pub fn position_to_wire(position: WirePosition) -> v1::Position {
         cluster_id: cluster_id_to_wire(&position.cluster),
         index: position.index,
         n: position.n,
+        term: position.term.unwrap_or(0),
     }
 }
 
@@ -265,6 +307,7 @@ pub fn position_from_wire(position: &v1::Position) -> Result<WirePosition, Refus
         cluster: ClusterId::new(cluster),
         index: position.index,
         n: position.n,
+        term: (position.term > 0).then_some(position.term),
     })
 }
 
@@ -291,5 +334,35 @@ pub fn read_point_to_wire(index: u64, time: ClusterTime, age: Duration) -> v1::R
         index,
         cluster_time_ms: time.0,
         age_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_survives_its_text_form() {
+        for text in [
+            "000102030405060708090a0b0c0d0e0f.42.3",
+            "000102030405060708090a0b0c0d0e0f.42.3.7",
+        ] {
+            let read = text.parse::<WirePosition>().map(|read| read.to_string());
+            assert_eq!(read.as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_position_is_refused() {
+        for raw in [
+            "",
+            "42.3",
+            "00.42.3",
+            "000102030405060708090a0b0c0d0e0f.42.3.4.5",
+            "000102030405060708090a0b0c0d0e0f.42.3.x",
+        ] {
+            let read = raw.parse::<WirePosition>();
+            assert!(read.is_err(), "{raw:?} was read as a position");
+        }
     }
 }

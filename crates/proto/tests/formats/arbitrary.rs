@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use ringfence_core::*;
+use ringfence_proto::record::RECORD_VERSION;
 
 pub(crate) use outcome::{acquired, cancelled, lost, outcome, rejection};
 pub(crate) use snapshot::record;
@@ -337,6 +338,7 @@ pub(crate) fn command() -> BoxedStrategy<Command> {
         revoke().prop_map(Command::Revoke),
         evict.prop_map(Command::Evict),
         Just(Command::DrawNodeId),
+        (0..=RECORD_VERSION).prop_map(|level| Command::RaiseLevel { level }),
         (open(), pod()).prop_map(|(open, pod)| Command::OpenForPod(OpenForPod {
             id: open.id,
             secret: open.secret,

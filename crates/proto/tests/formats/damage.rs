@@ -212,10 +212,10 @@ fn each_flipped_bit_and_each_cut_of_every_example_is_survived() {
 
 #[test]
 fn an_unknown_kind_of_command_is_named() {
-    // Field 14, a message without content; and field 2000, a number.
+    // Field 15, a message without content; and field 2000, a number.
     assert_eq!(
-        decode_command(&[0x72, 0x00]),
-        Err(DecodeError::UnknownCommand { kind: 14 })
+        decode_command(&[0x7a, 0x00]),
+        Err(DecodeError::UnknownCommand { kind: 15 })
     );
     let far = [0x80, 0x7d, 0x05];
     assert_eq!(

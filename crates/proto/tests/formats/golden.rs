@@ -99,6 +99,18 @@ fn snapshot_records_are_written_and_read_as_ever() {
     );
 }
 
+/// Never recorded anew: a node that is upgraded finds snapshots with such records.
+#[test]
+fn snapshot_records_of_0_1_0_are_read() {
+    let lines = fs::read_to_string(path("records_0_1_0.txt")).unwrap();
+    for line in lines.lines() {
+        let (kind, bytes) = line.split_once(' ').unwrap();
+        let record = decode_record(&from_hex(bytes).unwrap());
+        let record = record.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_eq!(decode_record(&record_bytes(&record)), Ok(record), "{kind}");
+    }
+}
+
 #[test]
 fn events_are_written_and_read_as_ever() {
     check(

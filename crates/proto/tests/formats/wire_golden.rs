@@ -259,11 +259,22 @@ fn what_watchers_are_told_is_written_and_read_as_ever() {
         cluster: ClusterId::new(*b"the cluster's id"),
         index: 42,
         n: 2,
+        term: None,
     });
-    let mut told = vec![(
-        "present".to_owned(),
-        present_to_wire(&lease(), position.clone()),
-    )];
+    let with_term = v1::Position {
+        term: 3,
+        ..position.clone()
+    };
+    let mut told = vec![
+        (
+            "present".to_owned(),
+            present_to_wire(&lease(), position.clone()),
+        ),
+        (
+            "present_in_a_term".to_owned(),
+            present_to_wire(&lease(), with_term),
+        ),
+    ];
     for (kind, event) in examples::events() {
         told.extend(event_to_wire(&event, position.clone()).map(|event| (kind, event)));
     }

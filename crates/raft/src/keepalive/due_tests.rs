@@ -9,14 +9,15 @@ use ringfence_core::{
     SessionEnd, Settings, StateMachine, WallTime,
 };
 use ringfence_proto::record::encode_command;
+use tokio::sync::mpsc;
 
 use super::*;
-use crate::history::HistoryFeed;
 use crate::hooks::Observer;
 use crate::proposal::Proposal;
 use crate::state::StateStore;
 use crate::stop::StopSignal;
 use crate::type_config::{Entry, Payload, log_id};
+use ringfence_history::HistoryFeed;
 
 /// One more than an entry ends.
 const DUE: u64 = ENDS_PER_ENTRY_MAX as u64 + 1;
@@ -125,6 +126,7 @@ impl Storm {
             },
             reply: Reply::new(move |answer| drop(told.send(answer))),
             origin: Origin::Here,
+            source: KeepAliveSource::UNNAMED,
             deadline: Duration::ZERO,
         };
         let checked = vec![check(&self.state, asked)];
@@ -135,9 +137,9 @@ impl Storm {
                 other => panic!("{other:?}"),
             }
         }
-        let results = Results::new(results);
+        let mut results = Results::new(results);
         for one in checked {
-            answer(&self.state, one, &results);
+            answer(&self.state, one, &mut results);
         }
         answers.recv().await.unwrap().unwrap()
     }

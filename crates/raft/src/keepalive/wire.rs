@@ -5,8 +5,8 @@ use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_outcome, encode_outcome};
 
 use super::{KeepAlive, KeptAlive};
-use crate::forward::unexpected;
-use crate::propose::ProposeError;
+use crate::network::forward::unexpected;
+use crate::reply::ProposeError;
 
 pub(crate) fn request_from_pb(message: &pb::KeepAlive) -> Option<KeepAlive> {
     let sessions = message.sessions.iter().map(|proof| {

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,15 +27,19 @@ use super::MESSAGE_BYTES_MAX;
 use super::header::{self, Caller, Header};
 use super::ledger::Ledger;
 use super::linger::linger;
+use super::reversion::Watermark;
 use super::wire::Wire;
 use crate::codec::{self, Malformed};
 use crate::files::Through;
+use crate::place;
 use crate::runtime;
 use crate::snapshot_file::SnapshotFile;
 use crate::type_config::{Peer, TypeConfig, Vote};
 
 /// Bytes of a snapshot in one message.
 const SNAPSHOT_PART_BYTES: usize = 1 << 20;
+/// The same at a simulated place, where states are small: what is sent as a whole cannot break off.
+const SIMULATED_PART_BYTES: usize = 512;
 
 /// The connections to one peer.
 pub(crate) struct Link {
@@ -48,8 +52,12 @@ pub(crate) struct Link {
     bulk: PeersClient<Wire>,
     /// See [`Link::records`].
     records: AtomicU32,
+    /// See [`Link::no_room`].
+    no_room: AtomicBool,
     /// Where this node keeps its files.
     files: Arc<dyn Fs>,
+    /// What the peer has acknowledged to this node as its leader.
+    watermark: Watermark,
 }
 
 /// A client of the peer port at `address`, host:port. It connects when it is first used, and
@@ -70,6 +78,7 @@ impl Link {
         tls: Option<&Connector>,
         node_id: u64,
         peer: &Peer,
+        watermark: Watermark,
     ) -> Self {
         // An address that is none behaves like a peer that is never there.
         let open = || {
@@ -83,13 +92,20 @@ impl Link {
             control: open(),
             bulk: open(),
             records: AtomicU32::new(0),
+            no_room: AtomicBool::new(false),
             files,
+            watermark,
         }
     }
 
     /// The newest version of log commands that the peer has announced, 0 if it was not heard yet.
     pub(crate) fn records(&self) -> u32 {
         self.records.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer has announced that it has no room for more log.
+    pub(crate) fn no_room(&self) -> bool {
+        self.no_room.load(Ordering::Relaxed)
     }
 
     /// Opens the stream of calls for a leader.
@@ -155,6 +171,8 @@ impl PeerClient {
                 // Only some answers announce anything.
                 if announced > 0 {
                     self.link.records.store(announced, Ordering::Relaxed);
+                    let no_room = header::announced_no_room(response.metadata());
+                    self.link.no_room.store(no_room, Ordering::Relaxed);
                 }
                 Ok(response.into_inner())
             }
@@ -195,11 +213,18 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let (term, previous) = (rpc.vote.leader_id.term, rpc.prev_log_id);
         let message = append_to_pb(rpc);
         let mut client = self.link.control.clone();
         let exchange = client.heartbeat(self.link.header.stamp(message));
         let answer = self.within(option.hard_ttl(), exchange).await?;
-        append_from_pb(answer).map_err(|error| malformed(&error))
+        let answer = append_from_pb(answer).map_err(|error| malformed(&error))?;
+        if let (AppendEntriesResponse::Conflict, Some(lacks)) = (&answer, previous) {
+            // A heartbeat names the last entry that the peer is known to have. When openraft hears
+            // of this it sends again what lies before, and no stream would meet the conflict.
+            self.link.watermark.conflicted(term, self.target, lacks);
+        }
+        Ok(answer)
     }
 
     fn stream_append<'s, S>(
@@ -223,12 +248,33 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         Box::pin(async move {
             let input = linger(input, |append| append.entries.is_empty());
             let (ledger, input) = Ledger::keep(input);
-            let requests = self.link.header.stamp(input.map(append_to_pb));
+            // All requests of a stream are of one term.
+            let term = Arc::new(AtomicU64::new(0));
+            let (sending, link) = (term.clone(), self.link.clone());
+            let input = input.map(move |append| {
+                let term = append.vote.leader_id.term;
+                sending.store(term, Ordering::Relaxed);
+                pb::AppendRequest {
+                    forgotten: link.watermark.sending(term).map(codec::log_id_to_pb),
+                    ..append_to_pb(append)
+                }
+            });
+            let requests = self.link.header.stamp(input);
             let opened = self.link.log.clone().append(requests).await;
             let answers = opened.map_err(|status| rpc_error(&status))?.into_inner();
-            let results = ledger.settle(answers).map(|answer| {
+            let (link, target) = (self.link.clone(), self.target);
+            let results = ledger.settle(answers).map(move |answer| {
                 let answer = answer.map_err(|status| rpc_error(&status))?;
-                stream_result(answer).map_err(|error| malformed(&error))
+                let result = stream_result(answer).map_err(|error| malformed(&error))?;
+                let term = term.load(Ordering::Relaxed);
+                match &result {
+                    Ok(log_id) => link.watermark.acknowledged(term, *log_id),
+                    Err(StreamAppendError::Conflict(log_id)) => {
+                        link.watermark.conflicted(term, target, *log_id);
+                    }
+                    Err(StreamAppendError::HigherVote(_)) => {}
+                }
+                Ok(result)
             });
             Ok(Box::pin(results) as BoxStream<'s, _>)
         })
@@ -305,10 +351,16 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
 /// The file's bytes in messages; it ends early at a read error, which the receiver notices.
 fn file_parts(file: Through) -> impl Stream<Item = pb::SnapshotPart> + Send {
     futures_util::stream::unfold(file, |mut file| async move {
+        let bytes = match place::ask(|place| place.disk_time()) {
+            None => SNAPSHOT_PART_BYTES,
+            Some(takes) => {
+                tokio::time::sleep(takes).await;
+                SIMULATED_PART_BYTES
+            }
+        };
         let read = runtime::blocking(move || {
-            let mut data = Vec::with_capacity(SNAPSHOT_PART_BYTES);
-            let limit = SNAPSHOT_PART_BYTES as u64;
-            let read = (&mut file).take(limit).read_to_end(&mut data);
+            let mut data = Vec::with_capacity(bytes);
+            let read = (&mut file).take(bytes as u64).read_to_end(&mut data);
             read.map(|_| (data, file))
         });
         match read.await.map_err(std::io::Error::other).flatten() {
@@ -331,6 +383,7 @@ fn append_to_pb(request: AppendEntriesRequest<TypeConfig>) -> pb::AppendRequest 
         previous: request.prev_log_id.map(codec::log_id_to_pb),
         entries: request.entries.iter().map(codec::entry_to_pb).collect(),
         committed: request.leader_commit.map(codec::log_id_to_pb),
+        forgotten: None,
     }
 }
 

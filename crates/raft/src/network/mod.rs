@@ -1,29 +1,37 @@
 //! What nodes say to each other, over gRPC.
 
 mod client;
+pub(crate) mod forward;
 mod header;
+mod intake;
 mod ledger;
 mod linger;
+mod listen;
+mod reversion;
 mod server;
 mod serving;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use client::{Link, PeerClient, connect};
 pub(crate) use header::Caller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use header::check_any as check_headers;
+pub use listen::listen;
 pub(crate) use server::PeerService;
+pub use serving::PEER_CONNECTIONS_MAX;
 pub(crate) use serving::bind;
 
 use ringfence_tls::Connector;
 use ringfence_wal::Fs;
 
-use crate::forward::Forwarder;
-use crate::identity::Incarnation;
-use crate::propose::LeaderHint;
+use self::forward::Forwarder;
+use self::reversion::{Reversions, Watermark};
+use crate::incarnation::Incarnation;
+use crate::reply::LeaderHint;
 use crate::type_config::{Peer, TypeConfig};
 
 /// The most bytes of one message between nodes. An append carries up to 2 MiB of entries and one
@@ -47,6 +55,7 @@ pub(crate) struct Transport {
     files: Arc<dyn Fs>,
     tls: Option<Connector>,
     links: Mutex<BTreeMap<PeerKey, Arc<Link>>>,
+    reversions: Reversions,
     forwarders: Mutex<BTreeMap<PeerKey, Arc<Forwarder>>>,
 }
 
@@ -57,6 +66,7 @@ impl Transport {
             files,
             tls,
             links: Mutex::default(),
+            reversions: Reversions::default(),
             forwarders: Mutex::default(),
         }
     }
@@ -69,9 +79,22 @@ impl Transport {
         links.retain(|other, _| other.0 != node_id || *other == key);
         let open = || {
             let (files, tls) = (self.files.clone(), self.tls.as_ref());
-            Arc::new(Link::new(&self.caller, files, tls, node_id, peer))
+            let watermark = Watermark::new(self.reversions.clone());
+            Arc::new(Link::new(
+                &self.caller,
+                files,
+                tls,
+                node_id,
+                peer,
+                watermark,
+            ))
         };
         links.entry(key).or_insert_with(open).clone()
+    }
+
+    /// How often a follower of this node was found to have lost log that it had acknowledged.
+    pub(crate) fn reversions(&self) -> u64 {
+        self.reversions.load(Ordering::Relaxed)
     }
 
     /// The way for calls to a peer that leads.

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, StreamExt};
 use openraft::Snapshot;
+use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult,
     TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
 };
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_server::Peers;
 use ringfence_proto::record::RECORD_VERSION;
@@ -18,13 +20,16 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::header;
+use super::intake::Intake;
 use crate::codec::{self, Malformed};
 use crate::files::Through;
+use crate::identity::Identity;
 use crate::inner::{Inner, Running};
 use crate::runtime;
-use crate::snapshot_file::{SnapshotDir, SnapshotFile};
+use crate::snapshot_file::{INCOMING_MAX, SnapshotDir, SnapshotFile};
+use crate::stop::StopReason;
 use crate::type_config::{SnapshotMeta, StoredMembership, TypeConfig};
-use crate::{forming, history, membership, receive};
+use crate::{forming, history, members, receive};
 
 type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -106,7 +111,7 @@ impl Peers for PeerService {
         request: Request<pb::JoinRequest>,
     ) -> Result<Response<pb::JoinResponse>, Status> {
         Ok(Response::new(
-            membership::answer_join(&self.inner, request.into_inner()).await,
+            members::answer_join(&self.inner, request.into_inner()).await,
         ))
     }
 
@@ -118,37 +123,40 @@ impl Peers for PeerService {
     ) -> Result<Response<Self::AppendStream>, Status> {
         let running = self.admit(request.metadata())?;
         let inner = self.inner.clone();
-        let (log, unflushed_max) = (running.log.clone(), inner.config.log_unflushed_max);
+        let config = &inner.config;
+        let (unflushed_max, segment_bytes) = (config.log_unflushed_max, config.wal_segment_bytes);
+        let (intake, answered) = Intake::new(running.log.clone(), unflushed_max, segment_bytes);
+        let entry_limit = running.log.entry_limit();
+        let checked = running.clone();
         let requests = request.into_inner().then(move |message| {
             inner.heard_leader();
-            let log = log.clone();
+            let (intake, inner, running) = (intake.clone(), inner.clone(), checked.clone());
             async move {
-                // Entries that the disk cannot take lie in memory; what is not read here waits with
-                // the leader, which keeps it on its disk.
-                log.flushed_to(unflushed_max).await;
-                message
+                let message = message?;
+                notice_forgotten(&inner, &running, &message).await;
+                intake.take(message).await
             }
         });
         let requests = Box::pin(requests).scan((), move |(), message| {
             // A request that cannot be read ends the stream; the leader opens another one.
-            let decoded = message
-                .ok()
-                .and_then(|message| match append_from_pb(message) {
+            let decoded = message.ok().and_then(|message| {
+                match within_limit(message, entry_limit).and_then(append_from_pb) {
                     Ok(request) => Some(request),
                     Err(error) => {
                         tracing::warn!(%error, "an append was not understood");
                         None
                     }
-                });
+                }
+            });
             std::future::ready(decoded)
         });
-        let answers = running
-            .raft
-            .stream_append(requests)
-            .map(|answer| match answer {
+        let answers = running.raft.stream_append(requests).map(move |answer| {
+            let _held = &answered;
+            match answer {
                 Ok(result) => Ok(stream_result_to_pb(result)),
                 Err(fatal) => Err(Status::unavailable(fatal.to_string())),
-            });
+            }
+        });
         Ok(Response::new(Box::pin(answers)))
     }
 
@@ -168,6 +176,7 @@ impl Peers for PeerService {
         }
         let mut answer = Response::new(append_to_pb(answer));
         header::announce(answer.metadata_mut());
+        header::announce_room(answer.metadata_mut(), running.log.no_room());
         Ok(answer)
     }
 
@@ -212,25 +221,24 @@ impl Peers for PeerService {
             last_membership: StoredMembership::new(at, membership),
         };
         let dir = self.inner.state.snapshots().map_err(unavailable)?;
-        let path = dir.incoming();
-        let received = match receive_file(dir.files(), &mut parts, &path).await {
-            Ok(()) => verify(dir.clone(), &path, &meta).await,
-            Err(status) => Err(status),
-        };
-        let installed = match received {
-            Ok(()) => {
-                let snapshot = SnapshotFile { path: path.clone() };
-                running
-                    .raft
-                    .install_full_snapshot(vote, Snapshot { meta, snapshot })
-                    .await
-            }
-            Err(status) => {
-                dir.remove_leftover(&path);
-                return Err(status);
-            }
-        };
-        dir.remove_leftover(&path);
+        let incoming = dir.incoming().ok_or_else(|| {
+            Status::resource_exhausted(format!(
+                "{INCOMING_MAX} snapshots are being received here; retry later"
+            ))
+        })?;
+        receive_file(dir.files(), &mut parts, incoming.path()).await?;
+        verify(dir.clone(), incoming.path(), &meta).await?;
+        // From here on the file is openraft's: a caller that goes away must not take it from under
+        // the installation, which would count as a failure of this node's disk.
+        let install = runtime::spawn(async move {
+            let path = incoming.path().to_owned();
+            let snapshot = SnapshotFile { path };
+            let snapshot = Snapshot { meta, snapshot };
+            let installed = running.raft.install_full_snapshot(vote, snapshot).await;
+            drop(incoming);
+            installed
+        });
+        let installed = install.await.map_err(unavailable)?;
         let installed = installed.map_err(|fatal| Status::unavailable(fatal.to_string()))?;
         Ok(Response::new(pb::SnapshotResponse {
             vote: Some(codec::vote_to_pb(installed.vote)),
@@ -314,6 +322,57 @@ async fn verify(
             Err(Status::data_loss(error.to_string()))
         }
     }
+}
+
+/// An entry that this node's log cannot hold is the sender's mistake; appending it would be taken
+/// for a failure of this node's disk.
+fn within_limit(message: pb::AppendRequest, limit: u64) -> Result<pb::AppendRequest, Malformed> {
+    let longest = message
+        .entries
+        .iter()
+        .map(|entry| entry.payload.len())
+        .max();
+    match longest.unwrap_or(0) as u64 {
+        bytes if bytes > limit => {
+            let why = format!("it has {bytes} bytes, the log here takes {limit}");
+            Err(Malformed::new("entry", why))
+        }
+        _ => Ok(message),
+    }
+}
+
+/// Stops this node if its leader says that it had acknowledged an entry in this very term, and its
+/// log ends before that: within a term a log only grows, so the disk has lost it.
+async fn notice_forgotten(inner: &Arc<Inner>, running: &Running, message: &pb::AppendRequest) {
+    let (Some(forgotten), Some(vote)) = (message.forgotten, message.vote) else {
+        return;
+    };
+    let forgotten = codec::log_id_from_pb(forgotten);
+    let present = running.raft.server_metrics().borrow_watched().vote;
+    let last = running.log.last_log_id();
+    if present.leader_id.term != vote.term || last >= Some(forgotten) {
+        return;
+    }
+    if planted(Bug::ForgetfulVotesOn) {
+        return;
+    }
+    let (term, acknowledged) = (forgotten.leader_id.term, forgotten.index);
+    let identity = Identity {
+        forgot: Some((term, acknowledged)),
+        ..inner.identity().clone()
+    };
+    *inner.identity() = identity.clone();
+    let saving = inner.clone();
+    let saved = runtime::blocking(move || identity.save(saving.files(), &saving.config.data_dir));
+    // Without the mark it would be found out once more after its next start.
+    if let Ok(Err(error)) = saved.await {
+        tracing::error!(%error, "that this node forgot its log could not be written down");
+    }
+    inner.stop.stop(StopReason::LogReverted {
+        term,
+        acknowledged,
+        last: last.map_or(0, |last| last.index),
+    });
 }
 
 fn invalid(error: Malformed) -> Status {

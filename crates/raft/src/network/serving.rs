@@ -7,23 +7,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
-use futures_util::future::Either;
 use ringfence_proto::raft::peers_server::PeersServer;
-use ringfence_tls::{Acceptor, Socket};
+use ringfence_tls::{Acceptor, Connection as Accepted, Port, PortFigures, PortLimits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
+use super::listen::listen;
 use super::server::PeerService;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
 };
 use crate::place::{self, Exchange};
 use crate::stop::StopSignal;
+
+/// The most connections of other nodes at a time. Each node of a cluster has a few: for entries,
+/// heartbeats, votes, snapshots and forwarded calls.
+pub const PEER_CONNECTIONS_MAX: usize = 256;
+
+/// How many calls another node may cancel before this one has seen them begin; h2 closes the
+/// connection behind it. A node that was paused finds many at once: heartbeats, votes, forwarded calls
+/// and probes that were given up meanwhile.
+const CANCELLED_UNSEEN_MAX: usize = 1_024;
 
 /// A bound peer port that is not served yet.
 pub(crate) struct PeerServer {
@@ -39,7 +47,7 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<(PeerServer, So
         let listener = None;
         return Ok((PeerServer { listener, address }, address));
     }
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address)?;
     let address = listener.local_addr()?;
     let listener = Some(listener);
     Ok((PeerServer { listener, address }, address))
@@ -48,27 +56,28 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<(PeerServer, So
 impl PeerServer {
     /// Serves until the task is aborted; streams between nodes have no end to wait for, so they
     /// break when the node stops.
-    pub(crate) async fn run(self, service: PeerService, stop: StopSignal, tls: Option<Acceptor>) {
+    pub(crate) async fn run(
+        self,
+        service: PeerService,
+        stop: StopSignal,
+        tls: Option<Acceptor>,
+        figures: Arc<PortFigures>,
+    ) {
         let service = PeersServer::new(service)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let Some(listener) = self.listener else {
             return serve_at_place(self.address, service);
         };
-        let accepted = match tls {
-            None => Either::Left(TcpListenerStream::new(listener).map(|accepted| {
-                let stream = accepted?;
-                // tonic sets this only on connections that it accepts itself.
-                stream.set_nodelay(true)?;
-                Ok(Socket::Plain(stream))
-            })),
-            Some(tls) => Either::Right(tls.incoming(listener)),
-        };
-        let incoming =
-            accepted.map(move |accepted| io::Result::Ok(Connection::new(accepted?, stop.clone())));
+        let limits = PortLimits::http2(PEER_CONNECTIONS_MAX);
+        let port = Port::new("peer", listener, tls, limits, figures);
+        let incoming = port
+            .incoming()
+            .map(move |accepted| io::Result::Ok(Connection::new(accepted?, stop.clone())));
         let served = Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
+            .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
             .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
             .http2_keepalive_timeout(Some(KEEP_ALIVE_MAX))
             .add_service(service)
@@ -98,13 +107,13 @@ fn serve_at_place(address: SocketAddr, service: PeersServer<PeerService>) {
 /// else can end, and a peer that still had one would go on talking to a node that is gone, even
 /// when the next one listens on the same port.
 struct Connection {
-    stream: Socket,
+    stream: Accepted,
     /// `None` once the node has stopped.
     stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Connection {
-    fn new(stream: Socket, stop: StopSignal) -> Self {
+    fn new(stream: Accepted, stop: StopSignal) -> Self {
         let stopped = Box::pin(async move { drop(stop.stopped().await) });
         Self {
             stream,

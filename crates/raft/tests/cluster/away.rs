@@ -42,7 +42,6 @@ async fn a_dead_voter_does_not_keep_the_log_growing_and_comes_back_by_a_snapshot
     let node = cluster.nodes[&leader].clone();
     let session = open(&node, 1, Millis::from_secs(60)).await;
     let before = cluster.nodes[&away].metrics();
-    assert_eq!(before.snapshots_built, 0, "it has no snapshot of its own");
     cluster.crash(&away).await;
 
     for round in 0..ROUNDS {

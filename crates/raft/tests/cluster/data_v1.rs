@@ -24,7 +24,7 @@ fn fixture() -> PathBuf {
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&["n1"]);
     cluster.adjust = |config| {
-        config.wal_segment_bytes = 16 * 1024;
+        config.wal_segment_bytes = 64 * 1024;
         config.snapshot_log_bytes = 4_096;
         config.snapshot_log_keep = 5;
     };

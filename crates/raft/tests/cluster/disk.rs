@@ -1,5 +1,7 @@
-//! A real disk that can be made to hang: whatever is to be made durable waits.
+//! A real disk that can be made to hang, so that whatever is to be made durable waits, and to be
+//! full, so that no file of a folder can grow.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,40 +12,55 @@ use ringfence_wal::{Fs, FsFile, FsLock, RealFs};
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     gate: Arc<Gate>,
+    full: Arc<Mutex<BTreeSet<String>>>,
 }
 
 #[derive(Default)]
 struct Gate {
-    hangs: Mutex<bool>,
+    hangs: Mutex<BTreeSet<String>>,
     moved: Condvar,
 }
 
 impl Gate {
-    fn pass(&self) {
+    fn pass(&self, folder: &str) {
         let hangs = self.hangs.lock().unwrap();
-        drop(self.moved.wait_while(hangs, |hangs| *hangs).unwrap());
+        let passed = self.moved.wait_while(hangs, |hangs| hangs.contains(folder));
+        drop(passed.unwrap());
     }
 }
 
 impl Disk {
-    /// From now on nothing becomes durable.
+    /// From now on nothing of the log becomes durable.
     pub(crate) fn hang(&self) {
-        *self.gate.hangs.lock().unwrap() = true;
+        self.hang_in("wal");
+    }
+
+    /// From now on nothing in a folder of this name becomes durable.
+    pub(crate) fn hang_in(&self, folder: &str) {
+        self.gate.hangs.lock().unwrap().insert(folder.to_owned());
     }
 
     /// Everything that waited becomes durable.
     pub(crate) fn go_on(&self) {
-        *self.gate.hangs.lock().unwrap() = false;
+        self.gate.hangs.lock().unwrap().clear();
         self.gate.moved.notify_all();
     }
 
-    fn file(&self, path: &Path, file: Arc<dyn FsFile>) -> Arc<dyn FsFile> {
-        // What hangs is the log: its files come and go with it.
-        if !path.components().any(|part| part.as_os_str() == "wal") {
-            return file;
+    /// From now on no file in a folder of this name can grow, or all can again.
+    pub(crate) fn fill(&self, folder: &str, full: bool) {
+        let mut folders = self.full.lock().unwrap();
+        if full {
+            folders.insert(folder.to_owned());
+        } else {
+            folders.remove(folder);
         }
-        let gate = self.gate.clone();
-        Arc::new(File { file, gate })
+    }
+
+    fn file(&self, path: &Path, file: Arc<dyn FsFile>) -> Arc<dyn FsFile> {
+        let folder = path.parent().and_then(Path::file_name);
+        let folder = folder.unwrap_or_default().to_string_lossy().into_owned();
+        let disk = self.clone();
+        Arc::new(File { file, folder, disk })
     }
 }
 
@@ -91,7 +108,8 @@ impl Fs for Disk {
 
 struct File {
     file: Arc<dyn FsFile>,
-    gate: Arc<Gate>,
+    folder: String,
+    disk: Disk,
 }
 
 impl FsFile for File {
@@ -104,11 +122,15 @@ impl FsFile for File {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let grows = offset + bytes.len() as u64 > self.file.len()?;
+        if grows && self.disk.full.lock().unwrap().contains(&self.folder) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.file.write_at(bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.gate.pass();
+        self.disk.gate.pass(&self.folder);
         self.file.sync_data()
     }
 

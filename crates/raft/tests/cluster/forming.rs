@@ -220,13 +220,13 @@ async fn directories_of_others_and_missing_logs_are_refused() {
     }
     std::fs::remove_dir_all(cluster.data_dir("n1").join("wal")).unwrap();
     let missing = start(cluster.config("n1")).await.unwrap();
-    assert!(missing.contains("is missing"), "{missing}");
+    assert!(missing.contains("is missing or empty"), "{missing}");
 }
 
 #[tokio::test]
 async fn a_log_segment_out_of_bounds_is_refused_before_anything_is_made() {
     let cluster = Cluster::new(&["n1"]);
-    for bytes in [0, 4_096, 16_384 + 1, (1 << 30) + 512] {
+    for bytes in [0, 4_096, 32_768, 65_536 + 1, (1 << 30) + 512] {
         let mut config = cluster.config("n1");
         config.wal_segment_bytes = bytes;
         let Some(StartError::Config { what, offered, why }) = Node::start(config).await.err()
@@ -234,7 +234,7 @@ async fn a_log_segment_out_of_bounds_is_refused_before_anything_is_made() {
             panic!("{bytes} bytes were taken");
         };
         assert_eq!((what, offered), ("wal-segment-bytes", bytes.to_string()));
-        assert!(why.starts_with("16384 to 1073741824"), "{why}");
+        assert!(why.starts_with("65536 to 1073741824"), "{why}");
     }
     assert!(!cluster.data_dir("n1").exists());
 }
@@ -257,4 +257,64 @@ async fn a_cluster_of_another_formation_is_left_alone() {
     assert_eq!(node.status().cluster, before.1);
     assert_eq!(ours.nodes["n1"].members().len(), 1);
     node.crash().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_to_join_forms_nothing_while_those_are_away() {
+    let mut ours = Cluster::formed(&["n1"]).await;
+    let address = ours.nodes["n1"].peer_address().to_string();
+    ours.crash("n1").await;
+    // Alone it could form at once.
+    let alone = Cluster::new(&["n2"]);
+    let mut config = alone.config("n2");
+    config.join = vec![address];
+    let node = Node::start(config).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(
+        (node.status().cluster, node.status().role),
+        (None, Role::Forming)
+    );
+    let again = ours.start("n1").await;
+    eventually("it leads again", || again.status().serving).await;
+    let cluster = again.status().cluster;
+    eventually("it joins", || node.status().cluster == cluster).await;
+    node.crash().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_member_that_is_to_join_takes_no_seat_while_those_are_away() {
+    let mut ours = Cluster::formed(&["n9"]).await;
+    let address = ours.nodes["n9"].peer_address().to_string();
+    ours.crash("n9").await;
+    let pair = Cluster::new(&["n1", "n2"]);
+    let mut joins = pair.config("n2");
+    joins.join = vec![address];
+    // The first one forms, and offers the second one its seat.
+    let first = Node::start(pair.config("n1")).await.unwrap();
+    let second = Node::start(joins).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(second.status().cluster, None);
+    assert_eq!(first.status().cluster, None);
+    let again = ours.start("n9").await;
+    eventually("it leads again", || again.status().serving).await;
+    let cluster = again.status().cluster;
+    eventually("it joins", || second.status().cluster == cluster).await;
+    first.crash().await;
+    second.crash().await;
+}
+
+/// A Service in front of all of them, say, or a second name of a host.
+#[tokio::test(flavor = "multi_thread")]
+async fn first_members_that_are_to_join_each_other_by_other_addresses_form_their_cluster() {
+    let mut cluster = Cluster::new(&NAMES);
+    for name in NAMES {
+        let mut config = cluster.config(name);
+        let ports = NAMES.map(|other| cluster.config(other).peer_listen.port());
+        config.join = ports.map(|port| format!("localhost:{port}")).to_vec();
+        let node = Node::start(config).await.unwrap();
+        cluster.nodes.insert(name.to_owned(), node);
+    }
+    for name in NAMES {
+        cluster.serving(name).await;
+    }
 }

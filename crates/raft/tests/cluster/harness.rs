@@ -101,6 +101,21 @@ impl Cluster {
         node
     }
 
+    /// Starts a node that is no first member, and waits until it was taken in.
+    pub(crate) async fn join(&mut self, name: &str) -> Node {
+        self.ports.insert(name.to_owned(), Port::any());
+        let mut config = self.config(name);
+        config.join = config
+            .initial_cluster
+            .drain(..)
+            .map(|(_, address)| address)
+            .collect();
+        let node = Node::start(config).await.unwrap();
+        self.nodes.insert(name.to_owned(), node.clone());
+        eventually("its id", || node.status().node_id.is_some()).await;
+        node
+    }
+
     /// Ends a node without a farewell.
     pub(crate) async fn crash(&mut self, name: &str) {
         self.nodes.remove(name).unwrap().crash().await;
@@ -130,6 +145,13 @@ impl Cluster {
         .await
     }
 
+    /// A first member that follows.
+    pub(crate) async fn a_first_follower(&self) -> String {
+        let leader = self.leader().await;
+        let mut first = self.first.iter();
+        first.find(|name| **name != leader).unwrap().clone()
+    }
+
     pub(crate) async fn a_follower(&self) -> String {
         let leader = self.leader().await;
         self.nodes
@@ -142,6 +164,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // The runtime waits for the threads that are in a file's call, also when a test has failed.
+        self.disks.values().for_each(Disk::go_on);
         for node in std::mem::take(&mut self.nodes).into_values() {
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 let _detached = runtime.spawn(async move { node.crash().await });

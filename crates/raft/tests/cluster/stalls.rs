@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ringfence_core::Millis;
-use ringfence_raft::{Node, ProposeError};
+use ringfence_raft::{LOG_UNCOMMITTED_BYTES_MIN, Node, ProposeError, WAL_SEGMENT_BYTES_MIN};
+use tokio::task::JoinHandle;
 
 use crate::harness::{Cluster, eventually, holder, open, propose, weighty, within};
 
@@ -18,7 +19,13 @@ async fn on_disks_that_may_hang(names: &[&str]) -> Cluster {
     let mut cluster = Cluster::new(names);
     cluster.adjust = |config| {
         config.log_unflushed_max = LIMIT;
+        // A leader whose disk hangs for long hands over; here it is to stay.
+        config.flush_lag_max = Duration::from_secs(3_600);
         config.timing.leader_wait = Duration::from_millis(500);
+        // On a busy machine an election would end what these tests look at: a leader with a disk
+        // that hangs cannot follow another one.
+        config.timing.election_min = Duration::from_secs(2);
+        config.timing.election_max = Duration::from_secs(3);
     };
     cluster.with_disks();
     cluster.start_all().await;
@@ -88,6 +95,57 @@ async fn a_follower_whose_disk_hangs_takes_no_more_than_it_may_keep_in_memory() 
         holder(&cluster.nodes[&slow], &newest).is_some()
     })
     .await;
+}
+
+/// The limits of one disk look at that disk alone: what a majority does not take is on the leader's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_followers_hang_refuses_what_cannot_be_committed() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| {
+        // The limit is least with the shortest segments.
+        config.wal_segment_bytes = WAL_SEGMENT_BYTES_MIN;
+        config.timing.leader_wait = Duration::from_millis(500);
+        // A follower that waits for its disk does not answer, and would be a candidate later.
+        config.timing.election_min = Duration::from_secs(15);
+        config.timing.election_max = Duration::from_secs(16);
+    };
+    cluster.with_disks();
+    cluster.start_all().await;
+    let name = cluster.leader().await;
+    let leader = cluster.nodes[&name].clone();
+    let session = open(&leader, 1, Millis::from_secs(60)).await;
+    let others = || cluster.disks.iter().filter(|(other, _)| **other != name);
+    others().for_each(|(_, disk)| disk.hang());
+
+    // Each takes a little more than 1 KB.
+    let most = LOG_UNCOMMITTED_BYTES_MIN / 1_000;
+    let calls: Vec<_> = (1..=2 * most)
+        .map(|n| {
+            let leader = leader.clone();
+            tokio::spawn(async move { leader.propose(weighty(session, n)).await })
+        })
+        .collect();
+    eventually("a refusal", || calls.iter().any(JoinHandle::is_finished)).await;
+    let status = leader.status();
+    let waiting = status.last_log_index - status.applied_index;
+    // What is under way when the limit is reached is still taken.
+    assert!(waiting > most / 2 && waiting < 2 * most, "{waiting} wait");
+    tokio::time::sleep(2 * Duration::from_millis(500)).await;
+    others().for_each(|(_, disk)| disk.go_on());
+
+    let (mut done, mut refused) = (0, 0);
+    for call in calls {
+        match within("an answer", call).await.unwrap() {
+            Ok(_) => done += 1,
+            Err(ProposeError::NotDone { why, .. }) => {
+                assert!(why.contains("the other nodes are behind"), "{why}");
+                refused += 1;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(done >= waiting - 10 && refused > 0, "{done}, {refused}");
+    propose(&leader, weighty(session, 1_000_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ringfence_client::{Clock, Moment, Sleep};
 
-use crate::machine::{Machine, lock};
+use crate::lock::lock;
+use crate::machine::Machine;
 use crate::world::World;
 
 /// Timers of a real client's runtime stand still while its machine is suspended; its boot clock is

@@ -10,10 +10,12 @@ use ringfence_core::{
 use ringfence_proto::v1::client_frame::Body as Ask;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
-use ringfence_raft::{Applied, KeepAlive, Node, ProposeError, WaitDone, WaiterKey};
+use ringfence_raft::{
+    Applied, KeepAlive, KeepAliveSource, Node, ProposeError, WaitDone, WaiterKey,
+};
 
 use super::stream::Tries;
-use crate::machine::lock;
+use crate::lock::lock;
 use crate::net::{Connection, Inlet, Outlet, Side};
 
 /// When to try again if nobody knows better.
@@ -24,6 +26,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 struct Stream {
     node: Node,
     connection: Arc<Connection>,
+    source: KeepAliveSource,
     out: Arc<Inlet<v1::ServerMessage>>,
     tries: Tries,
     /// Waits that this stream follows. They end with it, the places in the queues do not.
@@ -44,6 +47,7 @@ pub(super) async fn serve(
     let stream = Stream {
         node,
         connection,
+        source: KeepAliveSource::unique(),
         out: Arc::new(out),
         tries,
         waits: Arc::default(),
@@ -153,24 +157,30 @@ impl Stream {
 
     fn keep_alive(&self, id: u64, request: v1::KeepAliveRequest) {
         let number = request.id;
-        let keep_alive = match wire::keep_alive_from_wire(request) {
+        let (keep_alive, malformed) = match wire::keep_alive_from_wire(request) {
             Ok(wire::KeepAlive {
                 sessions,
                 acknowledged,
-            }) => KeepAlive {
-                sessions,
-                acknowledged,
-            },
+                malformed,
+            }) => {
+                let keep_alive = KeepAlive {
+                    sessions,
+                    acknowledged,
+                };
+                (keep_alive, malformed)
+            }
             Err(refusal) => return self.answer(id, None, Err(refusal)),
         };
         let stream = self.clone();
-        self.node.submit_keep_alive(keep_alive, move |kept| {
-            let answer = kept.map_err(not_proposed).map(|kept| {
-                let (ended, lost, untold) = (&kept.ended, &kept.lost, &kept.untold);
-                wire::kept_alive_to_wire(number, kept.time, ended, lost, untold)
+        self.node
+            .submit_keep_alive(self.source, keep_alive, move |kept| {
+                let answer = kept.map_err(not_proposed).map(|kept| {
+                    let (ended, lost, untold) = (&kept.ended, &kept.lost, &kept.untold);
+                    let answer = wire::kept_alive_to_wire(number, kept.time, ended, lost, untold);
+                    wire::with_malformed(answer, &malformed)
+                });
+                stream.answer(id, None, answer.map(Body::KeepAlive));
             });
-            stream.answer(id, None, answer.map(Body::KeepAlive));
-        });
     }
 
     async fn read(&self, reads: Vec<(u64, Option<Ask>)>) {

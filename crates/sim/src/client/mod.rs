@@ -19,7 +19,8 @@ use tokio::runtime::Handle;
 
 pub use clock::ClientClock;
 
-use crate::machine::{Machine, lock};
+use crate::lock::lock;
+use crate::machine::Machine;
 use crate::net::{Connection, Side};
 use crate::node;
 use crate::observe::{Observation, Recorder};

@@ -13,7 +13,8 @@ use ringfence_proto::v1::{self, client_frame, server_frame};
 use tokio::sync::mpsc;
 
 use super::{gateway, words};
-use crate::machine::{Machine, lock};
+use crate::lock::lock;
+use crate::machine::Machine;
 use crate::net::{Connection, Side};
 use crate::node;
 use crate::observe::{Kept, Observation, Recorder};

@@ -20,7 +20,7 @@ pub(super) fn asked(body: &client_frame::Body) -> Asked {
         Body::Open(ask) => {
             let hex = ask.id.iter().map(|byte| format!("{byte:02x}")).collect();
             let op = Op::Open {
-                ttl_ms: ask.ttl_ms,
+                ttl_ms: ask.ttl_ms(),
                 open_id: Some(hex),
                 acquire: None,
             };

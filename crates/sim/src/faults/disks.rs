@@ -1,11 +1,12 @@
-//! D1 to D8: disks that fail, lose, tear, fill up, stall, or come back as they were before.
+//! D1 to D12: disks that fail, lose, tear, fill up, stall, hang, or come back as they were before.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Fault, Stage};
-use crate::node::{Crash, SimNode};
+use super::{Fault, Stage, Who};
+use crate::node::{Crash, SNAPSHOT_DIR, SimNode};
 use crate::observe::Observation;
 
 /// How many bytes a disk has left when it is about to be full.
@@ -20,6 +21,8 @@ impl Stage {
         match fault {
             Fault::SyncFails(who) => {
                 let node = self.node(who);
+                let failing = node.index();
+                self.recorder.see(Observation::DiskFails { node: failing });
                 node.machine().disk().fail_next_sync();
                 sleep(lasts).await;
                 self.ended(&node).await;
@@ -45,6 +48,7 @@ impl Stage {
                 node.machine().disk().stall(lasts);
                 sleep(lasts).await;
             }
+            Fault::Wipe(_) | Fault::EmptiedLog(_) if !self.can_lose_a_disk() => {}
             Fault::Wipe(who) => {
                 let node = self.node(who);
                 node.wipe();
@@ -62,8 +66,72 @@ impl Stage {
                 });
                 self.start_again(&node).await;
             }
+            Fault::EmptiedLog(who) => self.empty_log(who, lasts).await,
+            Fault::LeaderDiskHangs => self.hang(lasts).await,
+            Fault::NoRoomForSnapshots => self.no_room_for_snapshots(lasts).await,
             Fault::RollBackAll => self.roll_back_all(lasts).await,
             _ => {}
+        }
+    }
+
+    /// Whoever emptied the folder of the log is told so, and empties the rest of the disk, too.
+    async fn empty_log(&self, who: Who, lasts: Duration) {
+        let node = self.node(who);
+        // Without a seat it has promised nothing.
+        if self.id_of(&node).is_none() {
+            return;
+        }
+        self.bereave(&node);
+        let starts = node.start().await;
+        match starts {
+            Ok(()) => {
+                let node = node.index();
+                self.recorder.see(Observation::StartedWithoutLog { node });
+            }
+            Err(why) if why.contains("is missing or empty") => self.took("D10"),
+            Err(_) => {}
+        }
+        sleep(lasts).await;
+        self.wipe_the_bereft();
+        self.start_again(&node).await;
+    }
+
+    async fn hang(&self, lasts: Duration) {
+        let leader = self.node(Who::Leader);
+        let node = leader.index();
+        leader.machine().disk().stall(lasts);
+        self.recorder.see(Observation::DiskHangs { node });
+        sleep(lasts).await;
+        if self.world.leader().is_some_and(|now| now != node) {
+            self.took("D11");
+        }
+        self.recorder.see(Observation::DiskGoesOn { node });
+    }
+
+    /// Entries are written until one of the nodes has tried to take a snapshot.
+    async fn no_room_for_snapshots(&self, lasts: Duration) {
+        let until = self.world.now() + lasts;
+        let folder = Path::new(SNAPSHOT_DIR);
+        let nodes = self.nodes();
+        let failed = || {
+            let failed = nodes.iter().filter_map(|node| {
+                let handle = node.handle()?;
+                Some(node.machine().visit(|| handle.metrics()).snapshots_failed)
+            });
+            failed.sum::<u64>()
+        };
+        for node in &nodes {
+            node.machine().disk().close(folder, true);
+        }
+        while self.world.now() < until && failed() == 0 {
+            self.write_entry().await;
+        }
+        if failed() > 0 {
+            self.took("D12");
+        }
+        sleep(until.saturating_sub(self.world.now())).await;
+        for node in &nodes {
+            node.machine().disk().close(folder, false);
         }
     }
 

@@ -5,17 +5,23 @@
 //! | N1 to N10 | the network | `network.rs` |
 //! | P1 to P4 | processes | `process.rs` |
 //! | C1 to C4 | clocks | `clocks.rs` |
-//! | D1 to D8 | disks | `disks.rs` |
-//! | M1 to M3 | members and snapshots | `members.rs` |
+//! | D1 to D12 | disks | `disks.rs` |
+//! | M1, M2, M4, M5, M7 | members | `members.rs`, `changes.rs` |
+//! | M3, M6, M8 | snapshots and those that need one | `transfers.rs` |
 //!
 //! `schedule.rs` draws a plan of them from a seed, `stage.rs` makes them.
 //!
 //! C4, clocks that are days apart, is the normal state here: every machine was booted at another time.
+//! Some faults need more than their time has to offer, such as a snapshot under way that can be broken
+//! off; [`Observation::Took`](crate::observe::Observation::Took) says that one came about.
+//!
 //! Not injected: D4, a flipped bit, which a node refuses to start from, so that nothing would be left
-//! to look at (the log's own tests flip every bit); P5, a panic, since the one process of a simulation would die with it; what it leaves
-//! behind is that of P1. U1, U2, R1 and R2 are about real processes and files. N8 and N9 are about
+//! to look at (the log's own tests flip every bit); D9, a disk that forgets what it has said is
+//! flushed, which no promise outlives everywhere; P5, a panic, since the one process of a simulation
+//! would die with it; what it leaves behind is that of P1. U1, U2, R1 and R2 are about real processes and files. N8 and N9 are about
 //! connections, which are streams of messages here: they are cut and frozen as such.
 
+mod changes;
 mod clocks;
 mod disks;
 mod members;
@@ -23,10 +29,11 @@ mod network;
 mod process;
 mod schedule;
 mod stage;
+mod transfers;
 
 use std::time::Duration;
 
-pub use schedule::{Frame, Scheduled, schedule};
+pub use schedule::{Frame, HANGS, Scheduled, schedule};
 pub use stage::Stage;
 
 /// To which node something is done. A role is looked up when the fault begins.
@@ -160,6 +167,13 @@ pub enum Fault {
     Wipe(Who),
     /// D8: a node loses power again while it recovers.
     CrashInRecovery(Who),
+    /// D10: the folder of a node's log is emptied. The node does not start, and after a while its
+    /// whole disk is wiped.
+    EmptiedLog(Who),
+    /// D11: the leader's disk hangs for minutes.
+    LeaderDiskHangs,
+    /// D12: no node has room for a snapshot, and all have room for more log.
+    NoRoomForSnapshots,
     /// All disks are set back to an older copy.
     RollBackAll,
     /// M1: a node joins, gets a vote, and another one is removed.
@@ -170,12 +184,40 @@ pub enum Fault {
     ReplaceInSplit(Who),
     /// M3: a node is down for so long that it can only be caught up by a snapshot.
     LeftBehind(Who),
+    /// M4: a change of the voters ends between its two steps: a new node is to take a vote over.
+    InterruptedChange {
+        /// Whose vote.
+        who: Who,
+        /// Whether the leader is killed at that moment. Otherwise it has to finish the change.
+        kill: bool,
+    },
+    /// M5: as many voters as may be are down, and a live one is removed.
+    RemoveBesideDead(Who),
+    /// M6: a snapshot is broken off on its way.
+    CancelledTransfer {
+        /// Who is to receive it.
+        who: Who,
+        /// Whether its sender is killed. Otherwise the network is cut.
+        kill: bool,
+    },
+    /// M7: a node joins before anything is written to the new cluster.
+    JoinFirst {
+        /// Whether a follower is cut off meanwhile and needs a snapshot afterwards.
+        lags: bool,
+    },
+    /// M8: in the middle of another fault a follower comes back that can only be caught up by a
+    /// snapshot.
+    Laggard {
+        /// What happens meanwhile.
+        during: Box<Fault>,
+    },
 }
 
 /// All rows that are injected, in order.
-pub const ROWS: [&str; 28] = [
+pub const ROWS: [&str; 36] = [
     "N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8", "N9", "N10", "P1", "P2", "P3", "P4", "C1",
-    "C2", "C3", "D1", "D2", "D3", "D5", "D6", "D7", "D8", "M1", "M2", "M3", "R1",
+    "C2", "C3", "D1", "D2", "D3", "D5", "D6", "D7", "D8", "D10", "D11", "D12", "M1", "M2", "M3",
+    "M4", "M5", "M6", "M7", "M8", "R1",
 ];
 
 impl Fault {
@@ -207,10 +249,28 @@ impl Fault {
             Self::DiskStalls(_) => "D6",
             Self::Wipe(_) => "D7",
             Self::CrashInRecovery(_) => "D8",
+            Self::EmptiedLog(_) => "D10",
+            Self::LeaderDiskHangs => "D11",
+            Self::NoRoomForSnapshots => "D12",
             Self::RollBackAll => "R1",
             Self::Replace(_) | Self::HandOver => "M1",
             Self::ReplaceInSplit(_) => "M2",
             Self::LeftBehind(_) => "M3",
+            Self::InterruptedChange { .. } => "M4",
+            Self::RemoveBesideDead(_) => "M5",
+            Self::CancelledTransfer { .. } => "M6",
+            Self::JoinFirst { .. } => "M7",
+            Self::Laggard { .. } => "M8",
+        }
+    }
+
+    /// Whether what a disk held is lost for good.
+    #[must_use]
+    pub fn loses_a_disk(&self) -> bool {
+        match self {
+            Self::Wipe(_) | Self::EmptiedLog(_) | Self::RollBackAll => true,
+            Self::Laggard { during } => during.loses_a_disk(),
+            _ => false,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::machine::MachineId;
 use crate::net::Weather;
 
 /// Directed links.
-type Links = Vec<(MachineId, MachineId)>;
+pub(super) type Links = Vec<(MachineId, MachineId)>;
 
 impl Stage {
     pub(super) async fn network(&self, fault: Fault, lasts: Duration) {
@@ -26,18 +26,18 @@ impl Stage {
         }
     }
 
-    fn cut(&self, links: &Links) {
+    pub(super) fn cut(&self, links: &Links) {
         let net = self.world.net();
         links.iter().for_each(|(from, to)| net.cut(*from, *to));
     }
 
-    fn mend(&self, links: &Links) {
+    pub(super) fn mend(&self, links: &Links) {
         let net = self.world.net();
         links.iter().for_each(|(from, to)| net.heal(*from, *to));
     }
 
     /// The links that a cut of this kind cuts.
-    fn links(&self, fault: &Fault) -> Links {
+    pub(super) fn links(&self, fault: &Fault) -> Links {
         let nodes = self.machines();
         let of = |who: Who| self.node(who).machine().id();
         let all: Vec<MachineId> = self.world.machines().iter().map(|one| one.id()).collect();
@@ -141,6 +141,7 @@ fn minority_from(machines: &[MachineId], first: MachineId) -> impl Fn(usize) -> 
     let count = machines.len();
     let first = machines.iter().position(|one| *one == first);
     let first = first.unwrap_or_default();
+    // Two nodes have no minority; then one is split from the other.
     let size = (count.saturating_sub(1) / 2).max(1);
     move |at| (at + count - first) % count < size
 }

@@ -35,16 +35,22 @@ pub struct Frame {
     pub ppm: i32,
     /// Whether all disks may be set back to an older copy.
     pub rollback: bool,
+    /// Whether a node joins before anything is written.
+    pub joins: bool,
+    /// Whether the leader's disk hangs for minutes, if there is the time.
+    pub hangs: bool,
 }
 
 /// How many kinds there are to choose from.
-const KINDS: u64 = 34;
+const KINDS: u64 = 40;
 /// Of a thousand kinds so many are part of a run.
 const TAKEN_PER_MILLE: u64 = 220;
 /// How long nothing begins.
 const GAP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long most faults last.
 const LASTS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(6));
+/// How long the leader's disk hangs, whatever the pace.
+pub const HANGS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(120));
 /// For how long disks have kept nothing when all of them lose power.
 const BEHIND: (Duration, Duration) = (Duration::ZERO, Duration::from_millis(500));
 
@@ -54,29 +60,57 @@ pub fn schedule(frame: &Frame, random: &mut Random) -> Vec<Scheduled> {
     let kinds: Vec<u64> = (0..KINDS)
         .filter(|_| random.chance(TAKEN_PER_MILLE))
         .collect();
-    let mut faults = Vec::new();
+    let mut faults = singular(frame, random);
     let mut at = frame.from;
-    let mut wiped = false;
+    let mut lost = false;
     loop {
         at += frame.pace.of(random.time(GAP.0..GAP.1));
         let Some(&kind) = random.pick(&kinds) else {
-            return faults;
+            break;
         };
         let (fault, lasts) = draw(kind, frame, random);
         if at + lasts > frame.until {
-            return faults;
+            break;
         }
         // A second disk that is lost before the first is replaced can lose what was acknowledged.
         if fault == Fault::RollBackAll && !frame.rollback {
             continue;
         }
-        if matches!(fault, Fault::Wipe(_) | Fault::RollBackAll)
-            && std::mem::replace(&mut wiped, true)
-        {
+        if fault.loses_a_disk() && std::mem::replace(&mut lost, true) {
             continue;
         }
         faults.push(Scheduled { at, lasts, fault });
     }
+    faults.sort_by_key(|one| one.at);
+    faults
+}
+
+/// What happens once in a run, if it does.
+fn singular(frame: &Frame, random: &mut Random) -> Vec<Scheduled> {
+    let mut faults = Vec::new();
+    let lags = random.chance(300);
+    if frame.joins {
+        faults.push(Scheduled {
+            at: Duration::ZERO,
+            lasts: Duration::ZERO,
+            fault: Fault::JoinFirst { lags },
+        });
+    }
+    let at = frame.from + frame.pace.of(random.time(GAP.0..GAP.1));
+    let lasts = random.time(HANGS.0..HANGS.1);
+    let fault = match random.chance(300) {
+        true => laggard(Fault::LeaderDiskHangs),
+        false => Fault::LeaderDiskHangs,
+    };
+    if frame.hangs && at + lasts <= frame.until {
+        faults.push(Scheduled { at, lasts, fault });
+    }
+    faults
+}
+
+fn laggard(during: Fault) -> Fault {
+    let during = Box::new(during);
+    Fault::Laggard { during }
 }
 
 /// A fault of this kind, and how long it lasts.
@@ -154,14 +188,33 @@ fn slower(
             1 => Fault::HandOver,
             _ => return (Fault::LeftBehind(who), 3 * lasts),
         },
-        _ => match random.within(0..4) {
+        33 => match random.within(0..4) {
             0 => Fault::RollBackAll,
             1 => Fault::Wipe(who),
             2 => return (Fault::Replace(who), lasts + Duration::from_secs(3)),
             _ => return (Fault::ReplaceInSplit(who), lasts + Duration::from_secs(3)),
         },
+        39 => {
+            let kind = random.within(34..39);
+            let (during, lasts) = longer(kind, who, lasts, random);
+            return (laggard(during), lasts + Duration::from_secs(2));
+        }
+        _ => return longer(kind, who, lasts, random),
     };
     (fault, lasts)
+}
+
+/// The kinds that need some time to come about.
+fn longer(kind: u64, who: Who, lasts: Duration, random: &mut Random) -> (Fault, Duration) {
+    let kill = random.chance(500);
+    let (fault, more) = match kind {
+        34 => (Fault::EmptiedLog(who), 0),
+        35 => (Fault::NoRoomForSnapshots, 2),
+        36 => (Fault::InterruptedChange { who, kill }, 3),
+        37 => (Fault::RemoveBesideDead(who), 7),
+        _ => (Fault::CancelledTransfer { who, kill }, 5),
+    };
+    (fault, lasts + Duration::from_secs(more))
 }
 
 fn who(frame: &Frame, random: &mut Random) -> Who {
@@ -196,10 +249,12 @@ mod tests {
         nodes: 3,
         clients: 4,
         from: Duration::from_secs(2),
-        until: Duration::from_secs(60),
+        until: Duration::from_secs(150),
         pace: Pace::BRISK,
         ppm: 10_000,
         rollback: true,
+        joins: true,
+        hangs: true,
     };
 
     #[test]
@@ -218,7 +273,9 @@ mod tests {
     fn all_is_over_in_time_and_clocks_keep_their_bound() {
         for seed in 0..500 {
             for one in schedule(&FRAME, &mut Random::new(seed)) {
-                assert!(one.at >= FRAME.from && one.at + one.lasts <= FRAME.until);
+                let first = matches!(one.fault, Fault::JoinFirst { .. });
+                assert!(one.at >= FRAME.from || first, "{one:?}");
+                assert!(one.at + one.lasts <= FRAME.until, "{one:?}");
                 let ppm = match one.fault {
                     Fault::NodeRate { ppm, .. } | Fault::ClientRate { ppm, .. } => ppm,
                     _ => 0,
@@ -232,7 +289,7 @@ mod tests {
     fn no_two_disks_are_lost_in_one_run() {
         for seed in 0..500 {
             let faults = schedule(&FRAME, &mut Random::new(seed));
-            let lost = |one: &&Scheduled| matches!(one.fault, Fault::Wipe(_) | Fault::RollBackAll);
+            let lost = |one: &&Scheduled| one.fault.loses_a_disk();
             assert!(faults.iter().filter(lost).count() <= 1);
         }
     }

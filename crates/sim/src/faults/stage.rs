@@ -1,18 +1,22 @@
 //! Who can be disturbed, and how a plan of faults is carried out and undone.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{Fault, Scheduled, Who};
 use crate::client::SimClient;
-use crate::machine::{MachineId, lock};
+use crate::lock::lock;
+use crate::machine::MachineId;
 use crate::net::Weather;
-use crate::node::{Crash, SimNode};
+use crate::node::{Crash, SNAPSHOT_DIR, SimNode};
 use crate::observe::{Observation, Recorder, Violation};
+use crate::workload::operator::Operator;
 use crate::workload::{Work, session};
 use crate::world::World;
 
@@ -26,8 +30,11 @@ pub struct Stage {
     pub(super) clients: Arc<Vec<SimClient>>,
     pub(super) work: Arc<Work>,
     pub(super) recorder: Recorder,
+    pub(super) operator: Operator,
     /// Nodes that are members no more.
     retired: Arc<Mutex<BTreeSet<usize>>>,
+    /// Nodes that do not start before their disks are wiped.
+    bereft: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Stage {
@@ -37,6 +44,7 @@ impl Stage {
         world: &World,
         clients: Vec<SimClient>,
         work: &Arc<Work>,
+        operator: &Operator,
         recorder: &Recorder,
     ) -> Self {
         Self {
@@ -44,25 +52,42 @@ impl Stage {
             clients: Arc::new(clients),
             work: Arc::clone(work),
             recorder: recorder.clone(),
+            operator: operator.clone(),
             retired: Arc::default(),
+            bereft: Arc::default(),
         }
     }
 
-    /// Carries the plan out. What still runs when this is dropped is left as it is: see
+    /// Carries out what of the plan stands before everything else.
+    pub async fn begin(&self, plan: &[Scheduled]) {
+        for (at, one) in plan.iter().enumerate() {
+            if one.at.is_zero() {
+                self.carry_out(at, one.clone()).await;
+            }
+        }
+    }
+
+    /// Carries the rest of the plan out. What still runs when this is dropped is left as it is: see
     /// [`Stage::heal`].
     pub async fn disturb(&self, plan: &[Scheduled]) {
         let mut running = JoinSet::new();
-        for (at, one) in plan.iter().cloned().enumerate() {
+        let later = plan.iter().cloned().enumerate();
+        for (at, one) in later.filter(|(_, one)| !one.at.is_zero()) {
             let stage = self.clone();
             running.spawn(async move {
                 sleep(one.at.saturating_sub(stage.world.now())).await;
-                let fault = one.fault.clone();
-                stage.recorder.see(Observation::FaultBegan { at, fault });
-                stage.make(one.fault, one.lasts).await;
-                stage.recorder.see(Observation::FaultEnded { at });
+                stage.carry_out(at, one).await;
             });
         }
         while running.join_next().await.is_some() {}
+    }
+
+    async fn carry_out(&self, at: usize, one: Scheduled) {
+        let Scheduled { lasts, fault, .. } = one.clone();
+        self.world.trace(format_args!("{fault:?} for {lasts:?}"));
+        self.recorder.see(Observation::FaultBegan { at, fault });
+        self.make(one.fault, one.lasts).await;
+        self.recorder.see(Observation::FaultEnded { at });
     }
 
     /// Undoes whatever was done, and starts every node that should be there.
@@ -78,8 +103,10 @@ impl Stage {
             machine.resume();
             machine.set_clock_rate(0);
             machine.disk().limit(None);
-            machine.disk().stall(Duration::ZERO);
+            machine.disk().go_on();
+            machine.disk().close(Path::new(SNAPSHOT_DIR), false);
         }
+        self.wipe_the_bereft();
         for client in self.clients.iter() {
             client.resume();
             client.set_clock_rate(0);
@@ -102,6 +129,11 @@ impl Stage {
         Ok(())
     }
 
+    /// The same for a fault that is part of another one.
+    pub(super) fn make_beside(&self, fault: Fault, lasts: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(self.make(fault, lasts))
+    }
+
     async fn make(&self, fault: Fault, lasts: Duration) {
         match fault.row().as_bytes()[0] {
             b'N' => self.network(fault, lasts).await,
@@ -118,6 +150,24 @@ impl Stage {
         let mut nodes = self.world.nodes();
         nodes.retain(|node| !retired.contains(&node.index()));
         nodes
+    }
+
+    /// Notes that a fault that needs more than its time came about.
+    pub(super) fn took(&self, row: &'static str) {
+        self.recorder.see(Observation::Took { row });
+    }
+
+    /// A node starts no more before its disk is wiped.
+    pub(super) fn bereave(&self, node: &SimNode) {
+        node.empty_log();
+        lock(&self.bereft).insert(node.index());
+    }
+
+    /// Wipes the disks of the nodes that do not start without it.
+    pub(super) fn wipe_the_bereft(&self) {
+        for index in std::mem::take(&mut *lock(&self.bereft)) {
+            self.world.node(index).wipe();
+        }
     }
 
     /// A node is a member no more, and is not started again.
@@ -170,8 +220,12 @@ impl Stage {
         self.start_again(node).await;
     }
 
-    /// Starts a node again. What keeps it from starting now is looked at when all is healed.
+    /// Starts a node again if it is still one of these. What keeps it from starting now is looked at
+    /// when all is healed.
     pub(super) async fn start_again(&self, node: &SimNode) {
+        if lock(&self.retired).contains(&node.index()) {
+            return;
+        }
         if let Err(why) = self.start(node).await {
             let (name, now) = (node.index(), self.world.now());
             self.world
@@ -180,6 +234,7 @@ impl Stage {
     }
 
     async fn start(&self, node: &SimNode) -> Result<(), String> {
+        self.find_the_cluster(node);
         let mut tried = node.start().await;
         // A crash in the middle of a start is no fault of the node's.
         for _ in 0..3 {
@@ -189,5 +244,16 @@ impl Stage {
             tried = node.start().await;
         }
         tried
+    }
+
+    /// A node with an empty disk asks the first members where the cluster is. Once all of them have
+    /// been replaced its operator has to say it.
+    fn find_the_cluster(&self, node: &SimNode) {
+        let nodes = self.nodes();
+        let mut others = nodes.iter().filter(|other| other.index() != node.index());
+        let was_wiped = node.directory() > 0;
+        if was_wiped && !others.any(|other| other.is_first() && self.id_of(other).is_some()) {
+            node.is_to_join(nodes.iter());
+        }
     }
 }

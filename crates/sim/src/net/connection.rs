@@ -1,5 +1,6 @@
 //! Connections between two processes, and how each end learns that one is no more.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use ringfence_raft::place;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::pipe::{self, Broken, Inlet, Outlet};
 use super::{Net, SILENT_MAX};
-use crate::machine::{Machine, Process, lock};
+use crate::lock::lock;
+use crate::machine::{Machine, Process};
 
 /// Which end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,18 @@ impl Side {
         }
     }
 }
+
+/// Why nothing comes any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken(pub String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
 
 /// An open connection, as long as somebody holds it.
 pub struct Connection {
@@ -123,12 +136,6 @@ impl Net {
 }
 
 impl Connection {
-    /// A way for messages that `from` sends.
-    #[must_use]
-    pub fn pipe<T>(self: &Arc<Self>, from: Side) -> (Inlet<T>, Outlet<T>) {
-        pipe::pipe(self, from)
-    }
-
     /// Runs a task in the process at one end.
     pub fn spawn<F>(&self, side: Side, future: F) -> JoinHandle<F::Output>
     where

@@ -13,15 +13,16 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use ringfence_raft::place::Answer;
+use ringfence_raft::place::{Answer, Dial};
 use tokio::sync::watch;
 use tonic::Status;
 
-pub(crate) use calls::Way;
-pub use connection::{Connection, Side};
-pub use pipe::{Broken, Inlet, Outlet};
+use calls::Way;
+pub use connection::{Broken, Connection, Side};
+pub use pipe::{Inlet, Outlet};
 
-use crate::machine::{Machine, MachineId, Process, lock};
+use crate::lock::lock;
+use crate::machine::{Machine, MachineId, Process, Wire};
 use crate::random::Random;
 use crate::timeline::Timeline;
 
@@ -177,21 +178,6 @@ impl Net {
         self.state().counts
     }
 
-    pub(crate) fn serve(
-        &self,
-        address: &str,
-        machine: Machine,
-        process: Arc<Process>,
-        answer: Answer,
-    ) {
-        let listener = Listener {
-            machine,
-            process,
-            answer,
-        };
-        self.state().listeners.insert(address.to_owned(), listener);
-    }
-
     /// Lets go of everything at the end of a run.
     pub(crate) fn forget(&self) {
         let listeners = std::mem::take(&mut self.state().listeners);
@@ -200,22 +186,6 @@ impl Net {
 
     fn listener(&self, address: &str) -> Option<Listener> {
         self.state().listeners.get(address).cloned()
-    }
-
-    /// Breaks the connections of a process that ended. Whether the other ends hear of it at once
-    /// depends on whether its machine still has power.
-    pub(crate) fn process_ended(&self, process: &Process, power_lost: bool) {
-        // Its address still refuses connections, but nothing of it is kept.
-        let mut former = Vec::new();
-        for listener in self.state().listeners.values_mut() {
-            if *listener.process == *process {
-                former.push(std::mem::replace(&mut listener.answer, nobody()));
-            }
-        }
-        drop(former);
-        for connection in self.connections() {
-            connection.process_ended(process, power_lost);
-        }
     }
 
     /// Gives up connections whose other end is silent; runs as long as the run.
@@ -265,6 +235,7 @@ impl Net {
         let mut delay = random.time(weather.delay.clone());
         let mut again = RESEND_AFTER;
         counts.sent += 1;
+        // A link that loses everything is cut, not bad weather: what is sent here arrives some time.
         while weather.lost_per_mille > 0 && random.chance(weather.lost_per_mille.min(900)) {
             counts.lost += 1;
             delay += again;
@@ -310,5 +281,34 @@ impl Net {
         let delay = self.delay(from, to);
         tokio::time::sleep(delay).await;
         self.whole(from, to).await;
+    }
+}
+
+impl Wire for Net {
+    fn dial(&self, from: &Machine, address: &str) -> Arc<dyn Dial> {
+        Arc::new(Way::new(self.clone(), from.clone(), address))
+    }
+
+    fn serve(&self, address: &str, machine: &Machine, process: &Arc<Process>, answer: Answer) {
+        let listener = Listener {
+            machine: machine.clone(),
+            process: process.clone(),
+            answer,
+        };
+        self.state().listeners.insert(address.to_owned(), listener);
+    }
+
+    fn process_ended(&self, process: &Process, power_lost: bool) {
+        // Its address still refuses connections, but nothing of it is kept.
+        let mut former = Vec::new();
+        for listener in self.state().listeners.values_mut() {
+            if *listener.process == *process {
+                former.push(std::mem::replace(&mut listener.answer, nobody()));
+            }
+        }
+        drop(former);
+        for connection in self.connections() {
+            connection.process_ended(process, power_lost);
+        }
     }
 }

@@ -1,29 +1,17 @@
 //! One direction of a connection, or of a stream on one: messages in order, each in its time.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::connection::{Connection, Side};
-use crate::machine::{MachineId, lock};
+use super::connection::{Broken, Connection, Side};
+use crate::lock::lock;
+use crate::machine::MachineId;
 
 /// How many messages may be under way before the sender waits.
 const UNDER_WAY_MAX: usize = 64;
-
-/// Why nothing comes any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken(pub String);
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Broken {}
 
 struct Shared<T> {
     state: Mutex<State<T>>,
@@ -56,27 +44,31 @@ pub struct Outlet<T> {
     to: Side,
 }
 
-pub(super) fn pipe<T>(connection: &Arc<Connection>, from: Side) -> (Inlet<T>, Outlet<T>) {
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State {
-            under_way: VecDeque::new(),
-            last: (Duration::MAX, Duration::ZERO),
-            closed: None,
-            refused: false,
-        }),
-        moved: Notify::new(),
-    });
-    let inlet = Inlet {
-        shared: shared.clone(),
-        connection: connection.clone(),
-        from,
-    };
-    let outlet = Outlet {
-        shared,
-        connection: connection.clone(),
-        to: from.other(),
-    };
-    (inlet, outlet)
+impl Connection {
+    /// A way for messages that `from` sends.
+    #[must_use]
+    pub fn pipe<T>(self: &Arc<Self>, from: Side) -> (Inlet<T>, Outlet<T>) {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                under_way: VecDeque::new(),
+                last: (Duration::MAX, Duration::ZERO),
+                closed: None,
+                refused: false,
+            }),
+            moved: Notify::new(),
+        });
+        let inlet = Inlet {
+            shared: shared.clone(),
+            connection: self.clone(),
+            from,
+        };
+        let outlet = Outlet {
+            shared,
+            connection: self.clone(),
+            to: from.other(),
+        };
+        (inlet, outlet)
+    }
 }
 
 impl<T> Inlet<T> {

@@ -36,6 +36,8 @@ pub struct Counts {
     pub beliefs: u64,
     /// Faults that were made, by the row of the matrix.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Of those that need more than their time, how many came about, by the row.
+    pub took: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -70,6 +72,7 @@ impl Counts {
             Observation::FaultBegan { fault, .. } => {
                 *counts.faults.entry(fault.row()).or_default() += 1;
             }
+            Observation::Took { row } => *counts.took.entry(row).or_default() += 1,
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::counts::Counts;
 use super::{Act, At, Belief, Line, Newest, Observation, Violation, Visit};
-use crate::machine::lock;
+use crate::lock::lock;
 use crate::properties::{Bounds, Suite};
 
 /// Of how many entries the state behind one is compared, on all nodes and with installed snapshots: a

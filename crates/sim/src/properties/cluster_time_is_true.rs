@@ -1,17 +1,21 @@
 //! I22: within a term cluster time never runs faster than the clocks of nodes may; and while entries
-//! follow each other within a second and nothing is in their way, it runs no slower either.
+//! follow each other within what a reading may run ahead (a second, and a fifth of the shortest TTL)
+//! and nothing is in their way, it runs no slower either.
 
 use std::time::Duration;
 
 use ringfence_core::Command;
+use ringfence_testkit::view::View;
 
 use super::{Bounds, Property};
 use crate::observe::{Applied, At, Observation, Phase, Violation};
 
 /// What the contract allows beside the clocks' error.
 const SLACK: Duration = Duration::from_millis(50);
-/// Entries further apart than this let cluster time stand still.
-const GAP_MAX: Duration = Duration::from_secs(1);
+/// A reading may run ahead of applied time by this, and by this part of the shortest TTL of a living
+/// session. Entries further apart let cluster time stand still.
+const LEAD_MAX: Duration = Duration::from_secs(1);
+const LEAD_PART: u32 = 5;
 /// Behind the last fault it may take this long until nothing is in the way any more.
 const CALM_AFTER: Duration = Duration::from_secs(5);
 
@@ -25,6 +29,8 @@ pub(super) struct ClusterTimeIsTrue {
     /// Where the present stretch of calm entries begins, and its last entry so far.
     calm: Option<(At, u64)>,
     last: At,
+    /// How far a reading may run ahead of the last entry.
+    lead: Duration,
 }
 
 impl ClusterTimeIsTrue {
@@ -37,6 +43,7 @@ impl ClusterTimeIsTrue {
             calm_from: None,
             calm: None,
             last: At::ZERO,
+            lead: LEAD_MAX,
         }
     }
 
@@ -52,6 +59,9 @@ impl ClusterTimeIsTrue {
             self.not_slower(at)?;
         }
         self.last = at;
+        if let Some(after) = &applied.after {
+            self.lead = lead(after);
+        }
         Ok(())
     }
 
@@ -73,7 +83,8 @@ impl ClusterTimeIsTrue {
 
     fn not_slower(&mut self, at: At) -> Result<(), Violation> {
         let calm = self.calm_from.is_some_and(|from| at >= from);
-        let close = at.saturating_sub(self.last) <= GAP_MAX;
+        // The reading runs ahead until the entry that it stamped is applied.
+        let close = at.saturating_sub(self.last) + self.bounds.round_trip <= self.lead;
         let Some((since, start)) = self.calm.filter(|_| calm && close) else {
             self.calm = calm.then_some((at, self.time));
             return Ok(());
@@ -90,6 +101,13 @@ impl ClusterTimeIsTrue {
         let why = format!("cluster time ran {shown:?} within {passed:?}, with all well");
         Err(Violation::of("I22", why))
     }
+}
+
+fn lead(view: &View) -> Duration {
+    let bounded = view.sessions.iter().filter(|session| session.pod.is_none());
+    let shortest = bounded.map(|session| session.ttl.0).min();
+    let part = shortest.map(|ttl| Duration::from_millis(ttl) / LEAD_PART);
+    part.unwrap_or(LEAD_MAX).min(LEAD_MAX)
 }
 
 impl Property for ClusterTimeIsTrue {

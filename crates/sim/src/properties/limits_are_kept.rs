@@ -115,6 +115,7 @@ mod tests {
             blocked: None,
             idle_since: ringfence_core::ClusterTime(0),
             armed: None,
+            revoked: None,
             queue: Vec::new(),
         });
         assert!(tables(&view).is_err());

@@ -1,9 +1,11 @@
 //! I24: a grant that was once reported lost is never again reported held, by no look and in no new
-//! belief.
+//! belief. A cluster with a token floor that is rolled back grants its tokens a second time, to
+//! whoever: what was lost before says nothing then.
 
 use std::collections::BTreeMap;
 
 use ringfence_check::history::BeliefEnd;
+use ringfence_core::Command;
 
 use super::Property;
 use crate::observe::{At, Belief, Observation, Violation};
@@ -11,6 +13,7 @@ use crate::observe::{At, Belief, Observation, Violation};
 #[derive(Default)]
 pub(super) struct LossIsFinal {
     lost: BTreeMap<Belief, BeliefEnd>,
+    has_floor: bool,
 }
 
 impl Property for LossIsFinal {
@@ -37,6 +40,12 @@ impl Property for LossIsFinal {
                     return Err(Violation::of("I24", why));
                 }
             }
+            Observation::Applied(applied) => {
+                if let Command::Form(form) = &applied.entry.command {
+                    self.has_floor |= form.token_floor.is_some();
+                }
+            }
+            Observation::RolledBack if self.has_floor => self.lost.clear(),
             _ => {}
         }
         Ok(())
@@ -49,6 +58,8 @@ impl Property for LossIsFinal {
 
 #[cfg(test)]
 mod tests {
+    use ringfence_core::{ClusterId, Form, Outcome, Settings};
+
     use super::super::scene::{Scene, belief, broken};
     use super::*;
 
@@ -68,6 +79,24 @@ mod tests {
         scene.doubt(&grant, BeliefEnd::Window).unwrap();
         broken(scene.see(looked(true)), "I24");
         broken(scene.believe(&grant), "I24");
+    }
+
+    #[test]
+    fn a_token_that_is_granted_anew_behind_a_rollback_is_another_grant() {
+        for token_floor in [None, Some(0)] {
+            let grant = belief(1, "a", 5);
+            let mut scene = Scene::of(LossIsFinal::default());
+            let form = Command::Form(Form {
+                cluster: ClusterId::new([1; 16]),
+                token_floor,
+                settings: Settings::STANDARD,
+            });
+            scene.apply(form, Outcome::Done, Vec::new()).unwrap();
+            scene.believe(&grant).unwrap();
+            scene.doubt(&grant, BeliefEnd::Released).unwrap();
+            scene.see(Observation::RolledBack).unwrap();
+            assert_eq!(scene.believe(&grant).is_ok(), token_floor.is_some());
+        }
     }
 
     #[test]

@@ -26,22 +26,40 @@
 //! | I22 | cluster time moves with true time | `cluster_time_is_true.rs` |
 //! | I23 | no guard refuses the current grant once it has advanced | `guards_admit_the_holder.rs` |
 //! | I24 | a grant reported lost is never again reported held | `loss_is_final.rs` |
+//! | I29 | every change of the members ends, and all members know the same voters | `members_settle.rs` |
+//! | I30 | a node id names one data directory, for ever | `node_ids_are_unique.rs` |
+//! | I31 | no file is left that no rule names | `no_file_is_left.rs` |
+//! | I32 | every voter is ready, or has said why it does not run | `voters_are_ready.rs` |
+//! | I33 | a node whose log is gone does not start | `lost_logs_are_noticed.rs` |
+//! | I34 | a leader whose disk hangs gives way | `hung_leaders_give_way.rs` |
+//! | I35 | a removal leaves a live majority | `a_live_majority_is_left.rs` |
+//! | I36 | a node ends by itself for a failed disk or its removal alone | `ends_have_a_reason.rs` |
+//!
+//! I25 to I28 are promises about what does not exist yet: stores that are sealed, and holders that
+//! yield.
 //!
 //! `every_entry.rs` runs the checkers of single entries, which know the state's records, on the log.
 
+mod a_live_majority_is_left;
 mod acknowledged_is_kept;
 mod admitted_tokens_rise;
 mod beliefs_do_not_overlap;
 mod cluster_time_is_true;
+mod ends_have_a_reason;
 mod equal_states;
 mod every_entry;
 mod first_in_first_out;
 mod guards_admit_the_holder;
+mod hung_leaders_give_way;
 mod limits_are_kept;
 mod loss_is_final;
+mod lost_logs_are_noticed;
+mod members_settle;
 mod no_early_end;
+mod no_file_is_left;
 mod no_resurrection;
 mod nobody_is_forgotten;
+mod node_ids_are_unique;
 mod not_done_stays_undone;
 mod numbers_are_remembered;
 mod one_holder;
@@ -51,10 +69,12 @@ mod reads_are_current;
 #[cfg(test)]
 mod scene;
 mod service_returns;
+mod settled;
 mod silent_sessions_end;
 mod tokens_rise;
 mod tokens_survive;
 mod track;
+mod voters_are_ready;
 mod watches_tell_all;
 
 use std::time::Duration;
@@ -162,6 +182,14 @@ impl Suite {
             Box::new(cluster_time_is_true::ClusterTimeIsTrue::new(bounds)),
             Box::<guards_admit_the_holder::GuardsAdmitTheHolder>::default(),
             Box::<loss_is_final::LossIsFinal>::default(),
+            Box::<members_settle::MembersSettle>::default(),
+            Box::<node_ids_are_unique::NodeIdsAreUnique>::default(),
+            Box::<no_file_is_left::NoFileIsLeft>::default(),
+            Box::<voters_are_ready::VotersAreReady>::default(),
+            Box::<lost_logs_are_noticed::LostLogsAreNoticed>::default(),
+            Box::<hung_leaders_give_way::HungLeadersGiveWay>::default(),
+            Box::<a_live_majority_is_left::ALiveMajorityIsLeft>::default(),
+            Box::<ends_have_a_reason::EndsHaveAReason>::default(),
             Box::<every_entry::EveryEntry>::default(),
         ];
         Self {

@@ -33,6 +33,11 @@ impl Property for OneLog {
                 self.entry(applied.node, entry.index, entry.term, content)
             }
             Observation::Skipped { node, index, term } => self.entry(*node, *index, *term, 0),
+            // A snapshot of nothing, or of the first entry alone: it is not told which.
+            Observation::Installed { node, index: 0, .. } => {
+                self.nodes.remove(node);
+                Ok(())
+            }
             Observation::Installed { node, index, .. } => {
                 self.nodes.insert(*node, *index);
                 Ok(())
@@ -133,6 +138,26 @@ mod tests {
         scene.term_start().unwrap();
         scene.term -= 1;
         broken(scene.tick(Vec::new()), "I17");
+    }
+
+    #[test]
+    fn the_first_entry_may_come_behind_a_snapshot_of_nothing_and_others_come_once() {
+        let installed = |index| Observation::Installed {
+            node: 0,
+            index,
+            term: 0,
+            digest: 7,
+        };
+        let skipped = |index| Observation::Skipped {
+            node: 0,
+            index,
+            term: 0,
+        };
+        let mut scene = Scene::of(OneLog::default());
+        scene.see(installed(0)).unwrap();
+        scene.see(skipped(0)).unwrap();
+        scene.see(installed(5)).unwrap();
+        broken(scene.see(skipped(5)), "I17");
     }
 
     #[test]

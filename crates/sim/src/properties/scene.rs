@@ -1,6 +1,7 @@
 //! Observations by hand, for the tests of promises.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,10 @@ use ringfence_core::{
     RequestNumber, Secret, SessionEnd, SessionId, WallTime,
 };
 
+use ringfence_raft::Voters;
+
 use super::{Bounds, Property};
+use crate::observe::Remains;
 use crate::observe::{Act, Applied, At, Belief, Kept, Observation, Phase, Violation, Visit};
 
 /// Clocks within the contract, and a quick network.
@@ -323,6 +327,25 @@ impl<P: Property> Scene<P> {
             admitted,
         }))
     }
+}
+
+/// So many first members that are well; the first of them leads.
+pub(super) fn remains(count: u64) -> Vec<Remains> {
+    let ids = 1..=count;
+    let voters = Voters {
+        sets: vec![ids.clone().collect()],
+        committed: true,
+    };
+    let one = |id: u64| Remains {
+        node: usize::try_from(id).unwrap() - 1,
+        id: Some(id),
+        leads: (id == 1).then_some(3),
+        members: (1..=count).collect(),
+        voters: Some(voters.clone()),
+        ready: Ok(()),
+        unexpected: BTreeSet::new(),
+    };
+    ids.map(one).collect()
 }
 
 /// Asserts that a promise was seen to be broken, and which.

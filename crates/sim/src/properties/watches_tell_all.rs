@@ -1,5 +1,6 @@
 //! I14: a watch tells every grant and every end, in log order, once; and goes on behind what it told
-//! when it is resumed. Only a watch that begins anew at the present may leave something out.
+//! when it is resumed. Only a watch that begins with the present may leave something out. No position
+//! that was told is refused later.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +53,13 @@ impl Property for WatchesTellAll {
                 let upto = (progress.index, u32::MAX);
                 self.tell(progress.watcher, upto, None)
             }
+            Observation::WatchRefused {
+                watcher,
+                after,
+                newest,
+            } => Err(format!(
+                "{watcher} was told {after:?}, and was refused it by a node that has reached {newest}"
+            )),
             _ => Ok(()),
         };
         wrong.map_err(|why| Violation::of("I14", why))
@@ -184,6 +192,16 @@ mod tests {
         scene.see(granted(1, 5)).unwrap();
         scene.see(started(Some((1, 1)))).unwrap();
         broken(scene.see(started(Some((2, 1)))), "I14");
+    }
+
+    #[test]
+    fn a_position_that_was_told_and_is_refused_is_noticed() {
+        let refused = Observation::WatchRefused {
+            watcher: 1,
+            after: (1, 1),
+            newest: 0,
+        };
+        broken(scene().see(refused), "I14");
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use ringfence_check::history::BeliefEnd;
 use ringfence_client::sim::Host;
 use ringfence_client::{Client, HeldLease, Loss, Session, TransferError};
-use ringfence_proto::v1::{self, client_frame};
 use tokio::time::sleep;
 
 use super::Work;
@@ -177,14 +176,12 @@ impl Holder {
     /// Asks the cluster what the token is worth, or who holds the lease.
     async fn read(&mut self, by: &Visitor) {
         let (name, token) = by.fence();
-        let read = None;
-        let body = if self.random.chance(500) {
-            client_frame::Body::Check(v1::CheckRequest { name, token, read })
-        } else {
-            client_frame::Body::Get(v1::GetRequest { name, read })
-        };
         // What matters is written down on the way.
-        self.connected.request(body).await.ok();
+        if self.random.chance(500) {
+            self.connected.check(&name, token).await.ok();
+        } else {
+            self.connected.look_up(&name).await.ok();
+        }
     }
 
     /// Gives a lease up in one of the ways there are; what is kept to the session's end comes back.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringfence_check::history::{WatchCause, WatchEvent, WatchKind, WatchProgress, WatchStarted};
 use ringfence_core::{EndCause, Event};
-use ringfence_raft::{Node, Position};
+use ringfence_raft::{Known, Node, Position};
 use tokio::time::{sleep, timeout};
 
 use crate::machine::Machine;
@@ -33,14 +33,23 @@ pub struct Watcher {
     recorder: Recorder,
     prefix: String,
     /// Everything up to here was told; unknown before the beginning and behind a gap.
-    told: Option<Position>,
+    told: Option<Place>,
+}
+
+/// A position, and the term of the entry there as far as the node that told it knew.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    at: Position,
+    term: Option<u64>,
 }
 
 /// What a node tells.
 enum Told {
-    Events(Vec<(Position, Event)>, Position),
+    Events(Vec<(Place, Event)>, Place),
+    /// The log never had the position that was offered; it has reached this index.
+    Refused(u64),
     /// What was asked for is gone; it goes on from here.
-    Compacted(Position),
+    Compacted(Place),
 }
 
 impl Watcher {
@@ -53,7 +62,7 @@ impl Watcher {
             world: world.clone(),
             recorder: recorder.clone(),
             prefix: prefix.to_owned(),
-            told: Some(Position::default()),
+            told: Some(Place::default()),
         }
     }
 
@@ -82,7 +91,7 @@ impl Watcher {
         let from = self.told;
         let (tell, mut hear) = connection.pipe::<Told>(Side::Callee);
         let _detached = connection.spawn(Side::Callee, serve(node, from, tell));
-        self.say_started(from);
+        self.say_started(from.map(|from| from.at));
         loop {
             match timeout(SILENCE, hear.recv()).await {
                 Ok(Ok(Some(told))) => self.take(told),
@@ -105,20 +114,34 @@ impl Watcher {
         match told {
             Told::Compacted(head) => {
                 self.say_started(None);
-                self.progress(head.index);
+                self.progress(head);
             }
+            Told::Refused(newest) => self.refused(newest),
             Told::Events(events, upto) => {
-                for (at, event) in events {
-                    self.event(at, &event);
+                for (place, event) in events {
+                    self.event(place, &event);
                 }
-                if upto.n == u32::MAX {
-                    self.progress(upto.index);
+                if upto.at.n == u32::MAX {
+                    self.progress(upto);
                 }
             }
         }
     }
 
-    fn event(&mut self, at: Position, event: &Event) {
+    /// Begins with the present at the next node.
+    fn refused(&mut self, newest: u64) {
+        let Some(Place { at, .. }) = self.told.take() else {
+            return;
+        };
+        self.recorder.see(Observation::WatchRefused {
+            watcher: self.number,
+            after: (at.index, at.n),
+            newest,
+        });
+    }
+
+    fn event(&mut self, place: Place, event: &Event) {
+        let at = place.at;
         let (name, token, session, kind) = match event {
             Event::Granted(granted) => {
                 let kind = WatchKind::Granted;
@@ -136,7 +159,7 @@ impl Watcher {
         if !name.as_str().starts_with(&self.prefix) {
             return;
         }
-        self.told = Some(at);
+        self.told = Some(place);
         self.recorder.see(Observation::WatchEvent(WatchEvent {
             watcher: self.number,
             t: self.recorder.nanos(),
@@ -150,12 +173,13 @@ impl Watcher {
         }));
     }
 
-    fn progress(&mut self, index: u64) {
+    fn progress(&mut self, Place { at, term }: Place) {
+        let index = at.index;
         let at = Position::end_of(index);
-        if self.told.is_some_and(|told| told >= at) {
+        if self.told.is_some_and(|told| told.at >= at) {
             return;
         }
-        self.told = Some(at);
+        self.told = Some(Place { at, term });
         self.recorder.see(Observation::WatchProgress(WatchProgress {
             watcher: self.number,
             t: self.recorder.nanos(),
@@ -165,19 +189,33 @@ impl Watcher {
 }
 
 /// The node's end: events behind `from`, as they come.
-async fn serve(node: Node, from: Option<Position>, tell: Inlet<Told>) {
+async fn serve(node: Node, from: Option<Place>, tell: Inlet<Told>) {
+    if let Some(Place { at, term }) = from {
+        match node.known(at, term).await {
+            Ok(Known::Yes) => {}
+            Ok(Known::No { newest }) => {
+                let _heard = tell.send(Told::Refused(newest)).await.is_ok();
+                return;
+            }
+            Err(_) => return,
+        }
+    }
     let mut feed = node.events();
-    let mut at = from.unwrap_or_else(|| feed.head());
+    let mut at = from.map_or_else(|| feed.head(), |from| from.at);
     loop {
         let told = match feed.since(at, BATCH) {
             Ok(batch) => {
-                // What a restarted node has not applied again yet it waits for.
                 at = at.max(batch.upto);
-                Told::Events(batch.events, batch.upto)
+                let term = |at: Position| feed.term_of(at.index);
+                let place = |at| Place { at, term: term(at) };
+                let events = batch.events.into_iter();
+                let events = events.map(|(at, event)| (place(at), event)).collect();
+                Told::Events(events, place(batch.upto))
             }
             Err(_) => {
                 at = feed.head();
-                Told::Compacted(at)
+                let term = feed.term_of(at.index);
+                Told::Compacted(Place { at, term })
             }
         };
         let more = matches!(&told, Told::Events(events, _) if events.len() == BATCH);

@@ -11,8 +11,9 @@ use ringfence_raft::{Applied, ProposeError};
 use ringfence_sim::listener::Deaf;
 use ringfence_sim::machine::Machine;
 use ringfence_sim::runner::{self, Report};
+use ringfence_sim::setup::Setup;
 use ringfence_sim::trace::Trace;
-use ringfence_sim::world::{Setup, World};
+use ringfence_sim::world::World;
 
 /// Runs a scenario and keeps its whole trace.
 pub(crate) fn run<T, F, R>(seed: u64, setup: Setup, scenario: F) -> Report<T>

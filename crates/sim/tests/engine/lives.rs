@@ -7,8 +7,9 @@ use ringfence_core::{Entry, Event, Outcome, StateMachine};
 use ringfence_sim::listener::{End, Listener};
 use ringfence_sim::node::Crash;
 use ringfence_sim::runner;
+use ringfence_sim::setup::Setup;
 use ringfence_sim::trace::Trace;
-use ringfence_sim::world::{Lost, Setup, World};
+use ringfence_sim::world::{Lost, World};
 
 use super::harness::{Caller, run};
 

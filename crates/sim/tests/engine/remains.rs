@@ -10,8 +10,9 @@ use ringfence_sim::observe::Recorder;
 use ringfence_sim::plan::Plan;
 use ringfence_sim::play;
 use ringfence_sim::runner;
+use ringfence_sim::setup::Setup;
 use ringfence_sim::trace::Trace;
-use ringfence_sim::world::{Setup, World};
+use ringfence_sim::world::World;
 
 /// What is still there of a run when it is over.
 fn left<F, R>(scenario: F) -> Vec<String>

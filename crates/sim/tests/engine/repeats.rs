@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ringfence_sim::node::Crash;
-use ringfence_sim::world::{Setup, World};
+use ringfence_sim::setup::Setup;
+use ringfence_sim::world::World;
 
 use super::harness::{Caller, run};
 

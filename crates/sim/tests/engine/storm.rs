@@ -11,8 +11,9 @@ use ringfence_sim::net::Weather;
 use ringfence_sim::node::Crash;
 use ringfence_sim::random::Random;
 use ringfence_sim::runner;
+use ringfence_sim::setup::Setup;
 use ringfence_sim::trace::Trace;
-use ringfence_sim::world::{Setup, World, state_hash};
+use ringfence_sim::world::{World, state_hash};
 
 use super::harness::Caller;
 

@@ -1,6 +1,7 @@
 //! Whole runs: faults, peace and silence under every promise.
 #![allow(clippy::unwrap_used)]
 
+mod each_fault;
 mod kept;
 mod repeats;
 

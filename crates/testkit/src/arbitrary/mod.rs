@@ -18,6 +18,8 @@ pub struct History {
     /// After this many moves the state is restored from its snapshot on a second machine, which
     /// plays the rest without another restore.
     pub restore_after: usize,
+    /// The level that the cluster has from the beginning.
+    pub level: u32,
     /// Whether the cluster keeps quiet at first, as after a restore.
     pub quiet: bool,
     /// How many sessions are open from the beginning.
@@ -201,6 +203,8 @@ pub enum Act {
     Evict { who: Who },
     /// See [`ringfence_core::Command::DrawNodeId`].
     DrawNodeId,
+    /// See [`ringfence_core::Command::RaiseLevel`].
+    RaiseLevel(u32),
     /// See [`ringfence_core::Command::OpenForPod`]; one of a few Pods with two containers each.
     OpenForPod {
         id: u8,

@@ -111,9 +111,7 @@ impl Resolver {
                 based_on: view.header.settings_set_at + u64::from(*stale),
                 settings: Settings {
                     ttl_max: Millis(*ttl_max),
-                    // A shorter one is not looked at before the old one is over.
-                    idle_retention: Millis(*idle_retention)
-                        .max(view.header.settings.idle_retention),
+                    idle_retention: Millis(*idle_retention),
                     ..limits.settings()
                 },
             }),
@@ -146,6 +144,7 @@ impl Resolver {
                 operator: "olga".into(),
             }),
             Act::DrawNodeId => Command::DrawNodeId,
+            Act::RaiseLevel(level) => Command::RaiseLevel { level: *level },
             Act::OpenForPod {
                 id,
                 forged,
@@ -222,6 +221,8 @@ impl Resolver {
             },
         };
         let number = self.number(*number, session, view);
+        // What a client calls its newest number; one far above is a move of its own, and would make
+        // every later request fall out of the window.
         let used = self.numbers.entry(session).or_default();
         if number.get() < *used + 100 {
             *used = number.get().max(*used);
@@ -331,6 +332,8 @@ fn renew(living: u8, also: Option<Who>, acknowledge: Option<(u8, Token)>, view: 
     })
 }
 
+/// When the entry is stamped. What is bounded by the present here is the reading of a leader that is
+/// not behind; [`Pace::Back`] and [`Pace::At`] are for those that are.
 fn reading(pace: Pace, view: &View) -> ClusterTime {
     let now = view.time();
     let next = view.next_deadline.unwrap_or(now).max(now);

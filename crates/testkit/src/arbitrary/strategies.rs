@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
+use ringfence_core::{LEVEL_FIRST, LEVEL_REPEATS};
 
 use super::{AcquireAct, Act, AskAct, History, Limits, Lowest, Move, Number, Pace, Token, Who};
 
@@ -20,18 +21,21 @@ pub fn extreme_histories(length: usize) -> impl Strategy<Value = History> {
 fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value = History> {
     let floor =
         prop_oneof![4 => Just(Some(0)), 1 => Just(None), 1 => (0..1_u64 << 52).prop_map(Some)];
+    let level = prop_oneof![1 => Just(LEVEL_FIRST), 4 => Just(LEVEL_REPEATS)];
     let quiet = proptest::bool::weighted(0.15);
     (
         limits(),
         floor,
+        level,
         quiet,
         0..5_u8,
         0..length,
         vec(moves, 1..=length),
     )
         .prop_map(
-            |(limits, floor, quiet, crowd, restore_after, moves)| History {
+            |(limits, floor, level, quiet, crowd, restore_after, moves)| History {
                 crowd,
+                level,
                 limits,
                 floor,
                 restore_after,
@@ -187,6 +191,7 @@ fn moderate_act() -> BoxedStrategy<Act> {
             |(stale, limits, ttl_max, idle_retention)| Act::Configure {
                 stale, limits, ttl_max, idle_retention }),
         1 => Just(Act::DrawNodeId),
+        1 => (0..=LEVEL_REPEATS).prop_map(Act::RaiseLevel),
     ]
     .boxed()
 }

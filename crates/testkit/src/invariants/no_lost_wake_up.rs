@@ -2,8 +2,8 @@
 //! whatever could be granted is; no grant is without a living session, and nobody waits as a
 //! ghost.
 
-use ringfence_core::ClusterTime;
 use ringfence_core::snapshot::{Answer, LeaseRecord};
+use ringfence_core::{ClusterTime, LEVEL_REPEATS};
 
 use super::{Invariant, Step};
 use crate::view::View;
@@ -29,11 +29,10 @@ impl Invariant for NoLostWakeUp {
     }
 }
 
-/// When something is to happen to this lease at the latest; the present means at once.
+/// When something is to happen to this lease at the latest; the present means at once. A name that
+/// nobody uses is to be forgotten, by the retention that is set now; below the level with which that
+/// begins it is to be looked at, sooner or later.
 fn wake_up(lease: &LeaseRecord, view: &View) -> Option<ClusterTime> {
-    if lease.queue.is_empty() {
-        return None;
-    }
     let timeouts = lease.queue.iter().map(|waiter| waiter.until).min();
     if lease.grant.is_some() {
         return timeouts;
@@ -42,6 +41,13 @@ fn wake_up(lease: &LeaseRecord, view: &View) -> Option<ClusterTime> {
         let unaware = block.revoked.map(|holder| holder.until);
         block.lock_delay_until.max(unaware.unwrap_or_default())
     });
+    if lease.queue.is_empty() && view.header.level < LEVEL_REPEATS {
+        return Some(lease.armed.unwrap_or_default());
+    }
+    if lease.queue.is_empty() {
+        let retention = view.header.settings.idle_retention;
+        return blocked.or(Some(lease.idle_since.after(retention)));
+    }
     let grantable = blocked.unwrap_or_default().max(view.header.quiet_until);
     timeouts.min(Some(grantable.max(view.time())))
 }

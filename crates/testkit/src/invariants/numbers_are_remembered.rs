@@ -5,6 +5,7 @@ use ringfence_core::snapshot::SessionRecord;
 use ringfence_core::{Command, Event, OPEN_AGE_MAX, RequestNumber, SessionId};
 
 use super::{Invariant, Step};
+use crate::view::View;
 
 pub(super) struct Remembered;
 
@@ -19,9 +20,10 @@ impl Invariant for Remembered {
                 let (from, to) = (before.lowest, after.lowest);
                 return Err(format!("{:?} confirmed {from:?} to {to:?}", before.id));
             }
-            let kept = before.answers.iter().filter(|a| a.number >= after.lowest);
-            for answer in kept {
-                if !after.answers.iter().any(|a| a.number == answer.number) {
+            for answer in &before.answers {
+                let needed = answer.number >= after.lowest
+                    || bears_on_something(&step.after, before.id, answer.number);
+                if needed && !after.answers.iter().any(|a| a.number == answer.number) {
                     return Err(format!("{:?} forgot {answer:?}", before.id));
                 }
             }
@@ -33,6 +35,16 @@ impl Invariant for Remembered {
         }
         no_second_effect(step)
     }
+}
+
+/// Whether a request holds a lease or waits for one: a confirmed number is forgotten only after that.
+fn bears_on_something(view: &View, session: SessionId, number: RequestNumber) -> bool {
+    view.leases.iter().any(|lease| {
+        let holds = lease.grant.as_ref();
+        let holds = holds.is_some_and(|grant| (grant.session, grant.request) == (session, number));
+        let mut queue = lease.queue.iter();
+        holds || queue.any(|waiter| (waiter.session, waiter.request) == (session, number))
+    })
 }
 
 /// The lowest number that the session may have after this entry.

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod plain;
+mod ports;
 mod refused_files;
 mod rotation;
 mod support;

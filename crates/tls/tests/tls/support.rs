@@ -1,11 +1,12 @@
 //! A server that echoes, and clients of it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use ringfence_testkit::certificates::{Authority, Signed};
-use ringfence_tls::{Acceptor, ClientTls, Connector, Dialed, Pem, ServerTls};
+use ringfence_tls::{Acceptor, ClientTls, Connector, Dialed, Pem, Port, PortLimits, ServerTls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
@@ -45,7 +46,10 @@ pub(crate) fn showing(authority: &Authority, signed: &Signed) -> ClientTls {
 pub(crate) async fn serve(tls: ServerTls) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let mut incoming = Acceptor::new(tls).unwrap().incoming(listener);
+    let tls = Acceptor::new(tls).unwrap();
+    let limits = PortLimits::http2(64);
+    let port = Port::new("test", listener, Some(tls), limits, Arc::default());
+    let mut incoming = port.incoming();
     tokio::spawn(async move {
         while let Some(socket) = incoming.next().await {
             tokio::spawn(async move {

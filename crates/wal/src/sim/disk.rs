@@ -1,162 +1,195 @@
-//! What a medium holds, and what a process sees of it.
+//! A medium: files and directories by name, which names are durable, and how much room there is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::files::Crash;
+use super::crash::Crash;
+use super::inode::Inode;
 use super::random::Random;
 
-/// The unit in which unsynced content survives or is lost, in bytes.
-const SECTOR: usize = 512;
-
-/// One file's content.
+/// Files and directories by path.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Inode {
-    /// What a process reads.
-    pub(super) seen: Vec<u8>,
-    /// What the medium holds.
-    durable: Vec<u8>,
-    /// Sectors written since the last sync.
-    dirty: BTreeSet<usize>,
+pub(super) struct Names {
+    pub(super) files: BTreeMap<PathBuf, usize>,
+    /// Without the root, which is always there.
+    pub(super) dirs: BTreeSet<PathBuf>,
 }
 
-impl Inode {
-    pub(super) fn write(&mut self, bytes: &[u8], offset: usize) {
-        let end = offset + bytes.len();
-        if self.seen.len() < end {
-            self.seen.resize(end, 0);
-        }
-        self.seen[offset..end].copy_from_slice(bytes);
-        if end > offset {
-            self.dirty.extend(offset / SECTOR..=(end - 1) / SECTOR);
-        }
+impl Names {
+    pub(super) fn has_dir(&self, path: &Path) -> bool {
+        path.parent().is_none() || path.as_os_str().is_empty() || self.dirs.contains(path)
     }
 
-    pub(super) fn set_len(&mut self, bytes: usize) {
-        self.seen.resize(bytes, 0);
-    }
-
-    pub(super) fn sync(&mut self) {
-        self.durable.resize(self.seen.len(), 0);
-        for sector in std::mem::take(&mut self.dirty) {
-            copy_sector(&self.seen, &mut self.durable, sector);
-        }
-    }
-
-    /// A sync that failed: the pages count as clean, and never reached the medium.
-    pub(super) fn lose_sync(&mut self) {
-        self.dirty.clear();
-    }
-
-    /// The next read shows the medium, but for what was written since the last sync.
-    pub(super) fn drop_cache(&mut self) {
-        let seen = std::mem::replace(&mut self.seen, self.durable.clone());
-        self.seen.resize(seen.len(), 0);
-        for sector in &self.dirty {
-            copy_sector(&seen, &mut self.seen, *sector);
-        }
-    }
-
-    /// Changes a byte on the medium and in the cache.
-    pub(super) fn flip(&mut self, offset: usize, mask: u8) {
-        self.seen[offset] ^= mask;
-        if let Some(byte) = self.durable.get_mut(offset) {
-            *byte ^= mask;
-        }
-    }
-
-    fn crash(&mut self, crash: Crash, random: &mut Random) {
-        let keep_len = crash != Crash::LoseAll && random.coin();
-        let mut after = self.durable.clone();
-        if keep_len {
-            after.resize(self.seen.len(), 0);
-        }
-        for &sector in &self.dirty {
-            let range = sector * SECTOR..((sector + 1) * SECTOR).min(self.seen.len());
-            match crash {
-                Crash::LoseAll | Crash::ProcessOnly => {}
-                Crash::Garble(_) if random.next().is_multiple_of(3) => {
-                    let mut garbage = self.seen.clone();
-                    garbage[range].fill_with(|| random.next() as u8);
-                    copy_sector(&garbage, &mut after, sector);
-                }
-                Crash::Subset(_) | Crash::Garble(_) => {
-                    if random.coin() {
-                        copy_sector(&self.seen, &mut after, sector);
-                    }
+    /// A change whose subject did not survive changes nothing.
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Link(path, inode) => {
+                self.files.insert(path.clone(), *inode);
+            }
+            Change::Unlink(path) => {
+                self.files.remove(path);
+            }
+            Change::Rename(from, to) => {
+                if let Some(inode) = self.files.remove(from) {
+                    self.files.insert(to.clone(), inode);
                 }
             }
+            Change::MakeDir(path) => {
+                self.dirs.insert(path.clone());
+            }
+            Change::RemoveDir(path) => {
+                self.dirs.remove(path);
+            }
         }
-        self.dirty.clear();
-        self.seen.clone_from(&after);
-        self.durable = after;
+    }
+
+    /// Drops what no directory leads to.
+    fn drop_unreachable(&mut self) {
+        let dirs = std::mem::take(&mut self.dirs);
+        // Ascending, so that a directory comes behind the one it lies in.
+        for dir in dirs {
+            if dir.parent().is_some_and(|parent| self.has_dir(parent)) {
+                self.dirs.insert(dir);
+            }
+        }
+        let files = std::mem::take(&mut self.files);
+        let reachable = |path: &PathBuf| path.parent().is_some_and(|parent| self.has_dir(parent));
+        self.files = files
+            .into_iter()
+            .filter(|(path, _)| reachable(path))
+            .collect();
     }
 }
 
-/// Copies one sector, lengthening `to` if it ends before, but never beyond `from`.
-fn copy_sector(from: &[u8], to: &mut Vec<u8>, sector: usize) {
-    let begin = sector * SECTOR;
-    let end = (begin + SECTOR).min(from.len());
-    if begin >= end {
-        return;
-    }
-    if to.len() < end {
-        to.resize(end, 0);
-    }
-    to[begin..end].copy_from_slice(&from[begin..end]);
-}
-
-/// A change of names that is not durable yet.
+/// A change of names.
 #[derive(Debug, Clone)]
-enum NameOp {
+enum Change {
     Link(PathBuf, usize),
     Unlink(PathBuf),
     Rename(PathBuf, PathBuf),
+    MakeDir(PathBuf),
+    RemoveDir(PathBuf),
+}
+
+impl Change {
+    /// The name that it changes; of a rename, the new one.
+    fn path(&self) -> &Path {
+        match self {
+            Self::Link(path, _)
+            | Self::Unlink(path)
+            | Self::Rename(_, path)
+            | Self::MakeDir(path)
+            | Self::RemoveDir(path) => path,
+        }
+    }
+
+    /// Whether it is an entry of `dir`: syncing that makes it durable.
+    fn is_in(&self, dir: &Path) -> bool {
+        self.path().parent() == Some(dir)
+    }
+
+    /// Whether it lies anywhere below one of `dirs`.
+    fn is_below(&self, dirs: &BTreeSet<PathBuf>) -> bool {
+        self.path()
+            .ancestors()
+            .skip(1)
+            .any(|above| dirs.contains(above))
+    }
+}
+
+/// A change that a crash may lose.
+#[derive(Debug, Clone)]
+struct Pending {
+    change: Change,
+    /// Its directory was synced since, but that directory's own entry was not: it survives if
+    /// the directory does.
+    synced: bool,
 }
 
 /// All files of one medium, and their names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
     pub(super) inodes: Vec<Inode>,
-    /// The names a process sees.
-    pub(super) names: BTreeMap<PathBuf, usize>,
-    durable_names: BTreeMap<PathBuf, usize>,
-    pending: Vec<NameOp>,
-    /// The greatest sum of all lengths, in bytes.
-    pub(super) capacity: Option<u64>,
+    /// What a process sees.
+    pub(super) names: Names,
+    durable: Names,
+    pending: Vec<Pending>,
+    /// The greatest sum of the lengths of all files below a path, in bytes.
+    pub(super) rooms: BTreeMap<PathBuf, u64>,
 }
 
 impl Disk {
     pub(super) fn create(&mut self, path: &Path) -> usize {
         let inode = self.inodes.len();
         self.inodes.push(Inode::default());
-        self.change(NameOp::Link(path.to_owned(), inode));
+        self.change(Change::Link(path.to_owned(), inode));
         inode
     }
 
     pub(super) fn unlink(&mut self, path: &Path) {
-        self.change(NameOp::Unlink(path.to_owned()));
+        self.change(Change::Unlink(path.to_owned()));
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) {
-        self.change(NameOp::Rename(from.to_owned(), to.to_owned()));
+        self.change(Change::Rename(from.to_owned(), to.to_owned()));
     }
 
-    pub(super) fn sync_names(&mut self) {
-        self.durable_names.clone_from(&self.names);
-        self.pending.clear();
+    pub(super) fn make_dir(&mut self, path: &Path) {
+        self.change(Change::MakeDir(path.to_owned()));
     }
 
-    /// Returns true if `more` bytes still fit.
-    pub(super) fn has_room(&self, more: usize) -> bool {
-        self.capacity
-            .is_none_or(|capacity| (self.used() + more) as u64 <= capacity)
+    pub(super) fn remove_dir(&mut self, path: &Path) {
+        self.change(Change::RemoveDir(path.to_owned()));
     }
 
-    /// The sum of all lengths.
-    pub(super) fn used(&self) -> usize {
-        let lengths = self.names.values();
-        lengths.map(|inode| self.inodes[*inode].seen.len()).sum()
+    /// Makes the entries of `dir` durable, as far as `dir` itself is.
+    pub(super) fn sync_dir(&mut self, dir: &Path) {
+        // What was changed in a directory of the same name before it was made is another one's.
+        let made =
+            |pending: &Pending| matches!(&pending.change, Change::MakeDir(made) if made == dir);
+        let since = self.pending.iter().rposition(made).unwrap_or(0);
+        for pending in &mut self.pending[since..] {
+            pending.synced |= pending.change.is_in(dir);
+        }
+        // Directories whose own entry a crash may lose, and with it all that is in them.
+        let mut loose = BTreeSet::new();
+        let durable = &mut self.durable;
+        self.pending.retain(|pending| {
+            let settled = pending.synced && !pending.change.is_below(&loose);
+            if settled {
+                durable.apply(&pending.change);
+            } else if let Change::MakeDir(path) = &pending.change {
+                loose.insert(path.clone());
+            }
+            !settled
+        });
+    }
+
+    /// Returns true if a file at `path` may grow by `more` bytes.
+    pub(super) fn has_room(&self, path: Option<&Path>, more: usize) -> bool {
+        let limits = self
+            .rooms
+            .iter()
+            .filter(|(dir, _)| path.is_none_or(|path| path.starts_with(dir)));
+        let mut limits = limits.map(|(dir, room)| self.used_below(dir) + more as u64 <= *room);
+        limits.all(|fits| fits)
+    }
+
+    /// The sum of all lengths below `dir`.
+    pub(super) fn used_below(&self, dir: &Path) -> u64 {
+        let files = self.names.files.iter();
+        let below = files.filter(|(path, _)| path.starts_with(dir));
+        below
+            .map(|(_, inode)| self.inodes[*inode].seen.len() as u64)
+            .sum()
+    }
+
+    /// The name of a file, if it has one.
+    pub(super) fn name_of(&self, inode: usize) -> Option<&Path> {
+        let mut files = self.names.files.iter();
+        files
+            .find(|(_, its)| **its == inode)
+            .map(|(path, _)| path.as_path())
     }
 
     /// Loses what was not durable, as `crash` has it.
@@ -166,36 +199,39 @@ impl Disk {
             Crash::LoseAll => 0,
             Crash::Subset(seed) | Crash::Garble(seed) => seed,
         });
-        for op in std::mem::take(&mut self.pending) {
-            if crash != Crash::LoseAll && random.coin() {
-                apply(&mut self.durable_names, &op);
+        let mut lost = BTreeSet::new();
+        for Pending { change, synced } in std::mem::take(&mut self.pending) {
+            let survives = synced || (crash != Crash::LoseAll && random.coin());
+            let survives = survives && !change.is_below(&lost);
+            if survives {
+                self.durable.apply(&change);
+            }
+            if let Change::MakeDir(path) = change {
+                if survives {
+                    lost.remove(&path);
+                } else {
+                    lost.insert(path);
+                }
             }
         }
-        self.names.clone_from(&self.durable_names);
+        self.durable.drop_unreachable();
+        self.names.clone_from(&self.durable);
         self.inodes
             .iter_mut()
             .for_each(|inode| inode.crash(crash, &mut random));
     }
 
-    fn change(&mut self, op: NameOp) {
-        apply(&mut self.names, &op);
-        self.pending.push(op);
+    /// Makes every name durable as it is.
+    pub(super) fn settle_names(&mut self) {
+        self.durable.clone_from(&self.names);
+        self.pending.clear();
     }
-}
 
-/// A change whose subject did not survive changes nothing.
-fn apply(names: &mut BTreeMap<PathBuf, usize>, op: &NameOp) {
-    match op {
-        NameOp::Link(path, inode) => {
-            names.insert(path.clone(), *inode);
-        }
-        NameOp::Unlink(path) => {
-            names.remove(path);
-        }
-        NameOp::Rename(from, to) => {
-            if let Some(inode) = names.remove(from) {
-                names.insert(to.clone(), inode);
-            }
-        }
+    fn change(&mut self, change: Change) {
+        self.names.apply(&change);
+        self.pending.push(Pending {
+            change,
+            synced: false,
+        });
     }
 }

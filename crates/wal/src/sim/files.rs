@@ -5,22 +5,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::crash::Crash;
 use super::disk::Disk;
 use crate::fs::{Fs, FsFile, FsLock};
-
-/// What of the unsynced content and names survives a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crash {
-    /// The process died and the machine did not: everything is still seen, nothing more is
-    /// durable than before.
-    ProcessOnly,
-    /// Power was lost: nothing survives.
-    LoseAll,
-    /// Power was lost: a subset of the sectors and names, drawn from the seed.
-    Subset(u64),
-    /// As `Subset`, and some of the unsynced sectors hold garbage.
-    Garble(u64),
-}
 
 /// An error planted for later. Operations are counted from 0 since the last crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +43,24 @@ struct World {
 }
 
 impl SimFs {
-    /// Returns an empty file system; every directory exists.
+    /// Returns an empty file system: it has a root directory and nothing in it.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns a file system that durably has the directory `dir`, and those above it.
+    #[must_use]
+    pub fn with_dir(dir: &Path) -> Self {
+        let fs = Self::new();
+        {
+            let mut world = fs.world();
+            for missing in world.missing(dir) {
+                world.disk.make_dir(&missing);
+            }
+            world.disk.settle_names();
+        }
+        fs
     }
 
     /// Returns an independent copy, without locks, of what is there now.
@@ -104,7 +105,32 @@ impl SimFs {
 
     /// Limits the sum of the lengths of all files, in bytes, or lifts the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.world().disk.capacity = bytes;
+        self.set_room(Path::new("/"), bytes);
+    }
+
+    /// Limits the sum of the lengths of the files below `dir`, in bytes, or lifts the limit.
+    /// Files that are longer stay as they are; they only cannot grow.
+    pub fn set_room(&self, dir: &Path, bytes: Option<u64>) {
+        let rooms = &mut self.world().disk.rooms;
+        match bytes {
+            Some(bytes) => rooms.insert(dir.to_owned(), bytes),
+            None => rooms.remove(dir),
+        };
+    }
+
+    /// Durably removes every file and directory below `dir` and leaves `dir` itself, as a person
+    /// would who empties a directory. Not a change that [`Fault::Stop`] counts.
+    pub fn empty_dir(&self, dir: &Path) {
+        let mut world = self.world();
+        let below = |path: &&PathBuf| path.starts_with(dir) && path.as_path() != dir;
+        let names = &world.disk.names;
+        let files: Vec<PathBuf> = names.files.keys().filter(below).cloned().collect();
+        let dirs: Vec<PathBuf> = names.dirs.iter().filter(below).cloned().collect();
+        files.iter().for_each(|path| world.disk.unlink(path));
+        dirs.iter()
+            .rev()
+            .for_each(|path| world.disk.remove_dir(path));
+        world.disk.settle_names();
     }
 
     /// Returns how many changes were made since the last crash: what [`Fault::Stop`] counts.
@@ -128,13 +154,19 @@ impl SimFs {
     /// Returns the sum of the lengths of all files, in bytes.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.world().disk.used() as u64
+        self.world().disk.used_below(Path::new("/"))
     }
 
     /// Returns the paths of all files, ascending.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.world().disk.names.keys().cloned().collect()
+        self.world().disk.names.files.keys().cloned().collect()
+    }
+
+    /// Returns the paths of all directories but the root, ascending.
+    #[must_use]
+    pub fn dirs(&self) -> Vec<PathBuf> {
+        self.world().disk.names.dirs.iter().cloned().collect()
     }
 
     /// Returns a file's content as a process sees it; `None` if there is no such file.
@@ -144,6 +176,7 @@ impl SimFs {
         world
             .disk
             .names
+            .files
             .get(path)
             .map(|inode| world.disk.inodes[*inode].seen.clone())
     }
@@ -152,7 +185,7 @@ impl SimFs {
     #[must_use]
     pub fn flip(&self, path: &Path, offset: u64, mask: u8) -> bool {
         let mut world = self.world();
-        let Some(&inode) = world.disk.names.get(path) else {
+        let Some(&inode) = world.disk.names.files.get(path) else {
             return false;
         };
         let there = offset < world.disk.inodes[inode].seen.len() as u64;
@@ -207,9 +240,33 @@ impl World {
     fn inode(&self, path: &Path) -> io::Result<usize> {
         self.disk
             .names
+            .files
             .get(path)
             .copied()
             .ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// The directories from the root to `dir` that are not there, the highest first.
+    fn missing(&self, dir: &Path) -> Vec<PathBuf> {
+        let above = dir.ancestors().filter(|dir| !self.disk.names.has_dir(dir));
+        let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
+        missing.reverse();
+        missing
+    }
+
+    /// Refuses what needs the directory that `path` stands in, if that is not there.
+    fn parent_of(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(parent) if self.disk.names.has_dir(parent) => Ok(()),
+            _ => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn dir(&self, path: &Path) -> io::Result<()> {
+        match self.disk.names.has_dir(path) {
+            true => Ok(()),
+            false => Err(ErrorKind::NotFound.into()),
+        }
     }
 
     fn planted(&self, find: impl Fn(&Fault) -> Option<ErrorKind>) -> io::Result<()> {
@@ -223,9 +280,10 @@ impl World {
 impl Fs for SimFs {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FsFile>> {
         let mut world = self.alive()?;
-        if world.disk.names.contains_key(path) {
+        if world.disk.names.files.contains_key(path) || world.disk.names.has_dir(path) {
             return Err(ErrorKind::AlreadyExists.into());
         }
+        world.parent_of(path)?;
         let inode = world.change(|disk| disk.create(path))?;
         Ok(self.file(&world, inode))
     }
@@ -239,6 +297,7 @@ impl Fs for SimFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut world = self.alive()?;
         world.inode(from)?;
+        world.parent_of(to)?;
         world.change(|disk| disk.rename(from, to))
     }
 
@@ -250,51 +309,63 @@ impl Fs for SimFs {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let world = self.alive()?;
-        let inside = world
-            .disk
-            .names
-            .keys()
-            .filter_map(|path| path.strip_prefix(dir).ok());
-        Ok(inside
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect())
+        world.dir(dir)?;
+        let names = &world.disk.names;
+        let all = names.files.keys().chain(&names.dirs);
+        let inside = all.filter(|path| path.parent() == Some(dir));
+        let name = |path: &PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+        Ok(inside.filter_map(name).collect())
     }
 
-    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut world = self.alive()?;
+        world.dir(dir)?;
         // A sync that the stop cut off may have written any part: that is for the crash to draw.
         if world.faults.contains(&Fault::Stop(world.changes)) {
             return world.change(|_| ());
         }
-        world.change(Disk::sync_names)
+        world.change(|disk| disk.sync_dir(dir))
     }
 
-    /// Every directory exists, with or without files in it.
-    fn make_dir(&self, _dir: &Path) -> io::Result<()> {
-        self.alive().map(drop)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
         let mut world = self.alive()?;
-        let inside = |path: &&PathBuf| path.starts_with(dir);
-        let paths: Vec<PathBuf> = world.disk.names.keys().filter(inside).cloned().collect();
-        for path in paths {
-            world.change(|disk| disk.unlink(&path))?;
+        for missing in world.missing(dir) {
+            if world.disk.names.files.contains_key(&missing) {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            world.change(|disk| disk.make_dir(&missing))?;
         }
         Ok(())
     }
 
-    /// Whether there is a file in it: that is all that can be seen of a directory here.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut world = self.alive()?;
+        let names = &world.disk.names;
+        let files: Vec<PathBuf> = names.files.keys().cloned().collect();
+        let dirs: Vec<PathBuf> = names.dirs.iter().rev().cloned().collect();
+        for path in files.iter().filter(|path| path.starts_with(dir)) {
+            world.change(|disk| disk.unlink(path))?;
+        }
+        for path in dirs.iter().filter(|path| path.starts_with(dir)) {
+            world.change(|disk| disk.remove_dir(path))?;
+        }
+        Ok(())
+    }
+
     fn has_dir(&self, dir: &Path) -> bool {
-        let world = self.world();
-        world.disk.names.keys().any(|path| path.starts_with(dir))
+        self.world().disk.names.has_dir(dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
         let mut world = self.alive()?;
-        if !world.locks.insert(path.to_owned()) {
+        world.parent_of(path)?;
+        if world.locks.contains(path) {
             return Ok(FsLock::Busy("another opener".to_owned()));
         }
+        if !world.disk.names.files.contains_key(path) {
+            let _inode = world.change(|disk| disk.create(path))?;
+        }
+        world.locks.insert(path.to_owned());
         let held = Held {
             fs: self.clone(),
             path: path.to_owned(),
@@ -361,7 +432,8 @@ impl FsFile for SimFile {
         })?;
         let end = offset as usize + bytes.len();
         let more = end.saturating_sub(world.disk.inodes[self.inode].seen.len());
-        if more > 0 && !world.disk.has_room(more) {
+        let disk = &world.disk;
+        if more > 0 && !disk.has_room(disk.name_of(self.inode), more) {
             return Err(ErrorKind::StorageFull.into());
         }
         world.change(|disk| disk.inodes[self.inode].write(bytes, offset as usize))
@@ -398,25 +470,4 @@ impl FsFile for SimFile {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn a_process_that_has_died_changes_no_file_of_the_next_one() {
-        let (disk, from, to) = (SimFs::new(), Path::new("/from"), Path::new("/to"));
-        let former = disk.of_process();
-        former.create(from).unwrap();
-        disk.crash(Crash::ProcessOnly);
-        let present = disk.of_process();
-
-        assert!(former.rename(from, to).is_err());
-        assert!(former.remove(from).is_err());
-        assert!(former.create(to).is_err());
-        assert!(former.open(from).is_err());
-
-        present.rename(from, to).unwrap();
-        assert_eq!(disk.paths(), [to]);
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use ringfence_wal::sim::{Crash, Fault, SimFs};
 
-use crate::model::{State, Subject, open};
+use crate::model::{State, Subject, disk, open};
 use crate::scenario;
 
 const STEPS: u64 = 70;
@@ -21,7 +21,7 @@ fn crashes(at: u64) -> [Crash; 6] {
 
 /// Runs the scenario until change `at` and returns the disk as it then is.
 fn stopped_at(seed: u64, at: u64) -> (SimFs, Subject) {
-    let fs = SimFs::new();
+    let fs = disk();
     fs.plant(Fault::Stop(at));
     let mut subject = Subject::new(&fs);
     scenario::run(&mut subject, seed, STEPS);
@@ -29,7 +29,7 @@ fn stopped_at(seed: u64, at: u64) -> (SimFs, Subject) {
 }
 
 fn changes_of(seed: u64) -> u64 {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     scenario::run(&mut subject, seed, STEPS);
     assert_eq!(
@@ -166,7 +166,7 @@ fn a_crash_during_the_recovery_from_a_crash_loses_nothing() {
 
 #[test]
 fn a_clean_close_leaves_no_torn_tail_and_everything() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     scenario::run(&mut subject, 4, STEPS);
     let expected = subject.state.clone();

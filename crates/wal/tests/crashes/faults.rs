@@ -4,25 +4,36 @@ use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
-use ringfence_wal::sim::{Crash, Fault, SimFs};
-use ringfence_wal::{Fs, OpenError, WalError};
+use ringfence_wal::sim::{Crash, Fault};
+use ringfence_wal::{EntryId, Fs, OpenError, WalError};
 
-use crate::model::{SEGMENT_BYTES, State, Subject, open};
+use crate::model::{SEGMENT_BYTES, State, Subject, disk, open};
 use crate::scenario;
 
-const STEPS: u64 = 40;
+const STEPS: u64 = 70;
 
 #[test]
 fn no_space_at_any_write_loses_nothing_once_space_is_free() {
+    // What the scenario ends with may be something that nobody waits for.
+    let mut unharmed = Subject::new(&disk());
+    scenario::run(&mut unharmed, 5, STEPS);
     for nth in 0.. {
-        let fs = SimFs::new();
+        let fs = disk();
         fs.plant(Fault::Write(nth, ErrorKind::StorageFull));
         let mut subject = Subject::new(&fs);
         let opened = subject.writer.is_some();
         scenario::run(&mut subject, 5, STEPS);
-        if opened && !subject.fatal.load(Ordering::Relaxed) {
-            assert!(nth > 30, "write {nth} of the scenario was no fatal failure");
+        if fs.writes() <= nth {
+            assert!(nth > 30, "the scenario has only {nth} writes");
             break;
+        }
+        if opened && !subject.fatal.load(Ordering::Relaxed) {
+            // It was to prepare a segment, and was tried again.
+            assert_eq!(
+                subject.acknowledged(),
+                unharmed.acknowledged(),
+                "write {nth}"
+            );
         }
         subject.writer = None;
 
@@ -39,9 +50,50 @@ fn no_space_at_any_write_loses_nothing_once_space_is_free() {
     }
 }
 
+/// A log whose file system has room for three segments.
 #[test]
-fn a_full_disk_at_preallocation_is_fatal_clear_and_survivable() {
-    let fs = SimFs::new();
+fn without_room_for_the_next_segment_calls_wait_in_their_order_and_the_log_goes_on() {
+    let fs = disk();
+    fs.set_capacity(Some(3 * SEGMENT_BYTES));
+    let mut subject = Subject::new(&fs);
+    for index in 0..30 {
+        subject.append(1, vec![vec![1; 3000], vec![index; 500]]);
+        subject.flush();
+    }
+    let waits_from = subject.acknowledged();
+    assert!(waits_from > 9, "three segments' worth: {waits_from}");
+    assert!(
+        !subject.fatal.load(Ordering::Relaxed),
+        "no end of the process"
+    );
+    assert!(subject.writer.as_ref().unwrap().is_stalled());
+    subject.vote(b"behind what waits");
+    subject.truncate(Some(EntryId { term: 1, index: 40 }));
+    subject.append(2, vec![vec![2; 3000]]);
+    subject.purge(EntryId { term: 1, index: 0 });
+    subject.flush();
+    assert_eq!(subject.acknowledged(), waits_from, "nothing overtakes");
+    let copy = fs.fork();
+    copy.crash(Crash::LoseAll);
+    subject.check(
+        &State::default(),
+        &open(&copy).unwrap().1,
+        "lost power while it waited",
+    );
+
+    fs.set_capacity(None);
+    subject.flush();
+
+    assert!(!subject.writer.as_ref().unwrap().is_stalled());
+    let expected = subject.state.clone();
+    drop(subject);
+    fs.crash(Crash::LoseAll);
+    assert_eq!(State::of(&open(&fs).unwrap().1), expected);
+}
+
+#[test]
+fn a_full_disk_at_preallocation_holds_up_and_survives_a_restart() {
+    let fs = disk();
     fs.set_capacity(Some(3 * SEGMENT_BYTES));
     let mut subject = Subject::new(&fs);
     for _ in 0..30 {
@@ -49,7 +101,7 @@ fn a_full_disk_at_preallocation_is_fatal_clear_and_survivable() {
         subject.flush();
     }
     assert!(
-        subject.fatal.load(Ordering::Relaxed),
+        subject.writer.as_ref().unwrap().is_stalled(),
         "30 entries do not fit in three segments"
     );
     let acknowledged = subject.acknowledged();
@@ -71,7 +123,7 @@ fn a_full_disk_at_preallocation_is_fatal_clear_and_survivable() {
 
 #[test]
 fn no_space_for_the_first_segment_says_what_to_do() {
-    let fs = SimFs::new();
+    let fs = disk();
     fs.set_capacity(Some(1000));
 
     let error = open(&fs).err().unwrap();
@@ -84,14 +136,14 @@ fn no_space_for_the_first_segment_says_what_to_do() {
     );
     assert_eq!(
         fs.paths(),
-        Vec::<std::path::PathBuf>::new(),
+        [std::path::Path::new("/log/lock")],
         "the unfinished file is gone"
     );
 }
 
 #[test]
 fn a_read_only_directory_is_refused_clearly() {
-    let fs = SimFs::new();
+    let fs = disk();
     fs.plant(Fault::Write(0, ErrorKind::ReadOnlyFilesystem));
 
     let text = open(&fs).err().unwrap().to_string();
@@ -101,7 +153,7 @@ fn a_read_only_directory_is_refused_clearly() {
 
 #[test]
 fn after_one_failed_sync_nothing_succeeds_and_no_sync_is_tried() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     subject.append(1, vec![vec![1; 10]]);
     subject.flush();
@@ -138,7 +190,7 @@ fn after_one_failed_sync_nothing_succeeds_and_no_sync_is_tried() {
 
 #[test]
 fn pages_that_a_failed_sync_left_in_the_cache_are_not_believed() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     subject.append(1, vec![vec![1; 10]]);
     subject.flush();
@@ -163,7 +215,7 @@ fn pages_that_a_failed_sync_left_in_the_cache_are_not_believed() {
 #[test]
 fn a_failed_sync_at_any_point_loses_nothing_acknowledged() {
     for nth in 0.. {
-        let fs = SimFs::new();
+        let fs = disk();
         fs.plant(Fault::Sync(nth, ErrorKind::Other));
         let mut subject = Subject::new(&fs);
         let opened = subject.writer.is_some();
@@ -189,7 +241,7 @@ fn a_failed_sync_at_any_point_loses_nothing_acknowledged() {
 
 #[test]
 fn a_locked_simulated_log_is_refused_until_it_is_dropped() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (writer, _) = open(&fs).unwrap();
 
     let error = open(&fs).err().unwrap();
@@ -197,5 +249,6 @@ fn a_locked_simulated_log_is_refused_until_it_is_dropped() {
 
     drop(writer);
     open(&fs).unwrap();
-    assert_eq!(fs.list(std::path::Path::new("/log")).unwrap().len(), 1);
+    // The segment and the lock.
+    assert_eq!(fs.list(std::path::Path::new("/log")).unwrap().len(), 2);
 }

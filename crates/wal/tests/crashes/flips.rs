@@ -1,11 +1,12 @@
 //! Damage: flipped bytes, files gone, bytes of an earlier life.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ringfence_wal::sim::{Crash, SimFs};
-use ringfence_wal::{EntryId, Fs, OpenError};
+use ringfence_wal::{EntryId, Fs, OpenError, Options, Writer};
 
-use crate::model::{State, Subject, open};
+use crate::model::{BLOCK, SEGMENT_BYTES, State, Subject, dir, disk, open, options};
 
 fn segment(number: u64) -> PathBuf {
     PathBuf::from(format!("/log/{number:016x}.wal"))
@@ -64,36 +65,48 @@ fn flip_each(fs: &SimFs, before: &State, after: &State, stride: usize) -> (u64, 
     (refused, unharmed, cut)
 }
 
+/// Odd, so that every bit of a byte has its turn.
+const STRIDE: usize = 5;
+
+/// How many flips [`flip_each`] makes in these bytes.
+fn flips(bytes: std::ops::Range<u64>) -> u64 {
+    bytes.filter(|at| at.is_multiple_of(STRIDE as u64)).count() as u64
+}
+
 #[test]
 fn each_flipped_byte_of_a_closed_log_is_refused_or_harmless() {
-    let fs = SimFs::new();
-    let (before, after) = small_log(&fs, 300, 5, true);
+    let fs = disk();
+    let (before, after) = small_log(&fs, 300, 3, true);
 
-    let (refused, unharmed, cut) = flip_each(&fs, &before, &after, 1);
+    let (refused, unharmed, cut) = flip_each(&fs, &before, &after, STRIDE);
 
-    // The header, the opening's checkpoint, the vote, five entries, and the last of two sectors.
-    assert_eq!(refused, 512 * 10);
+    // The header, the opening's checkpoint, the vote, three entries, and the last.
+    assert_eq!(refused, flips(0..512) + flips(BLOCK..7 * BLOCK));
     assert_eq!(cut, Vec::<u64>::new());
-    // The seal itself and the zeros behind it: cut, and nothing is lost by it.
-    assert_eq!(unharmed, 16 * 1024 - 512 * 10);
+    // The zeros behind the header, and the seal: that is cut, and nothing is lost by it.
+    assert_eq!(
+        unharmed,
+        flips(512..BLOCK) + flips(7 * BLOCK..SEGMENT_BYTES)
+    );
 }
 
 #[test]
 fn only_a_flip_in_the_last_batch_before_a_crash_is_taken_for_a_torn_tail() {
-    let fs = SimFs::new();
-    let (before, after) = small_log(&fs, 300, 5, false);
+    let fs = disk();
+    let (before, after) = small_log(&fs, 300, 3, false);
 
-    let (refused, _, cut) = flip_each(&fs, &before, &after, 1);
+    let (refused, _, cut) = flip_each(&fs, &before, &after, STRIDE);
 
-    assert_eq!(refused, 512 * 8);
-    let last_batch: Vec<u64> = (512 * 8..512 * 10).collect();
-    assert_eq!(cut, last_batch);
+    assert_eq!(refused, flips(0..512) + flips(BLOCK..6 * BLOCK));
+    let last_batch = 6 * BLOCK..7 * BLOCK;
+    assert_eq!(cut.len() as u64, flips(last_batch.clone()));
+    assert!(cut.iter().all(|at| last_batch.contains(at)), "{cut:?}");
 }
 
 #[test]
 fn a_flip_in_an_older_segment_is_refused() {
-    let fs = SimFs::new();
-    let (before, after) = small_log(&fs, 5000, 6, true);
+    let fs = disk();
+    let (before, after) = small_log(&fs, 5000, 9, true);
     assert!(
         fs.paths().contains(&segment(3)),
         "three segments: {:?}",
@@ -109,7 +122,7 @@ fn a_flip_in_an_older_segment_is_refused() {
 
 #[test]
 fn damage_is_not_taken_for_a_torn_tail_when_a_torn_batch_follows() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     let batch = fs
         .content(&segment(1))
@@ -117,11 +130,11 @@ fn damage_is_not_taken_for_a_torn_tail_when_a_torn_batch_follows() {
         .iter()
         .rposition(|byte| *byte != 0)
         .unwrap();
-    let batch = (batch as u64).next_multiple_of(512);
+    let batch = (batch as u64).next_multiple_of(BLOCK);
     subject.append(1, vec![vec![1; 600]]);
     subject.flush();
     // All that survived of the next batch is one sector of its middle.
-    let junk = batch + 1024 + 512;
+    let junk = batch + BLOCK + 512;
     fs.open(&segment(1))
         .unwrap()
         .write_at(&[5; 100], junk)
@@ -145,14 +158,14 @@ fn damage_is_not_taken_for_a_torn_tail_when_a_torn_batch_follows() {
 
 #[test]
 fn a_full_segment_that_was_damaged_is_refused_when_a_torn_one_follows() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     for _ in 0..3 {
-        subject.append(1, vec![vec![1; 4000]]);
+        subject.append(1, vec![vec![1; 5000]]);
         subject.flush();
     }
     let full = fs.fork();
-    subject.append(1, vec![vec![1; 4000]]);
+    subject.append(1, vec![vec![1; 5000]]);
     subject.flush();
     let last = full
         .content(&segment(1))
@@ -163,7 +176,7 @@ fn a_full_segment_that_was_damaged_is_refused_when_a_torn_one_follows() {
     // The head of the batch that opened the second segment never reached the medium.
     fs.open(&segment(2))
         .unwrap()
-        .write_at(&[0; 512], 512)
+        .write_at(&[0; 512], BLOCK)
         .unwrap();
     drop(subject);
 
@@ -183,14 +196,14 @@ fn a_full_segment_that_was_damaged_is_refused_when_a_torn_one_follows() {
 
 #[test]
 fn damage_names_the_file_the_byte_and_what_to_do() {
-    let fs = SimFs::new();
-    small_log(&fs, 300, 5, true);
-    assert!(fs.flip(&segment(1), 512 * 3 + 40, 1));
+    let fs = disk();
+    small_log(&fs, 300, 3, true);
+    assert!(fs.flip(&segment(1), BLOCK * 3 + 40, 1));
 
     let text = open(&fs).err().unwrap().to_string();
 
     assert!(
-        text.contains("0000000000000001.wal is damaged at byte 1536"),
+        text.contains("0000000000000001.wal is damaged at byte 12288"),
         "{text}"
     );
     assert!(text.contains("remove the member"), "{text}");
@@ -198,7 +211,7 @@ fn damage_names_the_file_the_byte_and_what_to_do() {
 
 #[test]
 fn a_missing_segment_is_refused() {
-    let fs = SimFs::new();
+    let fs = disk();
     small_log(&fs, 5000, 9, true);
 
     for (gone, found) in [(1, "entries 0 to"), (2, "the file is missing")] {
@@ -209,10 +222,54 @@ fn a_missing_segment_is_refused() {
     }
 }
 
+/// A log that must be there and whose every written segment is gone is not a new one.
+#[test]
+fn a_log_that_must_be_there_is_refused_without_its_first_batch() {
+    let must_exist = |fs: &SimFs| {
+        let options = Options {
+            existing: true,
+            ..options(&Arc::default())
+        };
+        Writer::open(Arc::new(fs.clone()), &dir(), options).map(|(_, recovered)| recovered)
+    };
+    let fs = disk();
+    let (_, state) = small_log(&fs, 300, 3, true);
+    assert_eq!(State::of(&must_exist(&fs.fork()).unwrap()), state);
+
+    let emptied = fs.fork();
+    emptied.empty_dir(&dir());
+    let never_written = disk();
+    let first_gone = fs.fork();
+    first_gone.remove(&segment(1)).unwrap();
+    let zeroed = fs.fork();
+    let zeros = vec![0; (SEGMENT_BYTES - BLOCK) as usize];
+    let file = zeroed.open(&segment(1)).unwrap();
+    file.write_at(&zeros, BLOCK).unwrap();
+    file.sync_data().unwrap();
+    for (case, fs) in [
+        ("emptied", emptied),
+        ("never written", never_written),
+        ("first segment gone", first_gone),
+        ("zeroed behind its header", zeroed),
+    ] {
+        let refused = must_exist(&fs).err();
+        assert!(
+            matches!(&refused, Some(OpenError::Missing(_))),
+            "{case}: {refused:?}"
+        );
+        let text = refused.unwrap().to_string();
+        assert!(
+            text.contains("/log is gone") && text.contains("remove this member"),
+            "{text}"
+        );
+        assert!(!fs.paths().contains(&segment(1)) || case == "zeroed behind its header");
+    }
+}
+
 #[test]
 fn a_segment_cut_short_or_under_another_name_is_refused() {
-    let fs = SimFs::new();
-    small_log(&fs, 300, 5, true);
+    let fs = disk();
+    small_log(&fs, 300, 3, true);
 
     for len in [0, 100, 512, 8000] {
         let copy = fs.fork();
@@ -230,16 +287,16 @@ fn a_segment_cut_short_or_under_another_name_is_refused() {
 
 #[test]
 fn records_of_a_segments_earlier_life_are_never_read() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     subject.append(1, vec![vec![1; 300]]);
     subject.flush();
     let old = fs.content(&segment(1)).unwrap();
-    for i in 0..5 {
+    for i in 0..9 {
         subject.append(1, vec![vec![i; 6000]]);
         subject.flush();
     }
-    subject.purge(EntryId { term: 1, index: 4 });
+    subject.purge(EntryId { term: 1, index: 8 });
     subject.flush();
     let expected = subject.state.clone();
     drop(subject);
@@ -252,14 +309,14 @@ fn records_of_a_segments_earlier_life_are_never_read() {
         .unwrap();
     let content = fs.content(&active).unwrap();
     let end = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    let end = end.next_multiple_of(512);
+    let end = end.next_multiple_of(BLOCK as usize);
     fs.open(&active)
         .unwrap()
         .write_at(&old[end..], end as u64)
         .unwrap();
     fs.open(&active)
         .unwrap()
-        .write_at(&old[512..1536], end as u64)
+        .write_at(&old[4096..12288], end as u64)
         .unwrap();
     let (_, recovered) = open(&fs).unwrap();
 
@@ -269,11 +326,11 @@ fn records_of_a_segments_earlier_life_are_never_read() {
 
 #[test]
 fn another_format_version_is_refused_by_number() {
-    let fs = SimFs::new();
+    let fs = disk();
     small_log(&fs, 300, 1, true);
     let file = fs.open(&segment(1)).unwrap();
     let mut header = fs.content(&segment(1)).unwrap()[..508].to_vec();
-    header[8] = 2;
+    header[8] = 3;
     file.write_at(&header, 0).unwrap();
     file.write_at(&crc32fast::hash(&header).to_le_bytes(), 508)
         .unwrap();
@@ -281,7 +338,7 @@ fn another_format_version_is_refused_by_number() {
     let error = open(&fs).err().unwrap();
 
     assert!(
-        matches!(&error, OpenError::UnknownVersion { path, found: 2, known: 1 }
+        matches!(&error, OpenError::UnknownVersion { path, found: 3, known: 2 }
             if path == Path::new("/log/0000000000000001.wal")),
         "{error}"
     );

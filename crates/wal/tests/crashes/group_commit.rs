@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ringfence_wal::sim::{Crash, SimFs};
 use ringfence_wal::{Done, EntryId, LogEntry, MAX_MARK_BYTES, Wal, WalError};
 
-use crate::model::{Subject, dir, open, options};
+use crate::model::{Subject, dir, disk, open, options};
 
 fn entry(index: u64, bytes: usize) -> LogEntry {
     LogEntry {
@@ -23,7 +23,7 @@ fn reporting(sender: &Sender<Result<(), WalError>>) -> Done {
 
 #[test]
 fn what_was_added_before_a_flush_shares_one_sync_and_the_newest_is_told_first() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (mut writer, _) = open(&fs).unwrap();
     let syncs = fs.syncs();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -42,7 +42,7 @@ fn what_was_added_before_a_flush_shares_one_sync_and_the_newest_is_told_first() 
 
 #[test]
 fn appends_that_queue_behind_a_sync_share_the_next() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (wal, _) = Wal::open_in(Arc::new(fs), &dir(), options(&Arc::default())).unwrap();
     let (release, released): (Sender<()>, Receiver<()>) = channel();
     let (begin, begun) = channel();
@@ -74,7 +74,7 @@ fn appends_that_queue_behind_a_sync_share_the_next() {
 
 #[test]
 fn a_committed_mark_waits_for_its_entry() {
-    let fs = SimFs::new();
+    let fs = disk();
     let mut subject = Subject::new(&fs);
     let committed = |fs: &SimFs| {
         let copy = fs.fork();
@@ -103,18 +103,18 @@ fn a_committed_mark_waits_for_its_entry() {
 
 #[test]
 fn an_entry_too_large_is_refused_by_name_and_the_log_goes_on() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (mut writer, _) = open(&fs).unwrap();
     let (sender, results) = channel();
 
-    writer.append(vec![entry(0, 10), entry(1, 16_000)], reporting(&sender));
+    writer.append(vec![entry(0, 10), entry(1, 32_000)], reporting(&sender));
     let error = results.recv().unwrap().unwrap_err();
     assert!(
         matches!(
             error,
             WalError::EntryTooLarge {
-                bytes: 16_000,
-                limit: 1..16_000,
+                bytes: 32_000,
+                limit: 1..32_000,
                 ..
             }
         ),
@@ -128,13 +128,13 @@ fn an_entry_too_large_is_refused_by_name_and_the_log_goes_on() {
 
 #[test]
 fn the_largest_entry_allowed_fits_in_a_fresh_segment() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (mut writer, _) = open(&fs).unwrap();
     let (sender, results) = channel();
     writer.save_vote(vec![7; MAX_MARK_BYTES], reporting(&sender));
-    writer.append(vec![entry(0, 16_000)], reporting(&sender));
+    writer.append(vec![entry(0, 32_000)], reporting(&sender));
     let Err(WalError::EntryTooLarge { limit, .. }) = results.recv().unwrap() else {
-        panic!("16,000 bytes do not fit")
+        panic!("32,000 bytes do not fit")
     };
 
     writer.save_committed(0, vec![8; MAX_MARK_BYTES]);
@@ -151,7 +151,7 @@ fn the_largest_entry_allowed_fits_in_a_fresh_segment() {
 
 #[test]
 fn a_vote_too_large_is_refused_by_name() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (mut writer, _) = open(&fs).unwrap();
     let (sender, results) = channel();
 
@@ -172,7 +172,7 @@ fn a_vote_too_large_is_refused_by_name() {
 
 #[test]
 fn an_append_with_a_hole_or_over_the_log_is_refused() {
-    let fs = SimFs::new();
+    let fs = disk();
     let (mut writer, _) = open(&fs).unwrap();
     let (sender, results) = channel();
     writer.append(vec![entry(3, 1), entry(4, 1)], reporting(&sender));

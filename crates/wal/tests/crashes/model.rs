@@ -10,11 +10,18 @@ use ringfence_wal::sim::SimFs;
 use ringfence_wal::{Done, EntryId, LogEntry, OpenError, Options, Recovered, Writer};
 
 /// Segments small enough that a short scenario fills many.
-pub(crate) const SEGMENT_BYTES: u64 = 16 * 1024;
+pub(crate) const SEGMENT_BYTES: u64 = 32 * 1024;
+/// What a batch fills a multiple of, and the header one of.
+pub(crate) const BLOCK: u64 = 4096;
 
 /// Returns the directory of every simulated log.
 pub(crate) fn dir() -> PathBuf {
     PathBuf::from("/log")
+}
+
+/// Returns a disk with an empty directory for the log.
+pub(crate) fn disk() -> SimFs {
+    SimFs::with_dir(&dir())
 }
 
 /// Returns options whose every byte on disk repeats, and which record a fatal error in `fatal`.

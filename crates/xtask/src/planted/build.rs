@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::layers::{Layer, Target};
-use crate::steps::cargo;
+use crate::cargo::cargo;
 
 /// The package that switches bugs on.
 const PLANTED: &str = "ringfence-planted";
@@ -44,6 +44,8 @@ impl<'a> Built<'a> {
             match layer.target {
                 Target::Library if arguments.contains(&"--lib") => {}
                 Target::Library => arguments.push("--lib"),
+                Target::Binary if arguments.contains(&"--bins") => {}
+                Target::Binary => arguments.push("--bins"),
                 Target::Test(name) => arguments.extend(["--test", name]),
                 Target::Simulation => continue,
             }
@@ -77,12 +79,14 @@ impl<'a> Built<'a> {
     pub(super) fn program(&self, layer: &Layer) -> Result<&Program, String> {
         let programs = match layer.target {
             Target::Simulation => self.simulation(layer)?,
-            Target::Library | Target::Test(_) => &self.tests,
+            Target::Library | Target::Binary | Target::Test(_) => &self.tests,
         };
         let found = programs.iter().find(|program| {
             program.package == layer.package
                 && match layer.target {
                     Target::Library => program.is_library,
+                    // A test in `tests` may have the name of a package, but not of its own.
+                    Target::Binary => !program.is_library && program.target == layer.package,
                     Target::Test(name) => !program.is_library && program.target == name,
                     Target::Simulation => !program.is_library,
                 }

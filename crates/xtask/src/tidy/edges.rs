@@ -16,10 +16,12 @@ const EDGES: &[(&str, &[&str])] = &[
         "ringfence-client",
         &["ringfence-core", "ringfence-proto", "ringfence-tls"],
     ),
+    ("ringfence-history", &["ringfence-core", "ringfence-proto"]),
     (
         "ringfence-raft",
         &[
             "ringfence-core",
+            "ringfence-history",
             "ringfence-proto",
             "ringfence-tls",
             "ringfence-wal",
@@ -115,6 +117,11 @@ const CONFINED: &[Confined] = &[
         prefix: "k8s-openapi",
         to: &["ringfence-kube", KUBERNETES, CONTROLLER],
         why: "nothing needs Kubernetes but what is about it",
+    },
+    Confined {
+        prefix: "sled",
+        to: &["ringfence-history", "ringfence-guard"],
+        why: "the log and the state machine never learn of sled",
     },
     Confined {
         prefix: "tokio-rustls",

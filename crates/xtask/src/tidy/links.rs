@@ -6,27 +6,18 @@ use super::{SourceFile, Violation};
 
 /// Checks the links of `file`; `exists` answers for paths from the root of the workspace.
 pub(super) fn check(file: &SourceFile, exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
-    if !file.has_extension("md") {
-        return Vec::new();
-    }
     let mut violations = Vec::new();
-    let mut fenced = false;
-    for (number, line) in file.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced {
-            violations.extend(targets(line).into_iter().filter_map(|target| {
-                broken(&file.path, &target, exists)
-                    .map(|(wrong, remedy)| Violation::new(&file.path, number, wrong, remedy))
-            }));
-        }
+    for (number, line) in file.prose() {
+        violations.extend(targets(&line).into_iter().filter_map(|target| {
+            broken(&file.path, &target, exists)
+                .map(|(wrong, remedy)| Violation::new(&file.path, number, wrong, remedy))
+        }));
     }
     violations
 }
 
-/// What the links of a line point to: `[text](target)` and `[text]: target`, outside of `code`.
-fn targets(line: &str) -> Vec<String> {
-    let prose: String = line.split('`').step_by(2).collect();
+/// What the links of a line of prose point to: `[text](target)` and `[text]: target`.
+fn targets(prose: &str) -> Vec<String> {
     let mut targets = Vec::new();
     for (at, _) in prose.match_indices("](") {
         if let Some((target, _)) = prose[at + 2..].split_once(')') {

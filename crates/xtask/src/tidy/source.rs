@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::SourceFile;
-use crate::steps::cargo;
+use crate::cargo::cargo;
 
 /// Texts that others wrote or that a tool writes; the rules on text are not for them.
 const NOT_OURS: &[&str] = &["Cargo.lock", "LICENSE"];

@@ -135,7 +135,7 @@ fn bare_promise(file: &SourceFile, number: usize, line: &str) -> Option<Violatio
 }
 
 /// The ends of every place where `word` stands alone in `line`.
-fn words<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+pub(super) fn words<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let joins = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).filter_map(move |(start, _)| {
         let end = start + word.len();

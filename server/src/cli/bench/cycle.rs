@@ -4,9 +4,11 @@ use ringfence_core::LeaseName;
 use serde_json::{Map, json};
 
 use super::etcd;
+use super::load::Measured;
 use super::load::{Client, Load};
+use super::numbers::count;
 use super::raw::{RawSession, TTL_MS};
-use super::report::{Measured, Sheet, count};
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::Failure;
 

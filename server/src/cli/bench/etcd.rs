@@ -12,8 +12,8 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
+use super::load::Measured;
 use super::load::{Client, Load};
-use super::report::Measured;
 use crate::cli::nodes::{Child, Held, Ports};
 use crate::cli::{Failure, exit};
 

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use ringfence_client::{AcquireError, BootClock, CallError, Clock, Session, SessionOptions};
 
+use super::load::Measured;
 use super::load::{Load, progress, record, samples};
-use super::report::{Measured, Sheet, show_us};
+use super::numbers::show_us;
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::Failure;
 

@@ -10,7 +10,7 @@ use ringfence_client::{BootClock, Clock, Moment};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::report::{Measured, count};
+use super::numbers::count;
 use crate::cli::output::Output;
 use crate::cli::{Failure, exit};
 
@@ -163,5 +163,22 @@ pub(super) fn progress(text: &str) {
         write!(stderr, "\r\x1b[K{text}")
             .and_then(|()| stderr.flush())
             .ok();
+    }
+}
+
+/// What was measured.
+pub(super) struct Measured {
+    /// Units of work.
+    pub(super) done: u64,
+    /// In this time.
+    pub(super) elapsed: Duration,
+    /// How long each took, by series.
+    pub(super) samples: Vec<Samples>,
+}
+
+impl Measured {
+    /// Units per second.
+    pub(super) fn per_second(&self) -> f64 {
+        self.done as f64 / self.elapsed.as_secs_f64()
     }
 }

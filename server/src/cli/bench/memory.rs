@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::full::acquire;
 use super::load::{Client, Load};
-use super::report::{Sheet, count};
+use super::numbers::count;
+use super::report::Sheet;
 use super::target::Target;
 use crate::cli::nodes::Node;
 use crate::cli::output::Table;

@@ -11,6 +11,7 @@ mod keepalive;
 mod load;
 mod lock;
 mod memory;
+mod numbers;
 mod raw;
 mod report;
 mod target;

@@ -18,7 +18,7 @@ pub(super) fn open_request(ttl_ms: u64) -> OpenRequest {
         id: Bytes::copy_from_slice(&rand::random::<[u8; 16]>()),
         secret: Bytes::copy_from_slice(&rand::random::<[u8; 16]>()),
         seen_cluster_time_ms: None,
-        ttl_ms,
+        ttl_ms: Some(ttl_ms),
         identity: "bench".into(),
         pod: None,
     }

@@ -1,30 +1,12 @@
 //! What is printed at the end: a small table, or one object.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
-use super::load::{Load, Samples};
+use super::load::{Load, Measured, Samples};
+use super::numbers::{count, show_us};
 use super::target::Target;
 use crate::cli::Failure;
 use crate::cli::output::Table;
-
-/// What was measured.
-pub(super) struct Measured {
-    /// Units of work.
-    pub(super) done: u64,
-    /// In this time.
-    pub(super) elapsed: Duration,
-    /// How long each took, by series.
-    pub(super) samples: Vec<Samples>,
-}
-
-impl Measured {
-    /// Units per second.
-    pub(super) fn per_second(&self) -> f64 {
-        self.done as f64 / self.elapsed.as_secs_f64()
-    }
-}
 
 /// What is said about a measurement besides its figures.
 pub(super) struct Sheet<'a> {
@@ -117,44 +99,4 @@ pub(super) fn latencies(samples: &Samples) -> Value {
         "p99_us": samples.value_at_quantile(0.99),
         "max_us": samples.max(),
     })
-}
-
-/// Microseconds for people.
-pub(super) fn show_us(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us} µs"),
-        1_000..10_000 => format!("{:.2} ms", us as f64 / 1e3),
-        10_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
-        _ => format!("{:.2} s", us as f64 / 1e6),
-    }
-}
-
-/// A number with its thousands apart: `12,345`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        let shown = [0, 999, 1_000, 12_345, 1_234_567].map(count);
-        assert_eq!(shown, ["0", "999", "1,000", "12,345", "1,234,567"]);
-    }
-
-    #[test]
-    fn durations_have_three_digits() {
-        let shown = [850, 4_210, 42_100, 1_440_000].map(show_us);
-        assert_eq!(shown, ["850 µs", "4.21 ms", "42.1 ms", "1.44 s"]);
-    }
 }

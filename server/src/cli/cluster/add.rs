@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{AddMemberRequest, AddMemberResponse};
 use serde_json::json;
@@ -46,7 +47,7 @@ impl Add {
             let request = request.clone();
             async move { ClusterClient::new(channel).add_member(request).await }
         };
-        let answer: AddMemberResponse = context.client.unary(ask).await?;
+        let answer: AddMemberResponse = unstable::unary(&context.client, ask).await?;
         let object = json!({ "node": answer.node_id, "name": self.name });
         let text = format!("{} is added as learner {}", self.name, answer.node_id);
         context.output.result(&object, text)?;

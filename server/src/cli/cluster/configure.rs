@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{
     ConfigureRequest, ConfigureResponse, Settings, StatusRequest, StatusResponse,
@@ -46,7 +47,7 @@ impl Configure {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let ask =
             |channel| async move { ClusterClient::new(channel).status(StatusRequest {}).await };
-        let status: StatusResponse = context.client.unary(ask).await?;
+        let status: StatusResponse = unstable::unary(&context.client, ask).await?;
         let Some(before) = status.settings else {
             let message = "the node knows no settings: it belongs to no cluster yet";
             return Err(Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", message)
@@ -59,10 +60,11 @@ impl Configure {
             let request = ConfigureRequest {
                 settings: Some(after),
                 based_on: status.settings_index,
+                change: None,
             };
             let ask =
                 move |channel| async move { ClusterClient::new(channel).configure(request).await };
-            let answer: ConfigureResponse = context.client.unary(ask).await?;
+            let answer: ConfigureResponse = unstable::unary(&context.client, ask).await?;
             settings_index = answer.settings_index;
         }
         show(context, &after, settings_index)?;

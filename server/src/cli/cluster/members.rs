@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{ListMembersRequest, ListMembersResponse, Member};
 use serde_json::{Value, json};
@@ -63,19 +64,32 @@ async fn list(context: &Context) -> Result<Vec<Member>, Failure> {
             .list_members(ListMembersRequest {})
             .await
     };
-    let answer: ListMembersResponse = context.client.unary(ask).await?;
+    let answer: ListMembersResponse = unstable::unary(&context.client, ask).await?;
     Ok(answer.members)
 }
 
 /// The id of the member that `raw` names, by its id or its name.
 ///
 /// # Errors
-/// If there is no such member.
+/// If there is no such member, or there are several.
 pub(super) async fn find(context: &Context, raw: &str) -> Result<u64, Failure> {
     let members = list(context).await?;
-    let named = |member: &&Member| member.name == raw || raw.parse() == Ok(member.node_id);
-    if let Some(member) = members.iter().find(named) {
+    if let Some(member) = members.iter().find(|one| raw.parse() == Ok(one.node_id)) {
         return Ok(member.node_id);
+    }
+    let named: Vec<&Member> = members.iter().filter(|one| one.name == raw).collect();
+    if let [member] = named[..] {
+        return Ok(member.node_id);
+    }
+    if !named.is_empty() {
+        let each = named.iter().map(|one| {
+            let vote = if one.voter { "a voter" } else { "a learner" };
+            format!("{} ({vote})", one.node_id)
+        });
+        let each: Vec<String> = each.collect();
+        let message = format!("several members are called {raw}: {}", each.join(", "));
+        return Err(Failure::new(exit::USAGE, "AMBIGUOUS", message)
+            .hint("give the number of the one that is meant, see `cluster members`"));
     }
     let known: Vec<String> = members
         .iter()

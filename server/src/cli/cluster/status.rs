@@ -38,11 +38,12 @@ impl Status {
         output.list(&objects, &table(&answers), "")?;
         if let Some(newest) = led.iter().max_by_key(|said| said.applied_index) {
             output.note(format!(
-                "cluster {}; sessions: {}, lease names: {}, last token: {}",
+                "cluster {}; sessions: {}, lease names: {}, last token: {}, level: {}",
                 view::hex(&newest.cluster_id),
                 newest.sessions,
                 newest.leases,
                 newest.last_token,
+                newest.level,
             ));
             if newest.token_floor_set {
                 output.note(
@@ -129,6 +130,8 @@ fn object(answer: &Answer) -> Value {
         "last_token": said.last_token,
         "settings_index": said.settings_index,
         "token_floor_set": said.token_floor_set,
+        "level": said.level,
+        "log_version": said.log_version,
         "version": said.version,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::{TransferLeaderRequest, TransferLeaderResponse};
 use serde_json::json;
@@ -29,7 +30,7 @@ impl TransferLeader {
             let request = TransferLeaderRequest { node_id };
             ClusterClient::new(channel).transfer_leader(request).await
         };
-        let answer: TransferLeaderResponse = context.client.unary(ask).await?;
+        let answer: TransferLeaderResponse = unstable::unary(&context.client, ask).await?;
         let leader = answer.leader_id;
         context
             .output

@@ -58,7 +58,7 @@ impl DemoWorker {
             .wait(WAIT)
             .send()
             .await?;
-        let fence = lease.fence();
+        let fence = lease.fence().to_string();
         say(&format!("granted {}", lease.token()))?;
         // Before the first read: from here on the store takes no older holder's write.
         match store.advance(&fence).await? {

@@ -12,11 +12,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use ringfence_kube::canary::{Canary as Prober, Outcome, Trial};
-use ringfence_kube::policy::{Resource, WithoutLease};
+use ringfence_kube::policy::Resource;
 use serde_json::json;
 
 use super::figures;
-use super::guarded::Guarded;
+use super::guarded::{self, Guarded};
 use crate::cli::output::Output;
 use crate::cli::{Failure, Global, exit, signals};
 
@@ -27,7 +27,7 @@ use crate::cli::{Failure, Global, exit, signals};
 /// policy` applied, or as somebody who may impersonate that account.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
-  ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --listen-http 0.0.0.0:7423
+  ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --listen-http '[::]:7423'
   ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --once
 
 With --once: 0 if both were refused, 1 if the policies let one pass, 69 if nobody can tell.
@@ -47,7 +47,7 @@ pub(crate) struct Canary {
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = crate::duration::parse)]
     every: Duration,
     /// Where /metrics and /livez are served
-    #[arg(long, default_value = "127.0.0.1:7423", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:7423", value_name = "IP:PORT")]
     listen_http: SocketAddr,
 }
 
@@ -63,8 +63,7 @@ impl Canary {
             )));
         }
         let resources = vec![Resource::config_maps()];
-        let guarded = self.guarded;
-        let fencing = guarded.fencing(resources, WithoutLease::Deny, false)?;
+        let fencing = guarded::fencing(self.guarded.wish(resources))?;
         let client = ringfence_kube::connect(self.kubeconfig.as_deref()).await;
         let client = client.map_err(|why| Failure::usage(why.to_string()))?;
         let prober = Prober::new(client, fencing);
@@ -73,11 +72,11 @@ impl Canary {
             return once(&prober, &output).await;
         }
         figures::log_to_stderr();
-        let listener = figures::listen("listen-http", self.listen_http).await?;
+        let listener = figures::listen("listen-http", self.listen_http)?;
         let found = Figures::default();
         let mut registry = Registry::with_prefix("ringfence");
         found.register(&mut registry);
-        figures::show(listener, registry);
+        figures::show(listener, self.listen_http, registry);
         tokio::select! {
             never = watch(&prober, &found, self.every) => match never {},
             _ = signals::stop() => Ok(ExitCode::SUCCESS),
@@ -204,14 +203,8 @@ mod tests {
     #[test]
     fn the_line_in_printed_manifests_tries_what_they_fence() {
         let default = Wish {
-            lease: "demo/leader".to_owned(),
-            prefix: ringfence_kube::PREFIX.to_owned(),
             resources: vec![Resource::config_maps()],
-            namespaces: Vec::new(),
-            account: None,
-            carrier: Carrier::Impersonate,
-            without_lease: WithoutLease::Deny,
-            keeper: false,
+            ..Wish::new("demo/leader", Carrier::Impersonate)
         };
         let other = Wish {
             prefix: "locks".to_owned(),
@@ -227,8 +220,7 @@ mod tests {
             let line = lines.find_map(|line| line.strip_prefix("#   ringfence kube canary "));
             let words = ["canary"].into_iter().chain(line.unwrap().split(' '));
             let Line { canary } = Line::try_parse_from(words).unwrap();
-            let guarded = canary.guarded;
-            let tried = guarded.fencing(vec![Resource::config_maps()], WithoutLease::Deny, false);
+            let tried = guarded::fencing(canary.guarded.wish(vec![Resource::config_maps()]));
             assert_eq!(tried.unwrap(), fencing);
         }
     }

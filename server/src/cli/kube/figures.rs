@@ -9,9 +9,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
+use ringfence_tls::{Port, PortFigures};
 use tokio::net::TcpListener;
 
 use crate::cli::Failure;
+use crate::http;
+use crate::ports::Http1;
 
 /// The text form that Prometheus asks for by name.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -20,16 +23,15 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 ///
 /// # Errors
 /// Why that is not possible, and what to do.
-pub(super) async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listening = TcpListener::bind(address).await;
-    listening.map_err(|why| {
+pub(super) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    ringfence_raft::listen(address).map_err(|why| {
         Failure::usage(format!("--{flag} {address}: {why}"))
             .hint("choose another address, or stop what uses this one")
     })
 }
 
 /// Shows `/metrics` and `/livez`, for as long as the process lives.
-pub(super) fn show(listener: TcpListener, registry: Registry) {
+pub(super) fn show(listener: TcpListener, address: SocketAddr, registry: Registry) {
     let registry = Arc::new(registry);
     let metrics = move || {
         let registry = Arc::clone(&registry);
@@ -40,7 +42,9 @@ pub(super) fn show(listener: TcpListener, registry: Registry) {
         .route("/metrics", get(metrics));
     // It ends by itself only if it cannot accept any more, which it says.
     let served = async move {
-        if let Err(error) = axum::serve(listener, routes).await {
+        let figures = Arc::<PortFigures>::default();
+        let port = Port::new("http", listener, None, http::limits(None), figures);
+        if let Err(error) = axum::serve(Http1::new(port, address), routes).await {
             tracing::error!(%error, "figures are not shown any more");
         }
     };

@@ -1,7 +1,7 @@
 //! Which lease, and whose writes: what `policy` and `canary` are told in the same words.
 
 use ringfence_kube::PREFIX;
-use ringfence_kube::policy::{Carrier, Fencing, Resource, ServiceAccount, Wish, WithoutLease};
+use ringfence_kube::policy::{Carrier, Fencing, Resource, ServiceAccount, Wish};
 
 use crate::cli::Failure;
 
@@ -27,26 +27,22 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// What is to be fenced, checked.
-    ///
-    /// # Errors
-    /// What was offered, and what is allowed.
-    pub(super) fn fencing(
-        self,
-        resources: Vec<Resource>,
-        without_lease: WithoutLease,
-        keeper: bool,
-    ) -> Result<Fencing, Failure> {
-        let wish = Wish {
-            lease: self.lease,
+    /// What is wished for, as far as these flags say it.
+    pub(super) fn wish(self, resources: Vec<Resource>) -> Wish {
+        Wish {
             prefix: self.kube_prefix,
             resources,
             namespaces: self.namespaces,
             account: self.service_account,
-            carrier: self.carrier,
-            without_lease,
-            keeper,
-        };
-        Fencing::new(wish).map_err(|why| Failure::usage(why.to_string()))
+            ..Wish::new(self.lease, self.carrier)
+        }
     }
+}
+
+/// What is to be fenced, checked.
+///
+/// # Errors
+/// What was offered, and what is allowed.
+pub(super) fn fencing(wish: Wish) -> Result<Fencing, Failure> {
+    Fencing::new(wish).map_err(|why| Failure::usage(why.to_string()))
 }

@@ -15,7 +15,7 @@ use super::{Failure, Global};
 /// Commands about Kubernetes.
 #[derive(Subcommand, Debug)]
 pub(crate) enum KubeCommand {
-    Policy(policy::Policy),
+    Policy(Box<policy::Policy>),
     Canary(canary::Canary),
     /// Let the API server ask the cluster about each write: one rule for many leases
     #[command(subcommand, after_help = webhook::EXAMPLE)]

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use ringfence_kube::policy::{Resource, WithoutLease};
+use ringfence_kube::FLOORS;
+use ringfence_kube::policy::{Resource, Wish, WithoutLease};
 
-use super::guarded::Guarded;
+use super::guarded::{Guarded, fencing};
 use crate::cli::{Failure, output};
 
 /// Print policies by which Kubernetes refuses the writes of stale holders
@@ -21,10 +22,18 @@ pub(crate) struct Policy {
     /// What the lease guards, with all subresources: configmaps, deployments.apps; may be repeated
     #[arg(long = "resource", value_name = "PLURAL[.GROUP]", required = true)]
     resources: Vec<Resource>,
-    /// While there is no such Lease: deny all writes to these resources, by anybody, or allow what
-    /// the mark on the object allows
-    #[arg(long, value_enum, default_value_t = Missing::Deny)]
+    /// Until the lease is granted for the first time: deny the account's writes to these resources, or
+    /// allow what the mark on the object allows. Writes of others are never refused
+    #[arg(long, value_enum, default_value_t = Missing::Allow)]
     without_lease: Missing,
+    /// The namespace of the floor, as `serve --kube-floors` says it: no account whose writes are judged
+    /// may write Leases there
+    #[arg(long, value_name = "NAMESPACE", default_value = FLOORS)]
+    floors: String,
+    /// Count only marks of this Ringfence cluster, as `cluster status` prints its id, so that an object
+    /// copied from elsewhere, with a mark, locks nobody out [default: all marks count]
+    #[arg(long, value_name = "ID")]
+    cluster_id: Option<String>,
     /// Leave out what all leases of a Kubernetes share, as for deleting the rest
     #[arg(long)]
     without_keeper: bool,
@@ -43,9 +52,14 @@ impl Policy {
             Missing::Deny => WithoutLease::Deny,
             Missing::Allow => WithoutLease::Allow,
         };
-        let guarded = self.guarded;
-        let fencing = guarded.fencing(self.resources, without_lease, !self.without_keeper)?;
-        output::raw(fencing.manifests().as_bytes())?;
+        let wish = Wish {
+            without_lease,
+            floors: self.floors,
+            cluster: self.cluster_id,
+            keeper: !self.without_keeper,
+            ..self.guarded.wish(self.resources)
+        };
+        output::raw(fencing(wish)?.manifests().as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -7,7 +7,7 @@ use ringfence_client::{HeldLease, LeaseName, Session};
 use serde_json::json;
 
 use crate::cli::context::{Context, NewSession, OwnSession};
-use crate::cli::{Failure, duration, parse, signals};
+use crate::cli::{Failure, duration, parse, waiting};
 
 /// Acquire a lease, print its token and session handle, and leave
 ///
@@ -43,7 +43,7 @@ impl Acquire {
             None => context.client.open_session(self.new.options()).await?,
         };
         let opened = self.session.given().is_none();
-        let lease = match self.send(&session).await {
+        let lease = match self.send(context, &session).await {
             Ok(lease) => lease,
             Err(failure) if opened => {
                 // Of no use to anybody: nobody was told its handle.
@@ -66,11 +66,11 @@ impl Acquire {
             }
         };
 
+        // Later ones are owed to keep-alives, which end when this process does.
+        let window = context.client.sleep_until(lease.valid_until());
         let ttl_ms = duration::millis(session.ttl());
         let name = self.name;
-        // From here on the grant belongs to whoever reads the next line.
-        let token = lease.forget();
-        let handle = session.leave();
+        let (token, handle) = (lease.token(), session.handle());
         let object = json!({
             "name": name.as_str(),
             "token": token.get(),
@@ -83,12 +83,21 @@ impl Acquire {
              session {handle}",
             duration::show(ttl_ms),
         );
-        context.output.result(&object, text)?;
+        if let Err(failure) = context.output.receipt(&object, text, window).await {
+            // Nobody was told: it would be held for nobody until its session ends.
+            return Err(match taken_back(lease, session, opened).await {
+                Ok(()) => failure.hint("the lease was given back"),
+                Err(why) => failure.hint(format!("{name} may be held still: {}", why.message)),
+            });
+        }
+        // From here on the grant belongs to whoever has read the line.
+        lease.forget();
+        session.leave();
         Ok(ExitCode::SUCCESS)
     }
 
     /// Acquires within `session`; interrupted by a signal, it gives up its place in the queue.
-    async fn send(&self, session: &Session) -> Result<HeldLease, Failure> {
+    async fn send(&self, context: &Context, session: &Session) -> Result<HeldLease, Failure> {
         let mut acquire = session.acquire(self.name.as_str());
         if let Some(wait) = self.wait {
             acquire = acquire.wait(wait);
@@ -99,9 +108,17 @@ impl Acquire {
         if let Some(delay) = self.lock_delay {
             acquire = acquire.lock_delay(delay);
         }
-        tokio::select! {
-            lease = acquire.send() => Ok(lease?),
-            signal = signals::stop() => Err(signals::interrupted(signal)),
-        }
+        waiting::acquire(context, &self.name, acquire).await
     }
+}
+
+/// Gives a grant back that nobody was told of, with its session if that was opened for it.
+async fn taken_back(lease: HeldLease, session: Session, opened: bool) -> Result<(), Failure> {
+    let released = lease.release().await;
+    if opened {
+        session.close().await?;
+        return Ok(());
+    }
+    session.leave();
+    Ok(released?)
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_core::LeaseName;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{GetRequest, GetResponse, Lease};
@@ -32,7 +33,7 @@ impl Get {
             let request = request.clone();
             async move { LeasesClient::new(channel).get(request).await }
         };
-        let answer: GetResponse = context.client.unary(ask).await?;
+        let answer: GetResponse = unstable::unary(&context.client, ask).await?;
         let lease = answer.lease.unwrap_or_default();
         context
             .output

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{HistoryRecord, HistoryRequest, HistoryResponse};
 use serde_json::Value;
@@ -42,7 +43,7 @@ impl History {
             let request = request.clone();
             async move { LeasesClient::new(channel).history(request).await }
         };
-        let answer: HistoryResponse = context.client.unary(ask).await?;
+        let answer: HistoryResponse = unstable::unary(&context.client, ask).await?;
         if answer.records.is_empty() {
             let covered = answer.covered.iter();
             let covered: Vec<String> = covered

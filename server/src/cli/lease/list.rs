@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{ListRequest, ListResponse};
 use serde_json::Value;
@@ -37,7 +38,7 @@ impl List {
                 let request = request.clone();
                 async move { LeasesClient::new(channel).list(request).await }
             };
-            let page: ListResponse = context.client.unary(ask).await?;
+            let page: ListResponse = unstable::unary(&context.client, ask).await?;
             leases.extend(page.leases);
             if page.next_page_token.is_empty() {
                 break;

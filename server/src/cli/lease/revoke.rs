@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{RevokeRequest, RevokeResponse};
@@ -47,7 +48,7 @@ impl Revoke {
             let request = request.clone();
             async move { LeasesClient::new(channel).revoke(request).await }
         };
-        let _: RevokeResponse = context.client.unary(ask).await?;
+        let _: RevokeResponse = unstable::unary(&context.client, ask).await?;
         let object =
             json!({ "name": self.name.as_str(), "token": self.token.get(), "cause": "REVOKED" });
         context

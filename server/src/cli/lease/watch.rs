@@ -3,8 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ringfence_client::unstable;
 use ringfence_proto::refusal::Refusal;
+use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{Position, WatchEvent, WatchRequest, WatchResponse, watch_event};
+use ringfence_proto::wire::position_from_wire;
 use serde_json::{Map, Value};
 
 use crate::cli::context::Context;
@@ -45,11 +48,14 @@ impl Watch {
     async fn follow(mut self, context: &Context) -> Result<ExitCode, Failure> {
         let mut tries = 0;
         loop {
+            let channel = unstable::channel(&context.client).await?;
+            let mut leases =
+                LeasesClient::new(channel).max_decoding_message_size(unstable::MESSAGE_BYTES_MAX);
             let request = WatchRequest {
                 prefix: self.prefix.clone(),
                 from: self.from.clone(),
             };
-            let broken = match context.client.leases().await?.watch(request).await {
+            let broken = match leases.watch(request).await {
                 Err(status) => status,
                 Ok(stream) => {
                     let mut stream = stream.into_inner();
@@ -88,6 +94,11 @@ impl Watch {
 
     /// Prints what was told; whether it was all that was asked for.
     fn print(&mut self, context: &Context, told: WatchResponse) -> Result<bool, Failure> {
+        if self.from.is_none() && told.events.is_empty() {
+            context
+                .output
+                .remark("no lease is known under this prefix yet; waiting for events");
+        }
         if told.compacted {
             let object = Map::from_iter([("kind".to_owned(), Value::from("COMPACTED"))]);
             let text = "-- the history in between is gone; the present state follows";
@@ -144,9 +155,10 @@ fn line(event: &WatchEvent) -> Option<(Map<String, Value>, String)> {
         }
     };
     object.insert("kind".into(), kind.into());
-    if let Some(position) = &event.position {
+    let position = event.position.as_ref().map(position_from_wire);
+    if let Some(Ok(position)) = position {
         object.insert("index".into(), position.index.into());
-        object.insert("position".into(), view::position(position).into());
+        object.insert("position".into(), position.to_string().into());
     }
     Some((object, text))
 }

@@ -9,7 +9,10 @@ use ringfence_client::{Client, HeldLease, Loss, Moment};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::group;
 use super::terminal::{Job, Terminal};
+use super::watchdog::Watchdog;
+use crate::cli::stderr::aside;
 use crate::cli::{Failure, exit, tether};
 
 /// How long before the window's end CMD gets SIGTERM, at most; a fifth of the TTL if that is less.
@@ -17,6 +20,9 @@ const TERM_LEAD_MAX: Duration = Duration::from_secs(5);
 /// How long before the window's end CMD gets SIGKILL, at most; a twentieth of the TTL if that is
 /// less. It is for the machine to take notice, not for CMD.
 const KILL_LEAD_MAX: Duration = Duration::from_millis(500);
+
+/// How often to look whether what CMD left behind has ended.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// CMD while it runs, the leader of a process group of its own.
 pub(super) struct Running {
@@ -50,7 +56,7 @@ impl Running {
         };
         // From here on none is missed.
         let forwarded = Forwarded::new()?;
-        let mut tethered = tether::command(&command[0], &command[1..]).map_err(failed)?;
+        let mut tethered = tether::command(&command[0], &command[1..]);
         tethered.envs(environment).process_group(0);
         let mut started = tokio::process::Command::from(tethered);
         let process = started.kill_on_drop(true).spawn().map_err(failed)?;
@@ -74,12 +80,49 @@ impl Running {
         lease: &HeldLease,
         ttl: Duration,
     ) -> Finished {
+        let mut watchdog = self.guarded(lease.valid_until());
+        let finished = self.supervise(client, lease, ttl, &mut watchdog).await;
+        if let Some(watchdog) = watchdog {
+            watchdog.done();
+        }
+        finished
+    }
+
+    fn guarded(&self, until: Moment) -> Option<Watchdog> {
+        let failed = |cause: std::io::Error| {
+            aside(format!(
+                "warning: no watchdog ({cause}): if this process is stopped, CMD runs on after its \
+                 lease has ended"
+            ));
+        };
+        Watchdog::start(self.group, until).map_err(failed).ok()
+    }
+
+    async fn supervise(
+        &mut self,
+        client: &Client,
+        lease: &HeldLease,
+        ttl: Duration,
+        watchdog: &mut Option<Watchdog>,
+    ) -> Finished {
         let term_lead = TERM_LEAD_MAX.min(ttl / 5);
         let kill_lead = KILL_LEAD_MAX.min(ttl / 20);
         let lost = lease.lost();
         tokio::pin!(lost);
+        // Keep-alives are sent every third of the TTL; so often the window may have moved.
+        let mut moved = tokio::time::interval(ttl / 6);
         loop {
             let valid_until = lease.valid_until();
+            if let Some(Err(_)) = watchdog.as_mut().map(|dog| dog.extend(valid_until)) {
+                aside(
+                    "warning: the watchdog of this command was killed or stopped, here is another",
+                );
+                // The one before must not go on later: it knows nothing of what follows.
+                if let Some(before) = watchdog.take() {
+                    before.done();
+                }
+                *watchdog = self.guarded(valid_until);
+            }
             let term_at = before(valid_until, term_lead);
             tokio::select! {
                 biased;
@@ -90,9 +133,15 @@ impl Running {
                         .min(client.now() + (term_lead - kill_lead));
                     return self.end(client, lease, &why, kill_at).await;
                 }
-                ended = self.process.wait() => return Finished::Code(code(ended.ok())),
+                ended = self.process.wait() => {
+                    let kill_at = before(lease.valid_until(), kill_lead)
+                        .min(client.now() + (term_lead - kill_lead));
+                    self.clear(client, kill_at).await;
+                    return Finished::Code(code(ended.ok()));
+                }
                 signal = self.forwarded.next() => self.signal(signal),
                 job = next(&mut self.terminal) => self.follow(&job, lease).await,
+                _ = moved.tick() => {}
                 () = client.sleep_until(term_at) => {
                     // A keep-alive may have been acknowledged meanwhile: then the window has moved.
                     if lease.valid_until() == valid_until {
@@ -149,6 +198,20 @@ impl Running {
             Failure::new(exit::LOST, "LOST", message)
                 .hint("run it again: it gets a new token; see `ringfence lease history`"),
         )
+    }
+
+    /// Ends what CMD has left behind in its group when it ended by itself, or it would work on without
+    /// the lease: SIGTERM now, SIGKILL at `kill_at`.
+    async fn clear(&self, client: &Client, kill_at: Moment) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+        while group::runs(self.group) {
+            if client.now() >= kill_at {
+                self.signal(Signal::KILL);
+                return;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
     }
 
     fn signal(&self, signal: Signal) {

@@ -45,7 +45,7 @@ impl Child {
     /// If the log cannot be opened or the process not be started.
     pub(crate) fn start(program: &OsStr, arguments: &[String], log: &Path) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
-        let mut command = tether::command(program, arguments)?;
+        let mut command = tether::command(program, arguments);
         command
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -60,7 +60,7 @@ impl Child {
     /// As for [`Child::start`].
     pub(crate) fn start_piped(arguments: &[String], log: &Path) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
-        let mut command = tether::command(std::env::current_exe()?.as_os_str(), arguments)?;
+        let mut command = tether::command(std::env::current_exe()?.as_os_str(), arguments);
         command
             .stdout(Stdio::piped())
             .stdin(Stdio::piped())

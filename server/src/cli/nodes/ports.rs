@@ -78,7 +78,7 @@ fn at(base: u16, above: u16) -> Result<u16, Failure> {
 
 fn taken(port: u16, cause: &io::Error) -> Failure {
     let message = format!("cannot listen on 127.0.0.1:{port}: {cause}");
-    Failure::new(exit::UNAVAILABLE, "PORT_IN_USE", message)
+    Failure::new(exit::SYSTEM, "PORT_IN_USE", message)
         .hint("stop what runs there (another `ringfence dev`?), or choose another with --port")
 }
 

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use ringfence_client::SessionHandle;
+use ringfence_client::{SessionHandle, unstable};
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{CloseRequest, CloseResponse};
+use ringfence_proto::wire::session_handle_to_wire;
 use serde_json::json;
 
 use crate::cli::Failure;
@@ -24,13 +25,13 @@ impl Close {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let handle = self.handle;
         let request = CloseRequest {
-            session: Some(handle.to_wire()),
+            session: Some(session_handle_to_wire(handle.session, &handle.secret)),
         };
         let ask = move |channel| {
             let request = request.clone();
             async move { SessionsClient::new(channel).close(request).await }
         };
-        let answer: CloseResponse = context.client.unary(ask).await?;
+        let answer: CloseResponse = unstable::unary(&context.client, ask).await?;
         let cause = answer.cause.map(|cause| cause.kind().as_str_name());
         let number = handle.session;
         let object = json!({

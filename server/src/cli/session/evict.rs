@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_core::SessionId;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{EvictRequest, EvictResponse};
@@ -10,7 +11,8 @@ use serde_json::json;
 use crate::cli::context::{Context, whoami};
 use crate::cli::{Failure, parse};
 
-/// End a session as an operator; its leases end with it, and the reason is recorded
+/// End a session as an operator, with a reason; its leases are free after its TTL, in which its client
+/// may still believe that it holds them
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Example:
   ringfence session evict 17 --reason "its host is gone""#)]
@@ -40,7 +42,7 @@ impl Evict {
             let request = request.clone();
             async move { SessionsClient::new(channel).evict(request).await }
         };
-        let _: EvictResponse = context.client.unary(ask).await?;
+        let _: EvictResponse = unstable::unary(&context.client, ask).await?;
         let object = json!({ "session_number": number.get(), "cause": "EVICTED" });
         context
             .output

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ringfence_client::CallError;
+use ringfence_client::{CallError, unstable};
 use ringfence_core::SessionId;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{GetSessionRequest, GetSessionResponse, ReadOptions, Session};
@@ -45,7 +45,9 @@ pub(super) async fn find(
     let session = session.get();
     let request = GetSessionRequest { session, read };
     let ask = move |channel| async move { SessionsClient::new(channel).get(request).await };
-    let answer: GetSessionResponse = context.client.unary(ask).await.map_err(not_found)?;
+    let answer: GetSessionResponse = unstable::unary(&context.client, ask)
+        .await
+        .map_err(not_found)?;
     Ok(answer.session.unwrap_or_default())
 }
 

@@ -3,15 +3,17 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ringfence_client::{Session, SessionHandle, SessionState};
+use ringfence_client::{Loss, Session, SessionHandle, SessionState};
 use serde_json::json;
 
 use crate::cli::context::Context;
-use crate::cli::{Failure, duration, signals};
+use crate::cli::stderr::aside;
+use crate::cli::{Failure, duration, output, signals};
 
 /// Keep a session alive until it ends, or until Ctrl-C
 ///
-/// After Ctrl-C the session lives for its TTL. If it ends by itself the exit code is 1.
+/// After Ctrl-C the session lives for its TTL. If it ends by itself the exit code is 1. It is kept
+/// alive also if nobody reads the output.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Examples:
   ringfence session keep-alive "$HANDLE" &
@@ -32,19 +34,15 @@ impl KeepAlive {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         // Resuming a session is a keep-alive, and so is the first thing that the client does.
         let session = context.client.attach(self.handle, Duration::MAX).await?;
-        let lasting = match (self.once, self.lasting) {
-            (true, _) => Some(Duration::ZERO),
-            (false, lasting) => lasting,
-        };
-        report(context, &session, "LIVE")?;
         let end = async {
-            match lasting {
+            match self.lasting {
                 Some(lasting) => tokio::time::sleep(lasting).await,
                 None => std::future::pending().await,
             }
         };
         let done = tokio::select! {
-            failure = follow(context, &session) => Err(failure),
+            biased;
+            done = follow(context, &session, self.once) => done,
             () = end => Ok(ExitCode::SUCCESS),
             _ = signals::stop() => Ok(ExitCode::SUCCESS),
         };
@@ -53,34 +51,44 @@ impl KeepAlive {
     }
 }
 
-/// Tells of each change until the session is over.
-async fn follow(context: &Context, session: &Session) -> Failure {
+/// Tells of each change until the session is over, or `once`. A session is kept alive also if nobody
+/// reads of it: a reader that has gone away ends nothing, and one that does not read holds up
+/// nothing, but hears less.
+async fn follow(context: &Context, session: &Session, once: bool) -> Result<ExitCode, Failure> {
     let mut states = session.state();
-    let mut in_jeopardy = false;
+    let (mut told, mut warned) = (None, false);
     loop {
-        let state = states.borrow_and_update().clone();
-        let told = match state {
-            SessionState::Lost { why } => return Failure::lost("the session is over", &why),
-            SessionState::Jeopardy { .. } if !in_jeopardy => {
-                in_jeopardy = true;
-                report(context, session, "JEOPARDY")
-            }
-            SessionState::Live if in_jeopardy => {
-                in_jeopardy = false;
-                report(context, session, "LIVE")
-            }
-            SessionState::Live | SessionState::Jeopardy { .. } => Ok(()),
+        let kind = match states.borrow_and_update().clone() {
+            SessionState::Lost { why } => return Err(Failure::lost("the session is over", &why)),
+            SessionState::Jeopardy { .. } => "JEOPARDY",
+            SessionState::Live => "LIVE",
         };
-        if let Err(failure) = told {
-            return failure;
-        }
-        if states.changed().await.is_err() {
-            return Failure::lost("the session is over", &ringfence_client::Loss::Closed);
+        let changed = tokio::select! {
+            biased;
+            () = output::writable(), if told != Some(kind) => {
+                told = Some(kind);
+                let written = report(context, session, kind);
+                if once {
+                    return written;
+                }
+                if let Err(failure) = written && !warned {
+                    warned = true;
+                    aside(format!(
+                        "warning: {}; the session is kept alive",
+                        failure.message
+                    ));
+                }
+                Ok(())
+            }
+            changed = states.changed() => changed,
+        };
+        if changed.is_err() {
+            return Err(Failure::lost("the session is over", &Loss::Closed));
         }
     }
 }
 
-fn report(context: &Context, session: &Session, kind: &str) -> Result<(), Failure> {
+fn report(context: &Context, session: &Session, kind: &str) -> Result<ExitCode, Failure> {
     let left = duration::millis(session.valid_until().saturating_since(context.client.now()));
     let object = json!({
         "kind": kind,
@@ -97,5 +105,5 @@ fn report(context: &Context, session: &Session, kind: &str) -> Result<(), Failur
             duration::show(left)
         ),
     };
-    context.output.result(&object, text)
+    context.output.verdict(&object, text, ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ringfence_client::unstable;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{ListSessionsRequest, ListSessionsResponse, Session};
 use serde_json::Value;
@@ -30,7 +31,7 @@ impl List {
             };
             let ask =
                 move |channel| async move { SessionsClient::new(channel).list(request).await };
-            let page: ListSessionsResponse = context.client.unary(ask).await?;
+            let page: ListSessionsResponse = unstable::unary(&context.client, ask).await?;
             let more = page.more && !page.sessions.is_empty();
             sessions.extend(page.sessions);
             if !more {

@@ -23,8 +23,9 @@ impl Open {
         let options = self.new.options();
         let holder = options.identity.clone();
         let session = context.client.open_session(options).await?;
+        let window = context.client.sleep_until(session.valid_until());
         let ttl_ms = duration::millis(session.ttl());
-        let handle = session.leave();
+        let handle = session.handle();
         let object = json!({
             "session": handle.to_string(),
             "session_number": handle.session.get(),
@@ -36,7 +37,14 @@ impl Open {
             handle.session,
             duration::show(ttl_ms)
         );
-        context.output.result(&object, text)?;
+        if let Err(failure) = context.output.receipt(&object, text, window).await {
+            // Nobody knows its handle.
+            return Err(match session.close().await {
+                Ok(()) => failure.hint("the session was closed"),
+                Err(why) => failure.hint(format!("it may be open until its TTL has passed: {why}")),
+            });
+        }
+        session.leave();
         Ok(ExitCode::SUCCESS)
     }
 }

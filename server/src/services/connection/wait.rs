@@ -9,7 +9,7 @@ use ringfence_raft::WaitDone;
 
 use super::super::Context;
 use super::super::acquire::{Place, Progress, awaited, over_already, progress, settled};
-use super::outbox::{Outbox, Reply, Waits};
+use super::replies::{Outbox, Reply, Waits};
 use crate::metrics::Call;
 use crate::status::not_proposed;
 
@@ -88,7 +88,7 @@ fn acquire_now(context: &Context, reply: Reply, command: Command) {
 }
 
 fn answer(context: &Context, reply: Reply, answer: Result<v1::AcquireResponse, Refusal>) {
-    context.metrics.answered(Call::Acquire, &answer);
+    let answer = context.answered(Call::Acquire, answer);
     reply.send(answer.map(Body::Acquire));
 }
 

@@ -1,12 +1,13 @@
 //! `Leases.WatchFloors`: the greatest token ever granted per name, for guards that want to refuse
 //! a stale holder before the new one's first write.
 
-use ringfence_core::{Event, FencingToken, LeaseName, StateMachine};
-use ringfence_proto::{Refusal, v1, wire};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use std::sync::Arc;
 
-use super::{Told, View, begin};
+use ringfence_core::{Event, FencingToken, Frozen, LeaseName};
+use ringfence_proto::{Refusal, v1, wire};
+
+use super::{Messages, Told, View, begin, page};
+use crate::clients::Account;
 use crate::services::Context;
 
 /// Floors of names that begin with a prefix.
@@ -19,11 +20,13 @@ struct Floors {
 /// Begins a watch of floors.
 pub(in crate::services) fn floors(
     context: &Context,
+    account: Arc<Account>,
     request: v1::WatchFloorsRequest,
-) -> Result<ReceiverStream<Result<v1::WatchFloorsResponse, Status>>, Refusal> {
+) -> Result<Messages<v1::WatchFloorsResponse>, Refusal> {
     let prefix = wire::prefix_from_wire(request.prefix)?;
     begin(
         context,
+        account,
         Floors {
             prefix,
             forgotten: 0,
@@ -36,13 +39,18 @@ impl View for Floors {
     type Item = (LeaseName, FencingToken);
     type Message = v1::WatchFloorsResponse;
 
-    fn count(&self, machine: &StateMachine) -> usize {
-        machine.floors(&self.prefix).count()
+    fn begin(&mut self, state: &Frozen) {
+        self.forgotten = state.summary().forgotten.map_or(0, FencingToken::get);
     }
 
-    fn present(&mut self, machine: &StateMachine) -> Vec<Self::Item> {
-        self.forgotten = machine.summary().forgotten.map_or(0, FencingToken::get);
-        machine.floors(&self.prefix).collect()
+    fn page(
+        &self,
+        state: &Frozen,
+        after: Option<&LeaseName>,
+        room: usize,
+    ) -> (Vec<Self::Item>, Option<LeaseName>) {
+        let floors = state.floors(&self.prefix, after.map(LeaseName::as_str));
+        page(floors, |(name, _)| name.clone(), Some, room)
     }
 
     fn item(&mut self, _: v1::Position, event: Event) -> Option<Self::Item> {

@@ -1,12 +1,13 @@
 //! `Leases.Watch`: grants and their ends.
 
-use ringfence_core::{Event, LeaseName, StateMachine};
+use std::sync::Arc;
+
+use ringfence_core::{Event, Frozen, LeaseName};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::Position;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 
-use super::{Told, View, begin};
+use super::{Messages, Resumed, Told, View, begin, page};
+use crate::clients::Account;
 use crate::services::Context;
 
 /// Leases whose names begin with a prefix.
@@ -17,23 +18,28 @@ struct Leases {
 /// Begins a watch of leases.
 pub(in crate::services) fn leases(
     context: &Context,
+    account: Arc<Account>,
     request: v1::WatchRequest,
-) -> Result<ReceiverStream<Result<v1::WatchResponse, Status>>, Refusal> {
+) -> Result<Messages<v1::WatchResponse>, Refusal> {
     let prefix = wire::prefix_from_wire(request.prefix)?;
     let from = request.from.map(|from| place(context, &from)).transpose()?;
-    begin(context, Leases { prefix }, from)
+    begin(context, account, Leases { prefix }, from)
 }
 
 /// The place behind which a reader wants to go on, if it is one of this cluster.
-fn place(context: &Context, from: &v1::Position) -> Result<Position, Refusal> {
+fn place(context: &Context, from: &v1::Position) -> Result<Resumed, Refusal> {
     let theirs = wire::position_from_wire(from)?;
     let (ours, _) = context.cluster()?;
     if theirs.cluster != ours {
         return Err(Refusal::cluster_changed(theirs.cluster, ours));
     }
-    Ok(Position {
+    let at = Position {
         index: theirs.index,
         n: theirs.n,
+    };
+    Ok(Resumed {
+        at,
+        term: theirs.term,
     })
 }
 
@@ -53,24 +59,30 @@ impl View for Leases {
     type Item = v1::WatchEvent;
     type Message = v1::WatchResponse;
 
-    fn count(&self, machine: &StateMachine) -> usize {
-        machine.held(&self.prefix)
-    }
+    fn begin(&mut self, _: &Frozen) {}
 
-    /// All that are held; what is not among them is free. They have no position of their own:
-    /// who goes on from within the present state would miss the rest of it.
-    fn present(&mut self, machine: &StateMachine) -> Vec<v1::WatchEvent> {
-        let held = machine
-            .list(&self.prefix, None)
-            .filter(|lease| lease.holder.is_some());
-        let told = held.map(|lease| {
-            let kind = v1::watch_event::Kind::Present(wire::lease_to_wire(&lease));
-            v1::WatchEvent {
-                kind: Some(kind),
-                position: None,
-            }
-        });
-        told.collect()
+    /// All that are held; what is not among them is free. They have no position of their own: a
+    /// reader that resumed from within the present state would miss the rest of it.
+    fn page(
+        &self,
+        state: &Frozen,
+        after: Option<&LeaseName>,
+        room: usize,
+    ) -> (Vec<v1::WatchEvent>, Option<LeaseName>) {
+        let leases = state.list(&self.prefix, after.map(LeaseName::as_str));
+        page(
+            leases,
+            |lease| lease.name.clone(),
+            |lease| {
+                lease.holder.as_ref()?;
+                let kind = v1::watch_event::Kind::Present(wire::lease_to_wire(&lease));
+                Some(v1::WatchEvent {
+                    kind: Some(kind),
+                    position: None,
+                })
+            },
+            room,
+        )
     }
 
     fn item(&mut self, at: v1::Position, event: Event) -> Option<v1::WatchEvent> {

@@ -1,26 +1,46 @@
-//! How much memory the present states that watches tell may take, and for how long.
+//! How many present states watches tell at a time, and for how long.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use ringfence_core::Frozen;
+use ringfence_raft::Node;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::{WATCH_PRESENT_MAX, WATCH_PRESENT_PACE_MIN, WATCH_PRESENT_STALL_MAX};
+use crate::limits::{WATCH_PRESENT_PACE_MIN, WATCH_PRESENT_STALL_MAX, WATCH_PRESENTS_MAX};
 
 /// What all watches of a node share while they tell present states.
 #[derive(Clone)]
 pub(in crate::services) struct Presents {
-    /// One for each lease that somebody is about to tell.
+    /// One for each state that is kept.
     places: Arc<Semaphore>,
+    /// The newest of them, for watches that begin while nothing has changed.
+    newest: Arc<Mutex<Weak<Present>>>,
     limits: Limits,
 }
 
 #[derive(Clone, Copy)]
 struct Limits {
-    leases: u32,
+    /// States at different indices.
+    states: usize,
     stall: Duration,
     /// Leases per second.
     pace: u32,
+}
+
+/// A frozen state that some watches are telling.
+pub(super) struct Present {
+    state: Frozen,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Deref for Present {
+    type Target = Frozen;
+
+    fn deref(&self) -> &Frozen {
+        &self.state
+    }
 }
 
 /// How long a reader may take for a present state.
@@ -34,7 +54,7 @@ pub(super) struct Pace {
 impl Presents {
     pub(in crate::services) fn new() -> Self {
         Self::limited(Limits {
-            leases: WATCH_PRESENT_MAX,
+            states: WATCH_PRESENTS_MAX,
             stall: WATCH_PRESENT_STALL_MAX,
             pace: WATCH_PRESENT_PACE_MIN,
         })
@@ -42,25 +62,39 @@ impl Presents {
 
     fn limited(limits: Limits) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(limits.leases as usize)),
+            places: Arc::new(Semaphore::new(limits.states)),
+            newest: Arc::default(),
             limits,
         }
     }
 
-    /// Places for so many leases, or all that there are; waits for them in turn. Says for how many
-    /// leases they are.
-    pub(super) async fn places(&self, leases: usize) -> (OwnedSemaphorePermit, usize) {
-        let wanted = u32::try_from(leases).unwrap_or(u32::MAX);
-        let (wanted, room) = match wanted < self.limits.leases {
-            true => (wanted, leases),
-            // Whoever has them all is the only one, and tells whatever there is.
-            false => (self.limits.leases, usize::MAX),
-        };
-        let places = self.places.clone().acquire_many_owned(wanted);
-        (places.await.expect("nobody closes this semaphore"), room)
+    /// The state of this node, at least as new as now. Watches that begin while nothing changes
+    /// share one; else it waits, in turn, until fewer states are kept than may be.
+    pub(super) async fn state(&self, node: &Node) -> Arc<Present> {
+        let since = node.read(ringfence_core::StateMachine::index);
+        if let Some(present) = self.newest_since(since) {
+            return present;
+        }
+        let place = self.places.clone().acquire_owned().await;
+        let place = place.expect("nothing closes this semaphore");
+        // Another watch may have waited for the same.
+        if let Some(present) = self.newest_since(since) {
+            return present;
+        }
+        let present = Arc::new(Present {
+            state: node.frozen(),
+            _place: place,
+        });
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&present);
+        present
     }
 
-    /// How a present state of so many leases has to be read.
+    fn newest_since(&self, index: u64) -> Option<Arc<Present>> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.upgrade().filter(|present| present.index() >= index)
+    }
+
+    /// How a present state out of so many leases has to be read.
     pub(super) fn pace(&self, leases: usize) -> Pace {
         let Limits { stall, pace, .. } = self.limits;
         let leases = u32::try_from(leases).unwrap_or(u32::MAX);
@@ -85,31 +119,22 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::join_all;
-    use ringfence_core::{
-        Acquire, Acquired, Ask, Command, HolderData, Identity, LeaseName, Millis, Open, OpenId,
-        Opened, Outcome, Request, RequestNumber, Secret, SessionId,
-    };
     use ringfence_proto::Refusal;
     use ringfence_proto::v1::{self, Reason};
-    use ringfence_raft::{Node, NodeConfig};
-    use ringfence_testkit::ports::Port;
-    use tokio::sync::watch;
     use tokio_stream::StreamExt;
-    use tokio_stream::wrappers::ReceiverStream;
     use tonic::Status;
 
-    use super::super::leases;
+    use super::super::{Messages, leases};
     use super::*;
-    use crate::metrics::Metrics;
-    use crate::services::Context;
+    use crate::clients::{Account, Pool};
+    use crate::limits::{
+        BYTES_PER_CONNECTION_MAX, BYTES_PER_CONNECTION_SHARE, WATCH_EVENT_BYTES_EXPECTED,
+        WATCH_MESSAGE_BYTES_EXPECTED,
+    };
+    use crate::services::alone::{Alone, LEASES, PATIENCE, alone, within};
 
-    const LEASES: u64 = 1_000;
-    /// Requests of the session that are under way together.
-    const TOGETHER: u64 = 250;
-    const PATIENCE: Duration = Duration::from_secs(20);
     const LIMITS: Limits = Limits {
-        leases: 300,
+        states: 1,
         stall: Duration::from_secs(2),
         pace: 500,
     };
@@ -117,109 +142,25 @@ mod tests {
     /// sixteen it is much too late.
     const SLOW: Duration = Duration::from_millis(400);
 
-    type Told = ReceiverStream<Result<v1::WatchResponse, Status>>;
-
-    struct Alone {
-        node: Node,
-        context: Context,
-        _dir: tempfile::TempDir,
-        _stop: watch::Sender<bool>,
-    }
-
-    /// A cluster of one node with low limits.
-    async fn alone() -> Alone {
-        let (dir, port) = (tempfile::tempdir().unwrap(), Port::any());
-        let config = NodeConfig {
-            peer_listen: port.address(),
-            initial_cluster: vec![("n1".to_owned(), port.address().to_string())],
-            token_floor: Some(0),
-            ..NodeConfig::new("n1", dir.path().join("n1"))
-        };
-        let node = Node::start(config).await.unwrap();
-        let mut status = node.watch_status();
-        let serving = status.wait_for(|status| status.serving);
-        drop(within("a node that serves", serving).await.unwrap());
-        let (stop, stopping) = watch::channel(false);
-        let metrics = Metrics::new(&node, None, None);
-        let mut context = Context::new(node.clone(), metrics, stopping);
-        context.presents = Presents::limited(LIMITS);
-        Alone {
-            node,
-            context,
-            _dir: dir,
-            _stop: stop,
-        }
-    }
+    type Told = Messages<v1::WatchResponse>;
 
     impl Alone {
-        async fn propose(&self, command: Command) -> Outcome {
-            self.node.propose(command).await.unwrap().outcome
-        }
-
-        /// A session takes all the leases.
-        async fn fill(&self) {
-            let secret = Secret::new([1; 16]);
-            let open = Open {
-                id: OpenId::new([1; 16]),
-                secret,
-                seen: None,
-                ttl: Millis::from_secs(300),
-                identity: Identity::parse("holder").unwrap(),
-                acquire: None,
-            };
-            let opened = self.propose(Command::Open(open)).await;
-            let Outcome::Opened(Opened { session, .. }) = opened else {
-                panic!("{opened:?}");
-            };
-            let number = |n| RequestNumber::new(n).unwrap();
-            for first in (1..=LEASES).step_by(TOGETHER as usize) {
-                let take = (first..first + TOGETHER)
-                    .map(|n| self.propose(acquire(session, secret, number(n), number(first))));
-                for taken in join_all(take).await {
-                    assert!(
-                        matches!(taken, Outcome::Acquired(Acquired::Granted(_))),
-                        "{taken:?}"
-                    );
-                }
-            }
-        }
-
         fn watch(&self, prefix: &str) -> Told {
+            self.watch_on(&Account::new(Pool::new()), prefix)
+        }
+
+        /// The same on the connection with this account.
+        fn watch_on(&self, account: &Arc<Account>, prefix: &str) -> Told {
             let request = v1::WatchRequest {
                 prefix: prefix.to_owned(),
                 from: None,
             };
-            leases(&self.context, request).unwrap()
+            leases(&self.context, account.clone(), request).unwrap()
         }
 
         fn free(&self) -> usize {
             self.context.presents.places.available_permits()
         }
-    }
-
-    fn acquire(
-        session: SessionId,
-        secret: Secret,
-        number: RequestNumber,
-        lowest: RequestNumber,
-    ) -> Command {
-        Command::Request(Request {
-            session,
-            secret,
-            number,
-            lowest,
-            ask: Ask::Acquire(Acquire {
-                name: LeaseName::parse(&format!("lease/{number}")).unwrap(),
-                wait: None,
-                data: HolderData::default(),
-                lock_delay: Millis(0),
-            }),
-        })
-    }
-
-    async fn within<T>(what: &str, step: impl Future<Output = T>) -> T {
-        let done = tokio::time::timeout(PATIENCE, step).await;
-        done.unwrap_or_else(|_| panic!("no {what} within {PATIENCE:?}"))
     }
 
     /// Reads a present state to its end, with a pause before each message; how many leases it has.
@@ -237,7 +178,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_slow_reader_of_all_leases_keeps_nobody_from_beginning() {
-        let alone = alone().await;
+        let mut alone = alone().await;
+        alone.context.presents = Presents::limited(LIMITS);
         alone.fill().await;
         let slow = tokio::spawn(read(alone.watch(""), SLOW));
         while alone.free() > 0 {
@@ -247,9 +189,14 @@ mod tests {
         // The present state of a few leases needs no place.
         let one = read(alone.watch("lease/1000"), Duration::ZERO).await;
         assert_eq!(one.unwrap(), 1);
-        assert_eq!(alone.free(), 0, "the slow reader has them all still");
+        assert_eq!(alone.free(), 0, "the slow reader has the only one still");
 
-        // That of many waits its turn, which comes.
+        // While nothing changes, all of them are told out of one state.
+        let same = read(alone.watch(""), Duration::ZERO).await;
+        assert_eq!(same.unwrap(), LEASES as usize);
+
+        // A newer one waits its turn, which comes.
+        alone.open(2).await;
         let all = read(alone.watch(""), Duration::ZERO).await;
         assert_eq!(all.unwrap(), LEASES as usize);
 
@@ -259,28 +206,66 @@ mod tests {
         assert!(refused.message.contains("all of it 4s"), "{refused:?}");
     }
 
+    /// Watches that nobody reads hold what their connection may, and no more; one of them goes on
+    /// once there is room.
     #[tokio::test(flavor = "multi_thread")]
-    async fn places_are_asked_for_by_what_is_under_the_prefix() {
+    async fn what_watches_hold_is_charged_to_their_connection() {
+        let mut alone = alone().await;
+        alone.context.presents = Presents::limited(Limits {
+            stall: PATIENCE,
+            ..LIMITS
+        });
+        alone.fill().await;
+        let pool = Pool::new();
+        let account = Account::new(pool.clone());
+        // All but room for two messages that are being made.
+        let calls = account.charge(BYTES_PER_CONNECTION_MAX - 2 * WATCH_MESSAGE_BYTES_EXPECTED);
+        let before = pool.held();
+        let mut watches: Vec<Told> = (0..200).map(|_| alone.watch_on(&account, "")).collect();
+        let full = async {
+            while account.try_reserve(WATCH_MESSAGE_BYTES_EXPECTED).is_some() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        within("a connection without room", full).await;
+        let held = usize::try_from(pool.held() - before).unwrap();
+        assert!(held > 0, "nothing is charged");
+        assert!(held <= 2 * WATCH_MESSAGE_BYTES_EXPECTED, "{held}");
+
+        let last = watches.pop().unwrap();
+        drop(watches);
+        assert_eq!(read(last, Duration::ZERO).await.unwrap(), LEASES as usize);
+        drop(calls);
+        let freed = async {
+            while pool.held() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        within("everything given back", freed).await;
+    }
+
+    /// Others take all that connections have in common, and calls of its own nearly all of its share. A
+    /// watch is told in small messages, and then goes on.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_watch_within_its_connections_share_goes_on_whatever_others_hold() {
         let alone = alone().await;
         alone.fill().await;
-        let all = LIMITS.leases as usize;
-        // Two messages, of which nobody takes the first.
-        let unread = alone.watch("lease/1");
-        let took = async {
-            while alone.free() != all - 112 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+        let account = Account::new(Pool::empty());
+        let _calls = account.charge(BYTES_PER_CONNECTION_SHARE - 3 * WATCH_EVENT_BYTES_EXPECTED);
+        let mut told = alone.watch_on(&account, "");
+        let mut leases = 0;
+        let position = loop {
+            let message = within("message", told.next()).await.unwrap().unwrap();
+            assert!(message.events.len() <= 3, "more than there is room for");
+            leases += message.events.len();
+            if let Some(position) = message.position {
+                break position;
             }
         };
-        within("112 places", took).await;
-
-        let other = read(alone.watch("lease/2"), Duration::ZERO).await;
-        assert_eq!(other.unwrap(), 111, "there is room for both");
-        drop(unread);
-        let given_back = async {
-            while alone.free() < all {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        within("places given back", given_back).await;
+        assert_eq!(leases, LEASES as usize);
+        // Nothing that it tells of happens any more, but something does.
+        alone.open(2).await;
+        let quiet = within("position", told.next()).await.unwrap().unwrap();
+        assert!(quiet.position.unwrap().index >= position.index);
     }
 }

@@ -6,6 +6,7 @@ mod controller;
 mod eviction;
 mod forming;
 mod lost;
+mod pods;
 mod probes;
 mod rolling;
 mod scale;

@@ -1,8 +1,8 @@
 //! Tokens at the edges of what numbers can be, and texts that are none.
 
-use ringfence_kube::policy::{Carrier, Fencing, STAMP, Wish, WithoutLease};
+use ringfence_kube::policy::{Carrier, STAMP};
 
-use crate::stand::{CURRENT, Stand, until, wish, with_every_carrier};
+use crate::stand::{CURRENT, Stand, until, with_every_carrier};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
@@ -105,57 +105,6 @@ async fn two_fences_are_none() {
     for op in [Op::Create, Op::MergePatch, Op::Delete] {
         let name = stand.fencing.canary_floor();
         assert_eq!(twice.write(op, &name).await, Ok(Verdict::Several), "{op:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_the_lease_the_mark_stands_and_the_floor_does_as_it_was_told() {
-    for without_lease in [WithoutLease::Allow, WithoutLease::Deny] {
-        let Some(mut stand) = Stand::start(Carrier::Impersonate, CURRENT).await else {
-            return;
-        };
-        let wish = Wish {
-            without_lease,
-            ..wish(&stand.namespace, stand.carrier)
-        };
-        stand.fencing = Fencing::new(wish).unwrap();
-        stand.kubectl("apply", &stand.fencing.manifests());
-        let current = stand.fence(CURRENT);
-        let stale = stand.fence(CURRENT - 1);
-        let (current, stale) = (stand.writer(Some(&current)), stand.writer(Some(&stale)));
-        assert_eq!(
-            current.write(Op::Create, "prices").await,
-            Ok(Verdict::Admitted)
-        );
-        stand.take_lease_away().await;
-
-        match without_lease {
-            WithoutLease::Allow => {
-                until("nothing judges what has no mark", || async {
-                    stand.would_create(CURRENT - 1).await == Ok(Verdict::Admitted)
-                })
-                .await;
-                assert_eq!(
-                    stale.write(Op::MergePatch, "prices").await,
-                    Ok(Verdict::Stale)
-                );
-                assert_eq!(
-                    current.write(Op::MergePatch, "prices").await,
-                    Ok(Verdict::Admitted)
-                );
-            }
-            // Parameters are looked for before the subject is: nobody writes, whoever it is.
-            WithoutLease::Deny => {
-                until("an admin is refused", || async {
-                    let admin = stand.admin_writer().dry();
-                    let refused = admin.send(Op::MergePatch, "prices").await;
-                    refused.is_err_and(|error| error.to_string().contains("no params found"))
-                })
-                .await;
-                let refused = current.write(Op::MergePatch, "prices").await;
-                assert!(refused.is_err(), "{refused:?}");
-            }
-        }
     }
 }
 

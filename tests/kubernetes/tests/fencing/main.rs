@@ -3,11 +3,13 @@
 
 mod account;
 mod behind;
+mod bystanders;
 mod canary;
 mod edges;
 mod frozen;
 mod hands;
 mod layer;
+mod lowering;
 mod once;
 mod paused;
 mod policies;
@@ -16,6 +18,7 @@ mod rights;
 mod stamped;
 mod stand;
 mod storm;
+mod subresources;
 mod table;
 mod verdict;
 mod webhook;

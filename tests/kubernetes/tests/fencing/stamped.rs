@@ -39,7 +39,10 @@ async fn a_stamp_that_no_policy_puts_on_the_object_is_an_error() {
         let StampError::NotStamped { fence, found, .. } = error else {
             panic!("{words}");
         };
-        assert_eq!((fence, found.as_deref()), (held.fence(), expected));
+        assert_eq!(
+            (fence, found.as_deref()),
+            (held.fence().to_string(), expected)
+        );
         for part in [name, TOKEN, "`ringfence kube policy`"] {
             assert!(words.contains(part), "{words}");
         }

@@ -8,8 +8,8 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::api::{ApiResource, GroupVersionKind};
 use ringfence_core::FencingToken;
-use ringfence_kube::policy::{Carrier, Fencing, Wish, WithoutLease};
-use ringfence_kube::{PREFIX, TOKEN};
+use ringfence_kube::policy::{Carrier, Fencing, Wish};
+use ringfence_kube::{FLOORS, MANAGED_BY, MANAGER, TOKEN};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
 
@@ -90,14 +90,9 @@ pub(crate) const GUARDED: [&str; 3] = ["configmaps", "pods", "deployments.apps"]
 /// What is wished for here, unless it is changed.
 pub(crate) fn wish(namespace: &str, carrier: Carrier) -> Wish {
     Wish {
-        lease: format!("{namespace}/leader"),
-        prefix: PREFIX.to_owned(),
         resources: GUARDED.map(|name| name.parse().unwrap()).to_vec(),
-        namespaces: Vec::new(),
         account: Some("default/default".parse().unwrap()),
-        carrier,
-        without_lease: WithoutLease::Deny,
-        keeper: true,
+        ..Wish::new(format!("{namespace}/leader"), carrier)
     }
 }
 
@@ -149,13 +144,14 @@ impl Stand {
     }
 
     /// The roles that the account has without us.
-    async fn allow(&self) {
+    pub(crate) async fn allow(&self) {
         let rule = |groups: &[&str], resources: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": ["*"]});
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": "writer", "namespace": self.namespace},
             "rules": [
-                rule(&[""], &["configmaps", "pods", "pods/status", "pods/eviction"]),
+                rule(&[""], &["configmaps", "pods", "pods/status", "pods/eviction", "pods/resize",
+                              "pods/ephemeralcontainers", "pods/exec", "pods/proxy"]),
                 rule(&["apps"], &["deployments", "deployments/scale", "deployments/status"]),
             ],
         });
@@ -205,11 +201,27 @@ impl Stand {
         self.plane.kubectl(&["delete", kind, name], "");
     }
 
-    /// Deletes the mirrored Lease.
-    pub(crate) async fn take_lease_away(&self) {
-        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), &self.namespace);
-        let gone = leases.delete("leader", &DeleteParams::default()).await;
+    /// Deletes the floor.
+    pub(crate) async fn take_floor_away(&self) {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), FLOORS);
+        let floor = &self.fencing.floor_object_name().name;
+        let gone = leases.delete(floor, &DeleteParams::default()).await;
         gone.unwrap();
+    }
+
+    /// Takes the mirror's label off the floor.
+    pub(crate) async fn unlabel_floor(&self) {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), FLOORS);
+        let floor = &self.fencing.floor_object_name().name;
+        let patch = Patch::Merge(json!({"metadata": {"labels": {MANAGED_BY: null}}}));
+        let patched = leases.patch(floor, &PatchParams::default(), &patch).await;
+        drop(patched.unwrap());
+    }
+
+    /// Deletes an object of the namespace, as people do.
+    pub(crate) fn remove_in_namespace(&self, kind: &str, name: &str) {
+        let arguments = ["delete", kind, name, "--namespace", &self.namespace];
+        self.plane.kubectl(&arguments, "");
     }
 
     /// Somebody who is not fenced.
@@ -217,7 +229,7 @@ impl Stand {
         Writer::new(self.admin.clone(), &self.namespace, self.carrier, None)
     }
 
-    /// Puts a token on the mirrored Lease, as the mirror does.
+    /// Puts a token on the mirrored Lease and on its floor, as the mirror does.
     pub(crate) async fn raise(&self, token: u64) {
         raise(&self.admin, &self.namespace, token).await;
     }
@@ -279,14 +291,18 @@ impl Stand {
     }
 }
 
-/// Puts a token on the Lease `leader` of a namespace.
+/// Puts a token on the Lease `leader` of a namespace, and on its floor.
 pub(crate) async fn raise(client: &Client, namespace: &str, token: u64) {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "leader", "annotations": {TOKEN: token.to_string()}},
-    });
-    let params = PatchParams::apply("mirror").force();
-    let raised = leases.patch("leader", &params, &Patch::Apply(&lease)).await;
-    raised.unwrap();
+    let floor = format!("floor.{namespace}.leader");
+    for (namespace, name) in [(FLOORS, floor.as_str()), (namespace, "leader")] {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "labels": {MANAGED_BY: MANAGER},
+                         "annotations": {TOKEN: token.to_string()}},
+        });
+        let params = PatchParams::apply("mirror").force();
+        let raised = leases.patch(name, &params, &Patch::Apply(&lease)).await;
+        raised.unwrap();
+    }
 }

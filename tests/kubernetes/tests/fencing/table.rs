@@ -77,7 +77,8 @@ async fn object_of(stand: &Stand, op: Op, offer: Offer, name: &str) -> Option<St
         object
     };
     let metadata = json!({"name": name, "labels": {"cell": name}});
-    let containers = json!([{"name": "one", "image": "none"}]);
+    let resources = json!({"requests": {"cpu": "100m"}});
+    let containers = json!([{"name": "one", "image": "none", "resources": resources}]);
     let object = match op {
         Op::Status | Op::Scale => json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
@@ -89,7 +90,7 @@ async fn object_of(stand: &Stand, op: Op, offer: Offer, name: &str) -> Option<St
                 },
             },
         }),
-        Op::Evict => json!({
+        Op::Evict | Op::Resize | Op::Ephemeral | Op::Exec => json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
             "spec": {"containers": containers, "automountServiceAccountToken": false},
         }),
@@ -100,7 +101,7 @@ async fn object_of(stand: &Stand, op: Op, offer: Offer, name: &str) -> Option<St
     };
     match op {
         Op::Create => None,
-        Op::Status | Op::Scale | Op::Evict => {
+        Op::Status | Op::Scale | Op::Evict | Op::Resize | Op::Ephemeral | Op::Exec => {
             stand.put(mark(object)).await;
             None
         }
@@ -214,6 +215,6 @@ fn no_stale_write_is_admitted_but_where_it_is_said() {
     for carrier in [Carrier::FieldManager, Carrier::Sequence] {
         assert_eq!(stale_and_admitted(carrier, 3), ["delete what it read"]);
     }
-    let late = ["create", "scale", "eviction", "delete, then create"];
+    let late = ["create", "scale", "eviction", "exec", "delete, then create"];
     assert_eq!(stale_and_admitted(Carrier::Impersonate, 4), late);
 }

@@ -247,23 +247,41 @@ async fn one_rule_judges_writes_under_many_leases_by_what_the_cluster_says() {
         let writer = site.writer(Some(&fence));
         async move { writer.write(Op::MergePatch, name).await }
     };
-    assert_eq!(patch(one.fence(), "one").await, Ok(Verdict::Admitted));
-    assert_eq!(patch(two.fence(), "two").await, Ok(Verdict::Admitted));
-    assert_eq!(patch(one.fence(), "two").await, Ok(Verdict::Foreign));
-    assert_eq!(patch(two.fence(), "one").await, Ok(Verdict::Foreign));
+    assert_eq!(
+        patch(one.fence().to_string(), "one").await,
+        Ok(Verdict::Admitted)
+    );
+    assert_eq!(
+        patch(two.fence().to_string(), "two").await,
+        Ok(Verdict::Admitted)
+    );
+    assert_eq!(
+        patch(one.fence().to_string(), "two").await,
+        Ok(Verdict::Foreign)
+    );
+    assert_eq!(
+        patch(two.fence().to_string(), "one").await,
+        Ok(Verdict::Foreign)
+    );
     assert_eq!(site.create(None).await, Ok(Verdict::Missing));
     // It names no lease: a fence of any.
-    assert_eq!(site.create(Some(&two.fence())).await, Ok(Verdict::Admitted));
+    assert_eq!(
+        site.create(Some(&two.fence().to_string())).await,
+        Ok(Verdict::Admitted)
+    );
     let forged = format!("shards/1#{}", one.token().get() + (1 << 40));
     assert_eq!(patch(forged, "one").await, Ok(Verdict::Forged));
 
     // Its grant ends: at once, and with no mirror in between.
-    let fence = one.fence();
+    let fence = one.fence().to_string();
     one.release().await.unwrap();
     assert_eq!(patch(fence.clone(), "one").await, Ok(Verdict::Stale));
     let next = site.acquire(&bob, "shards/1").await;
     assert_eq!(patch(fence.clone(), "one").await, Ok(Verdict::Stale));
-    assert_eq!(patch(next.fence(), "one").await, Ok(Verdict::Admitted));
+    assert_eq!(
+        patch(next.fence().to_string(), "one").await,
+        Ok(Verdict::Admitted)
+    );
     let deleting = site.writer(Some(&fence));
     assert_eq!(deleting.write(Op::Delete, "one").await, Ok(Verdict::Stale));
 
@@ -284,14 +302,17 @@ async fn one_rule_judges_writes_under_many_leases_by_what_the_cluster_says() {
     .await;
     site.certificates.issue("127.0.0.1");
     until("the next one is shown", || site.greets()).await;
-    assert_eq!(patch(next.fence(), "one").await, Ok(Verdict::Admitted));
+    assert_eq!(
+        patch(next.fence().to_string(), "one").await,
+        Ok(Verdict::Admitted)
+    );
 
     // Without an answer the manifest's failure policy refuses.
     for node in 0..site.cluster.len() {
         site.cluster.signal(node, Signal::Kill);
     }
     let refused = site
-        .writer(Some(&next.fence()))
+        .writer(Some(&next.fence().to_string()))
         .write(Op::MergePatch, "one")
         .await;
     assert!(
@@ -321,7 +342,7 @@ async fn without_the_cluster_a_failure_policy_may_admit() {
     };
     let session = site.session("alice").await;
     let lease = site.acquire(&session, "shards/1").await;
-    let fence = lease.fence();
+    let fence = lease.fence().to_string();
     lease.release().await.unwrap();
     assert_eq!(site.create(Some(&fence)).await, Ok(Verdict::Stale));
     for node in 0..site.cluster.len() {

@@ -24,7 +24,7 @@ async fn s1_1_of_two_unrelated_deployments_one_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_2_there_are_never_two_leaders_only_none_for_a_while() {
+async fn s1_2_the_next_leader_for_life_is_granted_the_lease_when_the_pod_of_the_last_has_ended() {
     let Some(place) = Place::start(3).await else {
         return;
     };
@@ -36,10 +36,15 @@ async fn s1_2_there_are_never_two_leaders_only_none_for_a_while() {
         last = leader.token().get();
         let next = place.pod(&format!("controller-{life}"), None).await;
         let waiting = place.waiting(&next, next.name()).await;
+        // As long as its Pod is there, nobody else is granted the lease.
+        place.nothing_ended(&leader).await;
         place.delete_by_force(pod.name()).await;
         let successor = waiting.await;
-        // The former one's process is dead; what it believed in is over at the cluster.
         assert_eq!(place.holder().await, Some(successor.token().get()));
+        // Its Pod was deleted by force, and its process is still here: it is told by a watch, and
+        // believes no more. Until it is told only a fence keeps its writes out.
+        let why = within("the loss", leader.lost()).await;
+        assert!(!leader.is_valid() && !why.is_own_doing(), "{why}");
         (pod, leader) = (next, successor);
     }
 }

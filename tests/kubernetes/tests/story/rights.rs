@@ -4,8 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Error;
 use kube::api::{Api, ObjectMeta, PostParams};
 use ringfence_core::FencingToken;
-use ringfence_kube::PREFIX;
-use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, Wish, WithoutLease};
+use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, Wish};
 use ringfence_kubernetes::User;
 use serde_json::json;
 
@@ -32,15 +31,9 @@ pub(crate) async fn allow(site: &Site) {
 /// force.
 pub(crate) async fn fence(site: &Site) {
     let wish = Wish {
-        lease: format!("{}/leader", site.namespace),
-        prefix: PREFIX.to_owned(),
         resources: vec!["configmaps".parse().unwrap()],
-        namespaces: Vec::new(),
         account: Some("default/default".parse().unwrap()),
-        carrier: Carrier::Impersonate,
-        // The mirror makes the Lease with the first grant.
-        without_lease: WithoutLease::Allow,
-        keeper: true,
+        ..Wish::new(format!("{}/leader", site.namespace), Carrier::Impersonate)
     };
     let fencing = Fencing::new(wish).unwrap();
     apply(site, &fencing.manifests());

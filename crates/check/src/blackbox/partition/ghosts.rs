@@ -4,7 +4,7 @@
 //! Nothing here is done once per token and acquire: what may have been granted is gathered by
 //! session, and each token only looks up who it can belong to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::spec::Step;
 use super::{FromNowhere, Ghost, Lease, OpenEnded, Unanswered};
@@ -48,7 +48,15 @@ pub(super) fn look_for(lease: &mut Lease) {
 /// The tokens that were seen and that no answer grants.
 fn seen(lease: &Lease) -> HashMap<u64, Seen> {
     let mut seen: HashMap<u64, Seen> = HashMap::new();
+    // Perhaps by one that nobody knows more of.
+    let mut revoked: HashSet<u64> = lease.token_may_be_revoked.keys().copied().collect();
     for timed in &lease.steps {
+        // A repeated revoke says nothing of how long the token was held.
+        if let Step::Revoke { token } = timed.step
+            && !revoked.insert(token)
+        {
+            continue;
+        }
         let (session, token) = match timed.step {
             Step::Release { session, token } | Step::Transfer { session, token, .. } => {
                 (Some(session), token)

@@ -378,7 +378,12 @@ impl Reading {
                     self.step(name, at, operation, step);
                 }
             }
-            Outcome::Unknown { .. } => self.may_end(name, token, operation.begin),
+            Outcome::Unknown { .. } => {
+                let lease = self.lease(name);
+                let known = lease.token_may_be_revoked.entry(token);
+                let known = known.or_insert(operation.begin);
+                *known = operation.begin.min(*known);
+            }
             _ => {}
         }
     }

@@ -15,8 +15,8 @@ use ringfence_check::history::{
 };
 use ringfence_check::log::Logged;
 use ringfence_core::{
-    ClusterId, ClusterTime, Command, EndCause, Entry, Event, Form, Millis, Outcome, Settings,
-    StateMachine, WaitEnd, WallTime,
+    ClusterId, ClusterTime, Command, EndCause, Entry, Event, Form, LEVEL_REPEATS, Millis, Outcome,
+    Settings, StateMachine, WaitEnd, WallTime,
 };
 
 use clients::{Call, Client};
@@ -117,6 +117,9 @@ impl World {
                 ..Settings::STANDARD
             },
         }));
+        world.apply(Command::RaiseLevel {
+            level: LEVEL_REPEATS,
+        });
         for (watcher, prefix) in (0..).zip(PREFIXES) {
             world.record(Record::WatchStarted(WatchStarted {
                 watcher,

@@ -17,8 +17,9 @@ impl From<&LeaseRecord> for pb::Lease {
                 revoked: block.revoked.as_ref().map(Into::into),
             }),
             idle_since: lease.idle_since.0,
-            armed: lease.armed.map(|time| time.0),
+            armed: lease.armed.map(|at| at.0),
             queue: lease.queue.iter().map(Into::into).collect(),
+            revoked: fields::token_or_zero(lease.revoked),
         }
     }
 }
@@ -35,6 +36,7 @@ impl TryFrom<pb::Lease> for LeaseRecord {
             blocked: lease.blocked.map(TryInto::try_into).transpose()?,
             idle_since: ClusterTime(lease.idle_since),
             armed: lease.armed.map(ClusterTime),
+            revoked: fields::token_or_none(lease.revoked, "lease.revoked")?,
             queue: queue.collect::<Result<_, _>>()?,
         })
     }

@@ -4,8 +4,8 @@ use ringfence_core::snapshot::{Answer, Remembered, SessionRecord};
 use ringfence_core::{ClusterTime, Millis};
 use ringfence_planted::{Bug, planted};
 
+use crate::record::id::id;
 use crate::record::pb;
-use crate::record::shared::id;
 use crate::{DecodeError, fields};
 
 impl From<&SessionRecord> for pb::Session {

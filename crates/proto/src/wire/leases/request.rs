@@ -45,12 +45,29 @@ pub fn acquire_from_wire(acquire: v1::AcquireRequest) -> Result<Command, Refusal
                     "0 or 1, with `open`",
                 ));
             }
+            let open = open_from_wire(open)?;
+            outlives_its_wait(&open, ask.wait)?;
             Ok(Command::Open(Open {
                 acquire: Some(ask),
-                ..open_from_wire(open)?
+                ..open
             }))
         }
     }
+}
+
+/// The number of a session is in the answer, and the answer comes when the wait is over: until then
+/// its caller cannot keep it alive. With a wait as long as the TTL the session would end first, and
+/// take its place in the queue along, after a wait for nothing.
+fn outlives_its_wait(open: &Open, wait: Option<Millis>) -> Result<(), Refusal> {
+    let Some(wait) = wait.filter(|wait| *wait >= open.ttl) else {
+        return Ok(());
+    };
+    let allowed = format!(
+        "with `open`, less than the session's TTL of {} ms: nobody can keep the session alive before \
+         this call is answered. To wait for longer, open the session first and keep it alive",
+        open.ttl.0
+    );
+    Err(Refusal::invalid("wait_ms", wait.0, allowed))
 }
 
 /// The request to take an earlier one back.

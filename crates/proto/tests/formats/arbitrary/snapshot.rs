@@ -16,15 +16,17 @@ fn header() -> BoxedStrategy<Header> {
     );
     let log = (count(), count(), time(), time(), wall());
     let next = (count(), count(), count(), count());
-    let rest = (option::of(token()), time(), vec(name(), 0..4));
+    let level = 1..=RECORD_VERSION;
+    let rest = (option::of(token()), time(), vec(name(), 0..4), level);
     (formed, log, next, rest)
         .prop_map(|(formed, log, next, rest)| {
             let (cluster, token_floor, settings, settings_set_at) = formed;
             let (index, term, term_start, time, wall) = log;
             let (counter, last_token, next_session, next_place) = next;
-            let (forgotten, quiet_until, unserved) = rest;
+            let (forgotten, quiet_until, unserved, level) = rest;
             Header {
                 cluster,
+                level,
                 token_floor,
                 settings,
                 settings_set_at,
@@ -154,16 +156,17 @@ fn waiter() -> BoxedStrategy<WaiterRecord> {
 
 fn lease() -> BoxedStrategy<LeaseRecord> {
     let now = (option::of(grant()), option::of(block()));
-    let then = (time(), option::of(time()));
+    let then = (time(), option::of(time()), option::of(token()));
     (name(), option::of(token()), now, then, vec(waiter(), 0..4))
         .prop_map(
-            |(name, floor, (grant, blocked), (idle_since, armed), queue)| LeaseRecord {
+            |(name, floor, (grant, blocked), (idle_since, armed, revoked), queue)| LeaseRecord {
                 name,
                 floor,
                 grant,
                 blocked,
                 idle_since,
                 armed,
+                revoked,
                 queue,
             },
         )
@@ -171,14 +174,24 @@ fn lease() -> BoxedStrategy<LeaseRecord> {
 }
 
 fn ended() -> BoxedStrategy<EndedRecord> {
-    (session(), open_id(), secret(), session_end(), time())
-        .prop_map(|(session, open, secret, cause, at)| EndedRecord {
-            session,
-            open,
-            secret,
-            cause,
-            at,
-        })
+    let release = (number(), any::<u64>(), token());
+    let release = release.prop_map(|(number, fingerprint, token)| ClosingRelease {
+        number,
+        fingerprint,
+        token,
+    });
+    let end = (session_end(), time(), option::of(release));
+    (session(), open_id(), secret(), end)
+        .prop_map(
+            |(session, open, secret, (cause, at, release))| EndedRecord {
+                session,
+                open,
+                secret,
+                cause,
+                at,
+                release,
+            },
+        )
         .boxed()
 }
 

@@ -138,5 +138,6 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
                 seen: PodSeen::Failed,
             }),
         ),
+        ("raise_level", Command::RaiseLevel { level: 3 }),
     ]
 }

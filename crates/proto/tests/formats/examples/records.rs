@@ -9,6 +9,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
     let (lease, mark) = (name("db/primary"), token(5));
     let header = Header {
         cluster: Some(cluster()),
+        level: LEVEL_FIRST,
         token_floor: None,
         settings: Settings::STANDARD,
         settings_set_at: 1,
@@ -33,6 +34,11 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         secret,
         cause: SessionEnd::Expired,
         at: ClusterTime(9_000),
+        release: Some(ClosingRelease {
+            number: number(3),
+            fingerprint: 0x0102_0304_0506_0708,
+            token: token(9),
+        }),
     };
     let living = SessionRecord {
         id: session(300),
@@ -89,7 +95,8 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
             revoked: Some(revoked),
         }),
         idle_since: ClusterTime(2),
-        armed: Some(ClusterTime(200_000)),
+        armed: Some(ClusterTime(140_000)),
+        revoked: Some(token(8)),
         queue: vec![waiter],
     };
     let free = LeaseRecord {
@@ -98,11 +105,17 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         grant: None,
         blocked: None,
         idle_since: ClusterTime(2),
-        armed: None,
+        armed: Some(ClusterTime(2)),
+        revoked: None,
         queue: vec![],
+    };
+    let raised = Header {
+        level: 3,
+        ..header.clone()
     };
     vec![
         ("header", Record::Header(header)),
+        ("header_at_a_level", Record::Header(raised)),
         ("session", Record::Session(living)),
         ("session_for_pod", Record::Session(bound)),
         ("lease_held", Record::Lease(held)),

@@ -168,9 +168,59 @@ fn an_open_that_is_malformed() {
 }
 
 #[test]
-fn a_ttl_that_is_left_out_is_fifteen_seconds() {
+fn a_ttl_that_is_left_out_is_fifteen_seconds_and_zero_is_zero() {
     assert_eq!(open_from_wire(open()).unwrap().ttl, TTL_STANDARD);
     assert_eq!(TTL_STANDARD.0, 15_000);
+    let zero = v1::OpenRequest {
+        ttl_ms: Some(0),
+        ..open()
+    };
+    // No TTL of any cluster, so the state machine refuses it.
+    assert_eq!(open_from_wire(zero).unwrap().ttl.0, 0);
+}
+
+#[test]
+fn a_wait_that_outlasts_the_session_it_opens() {
+    let inline = |ttl_ms, wait_ms| v1::AcquireRequest {
+        session: None,
+        open: Some(v1::OpenRequest { ttl_ms, ..open() }),
+        number: 1,
+        wait_ms,
+        ..acquire()
+    };
+    let outlasted = inline(Some(2_000), Some(2_000));
+    refused(acquire_from_wire(outlasted), "wait_ms", "2000");
+    refused(
+        acquire_from_wire(inline(None, Some(15_000))),
+        "wait_ms",
+        "15000",
+    );
+    assert!(acquire_from_wire(inline(Some(2_000), Some(1_999))).is_ok());
+    assert!(acquire_from_wire(inline(Some(2_000), None)).is_ok());
+}
+
+#[test]
+fn a_change_of_settings_touches_those_that_it_names() {
+    let before = ringfence_core::Settings::STANDARD;
+    let nothing = v1::SettingsChange::default();
+    assert_eq!(settings_changed(&before, &nothing), before);
+    let change = v1::SettingsChange {
+        ttl_max_ms: Some(0),
+        leases_max: Some(7),
+        ..nothing
+    };
+    let after = settings_changed(&before, &change);
+    assert_eq!(
+        (after.ttl_max.0, after.leases_max),
+        (0, 7),
+        "0 is no absence"
+    );
+    let whole = ringfence_core::Settings {
+        ttl_max: before.ttl_max,
+        leases_max: before.leases_max,
+        ..after
+    };
+    assert_eq!(whole, before);
 }
 
 #[test]
@@ -190,6 +240,58 @@ fn too_many_sessions_in_one_message() {
         ..Default::default()
     };
     refused(keep_alive_from_wire(request), "sessions", "10001 sessions");
+}
+
+#[test]
+fn a_malformed_handle_is_refused_by_itself() {
+    let good = handle().unwrap();
+    let short = v1::SessionHandle {
+        secret: vec![1; 15].into(),
+        ..good.clone()
+    };
+    let none = v1::SessionHandle {
+        session: 0,
+        ..good.clone()
+    };
+    let request = v1::KeepAliveRequest {
+        id: 1,
+        sessions: vec![short.clone(), good, none],
+        ..Default::default()
+    };
+    let keep_alive = keep_alive_from_wire(request).unwrap();
+    assert_eq!(keep_alive.sessions.len(), 1);
+    assert_eq!(
+        keep_alive.malformed,
+        [
+            (short.session, v1::Reason::WrongSecret),
+            (0, v1::Reason::InvalidArgument)
+        ]
+    );
+    let answer = with_malformed(v1::KeepAliveResponse::default(), &keep_alive.malformed);
+    assert_eq!(answer.ended.len(), 2);
+}
+
+#[test]
+fn too_many_acknowledged_losses_in_one_message() {
+    let loss = v1::Acknowledged {
+        session: 1,
+        token: 1,
+    };
+    let request = v1::KeepAliveRequest {
+        id: 1,
+        sessions: vec![handle().unwrap()],
+        acknowledged: vec![loss; KEEP_ALIVE_ACKNOWLEDGED_MAX + 1],
+    };
+    refused(
+        keep_alive_from_wire(request.clone()),
+        "acknowledged",
+        "10001 losses",
+    );
+    let fits = v1::KeepAliveRequest {
+        acknowledged: request.acknowledged[1..].to_vec(),
+        ..request
+    };
+    assert!(keep_alive_from_wire(fits).is_ok());
 }
 
 #[test]
@@ -242,6 +344,7 @@ fn reads_that_ask_for_too_much() {
         cluster_id: Bytes::from_static(b"short"),
         index: 1,
         n: 0,
+        term: 0,
     };
     refused(
         position_from_wire(&position),

@@ -7,7 +7,7 @@ use ringfence_testkit::view::View;
 
 use super::{COMPARED, Recorder};
 use crate::listener::{End, Listener};
-use crate::machine::lock;
+use crate::lock::lock;
 use crate::observe::{Applied, Observation};
 use crate::world::state_hash;
 

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use ringfence_client::Client;
+use ringfence_client::{Client, Verdict};
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_kube::webhook::Standing;
-use ringfence_proto::v1::check_response::Verdict;
-use ringfence_proto::v1::leases_client::LeasesClient;
-use ringfence_proto::v1::{CheckRequest, CheckResponse};
 use tokio::sync::Mutex;
 
 use crate::cli::Global;
@@ -44,24 +41,14 @@ impl Cluster {
 
     async fn ask(&self, lease: &LeaseName, token: FencingToken) -> Result<Standing, String> {
         let client = self.client().await?;
-        let request = CheckRequest {
-            name: lease.as_str().to_owned(),
-            token: token.get(),
-            // The newest state, confirmed by a majority.
-            read: None,
-        };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { LeasesClient::new(channel).check(request).await }
-        };
-        let answer: CheckResponse = client.unary(ask).await.map_err(|error| error.to_string())?;
-        match answer.verdict() {
-            Verdict::Current => Ok(Standing::Current),
-            Verdict::Superseded => Ok(Standing::Superseded(answer.newest)),
-            Verdict::Ended => Ok(Standing::Ended),
-            Verdict::Unknown => Ok(Standing::Unknown),
-            Verdict::Unspecified => Err("the node's answer is not known here".to_owned()),
-        }
+        // The newest state, confirmed by a majority.
+        let verdict = client.check(lease, token).await;
+        Ok(match verdict.map_err(|error| error.to_string())? {
+            Verdict::Current => Standing::Current,
+            Verdict::Superseded { newest } => Standing::Superseded(newest.get()),
+            Verdict::Ended => Standing::Ended,
+            Verdict::Unknown => Standing::Unknown,
+        })
     }
 
     /// One client for all, once the cluster has been reached.

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use ringfence_kube::webhook::TIMEOUT_SECONDS;
 use tokio::sync::Semaphore;
 
-use super::serving::Reviews;
+use super::reviews::Reviews;
 
 /// The largest review: an object before and after the write, each at most 1.5 MB in etcd, as text.
 pub(super) const REVIEW_BYTES_MAX: usize = 8 << 20;

@@ -3,6 +3,7 @@
 mod asking;
 mod door;
 mod manifest;
+mod reviews;
 mod serving;
 
 use std::process::ExitCode;

@@ -1,6 +1,5 @@
 //! `ringfence kube webhook serve`.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,21 +12,23 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use futures_util::StreamExt;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use ringfence_kube::PREFIX;
 use ringfence_kube::policy::Carrier;
 use ringfence_kube::webhook::{Answer, Offer, Review, judge};
-use ringfence_tls::{Acceptor, Incoming, ServerTls, Socket};
+use ringfence_tls::{Acceptor, Port, PortFigures, PortLimits, ServerTls};
 
 use super::asking::Cluster;
 use super::door::{Door, REVIEW_BYTES_MAX};
+use super::reviews::Reviews;
 use crate::cli::kube::figures;
 use crate::cli::{Failure, Global, signals};
+use crate::limits::HTTP_SILENCE_MAX;
+use crate::ports::Http1;
+use crate::{descriptors, metrics};
 
+/// The most connections of API servers; the oldest makes room.
+const CONNECTIONS_MAX: usize = 1_024;
 /// How long reviews under way may take at the end.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
@@ -39,13 +40,13 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// Certificates are read anew when they change.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
-  ringfence kube webhook serve --listen 0.0.0.0:7443 --cert-file tls.crt --key-file tls.key \
+  ringfence kube webhook serve --listen '[::]:7443' --cert-file tls.crt --key-file tls.key \
     --carrier impersonate --endpoints ringfence.ringfence.svc:7420
 
 Print what makes the API server ask it with `ringfence kube webhook manifest`.")]
 pub(crate) struct Serve {
     /// Where the API server asks, with TLS: POST /judge
-    #[arg(long, default_value = "0.0.0.0:7443", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "[::]:7443", value_name = "IP:PORT")]
     listen: SocketAddr,
     /// The certificate of this port: a PEM file
     #[arg(long, value_name = "FILE")]
@@ -54,7 +55,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
     /// Where /metrics and /livez are served, without TLS
-    #[arg(long, default_value = "0.0.0.0:7424", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "[::]:7424", value_name = "IP:PORT")]
     listen_http: SocketAddr,
     /// How a write carries its fence, as `kube policy` has it
     #[arg(long, value_name = "CARRIER")]
@@ -72,21 +73,6 @@ struct Judge {
     reviews: Reviews,
 }
 
-/// What became of the questions.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Reviews(Family<Outcome, Counter>);
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
-
-impl Reviews {
-    pub(super) fn count(&self, outcome: &'static str) {
-        self.0.get_or_create(&Outcome { outcome }).inc();
-    }
-}
-
 impl Serve {
     pub(super) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         figures::log_to_stderr();
@@ -97,8 +83,8 @@ impl Serve {
             demand_client_certificate: false,
         };
         let tls = Acceptor::http1(tls).map_err(|why| Failure::usage(why.to_string()))?;
-        let listener = figures::listen("listen", self.listen).await?;
-        let http = figures::listen("listen-http", self.listen_http).await?;
+        let listener = figures::listen("listen", self.listen)?;
+        let http = figures::listen("listen-http", self.listen_http)?;
         let judge = Arc::new(Judge {
             cluster: Cluster::new(global),
             carrier: self.carrier,
@@ -107,12 +93,12 @@ impl Serve {
         });
         let door = Door::new(judge.reviews.clone());
         let mut registry = Registry::with_prefix("ringfence");
-        registry.sub_registry_with_prefix("kube_webhook").register(
-            "reviews",
-            "Writes asked about, by outcome: admitted, refused, unanswered, malformed, crowded, late",
-            judge.reviews.0.clone(),
-        );
-        figures::show(http, registry);
+        judge
+            .reviews
+            .register(registry.sub_registry_with_prefix("kube_webhook"));
+        let port_figures = Arc::<PortFigures>::default();
+        metrics::register_port(&mut registry, "webhook", &port_figures);
+        figures::show(http, self.listen_http, registry);
         let routes = Router::new()
             .route("/judge", post(answer))
             .layer(DefaultBodyLimit::max(REVIEW_BYTES_MAX))
@@ -121,7 +107,10 @@ impl Serve {
             .with_state(judge);
         tracing::info!(listen = %self.listen, carrier = %self.carrier, "asks the cluster");
         let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
-        let served = axum::serve(Listening(tls.incoming(listener), self.listen), routes)
+        descriptors::raise();
+        let limits = PortLimits::http1(CONNECTIONS_MAX, HTTP_SILENCE_MAX);
+        let port = Port::new("webhook", listener, Some(tls), limits, port_figures);
+        let served = axum::serve(Http1::new(port, self.listen), routes)
             .with_graceful_shutdown(async move { drop(stopping.await) });
         let mut served = tokio::spawn(async move { served.await });
         tokio::select! {
@@ -135,26 +124,6 @@ impl Serve {
         // Connections that an API server keeps open do not hold it up.
         tokio::time::timeout(DRAIN_MAX, served).await.ok();
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Connections after their handshake, as axum takes them.
-struct Listening(Incoming, SocketAddr);
-
-impl axum::serve::Listener for Listening {
-    type Io = Socket;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Socket, SocketAddr) {
-        match self.0.next().await {
-            Some(Ok(socket)) => (socket, self.1),
-            // What accepts lasts as long as somebody takes, and tells failures itself.
-            Some(Err(_)) | None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.1)
     }
 }
 

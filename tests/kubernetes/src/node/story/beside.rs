@@ -1,14 +1,12 @@
 //! What runs beside the nodes, as Pods: the canary and the webhook, each by the commands of
 //! `deploy/README.md`.
 
-use std::fs;
-
 use ringfence_client::HeldLease;
-use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use super::pods::{apply, apply_text, pods, ready};
 use super::{SERVICE, controller};
-use crate::cluster::{Cluster, LONG, is_ready};
+use crate::cluster::{Cluster, LONG};
 use crate::kubectl::Kubectl;
 use crate::load;
 use crate::program::{call, until};
@@ -204,18 +202,6 @@ const PLACES: &str = r#"
  subjects: [{kind: ServiceAccount, name: controller, namespace: demo}]}
 "#;
 
-/// Applies what a command of ours prints in a Pod.
-pub(super) fn apply(cluster: &Cluster, pod: &str, line: &str) -> Result<(), String> {
-    apply_text(cluster, &cluster.ringfence(pod, line)?)
-}
-
-fn apply_text(cluster: &Cluster, text: &str) -> Result<(), String> {
-    let file = cluster.folder().join("applied.yaml");
-    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-    let apply = format!("apply --filename={}", file.display());
-    cluster.kubectl.run(&apply).map(drop)
-}
-
 /// A certificate that is its own authority.
 fn secret(cluster: &Cluster) -> Result<(), String> {
     let file = |name: &str| cluster.folder().join(name).display().to_string();
@@ -231,21 +217,6 @@ fn secret(cluster: &Cluster) -> Result<(), String> {
     let create = "create secret tls ringfence-webhook --namespace=ringfence";
     let line = format!("{create} --cert={certificate} --key={key}");
     cluster.kubectl.run(&line).map(drop)
-}
-
-pub(super) fn pods(cluster: &Cluster, of: (&str, &str, u16)) -> Result<Vec<Value>, String> {
-    let (namespace, name, _) = of;
-    let those = format!("pods --namespace={namespace} --selector=app.kubernetes.io/name={name}");
-    let list = cluster.kubectl.get(&those)?;
-    Ok(list["items"].as_array().cloned().unwrap_or_default())
-}
-
-pub(super) fn ready(cluster: &Cluster, of: (&str, &str, u16), count: usize) -> Result<(), String> {
-    until(&format!("{} is ready", of.1), LONG, || {
-        let pods = pods(cluster, of)?;
-        let ready = pods.len() == count && pods.iter().all(is_ready);
-        ready.then_some(()).ok_or_else(|| format!("{pods:?}"))
-    })
 }
 
 /// What each of the Pods shows of itself.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::beside::{apply, pods, ready};
+use super::pods::{apply, pods, ready};
 use crate::cluster::{Cluster, LONG};
 use crate::program::until;
 use crate::say::{self, Watch};

@@ -118,9 +118,12 @@ pub(super) fn a_client_outside_acquires(
 
 /// Looked at when a lease that was granted later is shown.
 fn kubelets_is_its_own(cluster: &Cluster) -> Result<(), String> {
-    let found = cluster
-        .kubectl
-        .get(&format!("lease {NODE} --namespace=kube-node-lease"))?;
+    // The kubelet makes it some seconds after its node.
+    let found = until("the kubelet has its Lease", LONG, || {
+        cluster
+            .kubectl
+            .get(&format!("lease {NODE} --namespace=kube-node-lease"))
+    })?;
     let annotations = &found["metadata"]["annotations"];
     if found["spec"]["holderIdentity"] != NODE || !annotations.is_null() {
         return Err(format!("the kubelet's Lease became {found}"));

@@ -1,0 +1,64 @@
+//! Reading one lease, and what a token is worth.
+
+use ringfence_core::{FencingToken, LeaseName, Verdict};
+use ringfence_proto::v1::{CheckRequest, GetRequest, client_frame, server_frame};
+use ringfence_proto::wire::verdict_from_wire;
+
+use crate::calls::Manner;
+use crate::client::Client;
+use crate::error::CallError;
+use crate::info::LeaseInfo;
+use crate::refusal::Reason;
+
+impl Client {
+    /// A lease as the cluster sees it: the newest state, read through the leader. `None` if it was
+    /// never granted, or is idle and forgotten. It costs one request, and writes nothing.
+    ///
+    /// # Errors
+    /// [`CallError`] if it cannot be read within the request timeout.
+    pub async fn look_up(&self, name: &LeaseName) -> Result<Option<LeaseInfo>, CallError> {
+        let ask = GetRequest {
+            name: name.to_string(),
+            read: None,
+        };
+        let lease = match self.ask(client_frame::Body::Get(ask)).await {
+            Ok(server_frame::Body::Get(reply)) => reply.lease,
+            Ok(_) => return Err(nonsense("it answers no Get")),
+            Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let lease = lease.map(LeaseInfo::from_wire).transpose();
+        lease.map_err(|fault| nonsense(&fault.to_string()))
+    }
+
+    /// What a token is worth at the cluster at this instant. It is advice: by the time the answer is
+    /// here it may be worth less. What keeps a stale writer out is a guard in the store that is
+    /// written to.
+    ///
+    /// # Errors
+    /// [`CallError`] if it cannot be read within the request timeout.
+    pub async fn check(&self, name: &LeaseName, token: FencingToken) -> Result<Verdict, CallError> {
+        let ask = CheckRequest {
+            name: name.to_string(),
+            token: token.get(),
+            read: None,
+        };
+        match self.ask(client_frame::Body::Check(ask)).await? {
+            server_frame::Body::Check(reply) => {
+                verdict_from_wire(&reply).map_err(|fault| nonsense(&fault.to_string()))
+            }
+            _ => Err(nonsense("it answers no Check")),
+        }
+    }
+
+    async fn ask(&self, body: client_frame::Body) -> Result<server_frame::Body, CallError> {
+        let answer = self.hub.call(body, Manner::Prompt, self.hub.deadline());
+        Ok(answer.await?.body)
+    }
+}
+
+fn nonsense(fault: &str) -> CallError {
+    CallError::Unknown {
+        why: format!("the server's reply makes no sense: {fault}"),
+    }
+}

@@ -1,0 +1,70 @@
+//! Raw gRPC for Ringfence's own programs and tests, behind the feature `unstable`.
+//!
+//! **Nothing here is promised.** What is in this module follows the generated code and the gRPC
+//! library of the version at hand: it changes, or goes, with any release, a patch release too.
+//! Programs that need a call which the client does not have should ask for it, or generate their own
+//! code from the protocol's `.proto` files, which are stable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_proto::v1::{client_frame, server_frame};
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use crate::calls::Manner;
+use crate::client::{Client, on_thread};
+use crate::error::CallError;
+use crate::unary;
+
+/// The longest message that a client takes, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = crate::connection::MESSAGE_BYTES_MAX;
+
+/// Sends one request over the client's stream and waits at most `timeout` for its reply. It is
+/// repeated unchanged, so with the same request number, as long as its outcome is open: every
+/// request that a frame can carry is safe to repeat.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn request(
+    client: &Client,
+    body: client_frame::Body,
+    timeout: Duration,
+) -> Result<server_frame::Body, CallError> {
+    let waits = matches!(&body, client_frame::Body::Acquire(ask) if ask.wait_ms.is_some());
+    let manner = if waits {
+        Manner::Waiting
+    } else {
+        Manner::Prompt
+    };
+    let deadline = client.hub.now() + timeout;
+    Ok(client.hub.call(body, manner, deadline).await?.body)
+}
+
+/// Makes a unary call on the current connection, and repeats it while the cluster is unavailable or
+/// its outcome unknown, within the client's request timeout. For calls that are harmless to repeat,
+/// as all outside sessions are: they name the token or index that they act on.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn unary<T, F, Fut>(client: &Client, call: F) -> Result<T, CallError>
+where
+    T: Send + 'static,
+    F: Fn(Channel) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
+{
+    unary::call(&client.hub, call).await
+}
+
+/// The connection to the current endpoint, shared with the stream; waits until there is one. It does
+/// not follow the leader by itself: ask again after a failure, or use `unary`.
+///
+/// # Errors
+/// [`CallError::Unavailable`] if there is none within the request timeout.
+pub async fn channel(client: &Client) -> Result<Channel, CallError> {
+    let hub = Arc::clone(&client.hub);
+    on_thread(&client.hub, async move {
+        unary::channel(&hub, hub.deadline()).await
+    })
+    .await
+}

@@ -1,0 +1,15 @@
+//! What `apply` does from which level on.
+//!
+//! Every node must make the same state of the same log, also while one runs this release and
+//! another an older one, and also when a node that applied an entry with an older release applies
+//! it again with this one. What this release does differently therefore begins with a level, which
+//! is raised by an entry of the log once every member knows it.
+
+/// The level of a state that no [`Command::RaiseLevel`](crate::Command::RaiseLevel) has raised.
+pub const LEVEL_FIRST: u32 = 1;
+
+/// From this level on a full table makes room for a new name; the repeat of a revoke, and of a
+/// release that closed its session, is answered as the first one was; and evicting a session that
+/// was never opened is refused. Idle names are forgotten after all else that is due, so many an
+/// entry and no more, and by the retention in force, not by the one under which they became idle.
+pub const LEVEL_REPEATS: u32 = 3;

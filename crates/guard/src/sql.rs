@@ -1,0 +1,62 @@
+//! The guards' SQL and Lua as texts, for services whose driver has no module here: `sqlx`, `diesel`,
+//! `sea-orm`, `postgres`, or another language.
+//!
+//! The rules are those of the [crate]: the admission comes first in the transaction of the
+//! data, a new holder advances and commits that before its first read. Await the answer of the
+//! admission before anything else is sent: a statement that was pipelined behind it runs in a
+//! transaction of its own, and commits, if the message that opens the transaction fails.
+//!
+//! What PostgreSQL refuses is an error with the `SQLSTATE` `RF001`; read it with
+//! [`Refused::from_sqlstate`](crate::Refused::from_sqlstate), or, where the driver shows no
+//! `SQLSTATE`, with [`Refused::from_message`](crate::Refused::from_message), which also reads the
+//! errors of SQLite and Redis. With `sqlx`:
+//!
+//! ```text
+//! let mut transaction = pool.begin().await?;
+//! sqlx::query(sql::POSTGRES_ADMIT)
+//!     .bind(fence.name.as_str())
+//!     .bind(fence.token.get() as i64)
+//!     .execute(&mut *transaction)
+//!     .await
+//!     .map_err(|error| refusal_of(&fence, error))?;
+//! sqlx::query("UPDATE balance SET amount = amount + 10").execute(&mut *transaction).await?;
+//! transaction.commit().await?;
+//! ```
+
+/// The table of marks and the functions around it in PostgreSQL, as a migration to be run once per
+/// database. Running it again changes nothing.
+pub const POSTGRES_MIGRATION: &str = include_str!("../sql/postgres.sql");
+
+/// Admits a token for the rest of the transaction: `$1` is the lease's name, `$2` the token as a
+/// `bigint`. Must be the transaction's first statement.
+pub const POSTGRES_ADMIT: &str = "SELECT ringfence_admit($1::text, $2::bigint)";
+
+/// Raises the mark to the token of a new grant, in a transaction of its own and before its holder's
+/// first read. Parameters as in [`POSTGRES_ADMIT`].
+pub const POSTGRES_ADVANCE: &str = "SELECT ringfence_advance($1::text, $2::bigint)";
+
+/// Raises the mark if it is lower, after a restore. Parameters as in [`POSTGRES_ADMIT`].
+pub const POSTGRES_ADVANCE_TO: &str = "SELECT ringfence_advance_to($1::text, $2::bigint)";
+
+/// The mark of the lease `$1`, as a `bigint`; no row if there is none. Advice for people.
+pub const POSTGRES_MARK: &str = "SELECT mark FROM ringfence_marks WHERE name = $1::text";
+
+/// The table of marks in SQLite and its triggers, to be run once per database. Running it again
+/// changes nothing.
+pub const SQLITE_MIGRATION: &str = include_str!("../sql/sqlite.sql");
+
+/// Admits a token for the rest of the transaction: `?1` is the lease's name, `?2` the token. Must be
+/// the first statement of a transaction that was begun with `BEGIN IMMEDIATE`. Fails with a message
+/// that begins with `STALE_TOKEN` if a greater token was admitted.
+///
+/// It writes the mark also when it is equal: the write takes the lock that keeps every other grant
+/// out until the commit.
+pub const SQLITE_ADMIT: &str = "INSERT INTO ringfence_marks (name, mark) VALUES (?1, ?2) \
+     ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark";
+
+/// The mark of the lease `?1`; no row if there is none. Advice for people.
+pub const SQLITE_MARK: &str = "SELECT mark FROM ringfence_marks WHERE name = ?1";
+
+/// The Lua script that compares the mark, and sets mark and data, in Redis 6 and later; its head says
+/// what it takes and answers.
+pub const REDIS_SCRIPT: &str = include_str!("../lua/redis.lua");

@@ -1,0 +1,247 @@
+//! A proxy between a client and its server that knows where messages begin and end, and disturbs one
+//! of them.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ringfence_guard::conformance::{Fault, Hit};
+use rustix::net::sockopt::set_socket_linger;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// Bytes under way between client and proxy.
+const BUFFER: usize = 64 * 1024;
+
+/// How long a server may take over an answer that the client is not to get.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How a protocol's bytes fall into steps: what a client sends and then awaits an answer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Framing {
+    /// The length of the first step in these bytes, if all of it is there.
+    pub(crate) step: fn(&[u8]) -> Option<usize>,
+    /// What is sent in the place of a step that is to fail before it does anything.
+    pub(crate) failing: &'static [u8],
+    /// Whether these bytes are the end of an answer.
+    pub(crate) answered: fn(&[u8]) -> bool,
+}
+
+/// What is done from outside while the server carries out a step.
+pub(crate) type Outside = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+struct Plan {
+    fault: Fault,
+    outside: Outside,
+    seen: u32,
+}
+
+/// The disturbance of one connection.
+pub(crate) struct Hand {
+    state: State,
+    pump: JoinHandle<()>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    plan: Arc<Mutex<Option<Plan>>>,
+    reached: Arc<AtomicBool>,
+}
+
+impl Hand {
+    /// Counts steps from here on, and disturbs one of them. Nothing may be under way.
+    pub(crate) fn arm(&self, fault: Fault, outside: Outside) {
+        let plan = Plan {
+            fault,
+            outside,
+            seen: 0,
+        };
+        *self.state.plan.lock().unwrap() = Some(plan);
+    }
+
+    /// Disturbs nothing from here on, and says whether the disturbed step has come.
+    pub(crate) fn disarm(&self) -> bool {
+        *self.state.plan.lock().unwrap() = None;
+        self.state.reached.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the connection has ended, and a disturbance that is under way with it. The
+    /// client's end must have been dropped.
+    pub(crate) async fn ended(self) {
+        self.pump.await.unwrap();
+    }
+}
+
+impl State {
+    /// What to do with the step that comes now; `None`: nothing special.
+    fn next(&self) -> Option<(Hit, Outside)> {
+        let mut plan = self.plan.lock().unwrap();
+        let plan = plan.as_mut()?;
+        let seen = plan.seen;
+        plan.seen += 1;
+        if seen != plan.fault.step {
+            return None;
+        }
+        self.reached.store(true, Ordering::SeqCst);
+        Some((plan.fault.hit, Arc::clone(&plan.outside)))
+    }
+
+    fn is_armed(&self) -> bool {
+        self.plan.lock().unwrap().is_some()
+    }
+}
+
+/// Connects to a server through a proxy; what is returned is the client's end.
+pub(crate) async fn connect(port: u16, framing: Framing) -> (DuplexStream, Hand) {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let server = TcpStream::connect(address).await.unwrap();
+    server.set_nodelay(true).unwrap();
+    let (ours, theirs) = tokio::io::duplex(BUFFER);
+    let state = State::default();
+    let pump = tokio::spawn(pump(ours, server, state.clone(), framing));
+    (theirs, Hand { state, pump })
+}
+
+/// Ends when either side does, or when the connection is to be reset.
+async fn pump(mut client: DuplexStream, mut server: TcpStream, hand: State, framing: Framing) {
+    let mut pending = Vec::new();
+    let (mut up, mut down) = (vec![0; BUFFER], vec![0; BUFFER]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => {
+                let Ok(1..) = read else { return };
+                pending.extend_from_slice(&up[..read.unwrap_or(0)]);
+                if !hand.is_armed() {
+                    // Handshakes have a form of their own.
+                    if server.write_all(&pending).await.is_err() { return }
+                    pending.clear();
+                    continue;
+                }
+                while let Some(end) = (framing.step)(&pending) {
+                    let step: Vec<u8> = pending.drain(..end).collect();
+                    let on = match hand.next() {
+                        None => server.write_all(&step).await.is_ok(),
+                        Some((hit, outside)) => {
+                            disturb(&mut server, &step, hit, outside, framing).await
+                        }
+                    };
+                    if !on {
+                        // A reset, not an orderly end: what the server has not read is lost.
+                        let _ = set_socket_linger(&server, Some(Duration::ZERO));
+                        return;
+                    }
+                }
+            }
+            read = server.read(&mut down) => {
+                let Ok(read @ 1..) = read else { return };
+                if client.write_all(&down[..read]).await.is_err() { return }
+            }
+        }
+    }
+}
+
+/// Whether the connection goes on.
+async fn disturb(
+    server: &mut TcpStream,
+    step: &[u8],
+    hit: Hit,
+    outside: Outside,
+    framing: Framing,
+) -> bool {
+    match hit {
+        Hit::TimesOut => server.write_all(framing.failing).await.is_ok(),
+        Hit::Cancelled => {
+            let sent = server.write_all(step).await.is_ok();
+            outside().await;
+            sent
+        }
+        Hit::ResetInside => {
+            drop(server.write_all(&step[..step.len() / 2]).await);
+            false
+        }
+        Hit::ResetBehind => {
+            if server.write_all(step).await.is_ok() {
+                let answer = read_answer(server, framing);
+                drop(tokio::time::timeout(ANSWER, answer).await);
+            }
+            false
+        }
+        Hit::Restart => {
+            drop(server.write_all(step).await);
+            outside().await;
+            false
+        }
+        // A reset before the step, and whatever is added to the kinds.
+        _ => false,
+    }
+}
+
+async fn read_answer(server: &mut TcpStream, framing: Framing) {
+    let mut answer = Vec::new();
+    let mut part = [0; 4_096];
+    while let Ok(read @ 1..) = server.read(&mut part).await {
+        answer.extend_from_slice(&part[..read]);
+        if (framing.answered)(&answer) {
+            return;
+        }
+    }
+}
+
+/// PostgreSQL: up to a `Query` or a `Sync`, which the server answers with `ReadyForQuery`.
+pub(crate) const POSTGRES: Framing = Framing {
+    step: postgres_step,
+    // Fails whatever the state: alone without a trace, in a transaction by aborting it.
+    failing: b"Q\x00\x00\x00\x0fSELECT 1/0\x00",
+    answered: |answer| {
+        answer
+            .len()
+            .checked_sub(6)
+            .is_some_and(|at| answer[at..].starts_with(b"Z\x00\x00\x00\x05"))
+    },
+};
+
+fn postgres_step(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let kind = *bytes.get(at)?;
+        let length = bytes.get(at + 1..at + 5)?;
+        let end = at + 1 + u32::from_be_bytes(length.try_into().unwrap()) as usize;
+        if end > bytes.len() {
+            return None;
+        }
+        // A client that says goodbye awaits no answer.
+        if matches!(kind, b'Q' | b'S' | b'X') {
+            return Some(end);
+        }
+        at = end;
+    }
+}
+
+/// Redis: a command is an array of bulk strings.
+pub(crate) const REDIS: Framing = Framing {
+    step: redis_step,
+    failing: b"*1\r\n$20\r\nRINGFENCE-NO-COMMAND\r\n",
+    answered: |answer| answer.ends_with(b"\r\n"),
+};
+
+fn redis_step(bytes: &[u8]) -> Option<usize> {
+    let number = |at: usize| -> Option<(usize, usize)> {
+        let line = bytes.get(at + 1..)?;
+        let end = line.windows(2).position(|pair| pair == b"\r\n")?;
+        let digits = std::str::from_utf8(&line[..end]).unwrap();
+        Some((digits.parse().unwrap(), at + 1 + end + 2))
+    };
+    let (parts, mut at) = number(0)?;
+    for _ in 0..parts {
+        let (length, start) = number(at)?;
+        at = start + length + 2;
+        if at > bytes.len() {
+            return None;
+        }
+    }
+    Some(at)
+}

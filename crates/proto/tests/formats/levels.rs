@@ -1,0 +1,62 @@
+//! Levels that this release does not know: from there on the log means something else.
+
+use ringfence_core::snapshot::{Header, Record};
+use ringfence_core::{Command, LEVEL_REPEATS};
+use ringfence_proto::DecodeError;
+use ringfence_proto::record::*;
+
+use super::examples;
+
+const BEYOND: u32 = RECORD_VERSION + 1;
+
+fn header(level: u32) -> Vec<u8> {
+    let mut records = examples::records().into_iter();
+    let header = records.find_map(|(_, record)| match record {
+        Record::Header(header) => Some(header),
+        _ => None,
+    });
+    let header = Header {
+        level,
+        ..header.unwrap()
+    };
+    let mut bytes = Vec::new();
+    encode_record(&Record::Header(header), &mut bytes);
+    bytes
+}
+
+fn unknown<T>(level: u32) -> Result<T, DecodeError> {
+    Err(DecodeError::UnknownLevel {
+        level,
+        newest: RECORD_VERSION,
+    })
+}
+
+#[test]
+fn an_entry_that_raises_the_level_beyond_this_release_is_not_read() {
+    for level in [BEYOND, u32::MAX] {
+        let bytes = encode_command(&Command::RaiseLevel { level });
+        assert_eq!(decode_command(&bytes), unknown(level));
+    }
+    let known = Command::RaiseLevel {
+        level: RECORD_VERSION,
+    };
+    assert_eq!(decode_command(&encode_command(&known)), Ok(known));
+}
+
+#[test]
+fn a_snapshot_of_a_level_beyond_this_release_is_not_read() {
+    for level in [BEYOND, u32::MAX] {
+        let error = decode_record(&header(level)).unwrap_err();
+        assert_eq!(Err(error.clone()), unknown::<Record>(level));
+        let said = error.to_string();
+        assert!(said.contains(&level.to_string()), "{said}");
+        assert!(error.is_newer(), "{said}");
+    }
+    assert!(decode_record(&header(RECORD_VERSION)).is_ok());
+}
+
+/// What `apply` knows, this release may announce.
+#[test]
+fn the_newest_level_of_the_state_machine_is_known() {
+    const { assert!(LEVEL_REPEATS <= RECORD_VERSION) }
+}

@@ -1,0 +1,57 @@
+//! When a node leads that should not: it offers leadership to others, and says why.
+
+use openraft::async_runtime::WatchReceiver;
+use ringfence_core::WallTime;
+use ringfence_planted::{Bug, planted};
+
+use super::Helm;
+
+impl Helm {
+    /// Asks another voter to lead, in turn. It may fail; then this node leads on.
+    pub(super) async fn hand_over(&self, turn: usize) {
+        let others: Vec<u64> = {
+            let metrics = self.raft.server_metrics();
+            let membership = metrics.borrow_watched().membership_config.clone();
+            membership
+                .voter_ids()
+                .filter(|id| *id != self.node_id)
+                .collect()
+        };
+        if others.is_empty() {
+            return;
+        }
+        let to = others[turn % others.len()];
+        match self.raft.trigger().transfer_leader(to).await {
+            Ok(_) => tracing::info!(to, "leadership was offered to another node"),
+            Err(error) => tracing::debug!(to, %error, "leadership could not be offered"),
+        }
+    }
+
+    pub(super) fn say_clock(&self, wall: WallTime) {
+        let unix_seconds = wall.0 / 1_000;
+        if self.state.machine().cluster().is_some() {
+            tracing::error!(
+                unix_seconds,
+                "this node was elected and does not lead yet: each term raises the tokens to the \
+                 wall clock, and what this node's clock shows cannot be true; set it and the node \
+                 leads by itself, or another node with a plausible clock will"
+            );
+        } else {
+            tracing::error!(
+                unix_seconds,
+                "the cluster waits to be formed: tokens begin at the wall clock, and what this \
+                 node's clock shows cannot be true; set it, and forming goes on by itself (a \
+                 cluster without a lasting store may be formed with --token-floor instead)"
+            );
+        }
+    }
+
+    /// Whether this term may not open without a plausible clock. A term that raised no token could
+    /// repeat tokens in a cluster whose disks were all rolled back.
+    pub(super) async fn needs_clock(&self) -> bool {
+        if !self.is_formed().await {
+            return self.form.token_floor.is_none();
+        }
+        self.state.machine().token_floor().is_none() && !planted(Bug::TermWithoutAClock)
+    }
+}

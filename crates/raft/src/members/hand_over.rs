@@ -1,0 +1,58 @@
+//! Handing leadership over: by command, when a node stops, before the leader loses its vote, and
+//! when its disk hangs.
+
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+
+use super::error::MembershipError;
+use super::plan::successor;
+use super::view::View;
+use crate::inner::Running;
+use crate::state::Raft;
+
+/// How long the successor may take to be seen as the leader.
+const HAND_OVER_MAX: Duration = Duration::from_secs(2);
+
+/// Asks a voter to lead: `to`, or the one that is furthest ahead if it is 0. From here on this
+/// leader writes nothing more in its term.
+pub(super) async fn begin(raft: &Raft, view: &View, to: u64) -> Result<u64, MembershipError> {
+    let target = successor(view, to)?;
+    if target != view.me {
+        let handed = raft.trigger().transfer_leader(target).await;
+        handed.map_err(|fatal| MembershipError::unknown(fatal.to_string()))?;
+    }
+    Ok(target)
+}
+
+/// The same, and waits until another node leads. Says which.
+pub(crate) async fn hand_over(
+    running: &Running,
+    live_within: Duration,
+    to: u64,
+) -> Result<u64, MembershipError> {
+    let me = running.caller.seat.node_id;
+    let mut view = View::of(&running.raft, me, live_within);
+    view.look_at_room(&running.transport);
+    if begin(&running.raft, &view, to).await? == me {
+        return Ok(me);
+    }
+    let mut metrics = running.raft.server_metrics();
+    let waited = tokio::time::timeout(HAND_OVER_MAX, async {
+        loop {
+            let leader = metrics.borrow_watched().current_leader;
+            if let Some(leader) = leader.filter(|leader| *leader != me) {
+                return Ok(leader);
+            }
+            if metrics.changed().await.is_err() {
+                return Err(MembershipError::unknown("the node stops"));
+            }
+        }
+    });
+    let late = || {
+        Err(MembershipError::unknown(
+            "no other node is known to lead yet",
+        ))
+    };
+    waited.await.unwrap_or_else(|_| late())
+}

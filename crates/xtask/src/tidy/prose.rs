@@ -1,0 +1,138 @@
+//! Words that the documents do not use: each hides a subject, or has a standard term.
+
+use super::words::words;
+use super::{SourceFile, Violation};
+
+/// A word or phrase, why it is banned, and what to write instead.
+struct Word {
+    /// In lower case; a capital at its start does not hide it.
+    text: &'static str,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+const HIDES_THE_SUBJECT: &str = "it hides the subject";
+const NAME_THE_SUBJECT: &str = "name it: the client, the leader, the caller, an operator";
+
+const WORDS: &[Word] = &[
+    Word {
+        text: "whoever",
+        why: HIDES_THE_SUBJECT,
+        remedy: NAME_THE_SUBJECT,
+    },
+    Word {
+        text: "nobody",
+        why: HIDES_THE_SUBJECT,
+        remedy: "say which party does not: no client, no node, no session; or use the active voice",
+    },
+    Word {
+        text: "somebody",
+        why: HIDES_THE_SUBJECT,
+        remedy: NAME_THE_SUBJECT,
+    },
+    Word {
+        text: "everybody",
+        why: HIDES_THE_SUBJECT,
+        remedy: "name them: all clients, all accounts, all members",
+    },
+    Word {
+        text: "anew",
+        why: "it is literary",
+        remedy: "write `again`, or the verb: retry, restart, reload",
+    },
+    Word {
+        text: "told",
+        why: "it does not say what is sent, or by which message",
+        remedy: "write receives, learns, is notified, reports, or names the message",
+    },
+    Word {
+        text: "overtaken",
+        why: "the field has a word for it",
+        remedy: "write `stale`",
+    },
+    Word {
+        text: "leads no more",
+        why: "the field has a word for it",
+        remedy: "write `lost leadership`",
+    },
+    Word {
+        text: "turned away",
+        why: "the field has a word for it",
+        remedy: "write `rejected` or `refused`",
+    },
+    Word {
+        text: "by itself",
+        why: "it is filler, or it means two things",
+        remedy: "write `automatically`, `without an operator` or `alone`, or leave it out",
+    },
+    Word {
+        text: "by chance",
+        why: "the field has a word for it",
+        remedy: "write `random`",
+    },
+];
+
+/// Decisions are records of their day, and are not written a second time.
+const RECORDS: &str = ".github/decisions/";
+
+/// Checks the prose of a Markdown file: everything outside of its code.
+pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
+    if file.path.starts_with(RECORDS) {
+        return Vec::new();
+    }
+    let mut violations = Vec::new();
+    for (number, line) in file.prose() {
+        let line = line.to_lowercase();
+        let found = WORDS
+            .iter()
+            .filter(|word| words(&line, word.text).next().is_some());
+        violations.extend(found.map(|word| {
+            let wrong = format!("`{}` in a document: {}", word.text, word.why);
+            Violation::new(&file.path, number, wrong, word.remedy)
+        }));
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::fixtures::file;
+    use super::*;
+
+    fn faults(path: &str, text: &str) -> Vec<Violation> {
+        check(&file(path, text))
+    }
+
+    #[test]
+    fn every_word_is_found_in_prose_with_its_reason_and_remedy() {
+        for word in WORDS {
+            let found = faults(
+                "README.md",
+                &format!("One line.\nIt is {} here.\n", word.text),
+            );
+
+            assert_eq!(found.len(), 1, "{}", word.text);
+            assert_eq!(found[0].line, 2);
+            assert!(found[0].wrong.contains(word.why), "{}", found[0]);
+            assert_eq!(found[0].remedy, word.remedy);
+        }
+    }
+
+    #[test]
+    fn a_capital_and_a_table_hide_no_word() {
+        assert_eq!(faults("a.md", "Whoever asks.\n").len(), 1);
+        assert_eq!(faults("a.md", "| one | **Nobody** waits |\n").len(), 1);
+    }
+
+    #[test]
+    fn code_other_files_records_and_longer_words_are_left_alone() {
+        let code = "`nobody_is_forgotten` and `it is told`\n```sh\n# told anew\n```\n";
+        assert_eq!(faults("a.md", code), Vec::new());
+        assert_eq!(faults("a.rs", "// told anew\n"), Vec::new());
+        assert_eq!(
+            faults(".github/decisions/one.md", "Nobody is told.\n"),
+            Vec::new()
+        );
+        assert_eq!(faults("a.md", "untold\n"), Vec::new());
+    }
+}

@@ -1,0 +1,165 @@
+//! Every shell block of every document of this repository, and every Rust example, run as it is printed, from an empty
+//! folder; a block that needs more than this machine (a cluster of Kubernetes, a registry) names
+//! the test that shows it instead. A block that stands in no table here is a failure.
+
+mod blocks;
+mod fenced;
+mod run;
+mod rust;
+
+use blocks::{Block, of_all_documents};
+use run::{Ends, Runner};
+
+/// What stands behind the backticks of a shell block.
+pub(crate) const SHELL: &[&str] = &["sh", "bash", "shell"];
+
+/// How a block is shown to work.
+enum Shown {
+    /// It is run, and its output contains these texts.
+    Run(Ends, &'static [&'static str]),
+    /// A test in this file runs the same commands, where what they need is there.
+    By(&'static str, &'static str),
+}
+
+use Shown::{By, Run};
+
+/// Document, a text that only this block of it contains, and how it is shown. A test that needs a
+/// real Kubernetes stands in `tests/kubernetes`; `.ci/run` runs all of them.
+const TABLE: &[(&str, &str, Shown)] = &[
+    (
+        "README.md",
+        "cargo run --release -- demo ",
+        By("server/tests/cli/demo.rs", "demo"),
+    ),
+    (
+        "README.md",
+        "for n in 1 2 3; do",
+        Run(Ends::ByItself, &["leader", "token ", "released"]),
+    ),
+    (
+        "README.md",
+        "openssl req -x509",
+        Run(Ends::ByItself, &["no leases"]),
+    ),
+    (
+        "README.md",
+        "--example fenced_writer",
+        By("tests/documents/rust.rs", "every_rust_example_runs"),
+    ),
+    ("README.md", "cat > pay.sh", Run(Ends::WithDev, &["110"])),
+    (
+        "README.md",
+        "kubectl apply -k deploy/kubernetes/overlays/dev",
+        By("tests/kubernetes/src/node/story/forming.rs", "overlays/dev"),
+    ),
+    (
+        "CONTRIBUTING.md",
+        ".ci/run  ",
+        By(".ci/run", "cargo xtask verify --quick"),
+    ),
+    (
+        "crates/chaos/README.md",
+        "--schedule report/schedule.json",
+        By("server/tests/cli/chaos.rs", "--schedule"),
+    ),
+    (
+        "crates/chaos/README.md",
+        "--hook ./disturb.sh",
+        By("server/tests/cli/chaos.rs", "--hook"),
+    ),
+    (
+        "crates/check/README.md",
+        "ringfence log dump",
+        By("server/tests/cli/history.rs", "\"--log\""),
+    ),
+    (
+        "crates/fuzz/README.md",
+        "cargo +nightly fuzz run",
+        By("crates/proto/tests/formats/feed.rs", "fn "),
+    ),
+    (
+        "deploy/README.md",
+        "deploy/image/build",
+        By(
+            "tests/kubernetes/src/node/containers.rs",
+            "deploy/image/build",
+        ),
+    ),
+    (
+        "deploy/README.md",
+        "--resource deployments.apps --resource configmaps",
+        By("tests/kubernetes/tests/fencing/policies.rs", "policy"),
+    ),
+    (
+        "deploy/README.md",
+        "kube canary --lease demo/leader --carrier impersonate",
+        By("tests/kubernetes/tests/fencing/canary.rs", "canary"),
+    ),
+    (
+        "deploy/README.md",
+        "rollout status deployment/ringfence-canary",
+        By("tests/kubernetes/src/node/story/beside.rs", "canary"),
+    ),
+    (
+        "deploy/README.md",
+        "create secret tls ringfence-webhook",
+        By("tests/kubernetes/src/node/story/beside.rs", "openssl"),
+    ),
+    (
+        "deploy/README.md",
+        "webhook/cert-manager",
+        By("tests/kubernetes/cases/beside.rs", "webhook/cert-manager"),
+    ),
+];
+
+#[test]
+fn every_shell_block_of_every_document_is_shown_to_work() {
+    let blocks = of_all_documents(SHELL);
+    let mut unshown = Vec::new();
+    let mut failed = Vec::new();
+    let runner = Runner::new();
+    for block in &blocks {
+        match shown(block) {
+            None => unshown.push(block.place.clone()),
+            Some(Run(ends, expected)) => {
+                println!("running {}", block.place);
+                if let Err(why) = runner.run(block, *ends, expected) {
+                    failed.push(format!("{}: {why}", block.place));
+                }
+            }
+            Some(By(file, text)) => {
+                if !blocks::source(file).contains(text) {
+                    failed.push(format!("{}: {file} has no {text:?}", block.place));
+                }
+            }
+        }
+    }
+    assert!(
+        unshown.is_empty(),
+        "no row of the table shows these blocks; add one: {unshown:#?}"
+    );
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn no_row_of_the_table_is_left_over() {
+    let blocks = of_all_documents(SHELL);
+    for (document, text, _) in TABLE {
+        let count = blocks
+            .iter()
+            .filter(|block| is_of(block, document, text))
+            .count();
+        assert_eq!(count, 1, "{document}: {text:?} is in {count} blocks");
+    }
+}
+
+fn shown(block: &Block) -> Option<&'static Shown> {
+    let row = TABLE
+        .iter()
+        .find(|(document, text, _)| is_of(block, document, text));
+    row.map(|(_, _, shown)| shown)
+}
+
+fn is_of(block: &Block, document: &str, text: &str) -> bool {
+    block.document == document && block.text.contains(text)
+}

@@ -1,0 +1,3 @@
+//! The README's Rust program, word for word.
+
+include!(concat!(env!("OUT_DIR"), "/readme.rs"));
