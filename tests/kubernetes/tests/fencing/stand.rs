@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::api::{ApiResource, GroupVersionKind};
 use ringfence_core::FencingToken;
-use ringfence_kube::policy::{Carrier, Fencing, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, LOWER, Wish};
 use ringfence_kube::{FLOORS, MANAGED_BY, MANAGER, TOKEN};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
@@ -268,7 +269,8 @@ impl Stand {
         writer.write(Op::Create, "probe").await
     }
 
-    /// Waits until mark, stamp and floor are in force; a floor of 1 refuses nothing.
+    /// Waits until all policies are in force: the API server takes up each by itself, in any order.
+    /// A floor of 1 refuses nothing.
     pub(crate) async fn until_in_force(&self, floor: u64) {
         let fence = self.fence(CURRENT.max(floor));
         let mark = self.fencing.canary_mark();
@@ -288,6 +290,34 @@ impl Stand {
             })
             .await;
         }
+        let kept = Some(FencingToken::MAX.to_string());
+        until("marks are kept", || async {
+            let written = self.would_annotate(&mark, json!({TOKEN: "1"})).await;
+            written.is_ok_and(|mark| mark == kept)
+        })
+        .await;
+        until("lowering is judged", || async {
+            let another = json!({TOKEN: "1", LOWER: "2"});
+            self.would_annotate(&mark, another).await.is_err()
+        })
+        .await;
+    }
+
+    /// The mark that a ConfigMap would have if an admin wrote these annotations.
+    async fn would_annotate(
+        &self,
+        name: &str,
+        annotations: Value,
+    ) -> Result<Option<String>, kube::Error> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.admin.clone(), &self.namespace);
+        let params = PatchParams {
+            dry_run: true,
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let written = maps.patch(name, &params, &patch).await?;
+        let annotations = written.metadata.annotations.unwrap_or_default();
+        Ok(annotations.get(TOKEN).cloned())
     }
 }
 
