@@ -5,6 +5,7 @@
 
 mod cargo;
 pub mod cli;
+pub mod kubernetes;
 mod lean;
 pub mod node;
 pub mod planted;

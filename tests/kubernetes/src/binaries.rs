@@ -2,9 +2,10 @@
 //!
 //! `KUBEBUILDER_ASSETS` is honoured first: a folder with `etcd`, `kube-apiserver` and `kubectl`.
 //! Else they are built with Go, once for each state of `components`, into
-//! `$RINGFENCE_KUBERNETES_CACHE`, or `ringfence/kubernetes` in the user's cache. Tests without
-//! either say so in one loud line; under CI that is a failure. A folder that is named and lacks one of
-//! the three is a failure everywhere.
+//! `$RINGFENCE_KUBERNETES_CACHE`, or `ringfence/kubernetes` in the user's cache. The build takes
+//! minutes, so it begins only when it is asked for: by `cargo xtask kubernetes`, or by a test under
+//! CI. Tests without the components say so in one loud line; under CI that is a failure. A folder that
+//! is named and lacks one of the three is a failure everywhere.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -51,18 +52,45 @@ pub fn kubectl() -> Option<PathBuf> {
 }
 
 fn find() -> Option<PathBuf> {
-    if let Some(assets) = env::var_os("KUBEBUILDER_ASSETS") {
-        return Some(named(assets.into()));
-    }
-    let Some(go) = go() else {
-        let what = "neither KUBEBUILDER_ASSETS nor Go: install Go 1.26 or later (https://go.dev/dl), \
-                    or name a folder with etcd, kube-apiserver and kubectl";
-        return without(what);
+    let found = match under_ci() {
+        true => build(),
+        false => built_before(),
     };
-    match built(&go) {
-        Ok(folder) => Some(folder),
-        Err(why) => without(&why),
+    found.map_or_else(|why| without(&why), Some)
+}
+
+/// Builds the components unless they are there, and says where they are.
+///
+/// # Errors
+/// What is missing, or which step of the build failed.
+pub fn build() -> Result<PathBuf, String> {
+    if let Some(assets) = assets() {
+        return Ok(assets);
     }
+    let go = go()?;
+    let place = Place::of(&go)?;
+    place.built(&go)
+}
+
+/// The components, if an earlier build left them.
+fn built_before() -> Result<PathBuf, String> {
+    if let Some(assets) = assets() {
+        return Ok(assets);
+    }
+    let place = Place::of(&go()?)?;
+    match place.is_built() {
+        true => Ok(place.folder),
+        false => Err("it is not built yet; build it once with: cargo xtask kubernetes".to_owned()),
+    }
+}
+
+fn under_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true")
+}
+
+/// The folder that `KUBEBUILDER_ASSETS` names.
+fn assets() -> Option<PathBuf> {
+    env::var_os("KUBEBUILDER_ASSETS").map(|assets| named(assets.into()))
 }
 
 /// A folder that somebody has named.
@@ -79,8 +107,7 @@ fn named(assets: PathBuf) -> PathBuf {
 
 /// Says why nothing is tested, past the harness, which keeps what a passing test prints to itself.
 fn without(why: &str) -> Option<PathBuf> {
-    let ci = env::var("CI").is_ok_and(|value| value == "true");
-    assert!(!ci, "no Kubernetes: {why}");
+    assert!(!under_ci(), "no Kubernetes: {why}");
     tell(&format!("NOT TESTED: no Kubernetes: {why}"));
     None
 }
@@ -90,42 +117,67 @@ fn tell(line: &str) {
     drop(io::stderr().write_all(format!("\n{line}\n").as_bytes()));
 }
 
-fn go() -> Option<PathBuf> {
+fn go() -> Result<PathBuf, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain(GO_HOMES.map(PathBuf::from));
     let mut programs = places.map(|place| place.join("go"));
-    programs.find(|program| program.is_file())
+    programs.find(|program| program.is_file()).ok_or_else(|| {
+        "neither KUBEBUILDER_ASSETS nor Go: install Go 1.26 or later (https://go.dev/dl), or name a \
+         folder with etcd, kube-apiserver and kubectl"
+            .to_owned()
+    })
 }
 
-/// The folder for the present state of the module, built if need be.
-fn built(go: &Path) -> Result<PathBuf, String> {
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("components");
-    let cache = cache()?;
-    let folder = cache.join(format!("{VERSION}-{:016x}", state(go, &module)?));
-    let made = |error: io::Error| format!("cannot write to {}: {error}", cache.display());
-    fs::create_dir_all(&cache).map_err(made)?;
+/// Where the components of the present state of the module are, or would be.
+struct Place {
+    module: PathBuf,
+    cache: PathBuf,
+    folder: PathBuf,
+}
 
-    // Several test binaries may come at once; one of them builds.
-    let lock = File::create(cache.join("lock")).map_err(made)?;
-    lock.lock().map_err(made)?;
-    if folder.join("kube").is_file() {
-        return Ok(folder);
+impl Place {
+    fn of(go: &Path) -> Result<Self, String> {
+        let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("components");
+        let cache = cache()?;
+        let folder = cache.join(format!("{VERSION}-{:016x}", state(go, &module)?));
+        Ok(Self {
+            module,
+            cache,
+            folder,
+        })
     }
-    tell(&format!(
-        "building the components of Kubernetes {VERSION} once, for about a quarter of an hour on \
-         two cores, into {}",
-        folder.display()
-    ));
-    let half = cache.join(format!("half-{}", process::id()));
-    drop(fs::remove_dir_all(&half));
-    fs::create_dir_all(&half).map_err(made)?;
-    build(go, &module, ".", &half.join("kube"))?;
-    build(go, &module, "./pause", &half.join("pause"))?;
-    for component in COMPONENTS {
-        symlink("kube", half.join(component)).map_err(made)?;
+
+    fn is_built(&self) -> bool {
+        self.folder.join("kube").is_file()
     }
-    fs::rename(&half, &folder).map_err(made)?;
-    Ok(folder)
+
+    fn built(self, go: &Path) -> Result<PathBuf, String> {
+        let Self { module, cache, .. } = &self;
+        let made = |error: io::Error| format!("cannot write to {}: {error}", cache.display());
+        fs::create_dir_all(cache).map_err(made)?;
+
+        // Several programs may come at once; one of them builds, and the others wait for it.
+        let lock = File::create(cache.join("lock")).map_err(made)?;
+        lock.lock().map_err(made)?;
+        if self.is_built() {
+            return Ok(self.folder);
+        }
+        tell(&format!(
+            "building the components of Kubernetes {VERSION} once, for about a quarter of an hour \
+             on two cores, into {}",
+            self.folder.display()
+        ));
+        let half = cache.join(format!("half-{}", process::id()));
+        drop(fs::remove_dir_all(&half));
+        fs::create_dir_all(&half).map_err(made)?;
+        go_build(go, module, ".", &half.join("kube"))?;
+        go_build(go, module, "./pause", &half.join("pause"))?;
+        for component in COMPONENTS {
+            symlink("kube", half.join(component)).map_err(made)?;
+        }
+        fs::rename(&half, &self.folder).map_err(made)?;
+        Ok(self.folder)
+    }
 }
 
 /// Where what is built once is kept: a folder of the user's, which need not exist yet.
@@ -161,7 +213,7 @@ fn state(go: &Path, module: &Path) -> Result<u64, String> {
 /// What makes the same binary of the same sources everywhere, and a small one.
 const FLAGS: [&str; 3] = ["-trimpath", "-mod=readonly", "-buildvcs=false"];
 
-fn build(go: &Path, module: &Path, package: &str, binary: &Path) -> Result<(), String> {
+fn go_build(go: &Path, module: &Path, package: &str, binary: &Path) -> Result<(), String> {
     let stamp = format!("-s -w -X k8s.io/component-base/version.gitVersion={VERSION}");
     let status = Command::new(go)
         .arg("build")

@@ -12,6 +12,6 @@ mod janitor;
 mod kubectl;
 mod process;
 
-pub use binaries::{VERSION, cache, kubectl};
+pub use binaries::{VERSION, build, cache, kubectl};
 pub use control_plane::{ControlPlane, SecondApiServer, User};
 pub use figures::{figure, figures};

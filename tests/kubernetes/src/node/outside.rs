@@ -41,8 +41,7 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
         return Err("a node needs root: run it as root, or let sudo do so".to_owned());
     }
     has_programs()?;
-    let kubectl = ringfence_kubernetes::kubectl().ok_or("there is no Kubernetes here")?;
-    let components = kubectl.parent().unwrap_or(&kubectl);
+    let components = ringfence_kubernetes::build()?;
     for needed in ["kubelet", "kube-proxy", "coredns", "pause"] {
         let path = components.join(needed);
         if !path.is_file() {
@@ -59,7 +58,7 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
     drop(fs::remove_dir_all(&request.folder));
     fs::create_dir_all(&request.folder).map_err(fresh)?;
 
-    let told = machine::make_cgroups(CGROUP).and_then(|()| live(request, components));
+    let told = machine::make_cgroups(CGROUP).and_then(|()| live(request, &components));
     let watch = Watch::start();
     let cleared = until("its cgroups are gone", FORGET_MAX, || {
         machine::remove_cgroups(CGROUP)
