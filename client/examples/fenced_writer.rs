@@ -1,5 +1,5 @@
-//! A fenced writer: two of these at once never both write, and one that was paused and overtaken is
-//! refused by the store.
+//! A fenced writer: two of these at once never both write, and one that was paused and became stale
+//! is refused by the store.
 //!
 //! Start a cluster (`ringfence dev`), then this in two terminals:
 //! `cargo run -p ringfence-client --example fenced_writer`. Stop the one that writes with Ctrl-Z:

@@ -106,10 +106,10 @@ pub enum AcquireError {
     /// The name is no lease name.
     #[error(transparent)]
     InvalidName(InvalidName),
-    /// Somebody holds it.
+    /// A session holds it.
     #[error("the lease is held{0}")]
     Held(Holder),
-    /// Nobody holds it, but others wait for it.
+    /// No client holds it, but others wait for it.
     #[error("{waiters} wait for the lease; wait too")]
     Queued {
         /// How many.
@@ -168,7 +168,7 @@ impl Acquire {
         self
     }
 
-    /// For how long nobody is granted the lease if this grant ends by expiry or revoke, in whole
+    /// For how long no client is granted the lease if this grant ends by expiry or revoke, in whole
     /// milliseconds up to 60 s.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.terms.lock_delay = delay;
@@ -184,7 +184,7 @@ impl Acquire {
     }
 
     /// Sends the acquire and waits for the answer. Dropping the future cancels it: at whatever
-    /// point, no grant is left behind and nobody stands in the queue for it.
+    /// point, no grant is left behind and no client stands in the queue for it.
     ///
     /// If this client held the name before and what became of that is not settled yet, that is
     /// settled first: the old grant is released by its token, so that new work has a new one.
@@ -202,7 +202,7 @@ impl Acquire {
         Ok(lease)
     }
 
-    /// The same for a caller that sees to it that somebody watches the lease.
+    /// The same for a caller that sees to it that a client watches the lease.
     pub(crate) async fn unfollowed(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
         attempt(&self.hold, &name, &self.terms).await
@@ -258,7 +258,7 @@ async fn attempt(
         };
         asked.answered();
         session.heed(&refusal);
-        // Somebody else has used the session and spent this number, or the wait was confirmed
+        // Another client has used the session and spent this number, or the wait was confirmed
         // before it arrived, or its end before its answer came back: it holds nothing.
         if refusal.reason != Reason::StaleRequest || hub.now() >= deadline {
             return Err(refused(session, refusal));
@@ -313,8 +313,8 @@ impl Asked<'_> {
             let why = "the server's reply does not fit the request".into();
             return Err(AcquireError::Call(CallError::Unknown { why }));
         };
-        // The window is not moved: only a keep-alive's answer tells what was lost, and whoever asks
-        // often enough to need none would believe in a revoked grant for ever.
+        // The window is not moved: only a keep-alive's answer tells what was lost, and a caller
+        // that asks often enough to need none would believe in a revoked grant for ever.
         self.answered();
         match session.admit(grant) {
             Ok(grant) => Ok(HeldLease::new(Arc::clone(hold), grant)),
@@ -326,8 +326,9 @@ impl Asked<'_> {
     }
 }
 
-/// A grant came when its session was over for this client: it is noted as given up. Nobody else may
-/// ever ask for the lease here, and whoever keeps the session alive would keep it for nobody.
+/// A grant came when its session was over for this client: it is noted as given up. No other client
+/// may ever ask for the lease here, and a client that keeps the session alive would keep it for no
+/// holder.
 fn give_back(hold: &Arc<Hold>, name: &LeaseName) {
     let (hold, name) = (Arc::clone(hold), name.clone());
     let thread = hold.liveness.hub.thread.clone();

@@ -28,8 +28,8 @@
 //! ```
 //!
 //! A thread cannot be dropped as a future can. So there is no `run` that ends work in its middle:
-//! work asks [`HeldLease::ensure`] between its steps, and [`HeldLease::on_lost`] tells whoever can
-//! stop it. What is under way at that moment is the guard's to refuse.
+//! work asks [`HeldLease::ensure`] between its steps, and [`HeldLease::on_lost`] tells a caller
+//! that can stop it. What is under way at that moment is the guard's to refuse.
 //!
 //! Do not call these methods inside async code: they block the executor. The client itself does not
 //! suffer by that, since it does not run there.

@@ -35,7 +35,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// How often an idle connection is probed. Of the times that the user allows a tenth is left for
-    /// connecting anew.
+    /// connecting again.
     pub(crate) fn probe_interval(&self) -> Duration {
         self.keep_alive_interval - self.keep_alive_interval / 10
     }
@@ -74,7 +74,7 @@ impl ClientBuilder {
 
     /// Adds addresses of members, `HOST:PORT`, `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
     /// One that works is enough, since each member names the leader; several survive the loss of
-    /// one. Names are resolved anew at each connection. All members are connected to in one way,
+    /// one. Names are resolved again at each connection. All members are connected to in one way,
     /// those that the cluster names too.
     pub fn endpoints(mut self, endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.endpoints.extend(endpoints.into_iter().map(Into::into));

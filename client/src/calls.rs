@@ -123,7 +123,7 @@ impl Calls {
         })
     }
 
-    /// The calls that are ready, in the order in which they were made; those that nobody waits
+    /// The calls that are ready, in the order in which they were made; those that no caller waits
     /// for any more are dropped.
     pub(crate) fn ready(&mut self) -> Vec<u64> {
         let deserted: Vec<u64> = self
@@ -258,7 +258,7 @@ impl Calls {
             if call.deadline <= now {
                 self.expire(id);
             } else if call.reply.is_closed() {
-                // Nobody waits for it any more; whoever dropped it sees to its end.
+                // No caller waits for it any more; the code that dropped it sees to its end.
                 drop(self.remove(id));
             } else if call.place == Place::Pausing(moment) {
                 call.place = Place::Ready;
@@ -321,7 +321,7 @@ impl Calls {
 
     fn finish(&mut self, id: u64, result: Result<Answer, CallError>) {
         if let Some(call) = self.remove(id) {
-            // Whoever dropped the other end does not want the answer.
+            // A caller that dropped the other end does not want the answer.
             drop(call.reply.send(result));
         }
     }

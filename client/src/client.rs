@@ -171,7 +171,7 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     }
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that ends when no caller waits for it any more.
 pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

@@ -75,8 +75,8 @@ compile_error!("no clock is known here that counts while the machine is suspende
 /// again after at most a part of the time that is left: at least this long, since an idle client
 /// should not keep a machine awake, …
 const SLEEP_MIN: Duration = Duration::from_millis(100);
-/// … and at most this long, which is how late a sleeper can be that the machine overslept. Whoever
-/// asks whether a lease is held asks the clock, and is not late.
+/// … and at most this long, which is how late a sleeper can be that the machine overslept. A task
+/// that asks whether a lease is held asks the clock, and is not late.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
 /// The machine's clock that counts suspend.

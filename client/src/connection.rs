@@ -16,8 +16,8 @@ use crate::outbound::Outbound;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Replies of thousands of calls may be under way at once.
 const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
-/// What one stream may have of that: streams that nobody reads, as a slow reader of a watch has, leave
-/// room for the others, up to 256 of them.
+/// What one stream may have of that: streams that no client reads, as a slow reader of a watch has,
+/// leave room for the others, up to 256 of them.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// A stream that was greeted.

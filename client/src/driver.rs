@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::builder::Options;
 
-/// Keeps the client's thread running. The thread ends soon after the last one is dropped; nobody
+/// Keeps the client's thread running. The thread ends soon after the last one is dropped; no caller
 /// waits for it.
 pub(crate) struct Tether {
     _stop: oneshot::Sender<()>,

@@ -78,13 +78,13 @@ use shared::Own;
 /// | work that is split | [`Elector::candidates`] |
 /// | a lock of the shape that Kubernetes tools expect, renewed by hand | [`RawLock`] |
 ///
-/// All of them are leases: a leader that is dead, or cut off, blocks nobody for longer than its
-/// lease duration, or twice that if the cluster changes its own leader meanwhile.
+/// All of them are leases: a leader that is dead, or cut off, blocks no candidate for longer than
+/// its lease duration, or twice that if the cluster changes its own leader meanwhile.
 ///
 /// In Kubernetes all of them can also lead [for life](ElectorBuilder::for_life): the term then ends
 /// with the Pod and not sooner. Choose it where a short time without a leader does less harm than a
-/// leader that is replaced while it lives, and where somebody is there to say that a dead node is
-/// dead; choose a lease duration where a takeover must not wait for that.
+/// leader that is replaced while it lives, and where an operator is there to say that a dead node
+/// is dead; choose a lease duration where a takeover must not wait for that.
 ///
 /// [`HeldLease::lost`]: crate::Term::lost
 /// [`RawLock`]: crate::RawLock

@@ -95,7 +95,7 @@ pub enum AttachError {
 }
 
 /// Why it is not certain that a session was closed. It ends by its TTL at the latest, since
-/// nobody keeps it alive any more.
+/// no client keeps it alive any more.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct CloseError(#[from] pub CallError);

@@ -42,7 +42,7 @@ pub enum FloorsItem {
         /// The greatest token ever granted for it.
         token: FencingToken,
     },
-    /// Everything up to here has been told. Comes at least every second.
+    /// Everything up to here has been reported. Comes at least every second.
     Reached(Position),
 }
 
@@ -81,7 +81,7 @@ impl Client {
 }
 
 impl Floors {
-    /// What is told next; `None` behind an error. Dropping the future loses nothing.
+    /// What is reported next; `None` behind an error. Dropping the future loses nothing.
     ///
     /// # Errors
     /// [`CallError`] if the cluster refuses to be followed so; nothing follows.
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Floors {
     }
 }
 
-/// What was told.
+/// What was reported.
 #[derive(Default)]
 struct Rising {
     prefix: String,
@@ -114,7 +114,7 @@ struct Rising {
     reached: (u64, u32),
 }
 
-/// The floors that were told, of the names that were granted last.
+/// The floors that were reported, of the names that were granted last.
 #[derive(Default)]
 struct Told {
     by_name: BTreeMap<LeaseName, FencingToken>,
@@ -237,7 +237,7 @@ mod tests {
         let mut kind = Rising::default();
         assert_eq!(take(&mut kind, message(5, &[("a", 3), ("b", 4)])).len(), 3);
 
-        // Opened again on a node that lags: nothing is told twice, nothing goes back.
+        // Opened again on a node that lags: nothing is reported twice, nothing goes back.
         assert_eq!(take(&mut kind, message(4, &[("a", 3), ("b", 2)])), []);
 
         assert_eq!(take(&mut kind, message(6, &[("a", 3), ("b", 7)])).len(), 2);
@@ -255,7 +255,7 @@ mod tests {
         assert!(told.bytes <= FLOOR_NAME_BYTES_MAX);
         assert_eq!(told.by_name.len(), told.by_age.len());
         assert!(!told.raise(&name(count), token(count)));
-        // Forgotten: told again.
+        // Forgotten: reported again.
         assert!(told.raise(&name(1), token(1)));
     }
 

@@ -1,4 +1,4 @@
-//! Releasing and handing over by name and token. Whoever calls this may believe in the grant, as a
+//! Releasing and handing over by name and token. The caller may believe in the grant, as a
 //! held lease or by another attachment: belief ends before a request leaves.
 
 use std::sync::Arc;

@@ -69,8 +69,8 @@ impl Grant {
         })
     }
 
-    /// The same grant for whoever gets it back from a hand-over that did not take place. Those who
-    /// were told that it was lost go on being told so.
+    /// The same grant for the caller that gets it back from a hand-over that did not take place.
+    /// Those who learned of its loss keep seeing it as lost.
     pub(crate) fn anew(&self) -> Self {
         Self {
             name: self.name.clone(),

@@ -7,7 +7,7 @@ use ringfence_core::{Secret, SessionId};
 use ringfence_proto::v1;
 use ringfence_proto::wire::session_handle_to_wire;
 
-/// A session's number and its secret: whoever has it can act for the session.
+/// A session's number and its secret: a process that has it can act for the session.
 ///
 /// As text it is `NUMBER.HEXSECRET`, 32 hexadecimal digits behind the dot; scripts pass it as
 /// `RINGFENCE_SESSION`. [`Debug`](fmt::Debug) hides the secret, [`Display`](fmt::Display) shows

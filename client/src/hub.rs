@@ -24,7 +24,7 @@ use crate::loss::Loss;
 use crate::observer::Streams;
 use crate::unsettled::Unsettled;
 
-/// The most unary calls that go on to their answers although nobody waits for these any more.
+/// The most unary calls that go on to their answers although no caller waits for these any more.
 const DESERTED_MAX: usize = 1_024;
 
 /// The most sessions that are being opened or resumed at a time.
@@ -173,7 +173,7 @@ impl Hub {
         let asleep = self
             .thread
             .spawn(async move { clock.sleep_until(moment).await });
-        // The thread ends only when nobody has a use for this client any more.
+        // The thread ends only when no caller has a use for this client any more.
         drop((&mut AbortOnDrop(asleep).0).await);
     }
 
@@ -223,7 +223,7 @@ impl Hub {
     }
 
     /// The keep-alives will look at `moment` again, or when a session says so; `None`: they are
-    /// about to look at all sessions, and whoever comes meanwhile has to say so.
+    /// about to look at all sessions, and a session that comes meanwhile has to say so.
     pub(crate) fn arm(&self, moment: Option<Moment>) {
         let armed = moment.map_or(u64::MAX, nanos);
         self.armed.store(armed, Ordering::SeqCst);

@@ -19,7 +19,7 @@ const LOOK_MIN: Duration = Duration::from_millis(20);
 /// cluster grants every session one fresh TTL, and only one.
 const RENEWALS: u32 = 2;
 
-/// Two living processes use one identity. Here that makes no two leaders, since sessions are told
+/// Two living processes use one identity. Here that makes no two leaders, since sessions are kept
 /// apart by their numbers; but logs, people and `Successor::Identity` cannot tell them apart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -103,13 +103,13 @@ pub(crate) async fn look(client: &Client, session: SessionId) -> Result<Option<L
             remaining_ms: session.remaining_ms,
             ttl_ms: session.ttl_ms,
         })),
-        // Whatever the refusal is, nobody is known to live behind this number.
+        // Whatever the refusal is, no process is known to live behind this number.
         Err(CallError::Refused(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Looks at a session until somebody is known to keep it alive (`true`), or it has ended.
+/// Looks at a session until a process is known to keep it alive (`true`), or it has ended.
 pub(crate) async fn is_kept_alive(client: &Client, session: SessionId) -> bool {
     let mut pulse = Pulse::default();
     let mut pause = Duration::from_secs(1);

@@ -13,10 +13,10 @@ use ringfence_proto::{DecodeError, v1};
 pub struct LeaseInfo {
     /// Its name.
     pub name: LeaseName,
-    /// The grant in force; `None`: nobody holds it.
+    /// The grant in force; `None`: no client holds it.
     pub holder: Option<GrantInfo>,
     /// The TTL of the holder's session. [`Duration::MAX`] if the session lasts as long as a Pod,
-    /// zero if nobody holds the lease.
+    /// zero if no client holds the lease.
     pub ttl: Duration,
     /// What is left of the holder's session unless it is kept alive, in cluster time.
     /// [`Duration::MAX`] and zero as for [`ttl`](Self::ttl).
@@ -25,8 +25,8 @@ pub struct LeaseInfo {
     pub waiters: u32,
     /// The greatest token ever granted for this name, if any was.
     pub floor: Option<FencingToken>,
-    /// For how long nobody is granted the lease, whoever waits: the lock-delay of a grant that
-    /// ended dirty, or a revoke that its holder may not know of. Zero: it is not blocked.
+    /// For how long no client is granted the lease, even if clients wait: the lock-delay of a grant
+    /// that ended dirty, or a revoke that its holder may not know of. Zero: it is not blocked.
     pub blocked: Duration,
 }
 

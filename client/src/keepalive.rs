@@ -61,7 +61,7 @@ pub(crate) async fn run(hub: &Arc<Hub>) {
                 if changed.is_err() {
                     return;
                 }
-                // A new stream, so perhaps a new leader: it is told at once who is alive.
+                // A new stream, so perhaps a new leader: it learns at once who is alive.
                 let now = hub.now();
                 hub.sessions().iter().for_each(|session| session.hurry(now));
             }

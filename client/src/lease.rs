@@ -30,7 +30,7 @@ use crate::unsettled::What;
 pub struct HeldLease {
     pub(crate) hold: Arc<Hold>,
     term: Term,
-    /// Tells of its end before a keep-alive does, and where nobody sends any.
+    /// Tells of its end before a keep-alive does, and where no task sends any.
     following: Option<Observer>,
 }
 
@@ -47,8 +47,8 @@ pub struct Transferred {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// The target does not wait for this lease, or nobody does. The cluster has changed nothing: the
-    /// lease comes back, under the same token, unless it was named by that.
+    /// The target does not wait for this lease, or no client does. The cluster has changed nothing:
+    /// the lease comes back, under the same token, unless it was named by that.
     #[error("the target does not wait for this lease, or nobody does")]
     NotWaiting {
         /// The lease, still held.
@@ -165,7 +165,7 @@ impl HeldLease {
         let (reply, answer) = oneshot::channel();
         let hub = Arc::clone(&self.hold.liveness.hub);
         drop(hub.thread.spawn(async move {
-            // If nobody wants the answer any more, a lease that comes back in it is released.
+            // If no caller wants the answer any more, a lease that comes back in it is released.
             drop(reply.send(self.hand_over(to).await));
         }));
         answer
@@ -212,7 +212,7 @@ impl HeldLease {
     }
 
     /// Stops believing in the lease without releasing it: it lives at the cluster until its
-    /// session ends or somebody releases it by the token returned.
+    /// session ends or a client releases it by the token returned.
     pub fn forget(self) -> FencingToken {
         self.end_belief();
         self.term.grant.token

@@ -50,10 +50,10 @@
 //!
 //! - **Belief ends in time.** [`Term::is_valid`] asks the clock each time, and says no from
 //!   [`Term::valid_until`] on, which lies before the moment at which the cluster can give the
-//!   lease to somebody else, as long as no clock is wrong by more than 1 %. The clock goes on while
-//!   the machine is suspended.
+//!   lease to another client, as long as no clock is wrong by more than 1 %. The clock goes on
+//!   while the machine is suspended.
 //! - **Loss is final.** A lease that was once reported lost is never reported held again, whatever
-//!   reply comes late. Work that begins anew has a new token: the old grant is released first.
+//!   reply comes late. Work that begins again has a new token: the old grant is released first.
 //! - **Belief ends first.** A release, a hand-over or a close is sent after belief has ended.
 //! - **One effect.** A request is repeated under its own number until its outcome is known. The
 //!   errors keep apart what was [refused](CallError::Refused), what was [not
@@ -69,11 +69,11 @@
 //!
 //! # What is not
 //!
-//! - **That nobody else writes.** Between asking [`Term::is_valid`] and the write's arrival a
+//! - **That no other process writes.** Between asking [`Term::is_valid`] and the write's arrival a
 //!   process can be paused for any time. Only a guard inside the store, in the transaction of the
 //!   write, keeps a stale writer out: show it the [fence](Term::fence) by
 //!   [`Term::guarded`], which ends belief when the guard refuses it.
-//! - **That work stops by itself.** Outside [`Term::run`] the application has to look at
+//! - **That work stops automatically.** Outside [`Term::run`] the application has to look at
 //!   [`Term::lost`]; and what a dropped future has spawned elsewhere goes on.
 //! - **That a background release arrives** if the process ends right behind the drop. The lease
 //!   then lives until its session's TTL is over; await [`HeldLease::release`] or

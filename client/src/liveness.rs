@@ -158,7 +158,7 @@ impl Liveness {
         self.ttl
     }
 
-    /// Whether it lasts as long as a Pod: then nobody sends keep-alives for it unasked.
+    /// Whether it lasts as long as a Pod: then no task sends keep-alives for it unasked.
     pub(crate) fn is_for_life(&self) -> bool {
         self.ttl == FOR_LIFE
     }
@@ -180,7 +180,7 @@ impl Liveness {
     }
 
     /// Why the session is over, if it is. Asks the clock: a window that has passed is lost here and
-    /// now, whoever looks first.
+    /// now, whichever caller looks first.
     pub(crate) fn loss(self: &Arc<Self>) -> Option<Loss> {
         let now = self.hub.now();
         let why = {
@@ -252,8 +252,8 @@ impl Liveness {
         Some(grants)
     }
 
-    /// A keep-alive was acknowledged that was first sent at `sent`, and what it told of losses is
-    /// known here. Nothing else may stretch belief: no other answer tells of losses.
+    /// A keep-alive was acknowledged that was first sent at `sent`, and what it reported of losses
+    /// is known here. Nothing else may stretch belief: no other answer tells of losses.
     pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
         let now = self.hub.now();
         let mut inner = lock(&self.inner);

@@ -1,4 +1,4 @@
-//! A lease with a session of its own, in one call and, where nobody holds it, one round trip.
+//! A lease with a session of its own, in one call and, where no client holds it, one round trip.
 
 use std::future::IntoFuture;
 use std::pin::Pin;

@@ -12,7 +12,7 @@ use ringfence_proto::wire::{end_cause_from_wire, session_end_from_wire};
 #[non_exhaustive]
 pub enum Loss {
     /// The window passed without an acknowledged keep-alive: the cluster may have given the lease
-    /// to somebody else.
+    /// to another client.
     WindowPassed,
     /// The application gave no sign of life within its [heartbeat](crate::Heartbeat)'s limit, so
     /// the session was not renewed and its window passed.

@@ -60,12 +60,12 @@ impl Numbers {
         Some(Number { number, lowest })
     }
 
-    /// The answer of this number has come, or nobody wants it any more.
+    /// The answer of this number has come, or no caller wants it any more.
     pub(crate) fn confirm(&mut self, number: u64) {
         self.unconfirmed.remove(&number);
     }
 
-    /// Somebody else used the session: its numbers up to `lowest` are spent.
+    /// Another client used the session: its numbers up to `lowest` are spent.
     pub(crate) fn skip_to(&mut self, lowest: u64) {
         self.next = self.next.max(lowest.saturating_add(1));
     }

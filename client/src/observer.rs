@@ -27,13 +27,13 @@ use crate::info::GrantInfo;
 use state::{News, Saw, State};
 
 /// How many names of one folder a client watches one by one before it watches the folder: a client
-/// with a few leases should not be told of everybody's.
+/// with a few leases should not receive the events of all leases.
 const OWN_MAX: usize = 16;
 /// How many watches a client begins for names and their folders.
 const WATCHES_MAX: usize = 128;
 /// How many it begins for topmost folders once it has those.
 const FOLDERS_MAX: usize = 128;
-/// A watch of a folder begins anew for names that have joined, and at most this often.
+/// A watch of a folder begins again for names that have joined, and at most this often.
 const JOIN_EVERY: Duration = Duration::from_secs(1);
 /// How long it takes until a watch is tried again that the cluster refused, by a server that has none
 /// for example.
@@ -50,7 +50,7 @@ pub(crate) struct Observer {
 #[derive(Default)]
 pub(crate) struct Streams(Mutex<BTreeMap<String, Weak<Stream>>>);
 
-/// One watch, as long as somebody observes something by it.
+/// One watch, as long as an observer uses it.
 struct Stream {
     shared: Arc<Shared>,
     _task: AbortOnDrop<()>,
@@ -58,7 +58,7 @@ struct Stream {
 
 struct Shared {
     state: Mutex<State>,
-    /// A name has joined that the running watch has not told the present state of.
+    /// A name has joined that the running watch has not reported the present state of.
     joined: Notify,
 }
 
@@ -196,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Watches until names have joined that the watch has not told of.
+    /// Watches until names have joined that the watch has not reported yet.
     async fn watch(&self, client: &Client, prefix: &str) -> Result<(), CallError> {
         let hub = &client.hub;
         let mut watch = client.watch(prefix);

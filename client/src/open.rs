@@ -41,7 +41,7 @@ pub(crate) enum Life {
     Pod(Pod),
 }
 
-/// Opens a session. If nobody waits for it any more when the answer comes, it is closed.
+/// Opens a session. If no caller waits for it any more when the answer comes, it is closed.
 pub(crate) async fn open(
     hub: &Arc<Hub>,
     tether: &Arc<Tether>,
@@ -98,8 +98,8 @@ pub(crate) async fn open(
 /// A session that was opened, and what came of the acquire that was sent with it.
 pub(crate) type FirstTry = (Session, Result<HeldLease, AcquireError>);
 
-/// Opens a session and acquires a lease with it in one request, which does not wait. If nobody waits
-/// for it any more when the answer comes, both are given back.
+/// Opens a session and acquires a lease with it in one request, which does not wait. If no caller
+/// waits for it any more when the answer comes, both are given back.
 pub(crate) async fn open_and_acquire(
     hub: &Arc<Hub>,
     tether: &Arc<Tether>,
@@ -162,7 +162,7 @@ pub(crate) async fn open_and_acquire(
                 let (Some(session), Some(ttl_ms)) = (detail("session"), detail("ttl_ms")) else {
                     return Err(fail(OpenError::Call(CallError::Refused(refusal))));
                 };
-                // When the try was sent that was answered is not told: not before this.
+                // When the try was sent that was answered is not reported: not before this.
                 let session = keep(session, ttl_ms, asked).await.map_err(fail)?;
                 let why = acquire::refused(&session.hold.liveness, refusal);
                 Ok((session, Err(why)))
@@ -185,7 +185,7 @@ const FIRST: Number = Number {
     lowest: 1,
 };
 
-/// How often a session is asked for anew, under another id.
+/// How often a session is asked for again, under another id.
 const TRIES: u32 = 5;
 /// Between two tries of one for a Pod.
 const POD_PAUSE: Duration = Duration::from_millis(100);
@@ -194,8 +194,8 @@ const POD_PAUSE: Duration = Duration::from_millis(100);
 /// container before; the greeting of a node that is behind may not tell one, a refusal does.
 ///
 /// A call is repeated under its id until it is answered. If the id is known and its session over,
-/// an earlier try opened it, nobody heard, and nobody kept it alive: there is nothing to keep, and
-/// another is asked for. Not for a Pod: its session ended because its container did, and asking
+/// an earlier try opened it, no caller heard, and no task kept it alive: there is nothing to keep,
+/// and another is asked for. Not for a Pod: its session ended because its container did, and asking
 /// with a later time would end the successor's.
 async fn ask(
     hub: &Arc<Hub>,
@@ -288,8 +288,8 @@ fn keep(liveness: Arc<Liveness>, tether: Arc<Tether>, ours: bool) -> Result<Sess
     }
 }
 
-/// The session, unless the client was shut down while it was opened or resumed: whoever shuts it down
-/// may have looked at its sessions before this one was among them.
+/// The session, unless the client was shut down while it was opened or resumed: the caller that
+/// shuts it down may have looked at its sessions before this one was among them.
 async fn unless_shut(session: Session) -> Option<Session> {
     let Hold { liveness, ours, .. } = &*session.hold;
     if !liveness.hub.is_shut() {

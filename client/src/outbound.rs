@@ -14,7 +14,7 @@ const FRAMES_MAX: usize = 4_096;
 /// frame has at most a tenth of it.
 const BYTES_MAX: usize = 900 * 1024;
 
-/// Drains the channel of frames into messages. The channel is not bounded by itself: each frame in
+/// Drains the channel of frames into messages. The channel is not bounded in itself: each frame in
 /// it belongs to a call, and those are.
 pub(crate) struct Outbound {
     frames: UnboundedReceiver<ClientFrame>,
@@ -41,7 +41,7 @@ impl Outbound {
             bytes <= BYTES_MAX
         });
         let count = fitting.count();
-        // A frame that is too large by itself still has to go: the server will say so.
+        // A frame that is too large alone still has to go: the server will say so.
         ClientMessage {
             frames: self.waiting.drain(..count.max(1)).collect(),
         }
@@ -64,7 +64,7 @@ impl Stream for Outbound {
                 Poll::Ready(_) => return Poll::Ready(None),
             }
         }
-        // Whoever is about to ask gets to do so: one message, one write for all of them.
+        // Callers that are about to ask run first: one message, one write for all of them.
         if !std::mem::replace(&mut this.gathered, true) {
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -13,7 +13,7 @@ use crate::session::Session;
 /// name, UID, and the container's name, which may be left out where the Pod has one that matters.
 pub const POD_VARIABLES: [&str; 4] = ["POD_NAMESPACE", "POD_NAME", "POD_UID", "POD_CONTAINER"];
 
-/// Why nobody knows which Pod this process runs in.
+/// Why it is unknown which Pod this process runs in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownPod {
@@ -53,15 +53,15 @@ impl Client {
     ///
     /// The cluster's leader watches the Pod and ends the session when it is gone, has succeeded or
     /// failed, or its node is out of service; a Pod that is merely not ready keeps it, and so does
-    /// one whose node is cut off, for as long as that takes. A process that begins anew in the same
-    /// container ends its former life's session by this very call, and gets new tokens.
+    /// one whose node is cut off, for as long as that takes. A process that begins again in the
+    /// same container ends its former life's session by this very call, and gets new tokens.
     ///
     /// - [`Session::is_live`] and [`HeldLease::is_valid`](crate::Term::is_valid) say yes until
     ///   the cluster has said that it is over; [`Session::valid_until`] is beyond all time, there is
     ///   no jeopardy, and a [heartbeat](Session::heartbeat) stops nothing.
-    /// - Each of its leases is watched as long as it is held, so that its end is told at once, a revoke
-    ///   as well as the Pod's end; behind each new connection the cluster is asked, too. A node has
-    ///   10,000 watchers at most.
+    /// - Each of its leases is watched as long as it is held, so that its end is reported at once,
+    ///   a revoke as well as the Pod's end; behind each new connection the cluster is asked, too. A
+    ///   node has 10,000 watchers at most.
     /// - **Deleting the Pod by force, or marking its node as out of service, is an operator's word
     ///   that the process is dead.** If it is not, it goes on believing while another one is
     ///   granted the lease. Only guards protect from that.

@@ -1,4 +1,4 @@
-//! Connecting to whoever answers first.
+//! Connecting to the server that answers first.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::endpoint::Endpoint;
 const STAGGER: Duration = Duration::from_millis(200);
 /// How long one address has altogether.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Both double with each round that found nobody, this often: servers that a crowd of clients comes
-/// back to answer late, and would never catch up with clients that give up and knock again.
+/// Both double with each round that found no server, this often: servers that a crowd of clients
+/// comes back to answer late, and would never catch up with clients that give up and knock again.
 const DOUBLED_MAX: u32 = 2;
 
 /// What came of trying all candidates.
@@ -25,7 +25,7 @@ pub(crate) struct Race {
 }
 
 /// Tries the candidates in order, each a little after the one before, until one greets; `tries`
-/// rounds have found nobody.
+/// rounds have found no server.
 pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options, tries: u32) -> Race {
     let doubled = 1 << tries.min(DOUBLED_MAX);
     let (stagger, patience) = (STAGGER * doubled, PATIENCE * doubled);

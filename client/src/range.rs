@@ -6,7 +6,7 @@ use std::time::Duration;
 /// is not the holder's to write.
 ///
 /// It is only as good as wall clocks are: a clock that is set moves it. Ranges that two holders
-/// were told do not overlap while their clocks and the cluster's agree. Only a guard and the token
+/// received do not overlap while their clocks and the cluster's agree. Only a guard and the token
 /// exclude a stale writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {

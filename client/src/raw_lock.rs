@@ -1,7 +1,8 @@
 //! A raw lock: one lease, taken, renewed and released by explicit calls.
 //!
 //! It is the layer that other tools know as a resource lock: nothing happens unless it is called,
-//! and what runs the renewals is somebody else's business, [`Elector`](crate::Elector) for example.
+//! and what runs the renewals is the business of other code, [`Elector`](crate::Elector) for
+//! example.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ pub trait Lock {
     /// The number of the newest term that is known, never less than before; −1: none is.
     fn term(&self) -> i64;
 
-    /// Who held the lock at the last call, as far as it told.
+    /// Who held the lock at the last call, as far as it reported.
     fn owner(&self) -> Option<&str>;
 
     /// Until when the lock is mine unless it is renewed; `None` if it is not mine.
@@ -95,7 +96,7 @@ pub struct RawLock {
 }
 
 impl RawLock {
-    /// A lock on the lease `name`, which nobody has asked for yet.
+    /// A lock on the lease `name`, which no client has asked for yet.
     ///
     /// # Errors
     /// [`InvalidName`].
@@ -114,7 +115,7 @@ impl RawLock {
     }
 
     /// Takes the lock if it is free, renews it if it is mine, in one request, or two if there is no
-    /// session yet. `false` if somebody else holds it or waits for it; never a wrong `true`.
+    /// session yet. `false` if another client holds it or waits for it; never a wrong `true`.
     ///
     /// # Errors
     /// [`LockError`].
@@ -161,7 +162,7 @@ impl RawLock {
         if let Some((_, beat)) = &self.session {
             beat.beat();
         }
-        // A name that nobody ever held is not known.
+        // A name that no client ever held is not known.
         let lease = self.client.look_up(&self.name).await;
         let lease = lease.map_err(LockError::Call)?;
         let floor = lease.as_ref().and_then(|lease| lease.floor);
@@ -206,7 +207,7 @@ impl RawLock {
             .map_or(-1, |term| i64::try_from(term.get()).unwrap_or(i64::MAX))
     }
 
-    /// Who held the lock at the last call, as far as it told.
+    /// Who held the lock at the last call, as far as it reported.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()
@@ -266,7 +267,7 @@ impl RawLock {
         self.owner = owner;
     }
 
-    /// Looks whether an owner with our identity is somebody else who lives.
+    /// Looks whether an owner with our identity is another process that lives.
     async fn look_for_double(&mut self) -> Result<(), LockError> {
         let mine = self.session.as_ref().map(|(session, _)| session.id());
         let identity = &self.options.identity;

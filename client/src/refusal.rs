@@ -33,9 +33,9 @@ pub enum Reason {
     Unavailable,
     /// The request may take effect or may have.
     OutcomeUnknown,
-    /// Somebody holds the lease. Details: `holder`, `identity`, `token`, `mine`.
+    /// A client holds the lease. Details: `holder`, `identity`, `token`, `mine`.
     Held,
-    /// Nobody holds the lease, but others wait for it. Details: `waiters`.
+    /// No client holds the lease, but others wait for it. Details: `waiters`.
     Queued,
     /// The last grant ended without its holder's word, and its lock-delay runs.
     LockDelay,

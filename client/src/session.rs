@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Leaves the session to itself: nothing is kept alive, closed or released any more, and this
-    /// process believes in none of its leases. It ends by its TTL unless somebody else keeps it
+    /// process believes in none of its leases. It ends by its TTL unless another client keeps it
     /// alive with the handle returned.
     pub fn leave(self) -> SessionHandle {
         self.hold.liveness.lose(&Loss::Left);

@@ -169,7 +169,7 @@ pub(crate) async fn repeat(
         if let CallError::Refused(refusal) = &error {
             session.heed(refusal);
             match refusal.reason {
-                // Somebody else spends numbers of this session, or holds them up.
+                // Another client spends numbers of this session, or holds them up.
                 Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
                 _ => return Err(error),
             }
@@ -181,7 +181,7 @@ pub(crate) async fn repeat(
         if give_up {
             return Err(error);
         }
-        // Also where nothing was sent, which may be told at once.
+        // Also where nothing was sent, which may be reported at once.
         let retry_after = match &error {
             CallError::Refused(refusal) => refusal.retry_after,
             _ => None,
@@ -191,8 +191,8 @@ pub(crate) async fn repeat(
     }
 }
 
-/// A number that is confirmed when nobody asks under it any more, in whatever way that comes: the
-/// request names what it ends, so a late duplicate of it does no harm.
+/// A number that is confirmed when no caller asks under it any more, in whatever way that comes:
+/// the request names what it ends, so a late duplicate of it does no harm.
 struct Spent<'a> {
     session: &'a Liveness,
     number: Number,

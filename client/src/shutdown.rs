@@ -13,7 +13,7 @@ use crate::loss::Loss;
 use crate::session;
 
 /// What a client that was shut down is not certain to have given back. It ends by its TTL at the
-/// latest, since nobody keeps it alive any more.
+/// latest, since no client keeps it alive any more.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[error("{} session(s) are not certain to have ended, the first one {}: {why}", .sessions.len(), .sessions[0])]

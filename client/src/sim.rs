@@ -39,7 +39,7 @@ pub trait Network: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Incoming, String>>;
 }
 
-/// A simulated machine with one process on it: a client and whoever uses it.
+/// A simulated machine with one process on it: a client and the code that uses it.
 ///
 /// All its tasks run on the simulation's own executor, and none while it is frozen.
 pub struct Host {

@@ -1,5 +1,5 @@
 //! Streams of the server's that never end for their reader: they are opened again, behind what was
-//! told, when a node fails.
+//! reported, when a node fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) trait Kind: Send + Sync + 'static {
     /// What the reader gets.
     type Item: Send + 'static;
 
-    /// Opens the stream behind what was told.
+    /// Opens the stream behind what was reported.
     fn open(
         &self,
         channel: Channel,
@@ -124,7 +124,7 @@ async fn follow<K: Kind>(
     }
 }
 
-/// Reads one stream to its end; says why it ended, and whether it told anything.
+/// Reads one stream to its end; says why it ended, and whether it reported anything.
 async fn read<K: Kind>(
     hub: &Hub,
     kind: &mut K,

@@ -119,10 +119,10 @@ impl Term {
     }
 
     /// For work that takes time to end when the lease is lost, as another process does: as long as the
-    /// returned value lives, the cluster is not told that the loss of a revoked grant is known here.
-    /// The next holder is granted the lease when the last of these values is dropped, and at the
-    /// latest when this session's window has passed (`revoke --now` waits for nothing). Work must
-    /// have stopped by [`valid_until`](Self::valid_until) all the same.
+    /// returned value lives, the cluster does not learn that the loss of a revoked grant is known
+    /// here. The next holder is granted the lease when the last of these values is dropped, and at
+    /// the latest when this session's window has passed (`revoke --now` waits for nothing). Work
+    /// must have stopped by [`valid_until`](Self::valid_until) all the same.
     pub fn working(&self) -> Working {
         Working::new(self.clone())
     }
@@ -195,7 +195,7 @@ impl Term {
     }
 
     /// Says that a guard refused this grant's token: the lease is lost, for ever, and released.
-    /// [`guarded`](Self::guarded) does this by itself.
+    /// [`guarded`](Self::guarded) does this automatically.
     pub fn report_stale(&self) {
         self.liveness.report_stale(&self.grant);
     }

@@ -32,7 +32,7 @@ use crate::error::ConnectError;
 pub struct Tls(ClientTls);
 
 impl Tls {
-    /// TLS that trusts nobody yet.
+    /// TLS that trusts no CA yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,7 +78,7 @@ impl Tls {
 }
 
 /// What connects to these endpoints; `None` if they are connected to without TLS. A client does
-/// the one or the other: what it was told once must not be undone by an address.
+/// the one or the other: what it was given once must not be undone by an address.
 pub(crate) fn connector(
     endpoints: &[String],
     tls: Option<Tls>,

@@ -80,7 +80,7 @@ where
     answer.await.unwrap_or_else(stopped)
 }
 
-/// The answer, or `None` if nobody waits for it any more.
+/// The answer, or `None` if no caller waits for it any more.
 async fn until_answered<T, F, Fut>(
     hub: &Arc<Hub>,
     call: F,

@@ -32,9 +32,9 @@ pub(crate) enum What {
 /// How far an ending is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Nobody works on it.
+    /// No task works on it.
     Idle,
-    /// Somebody does.
+    /// A task does.
     Running,
     /// The cluster has answered.
     Done,
@@ -144,7 +144,7 @@ impl Unsettled {
         ending.moved.notify_waiters();
     }
 
-    /// Waits until nothing of `name` is unsettled, and works on what nobody works on.
+    /// Waits until nothing of `name` is unsettled, and works on what no task works on.
     pub(crate) async fn settle(&self, name: &LeaseName, deadline: Moment) -> Result<(), CallError> {
         while let Some(ending) = self.first(name) {
             let in_time = ending.settle_once(deadline).await;
@@ -212,7 +212,7 @@ impl Ending {
         *lock(&self.stage) == Stage::Done
     }
 
-    /// Takes over the work, unless somebody has.
+    /// Takes over the work, unless a task has.
     fn claim(&self) -> bool {
         let mut stage = lock(&self.stage);
         let idle = *stage == Stage::Idle;
@@ -222,7 +222,7 @@ impl Ending {
         idle
     }
 
-    /// Waits until nobody works on it.
+    /// Waits until no task works on it.
     async fn stopped(&self) {
         loop {
             let mut moved = pin!(self.moved.notified());

@@ -57,7 +57,7 @@ where
 }
 
 /// The connection to the current endpoint, shared with the stream; waits until there is one. It does
-/// not follow the leader by itself: ask again after a failure, or use `unary`.
+/// not follow the leader automatically: ask again after a failure, or use `unary`.
 ///
 /// # Errors
 /// [`CallError::Unavailable`] if there is none within the request timeout.

@@ -73,7 +73,7 @@ async fn establish(hub: &Hub) -> Opened {
                 Ok(()) => return prefer_leader(hub, opened).await,
                 Err(why) => {
                     hub.follow().failed(&opened.endpoint, hub.now());
-                    // Adopted if a second round finds nobody of the cluster we knew.
+                    // Adopted if a second round finds no node of the cluster we knew.
                     strangers = tries > 0;
                     troubles.push(format!("{}: {why}", opened.endpoint));
                 }

@@ -21,10 +21,10 @@ use crate::streams::{Kind, Reader};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchItem {
-    /// The present state follows: forget what was told before. Every watch without a position
+    /// The present state follows: forget what was reported before. Every watch without a position
     /// begins with it; what comes until the next [`Reached`](Self::Reached) is the state.
     Anew(Anew),
-    /// Part of the present state: a lease that is held. What is not told is free.
+    /// Part of the present state: a lease that is held. What is not reported is free.
     Present(LeaseInfo),
     /// A lease was granted.
     Granted {
@@ -40,7 +40,7 @@ pub enum WatchItem {
         /// Continues behind it.
         position: Position,
     },
-    /// Everything up to here has been told. Comes at least every second.
+    /// Everything up to here has been reported. Comes at least every second.
     Reached(Position),
 }
 
@@ -50,7 +50,7 @@ pub enum WatchItem {
 pub enum Anew {
     /// It was started without a position.
     Start,
-    /// A node failed before it had told the whole present state.
+    /// A node failed before it had reported the whole present state.
     Interrupted,
     /// The events behind the position are no longer kept.
     Compacted,
@@ -64,7 +64,7 @@ pub enum Anew {
 /// Grants and ends of the leases whose names begin with a prefix: a stream that goes on at another
 /// node when one fails. It ends with an error only if the cluster refuses it for good.
 ///
-/// A reader that falls behind holds up nobody but itself, and is told [`Anew::Compacted`].
+/// A reader that falls behind holds up only itself, and receives [`Anew::Compacted`].
 #[must_use = "a watch ends when it is dropped"]
 pub struct Watch {
     reader: Reader<WatchItem>,
@@ -96,7 +96,7 @@ impl Watch {
         }
     }
 
-    /// What is told next; `None` behind an error. Dropping the future loses nothing.
+    /// What is reported next; `None` behind an error. Dropping the future loses nothing.
     ///
     /// # Errors
     /// [`CallError`] if the cluster refuses to be watched so; nothing follows.
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Watch {
 /// Where the watch stands.
 struct Leases {
     prefix: String,
-    /// Behind this everything is still to be told; `None`: from the present state on.
+    /// Behind this everything is still to be reported; `None`: from the present state on.
     told: Option<Position>,
     /// Why the next message begins a present state, if it does.
     anew: Option<Anew>,
@@ -144,7 +144,7 @@ impl Kind for Leases {
     }
 
     fn take(&mut self, message: v1::WatchResponse) -> Result<Vec<WatchItem>, DecodeError> {
-        // All of it is read before any of it counts as told.
+        // All of it is read before any of it counts as reported.
         let events: Vec<WatchItem> = message
             .events
             .into_iter()
@@ -159,7 +159,7 @@ impl Kind for Leases {
         }
         if let Some(anew) = self.anew.take() {
             self.presenting = true;
-            // Whoever breaks off here has to begin again.
+            // A reader that breaks off here has to begin again.
             self.told = None;
             items.push(WatchItem::Anew(anew));
         }

@@ -15,7 +15,8 @@ use crate::clock::Moment;
 /// The least that is taken off a TTL.
 const MARGIN_MIN: Duration = Duration::from_millis(50);
 /// How long before the end of a window the client's thread ends belief, at most: a timer fires late
-/// and whoever waits for the loss has to be woken too, and shall know of it by the window's end.
+/// and a caller that waits for the loss has to be woken too, and shall know of it by the window's
+/// end.
 const LEAD_MAX: Duration = Duration::from_millis(20);
 
 /// How long a session of this TTL may be believed in after a keep-alive was sent that is

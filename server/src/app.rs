@@ -45,7 +45,7 @@ use crate::services::{
 };
 use crate::{http, kube, pods};
 
-/// Why a node did not start, or ended by itself.
+/// Why a node did not start, or ended on its own.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppError {
     /// An address cannot be listened on.
@@ -73,7 +73,7 @@ pub(crate) enum AppError {
     /// The node cannot go on.
     #[error("the node stopped by itself: {0}")]
     Stopped(StopReason),
-    /// A server ended by itself.
+    /// A server ended on its own.
     #[error("the {what} server ended by itself: {why}")]
     Server {
         /// Which.
@@ -86,7 +86,7 @@ pub(crate) enum AppError {
 /// Runs a node until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`AppError`] if it cannot start, or ends by itself.
+/// [`AppError`] if it cannot start, or ends on its own.
 pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client)?;
@@ -224,11 +224,11 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let left = match (&ended, api_server, &config.leaves_as) {
         (Ok(()), Some(client), Some(pod)) => leave_if_scaled_away(&node, client, pod).await,
         // Its own farewell may have been heard after it had stopped waiting for the answer. Only a
-        // removal that is committed is told, so nothing depends on this directory any more.
+        // removal that is committed is reported, so nothing depends on this directory any more.
         (Err(AppError::Stopped(StopReason::Removed)), _, Some(_)) => true,
         _ => false,
     };
-    // Its clients are turned away next: by then they are to find another leader.
+    // Its clients are rejected next: by then they are to find another leader.
     node.resign(HANDOVER_MAX).await;
     stop.send_replace(true);
     if ended.is_ok() && timeout(DRAIN_MAX, &mut clients).await.is_err() {
@@ -243,8 +243,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     ended
 }
 
-/// Empties the directory of a node that has left its cluster: nobody may ever be that node again,
-/// and whoever is started here next is to be a new one.
+/// Empties the directory of a node that has left its cluster: no process may ever be that node
+/// again, and the node that is started here next is to be a new one.
 fn clear(data_dir: &Path) {
     match std::fs::remove_dir_all(data_dir) {
         Ok(()) => info!(data_dir = %data_dir.display(), "cleared"),

@@ -1,4 +1,5 @@
-//! What a node is told: flags, `RINGFENCE_*` variables and a TOML file become one typed [`Config`].
+//! What a node is given: flags, `RINGFENCE_*` variables and a TOML file become one typed
+//! [`Config`].
 //!
 //! A flag wins over a variable, a variable over the file, the file over the default. Nothing that
 //! `apply` looks at stands here but the settings a cluster is *formed* with; later they are
@@ -49,7 +50,7 @@ const CLIENT_CONNECTIONS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 /// Threads that serve requests.
 const WORKER_THREADS: std::ops::RangeInclusive<u64> = 1..=256;
 
-/// Everything that a node is told, checked.
+/// Everything that a node is given, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     /// Its name, unique in the cluster.
@@ -74,9 +75,9 @@ pub(crate) struct Config {
     pub(crate) kube_pods: bool,
     /// Leases as objects of Kubernetes.
     pub(crate) kube_mirror: Option<KubeMirror>,
-    /// What clients are told to connect to.
+    /// The address advertised to clients.
     pub(crate) advertise_client: String,
-    /// What other nodes are told to connect to.
+    /// The address advertised to other nodes.
     pub(crate) advertise_peer: String,
     /// Name and peer address of every first member; empty for a node that only joins.
     pub(crate) initial_cluster: Vec<(String, String)>,
@@ -369,7 +370,7 @@ fn election(raw: Option<&str>, heartbeat_ms: u64) -> Result<(Duration, Duration)
     Ok((Duration::from_millis(min), Duration::from_millis(max)))
 }
 
-/// openraft tells each step of an election; what matters of it is told by the nodes themselves.
+/// openraft tells each step of an election; what matters of it is logged by the nodes themselves.
 const LOG_DEFAULT: &str = "info,openraft=error";
 
 fn log_filter(raw: Option<String>) -> Result<String, ConfigError> {

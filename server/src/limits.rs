@@ -27,7 +27,7 @@ pub(crate) const KEEP_ALIVE_SESSIONS_PER_TURN: usize = 256;
 
 /// The bytes of one connection that a node always has room for: calls, messages that arrive,
 /// replies that the client has not read. The largest keep-alive that there may be fits with its answer,
-/// so nobody loses sessions by what others hold.
+/// so no client loses sessions by what others hold.
 pub(crate) const BYTES_PER_CONNECTION_SHARE: usize = 2 << 20;
 /// The most bytes of one connection; beyond its share they are borrowed from what all have.
 pub(crate) const BYTES_PER_CONNECTION_MAX: usize = 32 << 20;
@@ -35,7 +35,7 @@ pub(crate) const BYTES_PER_CONNECTION_MAX: usize = 32 << 20;
 pub(crate) const BYTES_PER_NODE_MAX: usize = 512 << 20;
 /// The most bytes of replies that one stream holds, those of requests under way included.
 pub(crate) const BYTES_PER_STREAM_MAX: usize = 8 << 20;
-/// What each call or stream takes by itself, about: tasks, buffers, the state of HTTP/2.
+/// What each call or stream takes alone, about: tasks, buffers, the state of HTTP/2.
 pub(crate) const BYTES_PER_CALL: usize = 16 << 10;
 /// What a reply is expected to take until it is known.
 pub(crate) const REPLY_BYTES_EXPECTED: usize = 1 << 10;
@@ -56,7 +56,7 @@ pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The most watches, of leases and of floors, that a node serves at a time.
 pub(crate) const WATCHERS_MAX: usize = 10_000;
-/// The most events that are told in one message of a watch. With names, identities and data at
+/// The most events that are reported in one message of a watch. With names, identities and data at
 /// their limits such a message has about 100 KiB, and each watch has a few of them in memory.
 pub(crate) const EVENTS_PER_MESSAGE_MAX: usize = 64;
 /// A watch's position moves on at least this often.
@@ -67,8 +67,8 @@ pub(crate) const WATCH_MESSAGES_MAX: usize = 1;
 /// The room that is made for an event of a watch before it is known how much it takes: about the most
 /// that it can.
 pub(crate) const WATCH_EVENT_BYTES_EXPECTED: usize = 2 << 10;
-/// The same for a whole message. A connection with less room is told fewer events at a time, and with
-/// the room of one still hears all of them, and its position.
+/// The same for a whole message. A connection with less room receives fewer events at a time, and
+/// with the room of one still hears all of them, and its position.
 pub(crate) const WATCH_MESSAGE_BYTES_EXPECTED: usize =
     EVENTS_PER_MESSAGE_MAX * WATCH_EVENT_BYTES_EXPECTED;
 /// The most frozen states, at different indices, that all watches of a node tell at a time. Each of
@@ -84,7 +84,7 @@ pub(crate) const WATCH_PRESENT_STALL_MAX: Duration = Duration::from_secs(30);
 pub(crate) const WATCH_PRESENT_PACE_MIN: u32 = 5_000;
 
 /// A page of a list ends before it passes this size, in bytes; with the rest of its message it
-/// stays below the 4 MiB that gRPC clients take unless told otherwise.
+/// stays below the 4 MiB that gRPC clients take unless set otherwise.
 pub(crate) const PAGE_BYTES_MAX: usize = (4 << 20) - (64 << 10);
 /// The room that is made for a page of a list or of history before it is known how much it takes, for
 /// each item that was asked for; the whole page takes at most [`PAGE_BYTES_MAX`].
@@ -144,7 +144,7 @@ pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// How long a node that stops tries to hand leadership over while it still serves. This and the
 /// times below make up the 5 s in which a stopped node has ended.
 pub(crate) const HANDOVER_MAX: Duration = Duration::from_millis(700);
-/// How long streams may take to end after they were told that the node stops.
+/// How long streams may take to end after they were notified that the node stops.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_millis(1_000);
 /// How long the node itself may take to stop.
 pub(crate) const NODE_STOP_MAX: Duration = Duration::from_millis(2_500);

@@ -86,8 +86,8 @@ struct CauseLabels {
     cause: &'static str,
 }
 
-/// The counters of the ports that this process accepts at by itself; those of the peer port are the
-/// node's.
+/// The counters of the ports that this process accepts at on its own; those of the peer port are
+/// the node's.
 #[derive(Clone)]
 pub(crate) struct Ports {
     pub(crate) client: Arc<PortFigures>,

@@ -29,7 +29,7 @@ impl Progress {
     }
 
     /// Fine unless this node has work that is its own and gets nowhere with it; then a restart can
-    /// help. One that hears nobody has no such work: it waits, however long.
+    /// help. One that hears no peer has no such work: it waits, however long.
     pub(crate) fn alive(&self) -> Result<(), String> {
         let stuck = PROGRESS_INTERVAL * self.pulse.looks();
         if stuck < STUCK_MAX {

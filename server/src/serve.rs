@@ -11,10 +11,10 @@ use crate::cli::exit;
 use crate::config::{Config, LogFormat, ServeArgs};
 use crate::limits::RUNTIME_STOP_MAX;
 
-/// The node could not start, or ended by itself, for a reason of its own.
+/// The node could not start, or ended on its own, for a reason of its own.
 const EXIT_FAILED: u8 = 1;
 
-/// Runs a node until it is told to stop.
+/// Runs a node until it is asked to stop.
 pub(crate) fn run(args: ServeArgs) -> ExitCode {
     let config = match Config::load(args) {
         Ok(config) => config,

@@ -98,7 +98,7 @@ impl Context {
     /// Resolves when the node is stopping.
     async fn stopped(&self) {
         let mut stopping = self.stopping.clone();
-        // An error means that whoever stops nodes is gone, which is as good as a stop.
+        // An error means that the code that stops nodes is gone, which is as good as a stop.
         let _stopping = stopping
             .wait_for(|stopping| *stopping)
             .await
@@ -115,7 +115,7 @@ fn pod_of(command: &Command) -> Option<Pod> {
 }
 
 /// Why a command that may bind a session to this Pod brought no outcome. The leader decides whether
-/// it may: a session that nobody would ever end is refused.
+/// it may: a session that no process would ever end is refused.
 fn not_logged(pod: Option<&Pod>, error: ProposeError) -> Refusal {
     match (pod, error) {
         (

@@ -11,7 +11,7 @@ use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::{LeaderHint, ProposeError};
 
-/// When to try again if nobody knows better: an election takes about so long.
+/// When to try again if there is no better estimate: an election takes about so long.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// A limit of this node that is reached.

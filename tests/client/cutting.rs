@@ -113,7 +113,7 @@ async fn pain_09_replies_that_are_swallowed_are_asked_for_again_and_done_once() 
     proxies[0].set(Fate::Pass, Fate::Swallow);
     let acquiring = tokio::spawn(session.acquire("db/1").send());
     let released = tokio::spawn(first.release());
-    // Both were done, and nobody was told.
+    // Both were done, and no client learned it.
     let done = async {
         loop {
             let [released, granted] = [caller.get("db/0").await, caller.get("db/1").await];
@@ -189,7 +189,7 @@ async fn servers_that_are_none_do_not_keep_a_client_from_those_that_are() {
     let mut endpoints = vec![
         impostor(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await,
         impostor(b"\xff\x00\xfe garbage \x01\x02").await,
-        // A frame of settings, and then one of a kind and a length that nobody has.
+        // A frame of settings, and then one of a kind and a length that no peer has.
         impostor(b"\0\0\0\x04\0\0\0\0\0\xff\xff\xff\xee\xff\x7f\xff\xff\xff").await,
         impostor(b"").await,
     ];

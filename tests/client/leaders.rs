@@ -70,7 +70,7 @@ enum Measured {
     Release,
 }
 
-/// Takes and gives back a lease until it is told to stop; the tokens.
+/// Takes and gives back a lease until it is asked to stop; the tokens.
 async fn take_and_give(
     client: Client,
     session: Session,
@@ -125,7 +125,7 @@ async fn killed_during(measured: Measured) {
     assert!(all.is_sorted_by(|a, b| a < b), "a token was granted twice");
     assert!(spans.over(killed) > 0, "no call was under way at the kill");
     assert!(session.is_live());
-    // No grant is left behind that nobody knows of.
+    // No grant is left behind that no client knows of.
     for task in 0..TASKS {
         let found = cluster.caller().get(&format!("db/{task}")).await.unwrap();
         assert!(found.is_none_or(|lease| lease.holder.is_none()));

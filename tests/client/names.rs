@@ -1,4 +1,4 @@
-//! DNS names: resolved anew at each connection.
+//! DNS names: resolved again at each connection.
 
 use std::fs;
 use std::path::Path;

@@ -72,7 +72,7 @@ async fn pain_09_an_executor_that_blocks_for_three_ttls_loses_no_lease() {
     assert_eq!(worker.told("woke ").await, "true");
     worker.told("released").await;
 
-    // The very grant, over all that time: nobody was granted it in between.
+    // The very grant, over all that time: no client was granted it in between.
     let bob = caller.open("bob", TTL).await.unwrap();
     let next = caller.acquire(&bob, 1, "db", Some(TTL)).await.unwrap();
     assert_eq!(next.token, token + 1);

@@ -197,7 +197,7 @@ impl Worker {
         words.map(|word| word.parse().unwrap()).collect()
     }
 
-    /// All the work that it told of.
+    /// All the work that it reported.
     pub(crate) fn work(&self) -> Vec<Work> {
         let lines = self.lines.borrow();
         let parsed = lines.iter().filter_map(|line| {

@@ -15,7 +15,7 @@ const CLIENTS: usize = 50;
 const ROUNDS: usize = 20;
 const TTL: Duration = Duration::from_secs(1);
 
-/// The leases that are held at the moment, for whoever looks at them without a pause.
+/// The leases that are held at the moment, for a task that looks at them without a pause.
 type Held = Arc<Mutex<Vec<Option<Arc<HeldLease>>>>>;
 
 /// A lease that is held, however long a busy machine needs for that.

@@ -1,4 +1,4 @@
-//! Input that nobody should send: each gets a clear error, nothing is lost, the server lives.
+//! Input that no client should send: each gets a clear error, nothing is lost, the server lives.
 
 use std::time::Duration;
 
@@ -231,7 +231,7 @@ async fn a_session_with_4097_leases() {
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_that_are_down_or_no_cluster() {
     let cluster = single().await;
-    // A port where nobody listens, one where somebody listens and says nothing, one that talks
+    // A port where no process listens, one where a process listens and says nothing, one that talks
     // HTTP/1 only, and the real one.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

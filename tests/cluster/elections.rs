@@ -226,7 +226,8 @@ async fn pain_07_a_stalled_and_deposed_leader_ends_no_living_lease_and_keeps_no_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pain_19_a_session_lasts_for_its_ttl_from_its_last_keep_alive_and_a_second_at_most() {
-    // Alone it elects nobody anew, and a change of the leader would give each session a fresh TTL.
+    // Alone it elects no new leader, and a change of the leader would give each session a fresh
+    // TTL.
     let options = Options {
         nodes: 1,
         ..Options::default()

@@ -89,7 +89,7 @@ async fn lead(cluster: &Cluster, at: usize) {
         while cluster.leader().await != Some(at) {
             let mut client = ClusterClient::new(cluster.caller().channel(at));
             let node_id = at as u64 + 1;
-            // Refused until the node has caught up, or while nobody leads.
+            // Refused until the node has caught up, or while no node leads.
             drop(
                 client
                     .transfer_leader(TransferLeaderRequest { node_id })

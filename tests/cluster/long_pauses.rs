@@ -1,4 +1,4 @@
-//! The cluster itself is paused: nobody's lease may end because the cluster slept.
+//! The cluster itself is paused: no client's lease may end because the cluster slept.
 
 use std::time::Duration;
 

@@ -74,7 +74,7 @@ async fn pain_23_after_a_rollback_of_all_directories_tokens_go_on_above_the_lost
     assert_eq!(journal.len(), 60);
     journal.check().unwrap();
     // Nothing is below what was granted in the time that is lost, so what a store remembers of it
-    // keeps nobody out; and nobody is told that the lost grant is in force.
+    // keeps no writer out; and no client learns that the lost grant is in force.
     assert!(journal.acts()[before..].iter().all(|act| act.token > lost));
     let caller = cluster.caller();
     let verdict = caller.check("lost", lost).await.unwrap();
@@ -145,7 +145,7 @@ async fn follower_down(cluster: &mut Cluster, journal: &mut Journal) -> (usize, 
     (victim, held.token)
 }
 
-/// Starts the node again: it has what the leader has, nobody ends by that, and nothing is lost.
+/// Starts the node again: it has what the leader has, no session ends by that, and nothing is lost.
 async fn assert_it_comes_back_whole(
     cluster: &mut Cluster,
     mut journal: Journal,
@@ -172,7 +172,7 @@ async fn a_torn_tail_costs_one_node_nothing_that_was_acknowledged() {
     let mut journal = Journal::default();
     let (victim, held) = follower_down(&mut cluster, &mut journal).await;
 
-    // Of the last write only a part reached the disk, and nobody was told that it had.
+    // Of the last write only a part reached the disk, and no caller learned that it had.
     let (file, end) = tail(&cluster, victim);
     write_at(&file, end, &[0x5a; 700]);
 

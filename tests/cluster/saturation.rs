@@ -69,7 +69,7 @@ async fn a_follower_that_sleeps_while_the_log_is_sent_to_it_catches_up() {
     let load = Load::start(&cluster, SHAPE).await;
     let leader = cluster.wait_for_leader(PATIENCE).await;
     let sleeper = (leader + 1) % cluster.len();
-    // So long that its connections are given up, then so short that nobody misses it.
+    // So long that its connections are given up, then so short that no peer misses it.
     for asleep in [Duration::from_secs(6), Duration::from_millis(300)] {
         load.progress(20, PATIENCE).await;
         cluster.signal(sleeper, Signal::Stop);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::blocks::{Block, of_all_documents, source};
 use crate::run::{Group, Runner, ports};
 
-/// Each example ends by itself after 20 s; in the end a release may have to wait for a request.
+/// Each example ends on its own after 20 s; in the end a release may have to wait for a request.
 const TAKES_MAX: Duration = Duration::from_secs(60);
 
 /// What each example of the client prints once it works.
@@ -61,7 +61,7 @@ fn start(program: PathBuf, folder: &tempfile::TempDir) -> Group {
     let mut command = Command::new(program);
     command
         .env_remove("RINGFENCE_ENDPOINTS")
-        // Where an example keeps its store unless it is told otherwise.
+        // Where an example keeps its store unless it is set otherwise.
         .env("TMPDIR", folder.path())
         .env_remove("RINGFENCE_EXAMPLE_FILE")
         .current_dir(folder.path())
@@ -70,7 +70,7 @@ fn start(program: PathBuf, folder: &tempfile::TempDir) -> Group {
     Group::start(&mut command)
 }
 
-/// What a program has said, which has to end well by itself.
+/// What a program has said, which has to end well on its own.
 fn ended(name: &str, mut program: Group) -> String {
     let well = program.wait(TAKES_MAX);
     let said = program.said();

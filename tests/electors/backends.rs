@@ -81,8 +81,8 @@ async fn assert_it_excludes<L: Lock<Error: Send> + Send + 'static>(crowd: Vec<L>
     assert!(refused > 0, "nobody was ever in another one's way");
 }
 
-/// A register that can be read, and set by whoever knows what is in it: as little as a backend can
-/// have.
+/// A register that can be read, and set by a caller that knows what is in it: as little as a
+/// backend can have.
 #[derive(Clone, Default)]
 struct Register(Arc<Mutex<Entry>>);
 

@@ -17,7 +17,7 @@ struct Store {
 }
 
 impl Store {
-    /// Whether somebody has done it; nobody before this holder does it from here on.
+    /// Whether a holder has done it; none before this one does it from here on.
     fn begin(&self, fence: &Fence) -> bool {
         self.guard.advance(fence).unwrap();
         !self.done.is_empty()

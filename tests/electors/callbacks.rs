@@ -1,4 +1,4 @@
-//! Who is told what, and when.
+//! Which listener receives what, and when.
 
 use std::time::Duration;
 

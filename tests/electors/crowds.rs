@@ -37,7 +37,7 @@ async fn a_client_with_more_campaigns_than_streams_still_asks_and_is_told() {
     });
     assert_eq!(within("an answer", list).await.unwrap().sessions.len(), 1);
 
-    // The last one has joined a watch of many: it is told as soon as the first.
+    // The last one has joined a watch of many: it is notified as soon as the first.
     for number in [0, CAMPAIGNS - 1] {
         let place = usize::try_from(number).unwrap();
         let token = handles[place]

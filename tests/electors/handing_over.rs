@@ -95,7 +95,7 @@ async fn a_named_successor_that_does_not_wait_is_replaced_by_the_next() {
     alice.leave(Successor::Identity("nobody".into()));
     story.until(1, "bob leads").await;
 
-    // Nobody waits: it is released.
+    // No candidate waits: it is released.
     bob.leave(Successor::Next);
     within("bob ends", bob_runs).await.unwrap().unwrap();
     let lease = cluster.caller().get("db").await.unwrap().unwrap();

@@ -35,7 +35,7 @@ async fn s1_1_two_unrelated_deployments_have_one_leader_between_them() {
     let cluster = one_node().await;
     let blue = client(&cluster).await;
     let green = client(&cluster).await;
-    // Defaults on both sides: nobody has agreed on anything but the name.
+    // Defaults on both sides: they have agreed on nothing but the name.
     let (blue, green) = (Elector::new(&blue), Elector::new(&green));
     let (blue, green) = (
         blue.campaign("operators/mail"),

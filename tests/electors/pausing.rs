@@ -1,4 +1,4 @@
-//! A leader that is paused, overtaken, and wakes up.
+//! A leader that is paused, became stale, and wakes up.
 
 use rustix::process::Signal;
 

@@ -24,7 +24,7 @@ fn full() -> Timings {
     Timings::new(Some(LEASE), Some(renew), Some(retry)).unwrap()
 }
 
-/// How long before the end of belief its holder is told, at most.
+/// How long before the end of belief its holder is notified, at most.
 const TOLD_BEFORE: Duration = Duration::from_millis(20);
 /// Ranges are in whole milliseconds.
 const ROUNDED: u64 = 1;
@@ -132,7 +132,7 @@ async fn s2_4_the_range_goes_from_the_grant_to_the_end_of_what_was_renewed() {
 #[tokio::test]
 async fn s2_5_the_last_holder_fails_open_until_another_one_is_seen() {
     let proxy = Proxy::start().await;
-    // Everybody is told to connect through the proxy, so that cutting it cuts alice off.
+    // All clients are configured to connect through the proxy, so that cutting it cuts alice off.
     let options = Options {
         nodes: 1,
         flags: vec!["--advertise-client".into(), proxy.address.clone()],
@@ -174,7 +174,7 @@ async fn s2_5_the_last_holder_fails_open_until_another_one_is_seen() {
     assert_eq!(other.range(), None, "a non-holder never fails open");
     assert_eq!(gauges.text().matches("failing_open{key=\"db\"}").count(), 1);
 
-    // Somebody else leads meanwhile; as soon as that is seen, failing open is over.
+    // Another client leads meanwhile; as soon as that is seen, failing open is over.
     let far = connect(&real).await;
     let _bob = within(
         "bob leads",

@@ -141,7 +141,7 @@ async fn s0_4_theft_is_seen_before_the_next_renewal() {
     assert!(!alice.is_mine());
     assert_eq!(alice.locked_until(), None);
 
-    // The cluster heard that she knows: nobody has to wait for her TTL of four minutes.
+    // The cluster heard that she knows: no client has to wait for her TTL of four minutes.
     let next = operator.open_session(options("bob", MINUTE)).await.unwrap();
     let taking = next.acquire("db").wait(MINUTE * 5).send();
     assert!(within("the takeover", taking).await.unwrap().is_valid());

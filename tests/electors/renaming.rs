@@ -46,7 +46,7 @@ async fn prowl(session: Session, rounds: watch::Sender<u32>, works: watch::Sende
     }
 }
 
-/// Waits until somebody who is after the parts has tried all of their names since now.
+/// Waits until a candidate that is after the parts has tried all of their names since now.
 async fn a_round(rounds: &watch::Sender<u32>) {
     let (mut told, before) = (rounds.subscribe(), *rounds.borrow());
     // The one that is being made began before.
@@ -101,7 +101,8 @@ async fn s0_9_nobody_gets_at_what_is_renamed_split_and_merged_while_it_is_held()
     assert!(merged.is_valid() && merged.token().get() > parts[1].token);
     assert!(works.borrow().is_empty(), "{:?}", works.borrow());
 
-    // From here on whoever was kept out all the time gets in: by greater tokens, and not before.
+    // From here on a process that was kept out all the time gets in: by greater tokens, and not
+    // before.
     let until = Some(Journal::now());
     merged.release().await.unwrap();
     let mut told = works.subscribe();

@@ -75,7 +75,7 @@ async fn a_watch_has_no_gaps_and_no_duplicates_while_every_node_is_killed_once()
     assert_eq!(events_until(&mut resumed, last).await, expected);
 }
 
-/// Floors as told, until the name has that one.
+/// Floors as reported, until the name has that one.
 async fn floor(floors: &mut Floors, told: &mut BTreeMap<String, u64>, name: &str, token: u64) {
     while told.get(name) != Some(&token) {
         match within("the next floor", floors.next())

@@ -61,7 +61,8 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     }
 }
 
-/// The leader, once the candidate has been told of one: that comes beside its own term, in no order.
+/// The leader, once the candidate has been notified of one: that comes beside its own term, in no
+/// order.
 pub(crate) async fn leader(handle: &CampaignHandle) -> Leader {
     let mut told = handle.leader();
     let told = within("news of a leader", told.wait_for(Option::is_some)).await;
@@ -78,7 +79,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
     within(what, waiting).await;
 }
 
-/// What happened, in order, told from anywhere.
+/// What happened, in order, reported from anywhere.
 #[derive(Clone)]
 pub(crate) struct Story(Arc<watch::Sender<Vec<String>>>);
 
@@ -167,7 +168,7 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// Starts an example that ends by itself after a minute.
+    /// Starts an example that ends on its own after a minute.
     pub(crate) fn start(name: &str, cluster: &Cluster, env: &[(&str, &str)]) -> Self {
         let mut child = Command::new(examples().join(name))
             .arg("60")
@@ -212,7 +213,7 @@ fn examples() -> &'static PathBuf {
     })
 }
 
-/// A TCP proxy that can be cut: bytes vanish then, and nobody is told.
+/// A TCP proxy that can be cut: bytes vanish then, and no end is notified.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     target: Arc<Mutex<String>>,

@@ -54,7 +54,7 @@ async fn what_is_under_way_at_the_loss_is_not_hidden() {
     lease.release().await.unwrap();
     service.go_on();
 
-    // Nobody came after it, so the store took it, and the caller is told so.
+    // No holder came after it, so the store took it, and the caller learns so.
     within("the answer", under_way).await.unwrap().unwrap();
     assert_eq!(service.written(), ["under way"]);
 }

@@ -1,4 +1,4 @@
-//! What callers are told at the door of a gRPC service.
+//! What callers receive at the door of a gRPC service.
 
 use ringfence_guard::Guard;
 use ringfence_guard::tower::{FenceLayer, Policy, TurnedAway, door_fn};

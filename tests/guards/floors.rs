@@ -40,7 +40,7 @@ async fn until_live(follower: &FloorFollower, live: bool) {
     within("the stream is live, or is not", turning).await;
 }
 
-/// Silence that a slow machine does not reach, and nothing passes that was not told.
+/// Silence that a slow machine does not reach, and nothing passes that was not reported.
 fn steady() -> Follow {
     Follow {
         silence: LONG,
@@ -73,7 +73,7 @@ async fn the_old_holder_is_refused_before_the_new_ones_first_write() {
     let floor = within("the floor", follower.risen(&name(), Some(old_token))).await;
     assert_eq!(floor, new.token());
 
-    // The new holder has shown its fence to nobody yet.
+    // The new holder has shown its fence to no store yet.
     let mut zombie = HealthClient::new(service.channel().await);
     let late = write_with("late", Some(NAME), Some(&old_token.to_string()));
     let refused = zombie.check(late).await.unwrap_err();
@@ -204,7 +204,7 @@ async fn without_a_cluster_the_known_holder_goes_on_and_the_rest_is_as_configure
     let refused = strict.check(&fence(token.get() + 1)).await.unwrap_err();
     assert!(matches!(refused, FollowError::NoFloors { .. }), "{refused}");
 
-    // It comes back by itself.
+    // It comes back on its own.
     for node in 0..cluster.len() {
         cluster.spawn(node);
     }

@@ -142,7 +142,7 @@ async fn readers_of_everything_hold_up_no_keep_alive() {
     }
     attack.spawn(sessions(connect(&endpoint).await));
     attack.spawn(watches(connect(&endpoint).await));
-    // About 1 KiB for a lease, its session's part and what is told of it.
+    // About 1 KiB for a lease, its session's part and what is reported of it.
     let memory_max = (1 << 30) + leases() * 2_048;
     stage
         .holds_within(Duration::from_secs(10), memory_max)

@@ -18,7 +18,7 @@ pub(crate) const NODE_MEMORY_MAX: u64 = 1 << 30;
 const SLOWER_MAX: u32 = 3;
 /// What no machine that runs other tests beside these can be held to: the attackers' own work is
 /// done by the same two cores, in a build without optimization. While keep-alives waited behind those
-/// of everybody it was 5 to 17 s.
+/// of all clients it was 5 to 17 s.
 const NOISE: Duration = Duration::from_secs(4);
 /// Between two keep-alives.
 const PAUSE: Duration = Duration::from_millis(40);

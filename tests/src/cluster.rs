@@ -259,7 +259,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for a node to end by itself; its exit code, or `None` if it still runs at the end.
+    /// Waits for a node to end on its own; its exit code, or `None` if it still runs at the end.
     pub async fn wait_exit(&mut self, at: usize, within: Duration) -> Option<i32> {
         let deadline = tokio::time::sleep(within);
         tokio::pin!(deadline);

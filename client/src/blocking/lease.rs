@@ -113,7 +113,7 @@ impl HeldLease {
     ///
     /// # Errors
     /// The system's, if the thread cannot be started: `tell` is not called then. It is started here
-    /// and not at the loss, when nobody could be told that it is missing.
+    /// and not at the loss, when no caller could learn that it is missing.
     pub fn on_lost(&self, tell: impl FnOnce(Loss) + Send + 'static) -> io::Result<()> {
         let lost = self.inner.lost();
         thread::Builder::new()

@@ -47,7 +47,7 @@ impl Session {
         self.inner.id()
     }
 
-    /// What resumes the session elsewhere; whoever has it can act for the session.
+    /// What resumes the session elsewhere; a process that has it can act for the session.
     #[must_use]
     pub fn handle(&self) -> SessionHandle {
         self.inner.handle()
@@ -143,7 +143,7 @@ impl Acquire {
         self
     }
 
-    /// For how long nobody is granted the lease if this grant ends by expiry or revoke; see
+    /// For how long no client is granted the lease if this grant ends by expiry or revoke; see
     /// [`crate::Acquire::lock_delay`].
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.inner = self.inner.lock_delay(delay);
@@ -159,7 +159,7 @@ impl Acquire {
     }
 
     /// As [`send`](Self::send), but given up when `stop` says so, from another thread for example;
-    /// then it brings `None`, no grant is left behind and nobody stands in the queue for it.
+    /// then it brings `None`, no grant is left behind and no client stands in the queue for it.
     ///
     /// # Errors
     /// See [`crate::Acquire::send`].

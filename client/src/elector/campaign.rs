@@ -39,7 +39,7 @@ pub struct Campaign {
     registration: Option<Registration>,
 }
 
-/// Why a campaign ended that nobody asked to end: no retry could heal it.
+/// Why a campaign ended that no caller asked to end: no retry could heal it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CampaignError {
@@ -88,7 +88,7 @@ impl Campaign {
         self
     }
 
-    /// For how long nobody is granted the lease if a term of this candidate ends by expiry or
+    /// For how long no client is granted the lease if a term of this candidate ends by expiry or
     /// revoke; up to 60 s, none unless set.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.lock_delay = delay;
@@ -103,27 +103,27 @@ impl Campaign {
     }
 
     /// After a term that was not lost, keeps the lease without work until the end of every
-    /// [range](crate::Range) that was told, so that the next holder's range begins behind it. Off
-    /// unless set: then a term that is given up may overlap with the next one in wall time, though
-    /// neither in tokens nor in belief. The range of a leader
+    /// [range](crate::Range) that was reported, so that the next holder's range begins behind it.
+    /// Off unless set: then a term that is given up may overlap with the next one in wall time,
+    /// though neither in tokens nor in belief. The range of a leader
     /// [for life](super::ElectorBuilder::for_life) has no end to wait for, so it gives up at once.
     pub fn linger(mut self, linger: bool) -> Self {
         self.linger = linger;
         self
     }
 
-    /// Whether the campaign watches its lease: on unless switched off. Without it nobody is told of
-    /// other leaders, and a grant that an operator revokes is noticed by the next keep-alive only; a
-    /// leader for life, which sends none, watches its lease while it leads all the same. A node has
-    /// 10,000 watchers at most.
+    /// Whether the campaign watches its lease: on unless switched off. Without it no listener is
+    /// notified of other leaders, and a grant that an operator revokes is noticed by the next
+    /// keep-alive only; a leader for life, which sends none, watches its lease while it leads all
+    /// the same. A node has 10,000 watchers at most.
     pub fn observe(mut self, observe: bool) -> Self {
         self.observe = observe;
         self
     }
 
     /// Lets [`CampaignHandle::range`] go on when the lease was lost because the cluster fell
-    /// silent, as a lease duration from now, until somebody else is seen to lead, or this candidate
-    /// leads again. Off unless set.
+    /// silent, as a lease duration from now, until another client is seen to lead, or this
+    /// candidate leads again. Off unless set.
     ///
     /// **The risk:** while it fails open another process may hold the lease, have a range that
     /// overlaps, and write with a greater token; this one only cannot see it. Use it where two

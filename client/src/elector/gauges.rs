@@ -9,7 +9,7 @@ use crate::hub::lock;
 
 /// The gauges `ringfence_lease_is_held{key}` and `ringfence_lease_failing_open{key}` of a program's
 /// campaigns: one set per program, each campaign registered with
-/// [`Campaign::gauges`](super::Campaign::gauges). Both are 0 at first, and asked for anew whenever
+/// [`Campaign::gauges`](super::Campaign::gauges). Both are 0 at first, and asked for again whenever
 /// they are read, so neither can lag behind the clock. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Gauges {

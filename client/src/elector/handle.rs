@@ -26,7 +26,7 @@ pub struct CampaignHandle {
 
 impl CampaignHandle {
     /// Ends the campaign: a leader stops its work, then hands the lease over in one step, so that
-    /// at no time nobody holds it while somebody waits. Where nobody does, it is released. A lease
+    /// the lease is never free while a candidate waits. Where none does, it is released. A lease
     /// that [`Campaign::lead`](super::Campaign::lead) has returned is its caller's to give up.
     pub fn leave(&self, successor: Successor) {
         self.shared.ask.send_modify(|ask| {
@@ -59,8 +59,8 @@ impl CampaignHandle {
         self.shared.is_held()
     }
 
-    /// Who leads, now and at each change, as watchers are told; empty while nobody does, or nobody
-    /// has told yet.
+    /// Who leads, now and at each change, as watchers receive it; empty while no candidate leads,
+    /// or no report has come yet.
     #[must_use]
     pub fn leader(&self) -> watch::Receiver<Option<Leader>> {
         self.shared.leader.subscribe()

@@ -29,7 +29,7 @@ impl Leading {
     pub fn leaving(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut leaving = self.leaving.clone();
         async move {
-            // A sender that is gone means that the term is over, and nobody asked.
+            // A sender that is gone means that the term is over, and no caller asked.
             if leaving.wait_for(|leaving| *leaving).await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -1,4 +1,4 @@
-//! Who is told of a campaign, and what they are told of a term that is over.
+//! Which listeners a campaign notifies, and what they receive of a term that is over.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl fmt::Display for StopCause {
 
 pub(super) type Listener<T> = Option<Box<dyn FnMut(&T) + Send>>;
 
-/// Who wants to be told.
+/// The listeners to notify.
 #[derive(Default)]
 pub(super) struct Listeners {
     pub(super) started: Listener<Leading>,

@@ -63,7 +63,7 @@ impl Campaign {
     /// returns the lease: one call that blocks, and afterwards no step of the elector's any more.
     /// The campaign's [handle](Self::handle) says "leading" as long as the lease is held, and "over"
     /// after that; what it is asked has no effect on a lease that was returned.
-    /// Of the listeners those for other leaders are told until then. Unless told
+    /// Of the listeners those for other leaders are notified until then. Unless notified
     /// [otherwise](Self::observe) the lease is watched as long as it is held, so that
     /// [`Term::lost`](crate::Term::lost) completes at once when it is taken away.
     ///
@@ -192,7 +192,7 @@ impl Campaign {
         }
     }
 
-    /// Tells those listeners that are told beside the terms.
+    /// Tells those listeners that are notified beside the terms.
     fn tell(&self) -> impl Future<Output = Infallible> + use<> {
         let mut listeners = lock(&self.listeners);
         tell(

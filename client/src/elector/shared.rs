@@ -95,7 +95,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Ranges {
     fail_open: bool,
-    /// The newest term, unless it was given up or somebody else was seen to lead.
+    /// The newest term, unless it was given up or another client was seen to lead.
     term: Option<Term>,
 }
 
@@ -170,7 +170,7 @@ impl Shared {
         if let Some(range) = term.range() {
             return Some(range);
         }
-        // Only silence is failed open on; whoever was told that the term is over, knows.
+        // Only silence is failed open on; a caller that was notified of the term's end knows.
         let silence = term.loss() == Some(Loss::WindowPassed);
         let now_unix_ms = clock::wall_micros() / 1_000;
         (ranges.fail_open && silence).then(|| Range {

@@ -1,4 +1,4 @@
-//! One term: from the grant through the work to its end, and who is told of it.
+//! One term: from the grant through the work to its end, and which listeners are notified of it.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -143,7 +143,7 @@ impl Campaign {
             StopCause::Asked => self.shared.ask.borrow().successor.clone(),
             StopCause::Done | StopCause::Failed(_) | StopCause::Panicked(_) => Successor::Next,
         };
-        // The range of a leader for life was told without an end: there is none to wait for.
+        // The range of a leader for life was reported without an end: there is none to wait for.
         if self.linger && !lease.hold.liveness.is_for_life() {
             let end = lease.valid_until();
             self.elector.client.sleep_until(end).await;

@@ -10,9 +10,9 @@ const JITTER_PERCENT: u32 = 120;
 ///
 /// | client-go | here |
 /// |---|---|
-/// | `LeaseDuration` | the session's TTL: nobody else is granted the lease sooner than this after the last acknowledged keep-alive was received |
+/// | `LeaseDuration` | the session's TTL: no other client is granted the lease sooner than this after the last acknowledged keep-alive was received |
 /// | `RenewDeadline` | a leader stops this long after it *sent* the last keep-alive that was acknowledged, or at the end of its window if that is sooner. Keep-alives go out every third of it |
-/// | `RetryPeriod` | the first pause after a term or a try that failed. Nobody polls: a candidate stands in the cluster's queue and is granted the lease by the very entry that ends the grant before |
+/// | `RetryPeriod` | the first pause after a term or a try that failed. No candidate polls: a candidate stands in the cluster's queue and is granted the lease by the very entry that ends the grant before |
 ///
 /// Where client-go needs skewed clocks to be bounded by the ratio of the first two, here clocks may
 /// show any time at all; only their *rates* matter, and 1 % is allowed for.

@@ -100,7 +100,7 @@ impl Liveness {
     }
 
     /// A grant was made at this client's own wish, and it has not begun to believe in it. When it is
-    /// told that it was lost, or has been told before, it acknowledges that.
+    /// notified that it was lost, or has been notified before, it acknowledges that.
     pub(crate) fn disown(&self, token: FencingToken) {
         let now = self.hub.now();
         let mut inner = lock(&self.inner);
@@ -166,7 +166,7 @@ impl Liveness {
     }
 
     /// A guard refused this grant's token: belief in it ends, and it is released at the cluster,
-    /// or the session that lives on would hold it for nobody. The release goes on as long as the
+    /// or the session that lives on would hold it for no holder. The release goes on as long as the
     /// session lives; a session that ends first ends the grant as well.
     pub(crate) fn report_stale(self: &Arc<Self>, grant: &Grant) {
         if grant.end(&Loss::Reported, self.valid_until()) {

@@ -1,4 +1,4 @@
-//! What the observers of one watch know, and what each is told.
+//! What the observers of one watch know, and what each receives.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) type Saw = Box<dyn Fn(Option<GrantInfo>) + Send + Sync>;
 /// What the observers of one watch know.
 pub(super) struct State {
     names: BTreeMap<LeaseName, Followed>,
-    /// How many of them the running watch has not told the present state of.
+    /// How many of them the running watch has not reported the present state of.
     uncovered: usize,
     /// The watch has still to tell the present state, or the rest of it.
     pub(super) presenting: bool,
@@ -34,7 +34,7 @@ pub(super) enum News {
     Granted(LeaseName),
     /// The end of a grant.
     Ended(EndInfo),
-    /// The tokens in force, of all names that are followed and told of.
+    /// The tokens in force, of all names that are followed and reported.
     Present(BTreeMap<LeaseName, Option<FencingToken>>),
 }
 
@@ -78,8 +78,9 @@ impl State {
         left
     }
 
-    /// Whether the watch has told what it began with, but not of all names. What has begun is told
-    /// to its end first, or nobody would be told anything while one name after the other joins.
+    /// Whether the watch has reported what it began with, but not all names. What has begun is
+    /// reported to its end first, or no observer would receive anything while one name after the
+    /// other joins.
     pub(super) fn is_incomplete(&self) -> bool {
         self.uncovered > 0 && !self.presenting
     }
@@ -131,7 +132,7 @@ impl State {
             }
         };
         match news {
-            // Half of the present state is told to nobody.
+            // Half of the present state is reported to no observer.
             News::Granted(_) | News::Ended(_) if self.presenting => {}
             News::Granted(name) => tell(name),
             News::Ended(ended) => tell(&ended.name),
@@ -203,7 +204,7 @@ mod tests {
         }
     }
 
-    /// The tokens that an observer was told, 0 for none.
+    /// The tokens that an observer received, 0 for none.
     #[derive(Clone, Default)]
     struct Told(Arc<Mutex<Vec<u64>>>);
 

@@ -22,7 +22,7 @@ async fn no_answer_but_a_keep_alives_moves_the_window() {
     lease.release().await.unwrap();
     assert_eq!(session.valid_until(), opened, "by a release");
 
-    // Nobody waits for the answer, so the request is taken back.
+    // No caller waits for the answer, so the request is taken back.
     node.script(is_acquire, Act::HoldReply, 1);
     let acquiring = tokio::spawn(session.acquire("db").send());
     eventually("the grant", || node.holds() == 1).await;
@@ -51,7 +51,7 @@ async fn whoever_asks_all_the_time_does_not_outlive_a_revoke_in_belief() {
     let revoked = session.acquire("db").send().await.unwrap();
 
     cluster.change(|model| model.revoke("db"));
-    // From then on the cluster may grant it to somebody else.
+    // From then on the cluster may grant it to another client.
     let end = client.now() + ttl;
     while client.now() < end {
         // Refused only on a machine so slow that the session is lost, and with it the lease.

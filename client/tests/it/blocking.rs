@@ -129,7 +129,7 @@ fn a_wait_is_given_up_from_another_thread_and_leaves_no_ghost() {
     // The cancel follows in the background; a release that overtakes it would grant to the waiter.
     eventually("nobody waits", || cluster.model().nobody_waits());
     lease.release().unwrap();
-    // Nobody waits any more: what was free stays free.
+    // No caller waits any more: what was free stays free.
     eventually("nothing is left", || cluster.model().is_quiet());
     let again = session.acquire("db").send_unless(&Stop::new()).unwrap();
     assert_eq!(again.unwrap().token().get(), 2);

@@ -33,7 +33,7 @@ async fn what_is_locked_while_a_client_shuts_down_is_given_back() {
     assert!(is_shut, "a client that was shut down holds {locked:?}");
 }
 
-/// A cluster that answers too late keeps no client from its end, and is told when it does.
+/// A cluster that answers too late keeps no client from its end, and learns when it does.
 #[tokio::test]
 async fn what_is_locked_after_a_client_has_shut_down_is_given_back() {
     let cluster = Cluster::new();
@@ -67,7 +67,7 @@ async fn a_grant_that_comes_when_a_client_was_shut_down_is_released() {
 }
 
 /// A grant that comes after the end belongs to no one, and the one who keeps the session alive
-/// would keep it from everybody.
+/// would keep it from all others.
 async fn is_released_after(end: impl AsyncFnOnce(Client, Session)) {
     let cluster = Cluster::new();
     let node = cluster.node().await;

@@ -32,7 +32,7 @@ async fn the_leader_that_the_greeting_names_is_preferred() {
 async fn a_leader_that_cannot_be_reached_is_done_without() {
     let cluster = Cluster::new();
     let node = cluster.node().await;
-    // A port that nobody serves.
+    // A port without a server.
     let dead = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()

@@ -279,7 +279,7 @@ async fn a_lease_that_a_guard_refused_is_released() {
     let (cluster, _node, session) = alone().await;
     let reported = session.acquire("db").send().await.unwrap();
     reported.report_stale();
-    // Nobody acquires it again, and the session lives on: it would be held for ever.
+    // No client acquires it again, and the session lives on: it would be held for ever.
     eventually("the release", || cluster.model().is_quiet()).await;
     drop(reported);
 

@@ -1,4 +1,4 @@
-//! The client against a fake cluster in this process, whose nodes can be told to misbehave.
+//! The client against a fake cluster in this process, whose nodes can be made to misbehave.
 #![allow(clippy::unwrap_used)]
 #![allow(
     clippy::result_large_err,

@@ -160,7 +160,7 @@ async fn belief_ends_before_a_transfer_leaves_and_returns_only_to_its_owner() {
     let Err(TransferError::NotWaiting { lease: Some(lease) }) = error else {
         panic!("{error:?}")
     };
-    // Whoever has heard that it was lost never hears that it is held.
+    // A caller that has heard that it was lost never hears that it is held.
     assert!(matches!(call(&mut service).await, Err(Unsent::Lost(_))));
     assert_eq!(within("the end of belief", again).await, Loss::Released);
     assert!(lease.is_valid());

@@ -220,7 +220,7 @@ fn worker() -> SessionOptions {
     }
 }
 
-/// The first try had opened the session, nobody learned of it, and its TTL has passed since.
+/// The first try had opened the session, no client learned of it, and its TTL has passed since.
 #[tokio::test]
 async fn an_open_that_came_true_unheard_and_ended_is_asked_for_under_another_id() {
     let cluster = Cluster::new();

@@ -57,7 +57,7 @@ fn nobody(_: &v1::WatchRequest) -> Vec<v1::WatchResponse> {
     }]
 }
 
-/// "A reader that falls behind holds up nobody but itself."
+/// "A reader that falls behind holds up only itself."
 #[tokio::test]
 async fn a_slow_reader_of_a_watch_costs_no_lease() {
     let cluster = Cluster::new();
@@ -202,7 +202,7 @@ async fn a_grant_that_ended_before_it_was_heard_of(pod: Option<Pod>) {
     node.let_go(false);
 
     let lease = tokio::time::timeout(Duration::from_secs(15), leading).await;
-    // Not granted again: nobody leads.
+    // Not granted again: no candidate leads.
     let Ok(lease) = lease else { return };
     let lease = lease.unwrap().unwrap();
     let lost = tokio::time::timeout(Duration::from_secs(15), lease.lost()).await;
@@ -330,7 +330,7 @@ async fn a_term_for_life_that_a_running_watch_does_not_know_is_asked_about() {
     campaign.abort();
 }
 
-/// Nothing else would ever ask: such a session sends no keep-alives by itself.
+/// Nothing else would ever ask: such a session sends no keep-alives on its own.
 #[tokio::test]
 async fn a_question_about_a_lease_for_life_is_repeated_until_it_is_answered() {
     let cluster = Cluster::new();

@@ -139,7 +139,7 @@ fn become_root() -> Had {
     write("gid_map", format!("0 {group} 1"))
 }
 
-/// Enters a mount namespace whose mounts nobody else sees, and which end with the run.
+/// Enters a mount namespace whose mounts no other process sees, and which end with the run.
 fn own_mounts() -> Had {
     let entered = sys::unshare(Leave::Mounts).and_then(|()| sys::keep_mounts_private());
     entered.map_err(|cause| format!("the kernel grants no mounts of its own here: {cause}"))

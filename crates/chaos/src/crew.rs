@@ -99,7 +99,7 @@ impl Crew {
         }
     }
 
-    /// Clients that have ended though nobody told them to.
+    /// Clients that have ended without an order to.
     pub(crate) fn deserters(&mut self) -> Vec<String> {
         let mut gone = Vec::new();
         self.members
@@ -129,7 +129,7 @@ impl Crew {
             if self.members.iter_mut().all(done) {
                 break;
             }
-            // Nobody sends: this is a pause.
+            // No thread sends: this is a pause.
             pause.recv_timeout(tick).ok();
         }
         drop(quiet);

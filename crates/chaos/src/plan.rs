@@ -1,4 +1,4 @@
-//! What a run is told.
+//! What a run is given.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub enum Kind {
     Partition,
     /// What a node sends is lost, or what is sent to it.
     Oneway,
-    /// A node, or a client, is cut off from everybody.
+    /// A node, or a client, is cut off from all others.
     Isolate,
     /// A node is killed with SIGKILL and started again.
     Kill,
@@ -110,7 +110,7 @@ pub struct Target {
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// Everything that a run is told.
+/// Everything that a run is given.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The binary whose `serve`, `cluster`, `chaos-client` and `chaos-sweep` are run.
@@ -138,7 +138,7 @@ pub struct Plan {
     pub control: bool,
     /// A cluster that is there already.
     pub target: Option<Target>,
-    /// Planted: the guard in SQLite lets everybody in.
+    /// Planted: the guard in SQLite admits every token.
     pub open_guard: bool,
 }
 

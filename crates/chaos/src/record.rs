@@ -106,7 +106,7 @@ pub struct WriteCounts {
     pub admitted: u64,
     /// Offered with a token below one that the store had admitted.
     pub stale_attempted: u64,
-    /// Of these: turned away by the guard.
+    /// Of these: rejected by the guard.
     pub stale_refused: u64,
     /// Of these: done. Must be 0 where there is a guard.
     pub stale_admitted: u64,

@@ -1,11 +1,11 @@
-//! What each node is, told to the history whenever it changes.
+//! What each node is, reported to the history whenever it changes.
 
 use ringfence_check::history::{NodeSeen, NodeState, Record};
 
 use crate::clock::now_ns;
 use crate::stage::Stage;
 
-/// What was told last of each node, and the leaders seen.
+/// What was reported last of each node, and the leaders seen.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
     told: Vec<Option<(NodeState, u64)>>,
@@ -33,7 +33,7 @@ impl Roles {
                 _ => NodeState::Candidate,
             };
             let now = Some((state, view.term));
-            // A spare node that never ran is nobody's business.
+            // A spare node that never ran is not counted.
             let never_ran = told.is_none() && state == NodeState::Down;
             if *told != now && !never_ran {
                 *told = now;

@@ -71,7 +71,7 @@ fn setup(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |cause| RunError::Setup { what, cause }
 }
 
-/// Runs a plan and judges it. `say` is told what goes on. Everything that was started has ended
+/// Runs a plan and judges it. `say` receives what goes on. Everything that was started has ended
 /// when it returns.
 ///
 /// # Errors

@@ -51,13 +51,13 @@ pub struct Planned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Victim {
-    /// Whoever leads then.
+    /// The node that leads then.
     Leader,
     /// The node at this place, from 0.
     Node(usize),
 }
 
-/// Which packets of somebody are lost.
+/// Which packets of a node are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -154,9 +154,9 @@ pub enum Fault {
         /// How many bytes.
         bytes: u32,
     },
-    /// Makes packets late, and some of them lost, doubled or overtaken.
+    /// Makes packets late, and some of them lost, doubled or reordered.
     Slow {
-        /// Whose; everybody's if left out.
+        /// Whose; all nodes' if left out.
         victim: Option<Victim>,
         /// By how much.
         delay_ms: u32,
@@ -173,7 +173,7 @@ pub enum Fault {
     },
     /// Adds a member, and removes it at the end.
     Grow,
-    /// Removes a member and lets it join anew with an empty disk.
+    /// Removes a member and lets it join again with an empty disk.
     Replace {
         /// Which.
         victim: Victim,

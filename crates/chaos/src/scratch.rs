@@ -1,4 +1,4 @@
-//! Where data is that nobody needs after the run, and who removes it however the run ends.
+//! Where data is that is not needed after the run, and who removes it however the run ends.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -81,7 +81,7 @@ impl Drop for Scratch {
 /// # Errors
 /// If it cannot be removed.
 pub fn sweep(dir: &Path, mut waited: impl Read) -> io::Result<()> {
-    // Nobody writes; an input that fails has ended, too.
+    // No process writes; an input that fails has ended, too.
     io::copy(&mut waited, &mut io::sink()).ok();
     // Processes of the run may hold on to it while they die.
     let (quiet, pause) = channel::<()>();
@@ -96,7 +96,7 @@ pub fn sweep(dir: &Path, mut waited: impl Read) -> io::Result<()> {
         if left.is_ok() {
             break;
         }
-        // Nobody sends: this is a pause.
+        // No thread sends: this is a pause.
         pause.recv_timeout(BETWEEN_TRIES).ok();
     }
     drop(quiet);

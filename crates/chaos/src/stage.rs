@@ -218,7 +218,7 @@ impl Stage {
         told.collect::<Vec<_>>().join(", ")
     }
 
-    /// Notes nodes that have ended though nobody made them.
+    /// Notes nodes that have ended without being ordered to.
     pub(crate) fn look_after_nodes(&mut self) {
         for node in &mut self.nodes {
             if node.doomed {

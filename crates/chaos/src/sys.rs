@@ -78,8 +78,8 @@ pub(crate) fn confine(command: &mut Command, network: Option<RawFd>) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// Has `command` be told by an error that a file may not grow further, as by a disk, and not by a
-/// signal that ends it.
+/// Has `command` be notified by an error that a file may not grow further, as by a disk, and not by
+/// a signal that ends it.
 pub(crate) fn bear_limits(command: &mut Command) {
     let hook = || {
         // SAFETY: takes numbers only; a signal that is ignored stays so in the program to come.
@@ -106,7 +106,7 @@ pub(crate) fn device_index(name: &str) -> io::Result<u32> {
 /// A routing netlink socket in the calling thread's network namespace.
 pub(crate) fn netlink() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: takes numbers; the descriptor that is returned is owned by nobody else.
+    // SAFETY: takes numbers; the descriptor that is returned is owned by no other code.
     unsafe {
         let fd = checked(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?;
         Ok(OwnedFd::from_raw_fd(fd))
@@ -117,7 +117,7 @@ pub(crate) fn netlink() -> io::Result<OwnedFd> {
 pub(crate) fn packets(device: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let all = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: takes numbers; the descriptor that is returned is owned by nobody else.
+    // SAFETY: takes numbers; the descriptor that is returned is owned by no other code.
     let socket = unsafe {
         let fd = checked(libc::socket(libc::AF_PACKET, kind, 0))?;
         OwnedFd::from_raw_fd(fd)
@@ -181,7 +181,7 @@ const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// Turns an offload of a device of the calling thread's network namespace off.
 pub(crate) fn offload_off(device: &str, offload: Offload) -> io::Result<()> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    // SAFETY: takes numbers; the descriptor that is returned is owned by nobody else.
+    // SAFETY: takes numbers; the descriptor that is returned is owned by no other code.
     let socket = unsafe {
         let fd = checked(libc::socket(libc::AF_INET, kind, 0))?;
         OwnedFd::from_raw_fd(fd)
@@ -233,7 +233,7 @@ pub(crate) fn keep_mounts_private() -> io::Result<()> {
         .map(drop)
 }
 
-/// Takes the file system off `target`, at once or as soon as nobody uses it.
+/// Takes the file system off `target`, at once or as soon as no process uses it.
 pub(crate) fn unmount(target: &Path, lazily: bool) -> io::Result<()> {
     let target = text(target)?;
     let flags = if lazily { libc::MNT_DETACH } else { 0 };
@@ -271,7 +271,7 @@ struct LoopConfig {
 
 const FLAGS_AT: usize = 52;
 
-/// The number of a loop device that nobody uses now.
+/// The number of a loop device that no process uses now.
 pub(crate) fn free_loop_device(control: BorrowedFd<'_>) -> io::Result<i32> {
     // SAFETY: takes no argument and returns a number.
     checked(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) })

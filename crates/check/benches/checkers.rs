@@ -64,7 +64,8 @@ fn main() {
 }
 
 fn took<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    // From here on the kernel counts the peak anew; where it cannot, the peak is that of the whole.
+    // From here on the kernel counts the peak from zero; where it cannot, the peak is that of the
+    // whole.
     std::fs::write("/proc/self/clear_refs", "5").ok();
     let (begun, run) = (Instant::now(), run_ns());
     let done = work();
@@ -75,14 +76,14 @@ fn took<T>(what: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// How long this thread has run, in ns; 0 where nobody counts it.
+/// How long this thread has run, in ns; 0 where the system does not count it.
 fn run_ns() -> u64 {
     let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let first = counted.split(' ').next().and_then(|text| text.parse().ok());
     first.unwrap_or(0)
 }
 
-/// The most memory that this process had at a time; 0 where nobody counts it.
+/// The most memory that this process had at a time; 0 where the system does not count it.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

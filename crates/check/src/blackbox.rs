@@ -4,7 +4,7 @@
 //! could have gone through (`spec.rs`) and that agrees with the times. Beside the search, each promise
 //! that is about more than one lease, or about more than operations, is checked in a file of its own.
 //!
-//! The history must hold every operation on the leases that it names, but for reads: what somebody
+//! The history must hold every operation on the leases that it names, but for reads: what a client
 //! did who is not in it looks as if it came from nowhere.
 
 mod beliefs;
@@ -32,7 +32,7 @@ pub const STATES_MAX: u64 = 50_000_000;
 /// How long a search may go on.
 #[derive(Clone, Copy)]
 pub struct Caps<'a> {
-    /// States per lease, [`STATES_MAX`] unless told otherwise.
+    /// States per lease, [`STATES_MAX`] unless set otherwise.
     pub states: u64,
     /// Whether the time that the caller has is over; asked now and then.
     pub out_of_time: &'a dyn Fn() -> bool,

@@ -15,7 +15,7 @@
 //! whatever origin it likes; the true time of a simulation is such a clock. Records may stand in any
 //! order, but for the header, which is first, and for `returned`, which follows its `invoked`; the
 //! times say what was before what. Fields that are absent are unknown. A field or kind that the
-//! reader does not know is an error: what nobody looks at was not checked.
+//! reader does not know is an error: what is not looked at was not checked.
 //!
 //! What each record promises is said at its type; a recorder that cannot promise it leaves the
 //! record out. [`Writer`] appends, [`Reader`] streams. A last line that was cut off, as a killed
@@ -55,21 +55,21 @@ pub enum Record {
     Invoked(Invoked),
     /// An operation ended, as its client sees it.
     Returned(Returned),
-    /// A client was told that its acquire stands in the queue.
+    /// A client learned that its acquire stands in the queue.
     Queued(Queued),
     /// A keep-alive was acknowledged.
     KeepAlive(KeepAlive),
-    /// A client was told by the cluster that its session has ended.
+    /// A client learned from the cluster that its session has ended.
     SessionEnded(SessionEnded),
     /// A client believed in a grant for a while.
     Belief(Belief),
-    /// Somebody came to a guarded store.
+    /// A writer came to a guarded store.
     Guard(Guard),
     /// A watch began, or went on after a break.
     WatchStarted(WatchStarted),
-    /// A watch told of a grant or of an end.
+    /// A watch reported a grant or of an end.
     WatchEvent(WatchEvent),
-    /// A watch told how far it is.
+    /// A watch reported how far it is.
     WatchProgress(WatchProgress),
     /// A fault was made.
     Fault(Fault),

@@ -111,7 +111,7 @@ impl Lives {
 }
 
 /// Whether the answer shows that the session was alive when the request was applied. Of a refusal
-/// it cannot be told where it was made.
+/// it cannot be known where it was made.
 fn is_sign(operation: &Operation) -> bool {
     let read = matches!(operation.op, Op::Check { .. } | Op::Get { .. });
     let silent = matches!(

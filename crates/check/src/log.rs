@@ -31,7 +31,7 @@ pub struct Logged {
     pub index: u64,
     /// Its term.
     pub term: u64,
-    /// What the state machine is given; `None` if it is only told to take notice of the index.
+    /// What the state machine is given; `None` if it is only made to take notice of the index.
     pub entry: Option<Entry>,
 }
 

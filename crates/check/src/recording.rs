@@ -46,14 +46,14 @@ pub struct Operation {
     pub op: Op,
     /// When it began, in ns.
     pub begin: u64,
-    /// When the answer had come, in ns; none if nobody knows what became of it, so that it may
+    /// When the answer had come, in ns; none if it is unknown what became of it, so that it may
     /// still take effect after the end of the history.
     pub end: Option<u64>,
     /// What was answered.
     pub outcome: Outcome,
-    /// The log index of the answer, if it was told.
+    /// The log index of the answer, if it was reported.
     pub index: Option<u64>,
-    /// When the client was told that it stands in the queue, in ns.
+    /// When the client learned that it stands in the queue, in ns.
     pub queued: Option<u64>,
 }
 
@@ -64,14 +64,14 @@ pub(crate) struct Contradiction {
     pub(crate) second: Operation,
 }
 
-/// What a watch told, in the order of the history.
+/// What a watch reported, in the order of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// It began, or went on.
     Started(WatchStarted),
-    /// It told of a grant or an end.
+    /// It reported a grant or an end.
     Event(WatchEvent),
-    /// It told how far it is.
+    /// It reported how far it is.
     Progress(WatchProgress),
 }
 
@@ -84,13 +84,13 @@ pub struct Recording {
     pub operations: Vec<Operation>,
     /// Acknowledged keep-alives.
     pub keep_alives: Vec<KeepAlive>,
-    /// Sessions that clients were told have ended.
+    /// Sessions that clients learned have ended.
     pub session_ends: Vec<SessionEnded>,
     /// Beliefs.
     pub beliefs: Vec<Belief>,
     /// Visits at guarded stores.
     pub guards: Vec<Guard>,
-    /// What watches told.
+    /// What watches reported.
     pub watched: Vec<Watched>,
     /// Faults.
     pub faults: Vec<Fault>,
@@ -391,8 +391,8 @@ fn go_together(a: &Operation, b: &Operation) -> bool {
     let (Some(a_end), Some(b_end)) = (a.end, b.end) else {
         return true;
     };
-    // Tries that were under way together were answered in an order that nobody knows: an answer on
-    // a slow connection is overtaken by a later one on another.
+    // Tries that were under way together were answered in an order that is unknown: an answer on
+    // a slow connection is passed by a later one on another.
     let crossed = a.begin <= b_end && b.begin <= a_end;
     let a_first = a_end <= b_end;
     ((a_first || crossed) && may_follow(&a.outcome, &b.outcome))
@@ -427,7 +427,7 @@ fn merge(known: &mut Operation, other: Operation) {
     let better = match (&known.outcome, &other.outcome) {
         (_, Outcome::NotDone { .. }) => false,
         (Outcome::NotDone { .. }, _) => true,
-        // A try that nobody knows more of may have had its effect all the same.
+        // A try of unknown outcome may have had its effect all the same.
         (Outcome::Unknown { .. }, told) if late(told) => false,
         (told, _) if late(told) && !late(&other.outcome) => true,
         (_, told) if late(told) && !late(&known.outcome) => false,

@@ -8,7 +8,7 @@
 //!   began after it was acknowledged.
 //! - A session that ended by time in the log had the time that was promised, by its client's clock;
 //!   and cluster time never moved faster than true time.
-//! - Watches told what the log says, all of it, in its order.
+//! - Watches reported what the log says, all of it, in its order.
 //!
 //! It takes linear time and finds what the search of [`crate::blackbox`] cannot afford to; but it
 //! believes the log.

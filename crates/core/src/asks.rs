@@ -339,7 +339,7 @@ impl StateMachine {
                 Cancelled::Voided
             }
             None if target < session.requests.lowest() => Cancelled::Settled,
-            // Nobody can say that it will not come.
+            // It is not certain that it will not come.
             None => {
                 return Err(Rejection::TooManyUnconfirmed {
                     number: target,
@@ -391,7 +391,7 @@ impl StateMachine {
     }
 
     /// Hands a lease over in one step. That the target waits for it is its consent, and means that
-    /// somebody there will notice.
+    /// a process there will notice.
     fn transfer(
         &mut self,
         id: SessionId,

@@ -1,4 +1,4 @@
-//! Ends: of sessions, of grants, of waits, and of names that nobody uses any more.
+//! Ends: of sessions, of grants, of waits, and of names that are not in use any more.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -203,8 +203,8 @@ impl StateMachine {
         }
     }
 
-    /// The same for a lease that may not be there yet. A new one is given to somebody, or is waited
-    /// for.
+    /// The same for a lease that may not be there yet. A new one is given to a session, or is
+    /// waited for.
     pub(crate) fn change_or_make_lease(
         &mut self,
         name: &LeaseName,
@@ -285,8 +285,8 @@ impl StateMachine {
 
     /// An evicted client is not asked: it may believe for one more TTL, like a revoked one. An
     /// expired one cannot, since its window is shorter than the TTL that has passed. One that is
-    /// bound to a Pod could believe for ever, so whoever evicts it gives his word that its process
-    /// has ended.
+    /// bound to a Pod could believe for ever, so the operator who evicts it asserts that its
+    /// process has ended.
     fn manner_of(&self, cause: &SessionEnd, session: &Session) -> (EndCause, Manner) {
         match cause {
             SessionEnd::Closed => (EndCause::Closed, Manner::Clean),
@@ -341,7 +341,8 @@ impl StateMachine {
         self.end_held(name, cause, Manner::Clean, events);
     }
 
-    /// Ends a grant at an operator's wish; the session lives on and is told with its keep-alives.
+    /// Ends a grant at an operator's wish; the session lives on and learns of it with its
+    /// keep-alives.
     pub(crate) fn revoke_grant(
         &mut self,
         name: &LeaseName,

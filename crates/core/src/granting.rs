@@ -50,7 +50,7 @@ impl StateMachine {
             return Ok(Answer::Granted { name, token });
         }
         if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
-            // Its time may be over, and nobody has looked since.
+            // Its time may be over, and no entry has looked since.
             self.lift_block(&ask.name);
             obstacle = self.obstacle(session, &ask.name);
         }

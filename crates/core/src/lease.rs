@@ -16,9 +16,9 @@ pub(crate) struct Lease {
     pub(crate) floor: Option<FencingToken>,
     /// The grant in force: exclusive, so one at most.
     pub(crate) grant: Option<Box<GrantRecord>>,
-    /// Why nobody is granted it although nobody holds it.
+    /// Why no session is granted it although none holds it.
     pub(crate) blocked: Option<Box<Block>>,
-    /// Since when nobody has held it or waited for it; means nothing while somebody does.
+    /// Since when no session has held it or waited for it; meaningless while one does.
     pub(crate) idle_since: ClusterTime,
     /// The token of the newest grant that an operator revoked, so that a repeated revoke is known
     /// as one.
@@ -29,7 +29,7 @@ pub(crate) struct Lease {
     pub(crate) unserved: Option<NonZeroU64>,
 }
 
-/// What a lease waits for by itself; it stands among the deadlines accordingly.
+/// What a lease waits for on its own; it stands among the deadlines accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseDue {
     /// Its block is over at this time.

@@ -186,7 +186,7 @@ impl StateMachine {
     }
 
     /// Opens a term. It does not move time: a leader's reading starts where this entry finds it,
-    /// and whoever is alive now gets a fresh TTL before anything is judged.
+    /// and each session alive now gets a fresh TTL before anything is judged.
     fn open_term(&mut self, term: u64, unix_seconds: Option<u64>) -> Outcome {
         self.term = term;
         self.term_start = self.time;
@@ -229,7 +229,7 @@ impl StateMachine {
         self.level >= level
     }
 
-    /// The next cluster time at which something happens by itself; at or before
+    /// The next cluster time at which something happens on its own; at or before
     /// [`StateMachine::time`] means at once, with the next entry whatever it says.
     #[must_use]
     pub fn next_deadline(&self) -> Option<ClusterTime> {

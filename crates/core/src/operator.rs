@@ -14,7 +14,7 @@ impl StateMachine {
     /// Moves the sessions' last sign of life to now. A session that is due is not renewed, even if
     /// the entry's budget did not reach its end: it ends with one of the next entries, unless the
     /// first of those opens a term and gives it a fresh TTL. So of a session that is listed as
-    /// ended and still there, nobody may be told that it has ended.
+    /// ended and still there, no client may learn that it has ended.
     pub(crate) fn renew(&mut self, renew: &Renew) -> Outcome {
         let (now, term_start) = (self.time, self.term_start);
         for (id, token) in &renew.acknowledged {
@@ -114,8 +114,8 @@ impl StateMachine {
         Outcome::Closed { cause: Some(cause) }
     }
 
-    /// Ends the sessions of a Pod, as far as the budget goes. Whoever has seen the Pod's end says so
-    /// again as long as there are any.
+    /// Ends the sessions of a Pod, as far as the budget goes. An observer that has seen the Pod's
+    /// end says so again as long as there are any.
     pub(crate) fn pod_ended(
         &mut self,
         ended: &PodEnded,

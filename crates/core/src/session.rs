@@ -96,7 +96,7 @@ impl Session {
         self.seen.max(fresh).after(self.ttl)
     }
 
-    /// Whether its time has not come. Nobody's who is bound to a Pod ever does.
+    /// Whether its time has not come. That of a session bound to a Pod never does.
     pub(crate) fn lives(&self, term_start: ClusterTime, now: ClusterTime) -> bool {
         self.pod().is_some() || self.deadline(term_start) > now
     }
@@ -240,7 +240,7 @@ impl Sessions {
                 continue;
             };
             look(first, Some(&mut leaf[at].1));
-            // Neighbours mostly come together; whoever is not the next one is searched for.
+            // Neighbours mostly come together; one that is not the next is searched for.
             while let Some((known, session)) = leaf.get_mut(at + 1)
                 && let Some(id) = left.next_if_eq(known)
             {
@@ -261,7 +261,7 @@ impl Sessions {
 }
 
 /// Sessions that ended within the last minute: their `Open` ids are still refused, and a repeated
-/// `Close` is still told the cause.
+/// `Close` still receives the cause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndedSessions {
     /// In the order of their ends, which is the order in which they are forgotten.

@@ -163,9 +163,9 @@ pub struct LeaseRecord {
     pub floor: Option<FencingToken>,
     /// The grant in force.
     pub grant: Option<GrantRecord>,
-    /// Why nobody is granted it although nobody holds it.
+    /// Why no session is granted it although none holds it.
     pub blocked: Option<Block>,
-    /// Since when nobody has held it or waited for it; means nothing while somebody does.
+    /// Since when no session has held it or waited for it; meaningless while one does.
     pub idle_since: ClusterTime,
     /// Below [`LEVEL_REPEATS`](crate::LEVEL_REPEATS), when it is looked at whether its block or its
     /// idle time is over; `None` from that level on, where nothing is looked at before its time.
@@ -187,7 +187,7 @@ pub struct GrantRecord {
     pub request: RequestNumber,
     /// What the holder publishes.
     pub data: HolderData,
-    /// For how long nobody is granted the lease after a dirty end.
+    /// For how long no client is granted the lease after a dirty end.
     pub lock_delay: Millis,
     /// The entry that granted it.
     pub index: u64,
@@ -195,7 +195,7 @@ pub struct GrantRecord {
     pub since: WallTime,
 }
 
-/// Why nobody is granted a lease although nobody holds it.
+/// Why no session is granted a lease although none holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// The lock-delay ends here.

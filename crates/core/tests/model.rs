@@ -17,7 +17,8 @@ fn config(cases: u32) -> ProptestConfig {
         Ok(given) => given.parse().expect("PROPTEST_CASES is a number"),
         Err(_) => cases,
     };
-    // Whoever only wants to know whether it fails needs no smallest history, and no file of it.
+    // A caller that only wants to know whether it fails needs no smallest history, and no file of
+    // it.
     let told = |variable| std::env::var_os(variable).is_some();
     let max_shrink_iters = match told("PROPTEST_MAX_SHRINK_ITERS") {
         true => ProptestConfig::default().max_shrink_iters,

@@ -1,6 +1,6 @@
 //! More ends at once than one entry may carry out: the rest follows with ticks, no entry does more
-//! than its budget, nobody who is due is granted anything, and the outcome is that of a model that
-//! knows no budget.
+//! than its budget, no session that is due is granted anything, and the outcome is that of a model
+//! that knows no budget.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -125,7 +125,8 @@ fn at_the_level_of_repeats() -> Storm {
     storm
 }
 
-/// Everybody holds leases, waits for one of its neighbour's, and dies; the heirs wait behind them.
+/// Every session holds leases, waits for one of its neighbour's, and dies; the heirs wait behind
+/// them.
 fn brewing() -> Storm {
     let mut storm = formed();
     for dying in 0..DYING {

@@ -1,18 +1,19 @@
 //! The test that every guarded store must pass, whatever it is made of.
 //!
 //! A store shows itself as a [`Store`] with [`Connection`]s of single small steps, or as an
-//! [`AsyncStore`] with [`AsyncConnection`]s. [`run`] and [`run_async`] then play an overtaken holder
+//! [`AsyncStore`] with [`AsyncConnection`]s. [`run`] and [`run_async`] then play a stale holder
 //! against its successor through **every** order in which their steps can follow each other, and
 //! hold what came of it against these rules:
 //!
 //! * in commit order, admitted tokens never decrease;
 //! * no acknowledged write is lost, and nothing else is ever found;
 //! * data deleted by the successor is not brought back by the one it overtook;
-//! * nobody is refused unless a greater token was shown, so never the newest grant;
+//! * no holder is refused unless a greater token was shown, so never the newest grant;
 //! * a fence of another lease, none, or a malformed one is refused and changes nothing;
 //! * the same token is admitted again; advancing twice changes nothing;
 //! * tokens are exact up to 2^63 - 1, also beyond what a double can tell apart;
-//! * a holder that is cut off between its check and its commit leaves nothing, and stops nobody;
+//! * a holder that is cut off between its check and its commit leaves nothing, and stops no other
+//!   holder;
 //! * marks survive a reopening; a restore brings back mark and data together, and with a floor keeps
 //!   out whom the copy alone would let in.
 //!
@@ -24,7 +25,7 @@
 //! has failed has committed nothing. A store shows itself to it as a [`HostileStore`].
 //!
 //! A guard can be wrong in ways that no single run shows: reading the mark without locking it
-//! works until somebody commits in between. That is why the orders are enumerated, not drawn.
+//! works until another holder commits in between. That is why the orders are enumerated, not drawn.
 //!
 //! # How a step waits
 //! A step of a [`Connection`] must never wait, since all run on one thread. Where a store would
@@ -33,7 +34,7 @@
 //!
 //! A step of an [`AsyncConnection`] may wait inside its store. That one does is for
 //! [`AsyncStore::until_blocked`] to notice; others then get on, and the step ends when the store lets
-//! it. A store in which nobody waits for anybody needs nothing of this.
+//! it. A store in which no connection waits for another needs nothing of this.
 //!
 //! A transaction that its store has given up (a deadlock, a snapshot too old) answers
 //! [`Stop::Restart`] and is repeated from its beginning.
@@ -115,7 +116,7 @@
 //!             return Ok(());
 //!         };
 //!         let mut row = self.row.lock().unwrap();
-//!         check(&row, &fence)?; // once more, now that nobody can come between
+//!         check(&row, &fence)?; // once more, now that no writer can come between
 //!         row.mark = Some(fence.token);
 //!         row.datum = noted.unwrap_or(row.datum);
 //!         Ok(())
@@ -186,7 +187,7 @@ impl From<Refused> for Stop {
 pub struct Report {
     /// Orders of steps that were played.
     pub schedules: u64,
-    /// Of these, orders in which the overtaken holder's work was committed.
+    /// Of these, orders in which the stale holder's work was committed.
     pub admitted: u64,
     /// Orders in which it was refused.
     pub refused: u64,
@@ -242,7 +243,7 @@ pub enum Rule {
         /// The refusal that was due.
         expected: String,
     },
-    /// A write has left something although it was refused, failed or overtaken; or a part of it.
+    /// A write has left something although it was refused, failed or stale; or a part of it.
     #[error("fence `{offered}` has left something in the store, though {what}: {found}")]
     CommittedAfterAll {
         /// The fence.

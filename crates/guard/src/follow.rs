@@ -1,10 +1,10 @@
 //! A guard that knows what the cluster has granted: it follows the floors of lease names.
 //!
 //! A guard alone learns of a new grant when that shows its fence. Until then it takes the old
-//! holder's writes, which is right (nobody has read yet) and still wasted work; and it takes a token
-//! that was never granted, if that is greater than its mark, and shuts the true holder out. A
-//! [`FloorFollower`] closes both gaps as far as a stream can: the cluster tells the *floor* of each
-//! name, the greatest token ever granted for it, and then each rise, in order.
+//! holder's writes, which is right (the new one has not read yet) and still wasted work; and it
+//! takes a token that was never granted, if that is greater than its mark, and shuts the true
+//! holder out. A [`FloorFollower`] closes both gaps as far as a stream can: the cluster tells the
+//! *floor* of each name, the greatest token ever granted for it, and then each rise, in order.
 //!
 //! # What it decides
 //! | the token offered is | the stream is live | it is not, [`Unheard::Plain`] | it is not, [`Unheard::Refuse`] |
@@ -17,23 +17,23 @@
 //! one never comes. Both refusals behind a wait may be repeated; neither says that a lease is lost.
 //!
 //! # What it never does
-//! It does not replace the mark in the store. What passes here can be overtaken before it writes, so
-//! the store's own transaction admits the fence again. It can only refuse what the store would take,
-//! so a stream that is late, broken or behind makes nothing less safe than no stream: floors that
-//! were told stay true, since no token is ever taken back.
+//! It does not replace the mark in the store. What passes here can become stale before it writes,
+//! so the store's own transaction admits the fence again. It can only refuse what the store would
+//! take, so a stream that is late, broken or behind makes nothing less safe than no stream: floors
+//! that were reported stay true, since no token is ever taken back.
 //!
 //! # When the stream fails
 //! * *Late*: true tokens wait as long as it is late, up to the patience, and pass.
 //! * *Silent* for longer than [`Options::silence`] (the cluster says something every second):
-//!   not live until it says again that everything was told.
-//! * *Begun anew*, since what it was to tell next is compacted or another node answers: the
-//!   floors known are kept, and it is live once all floors have been told.
+//!   not live until it says again that everything was reported.
+//! * *Begun again*, since what it was to tell next is compacted or another node answers: the
+//!   floors known are kept, and it is live once all floors have been reported.
 //! * *Ended*: not live. [`FloorFollower::follow`] returns; call it with a new stream.
 //! * *Another cluster*: floors are kept, for a restored cluster grants greater tokens. Do not follow
 //!   a cluster with a replaced clock (`--token-floor`) that was wiped: its tokens repeat.
 //!
 //! # Memory
-//! One token and one name for each name told, at most [`Options::names_max`] names and
+//! One token and one name for each name reported, at most [`Options::names_max`] names and
 //! [`Options::bytes_max`] bytes. Beyond that the name whose last grant is the oldest is forgotten, and
 //! known again with its next grant. A token that may be one of a forgotten name (it is not greater
 //! than the greatest floor that was forgotten) passes with [`Unheard::Plain`], and is refused at once
@@ -65,7 +65,7 @@
 //! assert!(matches!(refused, FollowError::Refused(why) if why.ends_the_grant()));
 //! follower.check(&new).await?;
 //!
-//! // Nobody was ever granted this one.
+//! // No holder was ever granted this one.
 //! let forged: Fence = "bank/balance#9000".parse()?;
 //! let refused = follower.check(&forged).await.unwrap_err();
 //! assert!(matches!(refused, FollowError::UnknownToken { .. }));
@@ -116,7 +116,7 @@ pub struct FloorFollower {
 }
 
 impl FloorFollower {
-    /// A follower that was told nothing yet.
+    /// A follower that received nothing yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl FloorFollower {
         S: Stream<Item = Result<N, E>>,
         N: Into<News>,
     {
-        // Also when this future is dropped: nobody tells anything from then on.
+        // Also when this future is dropped: no task tells anything from then on.
         let _unheard = Unlive(&self.shared);
         let mut news = pin!(news);
         let silence = self.shared.options.silence;
@@ -145,7 +145,7 @@ impl FloorFollower {
         }
     }
 
-    /// Takes in one thing told, for those who have no [`Stream`]. What [`FloorFollower::follow`]
+    /// Takes in one report, for those who have no [`Stream`]. What [`FloorFollower::follow`]
     /// adds is to notice silence and the end.
     pub fn tell(&self, news: News) {
         match news {
@@ -195,13 +195,13 @@ impl FloorFollower {
         Ok(guard.admit(fence)?)
     }
 
-    /// The newest floor told for a name.
+    /// The newest floor reported for a name.
     #[must_use]
     pub fn floor(&self, name: &LeaseName) -> Option<FencingToken> {
         self.shared.floor(name)
     }
 
-    /// Whether the stream is live: it has told everything and was not silent since.
+    /// Whether the stream is live: it has reported everything and was not silent since.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.shared.is_live()

@@ -1,9 +1,9 @@
 //! Guards refuse the writes of holders that lost their lease, inside the store they protect.
 //!
 //! # Why
-//! A lease alone excludes nobody. Its holder can be paused between looking at its lease and
+//! A lease alone excludes no writer. Its holder can be paused between looking at its lease and
 //! writing, by the scheduler, a garbage collector, a suspended machine or a slow network, and go
-//! on when the lease has long been granted to somebody else. No clock and no further question to
+//! on when the lease has long been granted to another client. No clock and no further question to
 //! the cluster closes that gap; only the store can, at the moment it takes the write.
 //!
 //! So each grant carries a token greater than every token before it. The holder shows lease name
@@ -40,7 +40,7 @@
 //! guard.advance(&new)?;
 //! guard.with(&new, || log.push("new"))?;
 //!
-//! // Stopped in between and continued: it is told that its work is over.
+//! // Stopped in between and continued: it learns that its work is over.
 //! let refused = guard.with(&old, || log.push("late"));
 //! assert!(matches!(refused, Err(Refused::StaleToken { .. })));
 //! assert_eq!(log, ["old", "new"]);
@@ -77,7 +77,7 @@
 //! It needs no network and never asks the cluster, so it learns of a new grant only when that shows
 //! its fence. It does not prove who shows a fence: tokens are public, and a token that was never
 //! granted is admitted if it is greater than the mark, after which the true holder is refused. And it
-//! keeps one mark, hence one holder at a time: two leases that guard one datum exclude nobody.
+//! keeps one mark, hence one holder at a time: two leases that guard one datum exclude no writer.
 //!
 //! # Features
 //! None is on by default.

@@ -39,7 +39,7 @@ use crate::{Admitted, Fence, Refused};
 /// guard.advance(&new)?;
 /// let read = balance.get();
 ///
-/// // The old holder wakes up in the middle of that and is turned away.
+/// // The old holder wakes up in the middle of that and is rejected.
 /// let refused = guard.with(&old, || balance.set(0)).unwrap_err();
 /// assert!(matches!(refused, Refused::StaleToken { .. }));
 ///
@@ -150,8 +150,8 @@ impl Guard {
         if before > offered.get() {
             return Err(self.stale(offered, before));
         }
-        // Whoever writes it has the lock, so nothing can come between, and writing an equal mark
-        // would tell nobody anything.
+        // Its writer has the lock, so nothing can come between, and writing an equal mark
+        // would give no reader anything new.
         if before < offered.get() {
             self.mark.store(offered.get(), Ordering::Release);
         }

@@ -59,7 +59,7 @@
 //! ALTER ROLE bank SET idle_in_transaction_session_timeout = '15s';
 //! ```
 //!
-//! The server then ends the connection of such a holder and rolls its transaction back; by itself
+//! The server then ends the connection of such a holder and rolls its transaction back; on its own
 //! it waits without limit. `statement_timeout` bounds a statement that does not come to its end, and
 //! `lock_timeout` for how long an advance waits before it fails as [`PostgresError::Conflict`].
 //!
@@ -197,7 +197,7 @@ impl PostgresGuard {
 
     /// Begins a transaction and admits the fence in it, if no greater token was admitted before. One
     /// round trip; the first write of a connection needs up to three, as in
-    /// [`PostgresGuard::write`], which repeats by itself what meets a conflict.
+    /// [`PostgresGuard::write`], which automatically repeats what meets a conflict.
     ///
     /// # Errors
     /// [`PostgresError::Refused`]: after [`Refused::StaleToken`] the lease is lost.
@@ -238,10 +238,10 @@ impl PostgresGuard {
     ///
     /// No statement of `effect` is sent before the server has confirmed that the transaction is
     /// open and the fence admitted. Sent earlier, it would run outside of a transaction, and commit
-    /// by itself, whenever the message that opens the transaction fails: at a `statement_timeout`,
+    /// on its own, whenever the message that opens the transaction fails: at a `statement_timeout`,
     /// for example, or at a cancel request.
     ///
-    /// `effect` gets the client with the transaction open, and must not end it by itself; see
+    /// `effect` gets the client with the transaction open, and must not end it on its own; see
     /// [`PostgresGuard::only_guarded`] for a connection that refuses what such an effect writes
     /// next. On a conflict, wherever it is met, all of it is repeated, so it must do nothing that a
     /// rollback does not undo.
@@ -257,10 +257,10 @@ impl PostgresGuard {
     /// [`PostgresError::Unknown`] is the only error after which all of the effect may have been
     /// committed, and [`PostgresError::Ended`] the only one after which parts of it may, and it
     /// stands in place of the error of an effect that ended its transaction and then failed. Two
-    /// cases are not noticed, and leave what such an effect has committed by itself: its connection
-    /// broke, or it rolled back, wrote, and failed in another transaction that it had begun. If a
-    /// statement failed and `effect` returned `Ok` nevertheless, [`PostgresError::Database`]: that
-    /// transaction cannot be committed.
+    /// cases are not noticed, and leave what such an effect has committed on its own: its
+    /// connection broke, or it rolled back, wrote, and failed in another transaction that it had
+    /// begun. If a statement failed and `effect` returned `Ok` nevertheless,
+    /// [`PostgresError::Database`]: that transaction cannot be committed.
     pub async fn write<R, E>(
         &self,
         client: &mut Client,
@@ -302,7 +302,7 @@ impl PostgresGuard {
                 Ok(value)
             }
             Err(error) => {
-                // Before any retry: what the effect has committed by itself would be there twice.
+                // Before any retry: what the effect has committed on its own would be there twice.
                 guarded.roll_back().await?;
                 Err(error)
             }
@@ -352,7 +352,7 @@ impl PostgresGuard {
     ) -> Result<(), PostgresError> {
         let fence = Fence::new(self.name.clone(), floor);
         match self.insist("ringfence_advance_to", client, &fence).await {
-            // Somebody greater came first.
+            // A greater token came first.
             Err(PostgresError::Refused(Refused::StaleToken { .. })) => Ok(()),
             done => done,
         }

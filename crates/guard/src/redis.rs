@@ -40,7 +40,7 @@
 //!
 //! # What Redis itself can lose
 //! Mark and data are lost together or not at all, but Redis acknowledges writes that it can lose.
-//! Each loss is a restore: an overtaken holder may be admitted again until the mark is raised with
+//! Each loss is a restore: a stale holder may be admitted again until the mark is raised with
 //! [`RedisGuard::advance_to`]. [`RedisGuard::hazards`] looks for the settings that allow it:
 //!
 //! | setting | what is lost | when |

@@ -66,12 +66,13 @@ const MARKS_OF_ONE_CONNECTION: &str =
 /// * [`SqliteGuard::admit`] comes first. It writes the mark, and that write takes the database's
 ///   write lock, so from there to the commit no newer grant can be admitted by any connection;
 ///   `BEGIN` and `BEGIN IMMEDIATE` both do. A transaction that has read before holds a snapshot
-///   that may be older than the mark and is turned away with [`SqliteError::NotFirst`].
+///   that may be older than the mark and is rejected with [`SqliteError::NotFirst`].
 /// * A refused transaction is rolled back: dropping it does.
 /// * A new holder calls [`SqliteGuard::advance`] before its first read.
 /// * At any error the transaction is given up: SQLite may have ended it already, and what is
-///   written behind that commits by itself. After an error of `COMMIT` it may be done nevertheless.
-/// * [`SqliteGuard::write`] keeps all but the third by itself.
+///   written behind that commits on its own. After an error of `COMMIT` it may be done
+///   nevertheless.
+/// * [`SqliteGuard::write`] keeps all but the third automatically.
 ///
 /// # Durability
 /// Mark and data are lost or kept together, but with `synchronous` below `FULL` a power failure can
@@ -226,8 +227,8 @@ impl SqliteGuard {
     /// Runs `effect` in a transaction that has admitted `fence`, and commits it. Any error rolls
     /// back.
     ///
-    /// SQLite ends a transaction by itself when a write in it is interrupted, finds the disk full or
-    /// says `OR ROLLBACK`. What an effect that overlooks this error writes next would commit by
+    /// SQLite ends a transaction on its own when a write in it is interrupted, finds the disk full
+    /// or says `OR ROLLBACK`. What an effect that overlooks this error writes next would commit by
     /// itself, without the mark: a commit hook refuses it, and everything else that would commit
     /// before `effect` has returned. A rollback hook notes that the transaction has ended: another
     /// one that `effect` has begun since, with `BEGIN` or `SAVEPOINT`, is rolled back. So hooks of

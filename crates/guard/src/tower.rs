@@ -11,7 +11,7 @@
 //! which it writes.** A request that passed the door can be paused behind it for any time, in a
 //! queue, by the scheduler, by a lock; meanwhile a newer holder passes the door, reads and writes,
 //! and then the older request writes over that. Only the mark in the store's own transaction
-//! closes the gap. What the door saves is work: who is stale is told so before anything is done.
+//! closes the gap. What the door saves is work: who is stale learns it before anything is done.
 //!
 //! ```text
 //! old holder  door: 8 passes ─ paused ──────────────────────────── writes (nothing stops it here)
@@ -20,7 +20,7 @@
 //!
 //! # Which requests need a fence
 //! Every one, unless a route says otherwise: see [`Policy`] and [`FenceLayer::route`]. Keep the strict
-//! policy as the rule and name the exceptions, so that a path nobody thought of is not open.
+//! policy as the rule and name the exceptions, so that a forgotten path is not open.
 //!
 //! # How it refuses
 //! A request is gRPC if its content type begins with `application/grpc`.

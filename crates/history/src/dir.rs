@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! history/index-7     the index in use
-//! history/damaged     the last index that was damaged, for whoever wants to look at it
+//! history/damaged     the last index that was damaged, for a later look
 //! history/suspect     an index that may be sound: only the operator removes it
 //! history/opening     what became of the attempts to open the index: see `trial`
 //! history/probe       written and removed, to learn whether the disk works again
@@ -75,7 +75,7 @@ impl Dir {
     /// Sets the index aside and returns where it lies now. The next [`Dir::current`] is empty.
     ///
     /// A damaged index takes the place of one that was set aside before. One that may be sound takes
-    /// nobody's: it stays where it is if its place is taken, and that is the error.
+    /// no other's place: it stays where it is if its place is taken, and that is the error.
     pub(crate) fn set_aside(&self, aside: Aside) -> io::Result<PathBuf> {
         let current = self.current()?;
         let next = self.numbers()?.last().copied().unwrap_or(0) + 1;

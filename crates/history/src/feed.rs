@@ -1,4 +1,4 @@
-//! What happened, on its way to the index: nobody ever waits for it.
+//! What happened, on its way to the index: no caller ever waits for it.
 //!
 //! What was noted stays in memory for some seconds before it is written: most grants have ended by
 //! then, and the index writes whole leaves, so that fewer writes cost much less. A query sees what

@@ -3,7 +3,7 @@
 //!
 //! An error that may pass (no room, no file descriptors, no permission) costs nothing but time:
 //! the index stays as it is and is tried again. A damaged index, or one whose store panics, is set
-//! aside and begins anew; peers fill it.
+//! aside and begins again; peers fill it.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -119,7 +119,7 @@ pub struct History {
     /// The readers of the open index.
     readers: Slot,
     since_boot: fn() -> Duration,
-    /// Told when the thread has let go of the directory.
+    /// Notified when the thread has let go of the directory.
     ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 

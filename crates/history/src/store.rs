@@ -33,7 +33,7 @@ const COMPRESSION: i32 = 1;
 const GRANT: u8 = b'g';
 const NEWEST: u8 = b'h';
 const META: &[u8] = b"m";
-/// How the keys above are laid out; an index laid out otherwise is built anew.
+/// How the keys above are laid out; an index laid out otherwise is built again.
 const LAYOUT: u64 = 2;
 
 /// A handle of the index. Each thread needs its own.

@@ -10,9 +10,9 @@
 //! p     the store panicked
 //! ```
 //!
-//! A process that ends without a panic proves nothing: whoever finds that its disk hangs kills it, again
-//! and again at the same place. So only the opening itself counts, which the process waits for before
-//! it serves anybody, and a new index is never suspected.
+//! A process that ends without a panic proves nothing: a supervisor that finds its disk hanging
+//! kills it, again and again at the same place. So only the opening itself counts, which the
+//! process waits for before it serves anybody, and a new index is never suspected.
 
 use std::cell::RefCell;
 use std::fs;
@@ -58,7 +58,7 @@ impl Trial {
         }
     }
 
-    /// Where the mark lies: whoever removes it lets the index be opened again.
+    /// Where the mark lies: removing it lets the index be opened again.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
@@ -137,7 +137,7 @@ fn mark_panics() {
             // A panic within the hook would hide the first one, so nothing here may panic.
             let file = AT_WORK.try_with(|at_work| at_work.try_borrow().ok()?.clone());
             if let Some(file) = file.ok().flatten() {
-                // The panic itself is told below, and more cannot be done about a full disk.
+                // The panic itself is reported below, and more cannot be done about a full disk.
                 let _marked = append(&file, PANIC);
             }
             before(panic);
@@ -197,7 +197,7 @@ mod tests {
         assert!(trial.guard(panics).is_err());
         assert_eq!(trial.past().unwrap(), Past::DeadlyAlsoNew);
         trial.end();
-        // Nobody works on the index here.
+        // No thread works on the index here.
         assert!(std::panic::catch_unwind(|| panic!("elsewhere")).is_err());
         assert_eq!(trial.past().unwrap(), Past::Sound);
     }

@@ -85,8 +85,8 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// A canary with this client: of the fenced account itself, or of somebody who may impersonate
-    /// it.
+    /// A canary with this client: of the fenced account itself, or of an account that may
+    /// impersonate it.
     #[must_use]
     pub fn new(client: Client, fencing: Fencing) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl Canary {
         found.face.token.ok_or_else(missing)
     }
 
-    /// Whether the account has to be impersonated by somebody else.
+    /// Whether the account has to be impersonated by another account.
     async fn is_somebody_else(&self) -> Result<bool, String> {
         let reviews: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let asked = SelfSubjectReview::default();

@@ -56,7 +56,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
 
 fn client(mut config: Config) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT_MAX);
-    // Whoever asks has a pace of its own for a server that says 429 or 503; to be asked again behind
+    // The caller has a pace of its own for a server that says 429 or 503; to be asked again behind
     // its back would keep a request's place for seconds, and the server busy.
     config.default_retry = false;
     Client::try_from(config)

@@ -3,7 +3,7 @@
 //! Positions decide. An object that says more than the cluster knew when it was looked at is left
 //! alone; so a mirror that was deposed and does not know it can be late, but not do harm. That its
 //! write is conditional on the version it judged keeps out whatever came in between. An object that
-//! is not there has no position, so the cluster is asked before it is made: somebody may have
+//! is not there has no position, so the cluster is asked before it is made: another writer may have
 //! deleted what a later mirror wrote.
 
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ pub struct Case<'a> {
     /// What Kubernetes says.
     pub found: Option<&'a Found>,
     /// The object as the mirror's last write on it was meant, if it remembers: its face, stamp and
-    /// uid count. Nobody has meddled with it as long as it says the same.
+    /// uid count. No other writer has meddled with it as long as it says the same.
     pub written: Option<&'a Found>,
     /// Whether the cluster was asked after the object was read, or found missing, so that no honest
     /// object can be newer.
@@ -62,7 +62,7 @@ pub enum Why {
     Moved,
     /// Its holder keeps it alive.
     Renewed,
-    /// Somebody else has changed or deleted the object; this is what they did.
+    /// Another writer has changed or deleted the object; this is what they did.
     Undone(String),
 }
 
@@ -140,7 +140,7 @@ pub fn decide(case: Case<'_>) -> Decision {
                     at: stamp.at,
                 });
             }
-            // The cluster was asked and has not come so far: nobody who mirrors it wrote this.
+            // The cluster was asked and has not come so far: no mirror wrote this.
             forged = true;
         }
     }
@@ -220,7 +220,7 @@ fn face(case: Case<'_>) -> Option<Face> {
         });
     };
     let ttl = lease.map_or(Millis(0), |lease| lease.ttl);
-    // Nobody may take it for free because its holder goes without a name.
+    // No reader may take it for free because its holder goes without a name.
     let holder = match granted.identity.as_str() {
         "" => format!("session-{}", granted.session),
         identity => identity.to_owned(),
@@ -271,7 +271,7 @@ fn by_another_mirror(look: &Look, found: &Found, written: &Found) -> bool {
     found.labelled && found.stamp.as_ref().is_some_and(later)
 }
 
-/// What somebody else did to an object since the mirror wrote it.
+/// What another writer did to an object since the mirror wrote it.
 fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
     let written = case.written?;
     if written.uid != found.uid || by_another_mirror(case.look, found, written) {
@@ -314,7 +314,7 @@ fn moved(found: &Found, face: &Face, cluster: &str) -> Option<Why> {
         return Some(Why::Moved);
     }
     // A longer duration is shown at once, or the lease looks expired; a shorter one with the next
-    // renewal. A missing one, and one by hand that nobody remembers, is no longer one.
+    // renewal. A missing one, and one by hand that is not remembered, is no longer one.
     if found.face.seconds < face.seconds {
         return Some(Why::Renewed);
     }

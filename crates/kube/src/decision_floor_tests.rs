@@ -60,7 +60,7 @@ fn a_floor_that_is_not_there_is_not_made() {
     }
 }
 
-/// A mirror that was deposed must not put an old token on a floor that nobody has written yet.
+/// A mirror that was deposed must not put an old token on a floor that no mirror has written yet.
 #[test]
 fn a_new_floor_is_written_once_the_cluster_was_asked() {
     let decided = floored(&held(5, "worker", 7), Some(&new_floor()), false);

@@ -319,7 +319,7 @@ fn what_others_own_is_never_touched() {
     let foreign = Decision::Refuse(Refusal::Foreign);
     assert_eq!(judge(&now, Some(&found), None), foreign);
 
-    // Deleted, and made anew by somebody else.
+    // Deleted, and made again by another writer.
     found.uid = "another".to_owned();
     assert_eq!(judge(&now, Some(&found), Some(&memory)), foreign);
 }

@@ -24,7 +24,7 @@ pub const CLUSTER: &str = "ringfence.io/cluster-id";
 /// What an object says of its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Face {
-    /// Who holds it; `None` if nobody does.
+    /// Who holds it; `None` if no client does.
     pub holder: Option<String>,
     /// The TTL in seconds.
     pub seconds: Option<i32>,
@@ -52,7 +52,7 @@ pub struct Stamp {
 pub struct Version(pub String);
 
 impl Version {
-    /// Whether this version came after `other`; `None` if nobody can tell.
+    /// Whether this version came after `other`; `None` if it is unknown.
     #[must_use]
     pub fn after(&self, other: &Self) -> Option<bool> {
         let number = |version: &Self| version.0.parse::<u64>().ok();
@@ -117,7 +117,7 @@ fn token_of(text: &str) -> Option<FencingToken> {
     (token.to_string() == text).then_some(token)
 }
 
-/// Milliseconds are what the cluster knows; what somebody else wrote finer is cut.
+/// Milliseconds are what the cluster knows; what another writer wrote finer is cut.
 fn wall(time: &MicroTime) -> WallTime {
     WallTime(u64::try_from(time.0.as_millisecond()).unwrap_or(0))
 }

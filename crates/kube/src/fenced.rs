@@ -7,9 +7,9 @@
 //!                                  └ fence on the write    └ mark on the object
 //! ```
 //!
-//! A client made with [`client`] belongs to one grant, a term of a leader: whoever leads again makes
-//! a new one, with the new token. Reads pass through it as they are; what opens a connection (exec,
-//! attach, portforward, proxy) is no read, though it looks like one.
+//! A client made with [`client`] belongs to one grant, a term of a leader: a process that leads
+//! again makes a new one, with the new token. Reads pass through it as they are; what opens a
+//! connection (exec, attach, portforward, proxy) is no read, though it looks like one.
 //!
 //! - **It stops at loss.** The clock is asked for each write at the moment of sending; once the lease
 //!   is lost nothing is sent any more, and the call fails with [`Unsent`], see [`Verdict::of`].
@@ -17,7 +17,8 @@
 //!   by the webhook, belief in the lease ends here, too, and with it the leader's work. A refusal for
 //!   another reason ends nothing; [`Verdict`] tells the two apart.
 //! - **It sends once.** kube's own repetition of what was answered with 429, 503 or 504 is turned off:
-//!   it would ask no clock. Whoever wants a call repeated makes it again, and it is judged anew.
+//!   it would ask no clock. A caller that wants a call repeated makes it again, and it is judged
+//!   again.
 //! - **It hides nothing.** What was under way at the loss goes on, and its answer comes through.
 //!
 //! Between the question to the clock and the arrival of a write any time can pass. What makes that
@@ -37,7 +38,7 @@
 //!     let carrier = Carrier::impersonate("system:serviceaccount:shop:controller");
 //!     let client = fenced::client(config, leading.clone(), carrier)?;
 //!     let prices: Api<ConfigMap> = Api::default_namespaced(client);
-//!     // From here on the API server refuses whoever led before, for this object.
+//!     // From here on the API server refuses earlier leaders, for this object.
 //!     fenced::stamp(&prices, &leading, ["prices"]).await?;
 //!
 //!     let patch = Patch::Merge(json!({"data": {"apple": "3"}}));

@@ -7,13 +7,13 @@
 //!    until it is not kept alive         ringfence.io/token: "7"
 //! ```
 //!
-//! It shows and never decides: nobody acquires a lease by writing an object, and what is written on
-//! one by hand is undone. A lease is granted without asking Kubernetes, however long the API server
-//! takes.
+//! It shows and never decides: no client acquires a lease by writing an object, and what is written
+//! on one by hand is undone. A lease is granted without asking Kubernetes, however long the API
+//! server takes.
 //!
 //! # What is written
 //!
-//! - `spec.holderIdentity` is the holder's identity, empty when nobody holds the lease;
+//! - `spec.holderIdentity` is the holder's identity, empty when no client holds the lease;
 //!   `leaseDurationSeconds` the TTL, rounded up, or longer where more leases are held than can be renewed in time ([`limits::RENEWAL_PACE_MIN`]); `acquireTime` the grant; `renewTime` the last
 //!   keep-alive, written at most every half TTL; `leaseTransitions` how often the holder changed, as
 //!   far as the mirror saw it.
@@ -30,7 +30,7 @@
 //! names the version of the object that was judged. So a mirror whose node was stopped, deposed and
 //! woken loses its write, whatever it believed.
 //!
-//! Objects without the mirror's label are somebody else's, and the namespaces in
+//! Objects without the mirror's label are not the mirror's, and the namespaces in
 //! [`RESERVED_NAMESPACES`] are out of reach.
 
 mod attempt;

@@ -18,7 +18,7 @@ pub const RENEWAL_PACE_MIN: Duration = Duration::from_millis(2);
 pub const OBJECT_PACE: Duration = Duration::from_millis(20);
 /// How long one request may take; then its outcome is unknown, and the object is read again.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long an event about what was undone may take; nobody waits longer for it to be taken.
+/// How long an event about what was undone may take; the mirror does not wait longer for it.
 pub const EVENT_TIME_MAX: Duration = Duration::from_secs(1);
 /// The first pause when the API server does not answer; each is twice the one before.
 pub const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub const STRIKE_MAX: Duration = Duration::from_secs(30);
 pub const STRIKES_KEPT: Duration = Duration::from_secs(60);
 /// How many changed leases are noted one by one; beyond that, all are looked at.
 pub const NOTES_MAX: usize = 65_536;
-/// How many names that Kubernetes cannot carry are told and counted one by one.
+/// How many names that Kubernetes cannot carry are reported and counted one by one.
 pub const UNFIT_MAX: usize = 1_000;
 /// Objects per page when all are listed.
 pub const PAGE_OBJECTS: u32 = 500;
@@ -40,5 +40,5 @@ pub const PAGE_OBJECTS: u32 = 500;
 pub const FLOORS_AGAIN: Duration = Duration::from_secs(30);
 /// For how long the API server is asked to keep a watch open, in seconds.
 pub const WATCH_SECONDS: u32 = 60;
-/// A watch that has not even ended by itself by then is dead.
+/// A watch that has not even ended on its own by then is dead.
 pub const WATCH_SILENCE_MAX: Duration = Duration::from_secs(75);

@@ -35,7 +35,7 @@ pub struct Metrics {
 /// What went wrong, as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Somebody else was faster.
+    /// Another writer was faster.
     Conflict,
     /// The API server refused an object.
     Denied,

@@ -92,7 +92,7 @@ impl<S: Source> Mirror<S> {
 struct Run<'a, S> {
     mirror: &'a Mirror<S>,
     schedule: Schedule,
-    /// Leases that cannot be mirrored and were told, at most [`UNFIT_MAX`].
+    /// Leases that cannot be mirrored and were reported, at most [`UNFIT_MAX`].
     unfit: BTreeSet<LeaseName>,
     /// How often in a row the API server did not answer.
     troubles: u32,
@@ -101,7 +101,7 @@ struct Run<'a, S> {
     /// When the API server answered last.
     heard: Option<Instant>,
     connected: bool,
-    /// The API server does not show the floors, which was told.
+    /// The API server does not show the floors, which was reported.
     floors_denied: bool,
 }
 

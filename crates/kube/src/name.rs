@@ -1,6 +1,6 @@
 //! Which lease is which object: `PREFIX/NAMESPACE/NAME` is the Lease `NAME` in `NAMESPACE`.
 //!
-//! A name that Kubernetes cannot carry is told, not mangled: two leases must never meet in one
+//! A name that Kubernetes cannot carry is reported, not mangled: two leases must never meet in one
 //! object.
 
 use std::fmt;

@@ -1,5 +1,5 @@
-//! What has changed since the mirror last looked: noted at once by whoever applies entries, taken
-//! by the mirror when it can.
+//! What has changed since the mirror last looked: noted at once by the code that applies entries,
+//! taken by the mirror when it can.
 //!
 //! Noting takes a short lock and never waits for Kubernetes. A lease that changes often is noted
 //! once.
@@ -24,7 +24,7 @@ pub(crate) struct Notes {
 /// What was noted.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
-    /// Nobody knows which; so all of them.
+    /// It is unknown which; so all of them.
     pub(crate) all: bool,
     /// With the moment of the first change of each.
     pub(crate) leases: BTreeMap<LeaseName, Instant>,

@@ -20,6 +20,6 @@ pub(crate) enum Outcome {
     },
     /// It is left alone.
     Refused(Refusal),
-    /// It was not written, or nobody knows.
+    /// It was not written, or that is unknown.
     Failed(Trouble),
 }

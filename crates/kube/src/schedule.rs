@@ -1,8 +1,8 @@
 //! Which object is looked at when: pure, every time is an argument.
 //!
 //! A change of a lease comes before any renewal, an object is looked at by one request at a time,
-//! and whoever fights with the mirror over an object is answered ever more slowly. A new token waits
-//! for none of that: policies stand on it, and no meddler may hold it up.
+//! and a writer that fights with the mirror over an object is answered ever more slowly. A new
+//! token waits for none of that: policies stand on it, and no meddler may hold it up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ struct Entry {
     held: Option<Millis>,
     /// No request was begun for that token yet.
     urgent: bool,
-    /// What the watch told while a request was under way.
+    /// What the watch reported while a request was under way.
     told: Option<Known>,
     /// Meddled with, or refused, so often in a row.
     strikes: u32,
@@ -148,7 +148,7 @@ impl Schedule {
         self.queue(&object, at, Turn::Change);
     }
 
-    /// What the API server has, all of it: whatever is not told is not there.
+    /// What the API server has, all of it: whatever is not reported is not there.
     pub(crate) fn listed(&mut self, objects: Vec<(ObjectName, Found)>, now: Instant) {
         for entry in self.entries.values_mut() {
             entry.known = Known::Absent;
@@ -289,7 +289,7 @@ impl Schedule {
                 if let Trouble::Denied { .. } | Trouble::Late = trouble {
                     again = Some(refused(entry, now));
                 } else if busy.urgent {
-                    // Whoever writes between our read and our write may not win by that.
+                    // A write between our read and our write may not win by that.
                     entry.urgent = true;
                     again = Some(now + OBJECT_PACE);
                 }
@@ -320,7 +320,7 @@ impl Schedule {
         all.into_iter().for_each(|object| self.look_at(object, now));
     }
 
-    /// Whatever was under way is given up; nobody knows what came of it.
+    /// Whatever was under way is given up; it is unknown what came of it.
     pub(crate) fn give_up(&mut self, now: Instant) {
         let busy = self
             .entries
@@ -400,7 +400,7 @@ impl Schedule {
     }
 }
 
-/// Takes in what the watch told during a request; whether it is news.
+/// Takes in what the watch reported during a request; whether it is news.
 fn news(entry: &mut Entry, told: Known) -> bool {
     if let (Known::Object(told), Known::Object(known)) = (&told, &entry.known)
         && (told.version == known.version || told.version.after(&known.version) == Some(false))
@@ -419,7 +419,7 @@ fn strike(entry: &mut Entry, now: Instant) {
     entry.struck = Some(now);
 }
 
-/// When a refusal is tried again: soon, since whoever is in the way may have passed already, and
+/// When a refusal is tried again: soon, since a writer in the way may have passed already, and
 /// ever later while nothing changes.
 fn refused(entry: &mut Entry, now: Instant) -> Instant {
     entry.refused = true;

@@ -187,7 +187,7 @@ fn a_new_token_is_tried_again_until_it_is_shown_but_not_without_a_pause() {
     let mut at = now + OBJECT_PACE;
     schedule.changed(object(1), token(2), at);
     for _ in 0..5 {
-        // Somebody is faster each time.
+        // Another writer is faster each time.
         assert_eq!(take(&mut schedule, at), Some(object(1)));
         schedule.done(&object(1), &Outcome::Failed(Trouble::Outdated), at);
         assert_eq!(schedule.wake_at(REQUESTS_MAX), Some(at + OBJECT_PACE));
@@ -202,7 +202,7 @@ fn a_new_token_is_tried_again_until_it_is_shown_but_not_without_a_pause() {
     assert_eq!(schedule.wake_at(REQUESTS_MAX), Some(at + STRIKE_MAX));
 }
 
-/// Somebody else's object may be deleted at any time, or for years not.
+/// Another writer's object may be deleted at any time, or for years not.
 #[test]
 fn an_object_in_the_way_is_looked_at_soon_and_then_ever_less_often() {
     let mut now = crate::clock::now();

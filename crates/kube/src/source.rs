@@ -14,7 +14,7 @@ pub trait Source: Send + Sync + 'static {
     fn names(&self, prefix: &str) -> Vec<LeaseName>;
 
     /// Returns once [`Source::look`] shows everything that the cluster had acknowledged before
-    /// this call; `false` if nobody could say so.
+    /// this call; `false` if no node could say so.
     fn confirm(&self) -> impl Future<Output = bool> + Send;
 }
 

@@ -17,7 +17,7 @@ const NAME_CHARS_MAX: usize = 200;
 /// The reason of events about what was undone.
 pub const UNDONE: &str = "MirrorRestored";
 
-/// Tells that what somebody did to an object was undone. Nothing depends on its arrival.
+/// Tells that what another writer did to an object was undone. Nothing depends on its arrival.
 pub(crate) async fn undone(client: &Client, object: &ObjectName, uid: &str, what: &str) {
     let message = format!(
         "Ringfence restored this Lease, which only shows one of its own: {what}. Acquire, release \

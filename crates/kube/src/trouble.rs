@@ -5,7 +5,7 @@ use kube::core::Status;
 
 use crate::limits::REQUEST_TIME_MAX;
 
-/// Why something was not done, or nobody knows whether it was.
+/// Why something was not done, or whether it was is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Trouble {
     /// The object is not what it was taken for: read it, and judge again.
@@ -23,12 +23,12 @@ pub(crate) enum Trouble {
     /// There was no answer in time: because of this object, if others have one meanwhile.
     #[error("no answer within {} s", REQUEST_TIME_MAX.as_secs())]
     Late,
-    /// It does not answer, or to nobody now: everything waits.
+    /// It does not answer, or to no caller now: everything waits.
     #[error("{0}")]
     Away(String),
 }
 
-/// The longest text of a refusal that is told.
+/// The longest text of a refusal that is reported.
 const MESSAGE_CHARS_MAX: usize = 300;
 
 impl Trouble {

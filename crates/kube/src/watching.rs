@@ -38,14 +38,14 @@ pub(crate) enum Told {
 
 type Tell = mpsc::Sender<Result<Told, Trouble>>;
 
-/// What is told; it ends with this value.
+/// What is reported; it ends with this value.
 pub(crate) struct Changes {
     told: mpsc::Receiver<Result<Told, Trouble>>,
     _task: JoinSet<()>,
 }
 
 impl Changes {
-    /// What is told next. After trouble there is nothing.
+    /// What is reported next. After trouble there is nothing.
     pub(crate) async fn next(&mut self) -> Result<Told, Trouble> {
         let ended = || Err(Trouble::Away("the watch has ended".to_owned()));
         self.told.recv().await.unwrap_or_else(ended)
@@ -188,7 +188,7 @@ async fn follow_floors(
     }
 }
 
-/// Tells changes until something is wrong; a watch that has ended by itself is begun anew.
+/// Tells changes until something is wrong; a watch that has ended on its own is begun again.
 async fn follow(api: Api<Lease>, mut version: String, tell: &Tell) -> Result<(), Trouble> {
     let params = WatchParams::default()
         .labels(&selector())

@@ -28,13 +28,13 @@ impl Session {
 }
 
 impl Lease {
-    /// Until when nobody is granted it although nobody holds it.
+    /// Until when no session is granted it although none holds it.
     pub(super) fn blocked_until(&self) -> Option<ClusterTime> {
         self.lock_delay_until
             .max(self.unaware.map(|holder| holder.until))
     }
 
-    /// Whether nobody has it, wants it or may still believe in it.
+    /// Whether no session has it, wants it or may still believe in it.
     pub(super) fn is_idle(&self) -> bool {
         self.grant.is_none() && self.queue.is_empty() && self.blocked_until().is_none()
     }
@@ -100,7 +100,7 @@ impl Model {
             }));
         }
         due.retain(|(deadline, _)| *deadline <= self.time);
-        // Nobody waits for a name to be forgotten: that comes last.
+        // No session waits for a name to be forgotten: that comes last.
         let key =
             |(deadline, due): &(ClusterTime, Due)| (matches!(due, Due::Idle(..)), *deadline, *due);
         due.into_iter().min_by_key(key).map(|(_, due)| due)
@@ -121,7 +121,7 @@ impl Model {
         }
     }
 
-    /// Forgets a name that nobody uses.
+    /// Forgets a name that no session uses.
     pub(super) fn forget(&mut self, lease: usize) {
         let Lease { name, floor, .. } = self.leases.remove(lease);
         if let Some(floor) = floor {
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    /// Gives each free lease that somebody waits for its turn, in the order in which they came to
+    /// Gives each free lease that a session waits for its turn, in the order in which they came to
     /// be so, and each that came to be blocked or idle the time at which it is looked at. To be called
     /// after each change, so that there is an order.
     pub(super) fn line_up(&mut self) {

@@ -156,7 +156,7 @@ impl Model {
         count
     }
 
-    /// The lease that nobody has used for the longest time.
+    /// The lease that no session has used for the longest time.
     fn longest_idle(&self) -> Option<usize> {
         let leases = self.leases.iter().enumerate();
         let idle = leases.filter(|(_, lease)| lease.is_idle());
@@ -194,7 +194,7 @@ impl Model {
         self.lease_at(name).expect("just put there")
     }
 
-    /// Grants a free lease to somebody who stood in its queue, or could have.
+    /// Grants a free lease to a session that stood in its queue, or could have.
     pub(super) fn grant_to_waiter(&mut self, at: usize, waiter: WaiterRecord) -> Granted {
         self.counter += 1;
         let token = FencingToken::new(self.counter).expect("checked before");

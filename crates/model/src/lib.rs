@@ -81,12 +81,12 @@ struct EndedSession {
     released: Option<(RequestNumber, Ask, FencingToken)>,
 }
 
-/// Why a lease that nobody holds or waits for is still there.
+/// Why a lease that no session holds or waits for is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// Until then nobody is granted it.
+    /// Until then no session is granted it.
     Blocked(ClusterTime),
-    /// Nobody has used it since.
+    /// No session has used it since.
     Idle(ClusterTime),
 }
 
@@ -108,7 +108,7 @@ struct Lease {
     /// The newest grant that was revoked.
     revoked: Option<FencingToken>,
     queue: Vec<WaiterRecord>,
-    /// Whose turn it is among the free leases that somebody waits for.
+    /// Whose turn it is among the free leases that a session waits for.
     turn: Option<u64>,
 }
 
@@ -224,7 +224,8 @@ impl Model {
         outcome
     }
 
-    /// Opens a term. Time stands still, and nothing is judged: whoever is alive gets a fresh TTL.
+    /// Opens a term. Time stands still, and nothing is judged: each living session gets a fresh
+    /// TTL.
     fn open_term(&mut self, entry: &Entry, unix_seconds: Option<u64>) {
         self.term = entry.term;
         self.term_start = self.time;

@@ -85,7 +85,7 @@ impl Model {
             let now = self.time;
             return Outcome::Rejected(Rejection::OpenTooOld { seen, now });
         }
-        // The late `Open` of a process that is over ends nobody.
+        // The late `Open` of a process that is over ends no session.
         if let Some(former) = pod.and_then(|pod| self.bound_to(pod)) {
             let known = open.seen.unwrap_or(ClusterTime(0));
             if open.seen.is_none() || known <= former.seen {

@@ -1,4 +1,4 @@
-//! Bugs that can be switched on, each at the place where somebody would really have made it.
+//! Bugs that can be switched on, each at the place where an author would really have made it.
 //!
 //! A test that never failed has shown nothing. `cargo xtask planted` builds everything with the
 //! feature `planted`, switches one bug on at a time, and requires that tests which know nothing of

@@ -4,7 +4,7 @@
 //! value or a [`DecodeError`]. Bytes that decide the replicated state, commands and snapshot
 //! records, are read strictly: a field that this version does not know is an error, since passing
 //! over it would bring this node to another state than its peers. Outcomes and events are only
-//! told on, and may carry more than this version understands.
+//! passed on, and may carry more than this version understands.
 
 mod command;
 mod event;

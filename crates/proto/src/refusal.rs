@@ -277,7 +277,7 @@ fn advice(time: Duration) -> Duration {
     time.clamp(Duration::from_millis(1), RETRY_AFTER_MAX)
 }
 
-/// Whole milliseconds, rounded up: nobody may come back too early.
+/// Whole milliseconds, rounded up: no client may come back too early.
 fn millis_up(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -12,7 +12,7 @@ use crate::clock;
 /// A smaller difference between the two clocks comes from reading one after the other, or from their
 /// rates.
 const SLEEP_MIN: Duration = Duration::from_millis(100);
-/// So many sleeps are told apart; the older ones count as one.
+/// So many sleeps are kept apart; the older ones count as one.
 const SLEEPS_MAX: usize = 16;
 
 /// Compares the clock that stands still with the one that counts sleep.

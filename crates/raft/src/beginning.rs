@@ -55,7 +55,7 @@ pub(crate) async fn await_beginning(inner: Arc<Inner>, running: Arc<Running>) {
     }
 }
 
-/// Nobody has a log of the cluster, and its former does not know of it any more.
+/// No node has a log of the cluster, and its former does not know of it any more.
 struct NeverBegins;
 
 /// Says for whom the beginning of the log waits. That it never comes is sure only once every first

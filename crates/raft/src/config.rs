@@ -42,7 +42,7 @@ pub struct NodeConfig {
     /// host:port under which other nodes reach the peer port. `None`: as `initial_cluster` says
     /// for this node, or else what was bound.
     pub peer_advertise: Option<String>,
-    /// host:port under which clients reach this node, as told to them.
+    /// host:port under which clients reach this node, as they receive it.
     pub client_advertise: String,
     /// Name and peer address of every first member, this node included. A node that is not among
     /// them only joins.
@@ -78,7 +78,7 @@ pub struct NodeConfig {
     /// hands leadership over.
     pub flush_lag_max: Duration,
     /// Whether this node, while it leads, takes sessions that last as long as a Pod: only then
-    /// somebody watches Pods and ends them. Followers leave it to the leader.
+    /// a leader watches Pods and ends them. Followers leave it to the leader.
     pub pod_sessions: bool,
     /// How much history is kept.
     pub history: HistoryLimits,

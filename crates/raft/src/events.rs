@@ -51,7 +51,7 @@ pub struct Compacted {
     pub oldest: Position,
 }
 
-/// The ring itself, filled by whoever applies entries.
+/// The ring itself, filled by the task that applies entries.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Mutex<Kept>,
@@ -181,7 +181,7 @@ impl Kept {
     }
 }
 
-/// What an event takes in memory, as if nobody else held its texts.
+/// What an event takes in memory, as if no other value held its texts.
 fn cost(event: &Event) -> usize {
     let texts = match event {
         Event::Granted(granted) => {

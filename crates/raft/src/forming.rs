@@ -85,7 +85,7 @@ async fn one_round(inner: &Arc<Inner>) -> Result<(), String> {
     }
 }
 
-/// The addresses of a cluster that this node was told to join, beside those of first members.
+/// The addresses of a cluster that this node was configured to join, beside those of first members.
 fn to_join<'a>(inner: &'a Inner, first: &[(String, String)]) -> Vec<&'a String> {
     let is_first = |at: &&String| first.iter().any(|(_, address)| address == *at);
     let told = inner.config.join.iter();
@@ -93,8 +93,8 @@ fn to_join<'a>(inner: &'a Inner, first: &[(String, String)]) -> Vec<&'a String> 
 }
 
 /// Whether no cluster but the one that is being formed answers at the addresses that this node was
-/// told to join, all of them having answered. Otherwise that cluster comes first: it may only be out of
-/// reach, or not lead yet.
+/// configured to join, all of them having answered. Otherwise that cluster comes first: it may only
+/// be out of reach, or not lead yet.
 ///
 /// First members may answer there, too, under another address; the first ones have their seats while
 /// the others wait for theirs.
@@ -184,7 +184,7 @@ fn id_of(members: &[(u64, Peer)], name: &str) -> u64 {
 }
 
 /// What a former waits for if others took seats in a cluster that it does not know, all of them
-/// having answered. It never forms a second one: that somebody has to decide.
+/// having answered. It never forms a second one: that an operator has to decide.
 fn never_begun(seated: &[(&String, ClusterId, bool)]) -> String {
     if let Some((name, cluster, _)) = seated.iter().find(|(_, _, begun)| *begun) {
         return format!(
@@ -292,7 +292,7 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         Bytes::copy_from_slice(cluster.as_bytes())
     });
     let Some(seat) = seat else { return answer };
-    // Whoever is still opening its log may have one.
+    // A node that is still opening its log may have one.
     answer.begun = inner
         .running
         .get()

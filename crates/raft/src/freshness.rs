@@ -74,7 +74,7 @@ pub(crate) async fn keep_fresh(inner: Arc<Inner>) {
     }
 }
 
-/// How long a follower's state may be unconfirmed while somebody asks for its age.
+/// How long a follower's state may be unconfirmed while a caller asks for its age.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
 
 /// Confirms from time to time how new local state is, while anybody wants to know.

@@ -1,7 +1,7 @@
 //! The bytes of a node's files and of the log's payloads, as they were written once: today's code
 //! writes the same, and reads them.
 //!
-//! `RECORD=1 cargo test -p ringfence-raft --lib golden` writes them anew. Directories that were
+//! `RECORD=1 cargo test -p ringfence-raft --lib golden` writes them again. Directories that were
 //! written once are opened for ever, so other bytes here mean a new version, read beside this one.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,11 +16,11 @@ pub struct Hooks {
     /// The wall clock that is asked whether a term may raise the tokens, in milliseconds since
     /// 1970.
     pub wall_millis: fn() -> u64,
-    /// Who is told what the node does.
+    /// The observer of what a node does.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
-/// Is told what a node does, while it does it. Calls must not block, nor call the node back.
+/// Synchronous observer of a node. Calls must not block, nor call the node back.
 pub trait Observer: Send + Sync {
     /// An entry was applied; `machine` is the state behind it.
     fn applied(&self, machine: &StateMachine, entry: &Entry, outcome: &Outcome, events: &[Event]);

@@ -80,7 +80,7 @@ impl Identity {
         }
     }
 
-    /// The identity in `data_dir`, or `None` if nobody has lived there.
+    /// The identity in `data_dir`, or `None` if no node has lived there.
     pub(crate) fn load(files: &dyn Fs, data_dir: &Path) -> Result<Option<Self>, IdentityError> {
         let path = data_dir.join(FILE);
         match read(files, &path) {

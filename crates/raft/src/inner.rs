@@ -32,7 +32,7 @@ use crate::type_config::StoredMembership;
 pub(crate) struct Inner {
     pub(crate) config: NodeConfig,
     pub(crate) peer_address: SocketAddr,
-    /// host:port that other nodes are told.
+    /// host:port that other nodes receive.
     pub(crate) peer_advertise: String,
     pub(crate) incarnation: Incarnation,
     /// Tells this process from another one with the same identity. Empty in a simulation.
@@ -61,7 +61,7 @@ pub(crate) struct Inner {
     heard: AtomicU64,
     /// Whether and how long this machine has slept.
     pub(crate) awake: Awake,
-    /// Whether somebody has asked for the age of local state lately.
+    /// Whether a caller has asked for the age of local state lately.
     pub(crate) age_wanted: AtomicBool,
     /// Keeps other processes out of the directory while it is there.
     lock: Mutex<Option<FsLock>>,

@@ -52,10 +52,10 @@ const ACKNOWLEDGED_GATHERED_MAX: usize = 10_000;
 /// The most keep-alive requests that wait on one node. Beyond them, up to as many again, only those of
 /// other nodes wait, which bound what they forward, and one of each source that has nothing waiting.
 pub const KEEP_ALIVES_QUEUED_MAX: usize = 65_536;
-/// How many secrets are checked before whoever waits for the state gets it.
+/// How many secrets are checked before those that wait for the state get it.
 const CHECKED_AT_ONCE: usize = 1_000;
 /// The most batches that are being logged and answered at a time. What comes meanwhile waits in the
-/// lines, where nobody waits behind all that another one has asked for.
+/// lines, where no session waits behind all that another one has asked for.
 const BATCHES_MAX: usize = 4;
 /// The most sessions and acknowledged losses that a node which does not lead has forwarded and that are
 /// not answered; a request counts as one at least. A batch is logged while the next one is gathered, so
@@ -194,7 +194,7 @@ pub(crate) struct Batcher {
 
 impl Drop for Batcher {
     fn drop(&mut self) {
-        // Nobody would ever answer them.
+        // No node would ever answer them.
         self.queue.lines.close();
     }
 }
@@ -392,7 +392,7 @@ fn renewed(written: Result<Applied, ProposeError>) -> Result<Renewed, ProposeErr
 struct Results {
     time: ClusterTime,
     ended: BTreeSet<SessionId>,
-    /// What each session has lost; `None` once that was told.
+    /// What each session has lost; `None` once that was reported.
     lost: BTreeMap<SessionId, Option<Vec<LostGrant>>>,
 }
 

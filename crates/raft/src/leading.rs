@@ -161,7 +161,7 @@ impl Leading {
 /// Where proposals go.
 #[derive(Clone)]
 pub(crate) enum Route {
-    /// Nobody leads as far as this node knows.
+    /// No node leads as far as this node knows.
     Nowhere,
     Leader(Arc<Leading>),
     Follower(Arc<Forwarder>),

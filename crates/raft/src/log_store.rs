@@ -65,7 +65,7 @@ struct Log {
     flushed: Mutex<Flushed>,
     /// Bytes that were appended and that the disk does not have yet: they lie in memory.
     unflushed: AtomicU64,
-    /// Told when there are fewer of them.
+    /// Notified when there are fewer of them.
     flushed_some: Notify,
     /// Bytes that the log had in its segments when it was opened.
     begun_with: u64,
@@ -146,7 +146,7 @@ impl LogStore {
     }
 
     /// Returns when a snapshot should be taken: so much was appended, or there is no room and
-    /// something was appended. Counting starts anew.
+    /// something was appended. Counting starts again.
     pub(crate) async fn snapshot_due(&self) -> SnapshotDue {
         let log = &self.log;
         loop {
@@ -186,7 +186,7 @@ impl LogStore {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        // Whoever reads the disk at this moment closes it when done.
+        // The reader of the disk at this moment closes it when done.
         if let Some(wal) = wal.and_then(Arc::into_inner) {
             wal.close();
         }

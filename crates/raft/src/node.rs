@@ -43,7 +43,7 @@ const STOP_MAX: Duration = Duration::from_millis(500);
 /// acknowledged is on disk already.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 
-/// A running node. Clones are the same node; it ends with [`Node::shutdown`], or by itself.
+/// A running node. Clones are the same node; it ends with [`Node::shutdown`], or on its own.
 #[derive(Clone)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,
@@ -70,7 +70,7 @@ impl Node {
 
     /// Logs a command, through the leader if need be, and calls `reply` once with its answer.
     ///
-    /// While nobody leads it waits for at most `leader_wait`. `reply` may be called on any thread
+    /// While no node leads it waits for at most `leader_wait`. `reply` may be called on any thread
     /// of the runtime and must not block.
     pub fn submit(
         &self,
@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// How long keep-alives wait for a leader: no longer than half of the shortest TTL, so that the
-    /// client is told in time to ask another node.
+    /// client learns in time to ask another node.
     fn keep_alive_wait(&self, request: &KeepAlive) -> Duration {
         let limit = self.inner.config.timing.leader_wait;
         let machine = self.inner.state.machine();
@@ -185,9 +185,9 @@ impl Node {
         reading::barrier(&self.inner).await
     }
 
-    /// Whether the log has a position that some node told: an index, and the term of its entry if
-    /// that is known. A position that it has not was told by a log that was lost since; a reader that
-    /// waits for it leaves out what happens until the new log gets there.
+    /// Whether the log has a position that some node reported: an index, and the term of its entry
+    /// if that is known. A position that it has not was reported by a log that was lost since; a
+    /// reader that waits for it leaves out what happens until the new log gets there.
     ///
     /// # Errors
     /// As [`Node::read_barrier`], which a position ahead of this node needs.
@@ -195,14 +195,14 @@ impl Node {
         reading::known(&self.inner, at, term).await
     }
 
-    /// How long ago, at most, local state held everything acknowledged; `None` if nobody knows.
+    /// How long ago, at most, local state held everything acknowledged; `None` if it is unknown.
     /// Asking makes the node find out for the next time.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         if let Some(running) = self.inner.running.get()
             && let Route::Leader(leading) = &*self.inner.route.borrow()
         {
-            // Nobody else can commit, so its own disk alone says how it fares.
+            // No other node can commit, so its own disk alone says how it fares.
             if leading.members.has_one_voter() {
                 return Some(leading.members.flush_lag());
             }
@@ -293,14 +293,14 @@ impl Node {
         self.end().await;
     }
 
-    /// Resolves when the node ends: by itself, or because it was told to.
+    /// Resolves when the node ends: on its own, or because of a shutdown.
     pub async fn stopped(&self) -> StopReason {
         self.inner.stop.stopped().await
     }
 
     /// Ends all tasks and waits until the log is closed, so that the directory is free.
     async fn end(&self) {
-        // Whoever comes second waits for the first: only then is the directory free.
+        // The second caller waits for the first: only then is the directory free.
         let mut ended = self.inner.ended.lock().await;
         if std::mem::replace(&mut *ended, true) {
             return;
@@ -311,7 +311,7 @@ impl Node {
             drop(tokio::time::timeout(STOP_MAX, running.raft.shutdown()).await);
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
-            // From here on a thread of its own waits for the disk, whoever drops what.
+            // From here on a thread of its own waits for the disk, whatever is dropped.
             let log = crate::runtime::blocking(move || log.close());
             // The next node in this directory clears half a snapshot away.
             let snapshot = self.inner.state.snapshot_written();

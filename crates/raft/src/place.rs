@@ -40,7 +40,7 @@ pub trait Place: Send + Sync {
     fn since_boot(&self) -> Duration;
     /// The wall clock, in milliseconds since 1970.
     fn wall_millis(&self) -> u64;
-    /// A number by chance.
+    /// A random number.
     fn random(&self) -> u64;
     /// A way to the node that listens at `address`, host:port. It leads there when it is used.
     fn dial(&self, address: &str) -> Arc<dyn Dial>;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    /// A place that opens when it is told to, and shows the wrong time.
+    /// A place that opens when it is ordered to, and shows the wrong time.
     #[derive(Default)]
     struct Island {
         open: AtomicBool,

@@ -1,5 +1,5 @@
 //! The way of a command into the log: stamped and written here if this node leads, handed to the
-//! leader once if it does not, held for a while if nobody leads.
+//! leader once if it does not, held for a while if no node leads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -105,18 +105,18 @@ impl Pump {
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut waiting: VecDeque<Pending> = VecDeque::new();
-        // One clock for all: a pause that began anew with every proposal would never be over.
+        // One shared retry timer: restarting it per proposal would starve retries.
         let mut again = tokio::time::interval(RETRY_AFTER);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let room = waiting.len() < PROPOSALS_QUEUED_MAX;
             tokio::select! {
-                // Without room the queue fills up, and says so to whoever comes next.
+                // Without room the queue fills up, and says so to the next caller.
                 taken = self.pending.recv_many(&mut batch, BATCH), if room => {
                     if taken == 0 {
                         return;
                     }
-                    // Whoever is about to propose gets to do so: fuller batches for the core.
+                    // Yield once so that concurrent proposers can join this batch.
                     tokio::task::yield_now().await;
                     while batch.len() < BATCH && let Ok(more) = self.pending.try_recv() {
                         batch.push(more);
@@ -316,7 +316,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
-        // Whoever connects is turned away, so each connection is one more attempt.
+        // A peer that connects is rejected, so each connection is one more attempt.
         let attempts = async {
             for _ in 0..50 {
                 drop(listener.accept().await.unwrap());

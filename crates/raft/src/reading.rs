@@ -36,16 +36,16 @@ pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
 pub enum Known {
     /// It has: every event behind the position comes behind it here too.
     Yes,
-    /// It has not. It was told by a log that was lost since, or never.
+    /// It has not. It was reported by a log that was lost since, or never.
     No {
         /// Up to this index the log is applied here.
         newest: u64,
     },
 }
 
-/// Every position that was ever told is committed, and a node that holds all committed entries has
-/// it. A node that was restarted may stand behind what it told before, so a position in the future is
-/// judged after a linearizable read.
+/// Every position that was ever reported is committed, and a node that holds all committed entries
+/// has it. A node that was restarted may stand behind what it reported before, so a position in the
+/// future is judged after a linearizable read.
 pub(crate) async fn known(
     inner: &Arc<Inner>,
     at: Position,

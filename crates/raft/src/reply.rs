@@ -66,7 +66,7 @@ impl ProposeError {
     }
 }
 
-/// What a caller is told to wait before it tries again.
+/// What a caller is asked to wait before it tries again.
 pub(crate) const RETRY_LATER: Duration = Duration::from_millis(200);
 
 /// A reply that is given exactly once: one that is dropped says that the outcome is unknown.

@@ -8,7 +8,7 @@ use crate::type_config::{Entry, LogId};
 /// How many bytes of entries stay in memory, besides those that the disk does not have yet.
 ///
 /// Only what is younger than a follower's lag is ever asked for, and that is milliseconds; a
-/// quarter of a second of the fastest log there is fits. Whoever lags more is served from the
+/// quarter of a second of the fastest log there is fits. A reader that lags more is served from the
 /// disk, which mostly means from the system's own cache.
 pub(crate) const RING_BYTES: usize = 8 << 20;
 /// What an entry costs besides its payload: itself, and what holds the payload.

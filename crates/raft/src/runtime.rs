@@ -25,7 +25,7 @@ where
     }
 }
 
-/// Does work that may wait for the disk, where it keeps nobody from running. A simulated disk
+/// Does work that may wait for the disk, where it keeps no task from running. A simulated disk
 /// is read, and changed a little, in no time.
 pub(crate) fn blocking<F, T>(work: F) -> JoinHandle<T>
 where
@@ -55,7 +55,7 @@ where
     })
 }
 
-/// Fills `bytes` by chance: from the operating system's generator, or from that of the place.
+/// Fills `bytes` at random: from the operating system's generator, or from that of the place.
 pub(crate) fn fill_random(bytes: &mut [u8]) {
     Chance::here().fill(bytes);
 }
@@ -67,7 +67,7 @@ pub(crate) fn random_bytes() -> [u8; 16] {
     bytes
 }
 
-/// A number by chance, from the same.
+/// A random number, from the same.
 pub(crate) fn random() -> u64 {
     Chance::here().next()
 }

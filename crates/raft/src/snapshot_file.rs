@@ -182,7 +182,7 @@ impl SnapshotDir {
     }
 
     /// Lets the next read of a synced file show what the medium holds, as far as the system can be
-    /// asked to: it may keep pages that somebody else reads at the same time.
+    /// asked to: it may keep pages that another process reads at the same time.
     fn forget_cached(&self, path: &Path) -> Result<(), SnapshotError> {
         let forget = || self.files.open(path)?.drop_cache();
         forget().map_err(|source| SnapshotError::io(path, source))

@@ -134,7 +134,7 @@ impl<'a> Frames<'a> {
         Ok((frames, header))
     }
 
-    /// The records; whoever stops before their end has not checked the rest of the file.
+    /// The records; a reader that stops before their end has not checked the rest of the file.
     pub(crate) fn records(self) -> Records<'a> {
         Records {
             frames: self,

@@ -186,7 +186,7 @@ impl Node {
     }
 }
 
-/// A node that stops by itself must not go on answering.
+/// A node that stops on its own must not go on answering.
 async fn end_when_stopped(node: Node) {
     drop(node.stopped().await);
     node.crash().await;

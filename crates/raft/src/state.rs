@@ -42,7 +42,7 @@ pub(crate) struct State {
     current: Mutex<Option<(SnapshotMeta, SnapshotFile)>>,
     /// `current` was taken for the next builder.
     prepared: AtomicBool,
-    /// Held while a snapshot is written, by the thread that does it, which nobody can stop.
+    /// Held while a snapshot is written, by the thread that does it, which cannot be stopped.
     building: Arc<tokio::sync::Mutex<()>>,
     applied: watch::Sender<u64>,
     /// For the leader's readings.
@@ -213,7 +213,7 @@ impl State {
     /// Where snapshots are kept.
     ///
     /// # Errors
-    /// If the node belongs to no cluster yet; nobody asks before.
+    /// If the node belongs to no cluster yet; no caller asks before.
     pub(crate) fn snapshots(&self) -> io::Result<&SnapshotDir> {
         self.snapshots
             .get()
@@ -228,7 +228,7 @@ impl State {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies decoded entries and tells everybody who waits for them.
+    /// Applies decoded entries and notifies all that wait for them.
     fn apply(&self, batch: Vec<Decoded>) {
         let Some(newest) = batch.last().map(|decoded| decoded.log_id) else {
             return;
@@ -369,7 +369,7 @@ impl State {
     }
 }
 
-/// What became of a batch, to be told once the state is unlocked.
+/// What became of a batch, to be reported once the state is unlocked.
 #[derive(Default)]
 struct Done {
     events: Vec<(Position, Event)>,

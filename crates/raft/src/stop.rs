@@ -1,9 +1,9 @@
-//! Why a node ends by itself.
+//! Why a node ends on its own.
 
 use ringfence_core::ClusterId;
 use tokio::sync::watch;
 
-/// Why a node ended by itself.
+/// Why a node ended on its own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StopReason {
     /// The log holds an entry that this program does not know. The entry was not applied.
@@ -68,12 +68,12 @@ pub enum StopReason {
         /// The name of the first member that was to begin the log.
         former: String,
     },
-    /// The node was told to shut down.
+    /// The node was asked to shut down.
     #[error("the node was shut down")]
     ShutDown,
 }
 
-/// Carries the first reason to whoever waits for it.
+/// Carries the first reason to the task that waits for it.
 #[derive(Debug, Clone)]
 pub(crate) struct StopSignal {
     reason: watch::Sender<Option<StopReason>>,

@@ -17,7 +17,7 @@ use crate::type_config::Payload;
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogReadError {
-    /// Nobody has lived in the directory.
+    /// No node has lived in the directory.
     #[error("{} is no data directory of a node: it has no identity file", path.display())]
     NoNode {
         /// The directory.

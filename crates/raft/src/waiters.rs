@@ -30,7 +30,7 @@ pub(crate) struct Waiters {
     next: AtomicU64,
 }
 
-/// Waiters whose wait is over, to be told once the state is unlocked.
+/// Waiters whose wait is over, to be notified once the state is unlocked.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Settled(Vec<(Settle, WaitDone)>);
@@ -90,7 +90,7 @@ impl Waiters {
         }
     }
 
-    /// Looks at every waiter anew: the state was replaced, and the events in between are unknown.
+    /// Looks at every waiter again: the state was replaced, and the events in between are unknown.
     pub(crate) fn settle_all(&self, machine: &StateMachine) -> Settled {
         let mut settled = Settled::default();
         let mut table = self.lock();
@@ -170,7 +170,7 @@ impl Waiter {
     ) -> Self {
         let (tell, done) = oneshot::channel();
         let settle = Box::new(move |how| {
-            // Whoever waited may have gone meanwhile.
+            // The caller may have gone meanwhile.
             drop(tell.send(how));
         });
         Self {

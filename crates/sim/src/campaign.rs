@@ -79,7 +79,7 @@ pub struct Options {
     pub kind: Kind,
 }
 
-/// Where it is told what happens, one or more whole lines at a time.
+/// Where it reports what happens, one or more whole lines at a time.
 type Tell<'a> = &'a (dyn Fn(&str) + Sync);
 
 #[derive(Default)]
@@ -155,7 +155,7 @@ fn work(job: usize, options: &Options, scenario: Scenario, tally: &Mutex<Tally>,
             let failed = &tally.failed;
             keep(&options.into.join("failed"), &numbers(failed), tell);
             tell(&failure(seed, broken, verdict.simulated, &trace));
-            // Now, and not at the end: whoever stops the run has it too.
+            // Now, and not at the end: a person who stops the run has it too.
             tell(&options.kind.reproduce(seed));
         } else if options.seeds == 1 {
             tell(&format!("seed {seed} passed: trace {:016x}", verdict.hash));
@@ -179,7 +179,7 @@ pub fn one(seed: u64, scenario: Scenario, trace: &Trace) -> Verdict {
     })
 }
 
-/// What is told of a seed that failed: what broke, when, and the newest lines of its trace.
+/// What is reported of a seed that failed: what broke, when, and the newest lines of its trace.
 fn failure(seed: u64, broken: &str, simulated: Duration, trace: &Trace) -> String {
     let text = trace.text();
     let lines: Vec<&str> = text.lines().collect();

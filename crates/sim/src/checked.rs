@@ -168,7 +168,7 @@ mod tests {
         let before = recorder.now();
         recorder.see(Observation::RolledBack);
         let cut = recorder.rolled_back().unwrap();
-        // Told of behind the rollback, both of them.
+        // Reported behind the rollback, both of them.
         recorder.doubt(&earlier, before, BeliefEnd::Window);
         recorder.doubt(&later, cut + LASTED, BeliefEnd::Window);
         let ends = recorder.take_history().into_iter().map(|record| {

@@ -29,9 +29,9 @@
 //!   see its clocks, stand still while it is paused, and end with the process. Every client has one
 //!   of its own.
 //! - [`net::Net`] cuts links one way, delays and loses packets. [`world::World::call`] is one call to
-//!   a node, [`net::Net::connect`] a connection with pipes for whoever wants streams.
+//!   a node, [`net::Net::connect`] a connection with pipes for callers that want streams.
 //! - [`disk::Disk`] is slow, stalls, fails, fills up, keeps copies.
-//! - [`listener::Listener`] is told of every applied entry and of every change of leadership.
+//! - [`listener::Listener`] is notified of every applied entry and of every change of leadership.
 //!
 //! Chance comes from [`random::Random`] alone, forked by purpose, and nothing that decides iterates
 //! in an order that differs between processes: equal seeds make equal traces.

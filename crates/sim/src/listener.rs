@@ -1,4 +1,4 @@
-//! What the engine tells whoever checks a run, at the moment at which it happens.
+//! What the engine tells the checker of a run, at the moment at which it happens.
 
 use ringfence_core::{Entry, Event, Outcome, StateMachine};
 use ringfence_raft::StopReason;
@@ -6,17 +6,17 @@ use ringfence_raft::StopReason;
 /// How a node ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It was told to shut down and did.
+    /// It was asked to shut down and did.
     Stopped,
     /// Its process or its machine died.
     Crashed,
-    /// It stopped by itself.
+    /// It stopped on its own.
     ByItself(StopReason),
     /// It did not start; the text says why.
     NotStarted(String),
 }
 
-/// Is told what nodes do, while they do it. Nodes are numbered from 0, and keep their number over
+/// Receives what nodes do, while they do it. Nodes are numbered from 0, and keep their number over
 /// restarts and wipes. Calls must not block and must not call the node back.
 #[expect(
     unused_variables,

@@ -16,7 +16,7 @@ use crate::timeline::Timeline;
 
 /// What machines are plugged into: the network, as they see it.
 pub(crate) trait Wire: Send + Sync {
-    /// A way from this machine to whoever listens at an address.
+    /// A way from this machine to the listener at an address.
     fn dial(&self, from: &Machine, address: &str) -> Arc<dyn Dial>;
 
     /// From now on this process answers at an address.
@@ -225,7 +225,7 @@ impl Machine {
     }
 
     /// Ends the process: nothing it would do at its end is done. The other ends of its connections
-    /// are told, unless the machine has lost power.
+    /// are notified, unless the machine has lost power.
     pub(crate) fn end_process(&self, power_lost: bool) {
         let process = {
             let mut state = self.inner.state();

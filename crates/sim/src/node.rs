@@ -64,7 +64,7 @@ struct State {
     starts: u64,
     /// How often its disk was wiped.
     wipes: u64,
-    /// Set by a wipe: the node comes back as one that nobody knows.
+    /// Set by a wipe: the node comes back as one that is unknown.
     replaces: bool,
     /// Where its operator says that the cluster is, if not at the first members.
     join: Vec<String>,
@@ -143,7 +143,7 @@ impl SimNode {
     /// Starts it on what its disk holds. One that runs already is left alone.
     ///
     /// # Errors
-    /// Why it does not start, as its operator would be told.
+    /// Why it does not start, as its operator would see it.
     pub async fn start(&self) -> Result<(), String> {
         if self.is_running() {
             return Ok(());
@@ -250,7 +250,7 @@ impl SimNode {
         drop(node);
     }
 
-    /// A node that stops by itself ends its process, as a server does. It runs there, so that
+    /// A node that stops on its own ends its process, as a server does. It runs there, so that
     /// nothing of a dead process is kept.
     async fn notice_end(self, node: Node) {
         let reason = node.stopped().await;

@@ -1,7 +1,7 @@
 //! What a run shows: the stream of observations that properties are checked over.
 //!
 //! All times are true virtual time since the run began; no clock of any machine is involved. What
-//! clients asked and were told stands here in the words of the history format, so that a run can be
+//! clients asked and received stands here in the words of the history format, so that a run can be
 //! handed to the black-box checker as it is.
 
 mod counts;
@@ -60,7 +60,7 @@ pub enum Observation {
         /// In which term.
         term: u64,
     },
-    /// A node knows that it leads no more.
+    /// A node knows that it lost leadership.
     LeadsNoMore {
         /// Which node.
         node: usize,
@@ -113,7 +113,7 @@ pub enum Observation {
     },
     /// A try was answered.
     Answered(history::Returned),
-    /// Nobody hears of a try any more: its stream is gone.
+    /// No client hears of a try any more: its stream is gone.
     Abandoned {
         /// The try.
         id: u64,
@@ -131,7 +131,7 @@ pub enum Observation {
     KeptAlive {
         /// The try.
         id: u64,
-        /// Who is told.
+        /// Who is notified.
         client: u32,
         /// Which session.
         session: u64,
@@ -140,7 +140,7 @@ pub enum Observation {
     },
     /// A client begins to believe that it holds a lease.
     BeliefBegan(Belief),
-    /// A client believes no more. It may be told late, when a process slept; `until` says since
+    /// A client believes no more. It may learn late, when a process slept; `until` says since
     /// when every look at the grant says no.
     BeliefEnded {
         /// What was believed.
@@ -167,13 +167,13 @@ pub enum Observation {
         /// Which client.
         client: u32,
     },
-    /// Somebody came to a guarded store. Of one store these are in the order of its commits.
+    /// A writer came to a guarded store. Of one store these are in the order of its commits.
     Guard(Visit),
-    /// A watch began, or went on behind what it was told.
+    /// A watch began, or went on behind what it received.
     WatchStarted(history::WatchStarted),
-    /// A watch told of a grant or of an end.
+    /// A watch reported a grant or of an end.
     WatchEvent(history::WatchEvent),
-    /// A watch told that everything up to an index was told.
+    /// A watch reported that everything up to an index was reported.
     WatchProgress(history::WatchProgress),
     /// A watch that was to go on was refused: the log never had the position that it offered.
     WatchRefused {
@@ -221,7 +221,7 @@ pub enum Observation {
         /// Which node.
         node: usize,
     },
-    /// The removal of a voter has begun, and nobody had said that the others need not live.
+    /// The removal of a voter has begun, and no operator had said that the others need not live.
     VoterRemoved {
         /// How many voters there are now.
         left: usize,

@@ -57,7 +57,7 @@ pub struct Plan {
     pub safety: Duration,
     /// How long all is well behind that.
     pub well: Duration,
-    /// How long nobody is there at the end.
+    /// How long no client is there at the end.
     pub quiet: Duration,
     /// What the faults relax.
     pub bounds: Bounds,
@@ -81,7 +81,7 @@ impl Plan {
         Self::drawn(seed, safety, Pace::EASY)
     }
 
-    /// The same without faults, and of the size by which the simulation's speed is told: three
+    /// The same without faults, and of the size by which the simulation's speed is measured: three
     /// nodes and ten clients.
     #[must_use]
     pub fn calm(mut self) -> Self {

@@ -40,7 +40,7 @@ thread_local! {
     static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Whether panics are told by whoever runs the seeds, and not by the process at once.
+/// Whether panics are reported by the code that runs the seeds, and not by the process at once.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Leaves it to the caller of [`run`] to tell of panics.

@@ -23,13 +23,13 @@ use crate::trace::Trace;
 
 /// 2027-01-01, in milliseconds since 1970: a wall clock that can be believed.
 const WALL_MILLIS: u64 = 1_798_761_600_000;
-/// How often somebody who waits for the cluster looks again.
+/// How often a task that waits for the cluster looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Why a call brought no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// Nobody was there to take it: it had no effect.
+    /// No process was there to take it: it had no effect.
     NotThere,
     /// The node ended before it answered.
     Unknown,
@@ -220,7 +220,7 @@ impl World {
         let (tell, answer) = oneshot::channel();
         let carried = self.clone().carry(from.id(), to, ask);
         let _detached = tokio::spawn(async move {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             drop(tell.send(carried.await));
         });
         answer.await.unwrap_or(Err(Lost::Unknown))

@@ -7,7 +7,7 @@ use tokio::net::TcpSocket;
 /// A port that is the test's for as long as this lives, also while no server listens there.
 ///
 /// The socket is bound and does not listen: a server that says `SO_REUSEADDR`, as servers do, may
-/// listen there, and nobody gets the port who asks for any.
+/// listen there, and the system gives the port to no caller that asks for any.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,

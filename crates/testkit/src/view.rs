@@ -14,7 +14,7 @@ pub struct View {
     pub leases: Vec<LeaseRecord>,
     /// Sessions that ended within the last minute.
     pub ended: Vec<EndedRecord>,
-    /// When the state says that something happens by itself next.
+    /// When the state says that something happens on its own next.
     pub next_deadline: Option<ClusterTime>,
 }
 

@@ -25,7 +25,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Reads the files once, so that what is wrong with them is told at once.
+    /// Reads the files once, so that what is wrong with them is reported at once.
     ///
     /// # Errors
     /// [`TlsError`] names the file, what is wrong with it, and what is expected.
@@ -48,7 +48,7 @@ impl Acceptor {
         })
     }
 
-    /// One handshake; `None` if it failed, which the other side has been told.
+    /// One handshake; `None` if it failed, which the other side has been notified.
     pub(crate) async fn shake(&self, stream: TcpStream, from: SocketAddr) -> Option<Socket> {
         stream.set_nodelay(true).ok()?;
         let mut first = [0; FIRST_BYTES];

@@ -38,7 +38,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the files once, so that what is wrong with them is told at once.
+    /// Reads the files once, so that what is wrong with them is reported at once.
     ///
     /// # Errors
     /// [`TlsError`] names the file, what is wrong with it, and what is expected.
@@ -57,7 +57,7 @@ impl Connector {
     }
 
     /// The same, and failed handshakes are logged, each the first time that it comes. For a
-    /// process that connects by itself, with nobody who would hear of an error.
+    /// process that connects automatically, with no caller that would hear of an error.
     #[must_use]
     pub fn telling(mut self) -> Self {
         self.teller = Some(Arc::default());

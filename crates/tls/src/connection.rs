@@ -62,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// Whether this connection was told to make room.
+    /// Whether this connection was asked to make room.
     fn is_cut_off(&mut self, cx: &mut Context<'_>) -> bool {
         let cut = self.cut_off.as_mut();
         if cut.is_none_or(|cut| Pin::new(cut).poll(cx).is_ready()) {

@@ -22,7 +22,7 @@ pub(crate) fn to_client(error: &io::Error) -> Option<String> {
     })
 }
 
-/// What a server notes about a client that it has turned away.
+/// What a server notes about a client that it has rejected.
 pub(crate) fn to_server(error: &io::Error) -> String {
     match fault(error) {
         Some(Error::NoCertificatesPresented) => "it showed no certificate".to_owned(),

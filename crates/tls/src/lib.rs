@@ -10,7 +10,7 @@
 //! It stands below gRPC, so that a connection without TLS is what it would be without this crate,
 //! and a new connection can take a new certificate. Nothing is trusted but what is named: the
 //! machine's own list of authorities is not asked, since the certificates of a cluster come from
-//! whoever runs it. A refusal names what was missing and where it is given.
+//! its operator. A refusal names what was missing and where it is given.
 //!
 //! TLS 1.3 and 1.2 are spoken. Sessions are not resumed: connections last, and a resumed one would
 //! not look at the certificate again.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 const WHY: &str = "this port speaks TLS: use https:// and name the CA that signed its certificate";
 /// How long the other side may take to hear it.
 const HEAR_MAX: Duration = Duration::from_secs(1);
-/// The most bytes that are read from somebody who is not listened to.
+/// The most bytes that are read from a client that is not listened to.
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
 
 /// The first byte of every TLS connection: a handshake record.

@@ -1,4 +1,4 @@
-//! A value made of files, made anew when one of them has changed.
+//! A value made of files, made again when one of them has changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What is asked of the writer, by whoever holds the log.
+//! What is asked of the writer, by the holder of the log.
 
 use std::sync::{Arc, Mutex};
 

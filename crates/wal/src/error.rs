@@ -51,7 +51,8 @@ pub enum WalError {
         source: Arc<io::Error>,
     },
     /// A segment could not be prepared, or taken back, and it is tried again: nothing was promised
-    /// on it. Calls that need the segment wait for it, so only [`crate::Options::on_spare`] is told.
+    /// on it. Calls that need the segment wait for it, so only [`crate::Options::on_spare`] is
+    /// notified.
     #[error("cannot {operation} {}: {source}; it is tried again every second", path.display())]
     NotPrepared {
         /// What was tried, as in "cannot {operation}".
@@ -137,7 +138,7 @@ impl WalError {
         }
     }
 
-    /// Returns true if it is tried again: whoever needs what failed waits for it.
+    /// Returns true if it is tried again: the caller that needs what failed waits for it.
     pub(crate) const fn may_pass(&self) -> bool {
         matches!(self, Self::NotPrepared { .. })
     }
@@ -180,7 +181,7 @@ pub enum OpenError {
     Locked {
         /// The log's directory.
         path: PathBuf,
-        /// Who holds it, as far as it told.
+        /// Who holds it, as far as it reported.
         holder: String,
     },
     /// The log must be there already, and nothing was ever written to the one in the directory: no
@@ -192,7 +193,7 @@ pub enum OpenError {
         .0.display()
     )]
     Missing(PathBuf),
-    /// The log belongs to somebody else.
+    /// The log belongs to another process.
     #[error(
         "{} belongs to another identity: it carries {found}, this process is {expected} \
          (hexadecimal): give the directory that belongs to this member, or an empty one",

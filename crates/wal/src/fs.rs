@@ -40,7 +40,7 @@ pub trait Fs: Send + Sync {
 pub enum FsLock {
     /// Ours until the value is dropped or the process ends.
     Held(Box<dyn Send + Sync>),
-    /// Somebody else's; the text says whose, as far as known.
+    /// Another process's; the text says whose, as far as known.
     Busy(String),
 }
 

@@ -146,7 +146,7 @@ impl Writer {
             pending: None,
             stalled: VecDeque::new(),
             poison: None,
-            // Until the log is open, a failure is the answer to whoever opens it.
+            // Until the log is open, a failure is the answer to the caller that opens it.
             on_fatal: Box::new(|_| {}),
             entry_limit: MAX_ENTRY_BYTES,
             segment_bytes: 0,

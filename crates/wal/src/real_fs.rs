@@ -11,8 +11,8 @@ use rustix::fs::{Advice, FlockOperation};
 
 use crate::fs::{Fs, FsFile, FsLock};
 
-/// How often a lock that somebody has is tried, and how long it is waited in between: half a second
-/// in all.
+/// How often a lock that another process has is tried, and how long it is waited in between: half a
+/// second in all.
 const LOCK_TRIES: u32 = 50;
 /// See [`LOCK_TRIES`].
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
@@ -94,7 +94,8 @@ impl Fs for RealFs {
                 "another process".to_owned()
             }));
         }
-        // A courtesy to whoever is refused; a full disk must not keep the log from opening.
+        // A courtesy to the process that is refused; a full disk must not keep the log from
+        // opening.
         let told = file
             .set_len(0)
             .and_then(|()| file.rewind())
@@ -116,7 +117,7 @@ fn physical_sector(dir: &Path) -> Option<u64> {
     queues.iter().find_map(read)?.trim().parse().ok()
 }
 
-/// Locks the file; false if somebody keeps it.
+/// Locks the file; false if another process keeps it.
 ///
 /// A lock is shared with every process that its holder forks, until that one executes its program:
 /// who lets go of a directory while it starts another program, as sled does, lets go a moment later.

@@ -182,7 +182,7 @@ impl Shared {
         state
     }
 
-    /// Rests, unless somebody waits for the result.
+    /// Rests, unless a caller waits for the result.
     fn pause(&self) -> ControlFlow<()> {
         let state = self.lock();
         let rested = self
@@ -219,7 +219,7 @@ impl SpareThread {
         let mut state = self.shared.lock();
         if state.ready.is_empty() {
             // A refusal that was met ahead of time may have passed: it is tried once more now that
-            // somebody needs the segment.
+            // a caller needs the segment.
             state.waiting = true;
             state.failed.take_if(|failed| failed.may_pass());
             self.shared.changed.notify_all();

@@ -21,7 +21,7 @@ use crate::{
 /// longer.
 const READ_BYTES: u64 = 1024 * 1024;
 
-/// Told of every call, where no thread waits for them.
+/// Notified of every call, where no thread waits for them.
 pub(crate) type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// An open log, written by a thread named `wal`.
@@ -35,7 +35,7 @@ pub struct Wal {
     thread: Option<JoinHandle<()>>,
     entry_limit: u64,
     segment_bytes: u64,
-    /// Set if somebody takes the steps of the work instead of the thread.
+    /// Set if a caller takes the steps of the work instead of the thread.
     stepped: Option<(Bell, Arc<Mutex<Work>>)>,
 }
 
@@ -72,7 +72,7 @@ impl Wal {
         Ok((wal, recovered))
     }
 
-    /// Opens a log without threads: whoever holds the [`Steps`] does the work, and `bell` is
+    /// Opens a log without threads: the holder of the [`Steps`] does the work, and `bell` is
     /// called whenever there is some. For simulations.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Wal {
     }
 
     /// Offers a mark of what is committed, up to `index`, to ride on the next batch that is
-    /// written. It wakes nobody, a later mark replaces it, and it is held back until the entry
+    /// written. It wakes no caller, a later mark replaces it, and it is held back until the entry
     /// at `index` is in the log: a start that found a mark above the log could not go on.
     ///
     /// # Panics

@@ -52,9 +52,9 @@ impl Work {
             }
             let mut taken = 1 + self.take_queued();
             if crowded {
-                // Callers that were just told tend to call again, and share these cores with us.
-                // One step aside lets them in, which halves the number of syncs when many are in
-                // flight. A lone caller never meets it.
+                // Callers that were just notified tend to call again, and share these cores with
+                // us. One step aside lets them in, which halves the number of syncs when many are
+                // in flight. A lone caller never meets it.
                 std::thread::yield_now();
                 taken += self.take_queued();
             }
@@ -112,7 +112,7 @@ impl Work {
             if stalled {
                 self.writer.resume();
             }
-            // A failure has poisoned the log, and every call that waits was told.
+            // A failure has poisoned the log, and every call that waits was notified.
             self.written = self.writer.write_batch().ok().flatten();
         }
         self.written.is_some()

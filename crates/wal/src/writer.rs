@@ -117,7 +117,7 @@ impl Writer {
 
     /// The same, without the calls that wait for room.
     pub(crate) fn write_out(&mut self) {
-        // A failure has poisoned the log, and every call that waits was told.
+        // A failure has poisoned the log, and every call that waits was notified.
         if self.commit().is_ok() {
             self.recycle();
         }
@@ -134,8 +134,8 @@ impl Writer {
         for call in std::mem::take(&mut self.stalled) {
             call.refuse(&WalError::Closed);
         }
-        // A failure here has told `on_fatal`; nobody else waits. Without room, the next open has to
-        // look for the end of the log by itself.
+        // A failure here has notified `on_fatal`; no other caller waits. Without room, the next
+        // open has to look for the end of the log on its own.
         let sealed = self
             .commit_pending()
             .and_then(|()| self.checkpoint())
@@ -210,7 +210,7 @@ impl Writer {
         self.commit()?;
         let next = match self.spares.take() {
             Ok(next) => next,
-            // It has promised nothing to anybody: whoever needs the room waits for it.
+            // It has promised nothing to any caller: the one that needs the room waits for it.
             Err(error) if error.may_pass() && !planted(Bug::FullDiskIsFatal) => {
                 return Err(error);
             }

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use crate::cargo::cargo;
 
-/// Runs the test; its exit code is this one's. The programs are built by whoever calls this, and
+/// Runs the test; its exit code is this one's. The programs are built by the caller, and
 /// only the last step needs root.
 #[must_use]
 pub fn run(root: &Path) -> ExitCode {
@@ -97,7 +97,7 @@ fn start(root: &Path, built: &Built) -> Result<ExitCode, String> {
     Ok(ExitCode::from(code.unwrap_or(1)))
 }
 
-/// With sudo, if this is not root: `-n`, since nobody may be there to type a password.
+/// With sudo, if this is not root: `-n`, since there may be no person to type a password.
 fn as_root(program: &Path) -> Command {
     let id = Command::new("id").arg("-u").output();
     let is_root = id.is_ok_and(|id| id.stdout.trim_ascii() == b"0");

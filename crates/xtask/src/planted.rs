@@ -139,7 +139,7 @@ fn layers_for(bug: Bug, quick: bool) -> Vec<&'static Layer> {
 struct Proofs(BTreeMap<(&'static str, String, u64, Option<Bug>), bool>);
 
 impl Proofs {
-    /// Whether this test, or the whole layer, passes by itself.
+    /// Whether this test, or the whole layer, passes alone.
     fn passes(
         &mut self,
         program: &Program,

@@ -4,12 +4,14 @@
 //! needs no workspace; only [`check`] touches the disk, `git` and `cargo metadata`.
 
 mod circles;
+mod code;
 mod edges;
 mod layout;
 mod links;
 mod manifest;
 mod prose;
 mod source;
+mod texts;
 mod words;
 
 use std::fmt;
@@ -80,9 +82,7 @@ impl SourceFile {
                 fenced = !fenced;
                 return None;
             }
-            // Every second part stands between the marks of code.
-            let prose = || line.split('`').step_by(2).collect();
-            (!fenced).then(|| (number, prose()))
+            (!fenced).then(|| (number, outside_of_code(line)))
         })
     }
 
@@ -91,6 +91,11 @@ impl SourceFile {
             .extension()
             .is_some_and(|found| found == extension)
     }
+}
+
+/// A line of prose without what stands between marks of code, which is every second part.
+fn outside_of_code(line: &str) -> String {
+    line.split('`').step_by(2).collect()
 }
 
 /// Checks the workspace at `root` and returns everything that is wrong, sorted by place.

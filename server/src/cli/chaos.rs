@@ -70,7 +70,7 @@ pub(crate) struct Chaos {
     /// A shell command that disturbs the target: called with `begin KIND` and `heal KIND`
     #[arg(long, value_name = "CMD", requires = "target")]
     hook: Option<String>,
-    /// Let everybody in at one of the guards, to see whether the run notices
+    /// Admit every token at one of the guards, to see whether the run notices
     #[arg(long, hide = true)]
     planted_open_guard: bool,
 }
@@ -309,7 +309,7 @@ pub(crate) struct ChaosClient {
     /// Whether a store without a guard takes part
     #[arg(long)]
     control: bool,
-    /// Whether a guard lets everybody in
+    /// Whether a guard admits every token
     #[arg(long)]
     open_guard: bool,
 }

@@ -20,7 +20,7 @@ use crate::duration;
 /// Judge a recorded history, offline: was every promise kept?
 ///
 /// FILE holds what clients saw, a JSON object per line, as `ringfence chaos` and the simulation
-/// write it. It is judged by itself: operations must be linearizable per lease, tokens unique and
+/// write it. It is judged alone: operations must be linearizable per lease, tokens unique and
 /// rising, beliefs and guards exclusive, sessions kept alive for as long as promised, queues first
 /// in, first out, and watches without gaps. With --log it is also held against the committed log,
 /// entry by entry. With --timeline all of it becomes a page that a browser shows, with the story of

@@ -16,7 +16,7 @@ pub(crate) const PORT: u16 = 7420;
 ///
 /// Each node is a process of its own that can be stopped or killed by hand. Node i serves clients
 /// on port PORT + 10 (i - 1), other nodes one port above, and health and metrics two above. Its
-/// tokens are small numbers that begin anew with each new cluster: never put it before a store
+/// tokens are small numbers that begin again with each new cluster: never put it before a store
 /// that lasts.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:

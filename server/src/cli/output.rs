@@ -33,7 +33,7 @@ impl Output {
     }
 
     /// Prints one result, and returns the exit code that says the same: for those who only ask for
-    /// the code it stands, also when nobody reads the result.
+    /// the code it stands, also when no program reads the result.
     ///
     /// # Errors
     /// If stdout cannot be written for another reason.
@@ -49,7 +49,7 @@ impl Output {
         }
     }
 
-    /// Prints one result that is lost if nobody reads it, as soon as stdout takes it.
+    /// Prints one result that is lost if no program reads it, as soon as stdout takes it.
     ///
     /// # Errors
     /// If stdout cannot be written, its reader has gone away, or has not read until `too_late`

@@ -1,4 +1,4 @@
-//! How the commands connect: with TLS if they are told to.
+//! How the commands connect: with TLS if they are configured to.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ impl TlsArgs {
             .collect()
     }
 
-    /// A connection to one node, for what asks each by itself.
+    /// A connection to one node, for what asks each separately.
     ///
     /// # Errors
     /// In words, what is wrong with the address, the certificates, or the node.

@@ -1,8 +1,8 @@
 //! The bytes that a node holds for one connection.
 //!
-//! Each connection has a share that nobody takes from it, and beyond it borrows from a pool that
+//! Each connection has a share that no other takes from it, and beyond it borrows from a pool that
 //! all connections have in common. So clients that read nothing take up the pool at most, and
-//! everybody else goes on with the own share.
+//! all others go on with the own share.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -69,7 +69,7 @@ pub(super) fn reachable(
         return Ok(listen.to_string());
     }
     if join.is_empty() {
-        // Nobody but this machine needs to find a cluster of one.
+        // Only this machine needs to find a cluster of one.
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), listen.port()).to_string());
     }
     let allowed = format!("HOST:PORT that the other members can connect to; {listen} says nothing");

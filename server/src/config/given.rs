@@ -74,11 +74,11 @@ pub(super) struct Given {
     /// [default: 10000]
     #[arg(long, env = "RINGFENCE_CLIENT_CONNECTIONS_MAX", value_name = "N")]
     pub(super) client_connections_max: Option<u64>,
-    /// What clients are told to connect to [default: the host of --advertise-peer with the port of
+    /// The address advertised to clients [default: the host of --advertise-peer with the port of
     /// --listen-client]
     #[arg(long, env = "RINGFENCE_ADVERTISE_CLIENT", value_name = "HOST:PORT")]
     pub(super) advertise_client: Option<String>,
-    /// What other nodes are told to connect to [default: as in --initial-cluster, else
+    /// The address advertised to other nodes [default: as in --initial-cluster, else
     /// --listen-peer]
     #[arg(long, env = "RINGFENCE_ADVERTISE_PEER", value_name = "HOST:PORT")]
     pub(super) advertise_peer: Option<String>,
@@ -113,7 +113,7 @@ pub(super) struct Given {
     /// Who signs the certificates of nodes: a PEM file
     #[arg(long, env = "RINGFENCE_PEER_TRUSTED_CA_FILE", value_name = "FILE")]
     pub(super) peer_trusted_ca_file: Option<PathBuf>,
-    /// Turn away from the peer port whoever shows no certificate of --peer-trusted-ca-file
+    /// Reject at the peer port a peer that shows no certificate of --peer-trusted-ca-file
     #[arg(
         long,
         env = "RINGFENCE_PEER_CLIENT_CERT_AUTH",
@@ -170,7 +170,7 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) replace_on_data_loss: Option<bool>,
-    /// Ask for a vote as soon as this node has caught up, if it joined a cluster; else somebody
+    /// Ask for a vote as soon as this node has caught up, if it joined a cluster; else an operator
     /// promotes it. Never the vote of another member of its name
     #[arg(
         long,
@@ -181,8 +181,8 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) join_as_voter: Option<bool>,
-    /// As the Pod --name of a StatefulSet: when told to stop, leave the cluster first and clear the
-    /// data directory if the StatefulSet has become too small for this Pod
+    /// As the Pod --name of a StatefulSet: when asked to stop, leave the cluster first and clear
+    /// the data directory if the StatefulSet has become too small for this Pod
     #[arg(
         long,
         env = "RINGFENCE_KUBE_LEAVE",
@@ -275,8 +275,8 @@ impl Given {
     }
 }
 
-/// The longest configuration file, in bytes: whoever names another file by mistake, a disk image
-/// say, learns so before it is in memory.
+/// The longest configuration file, in bytes: an operator who names another file by mistake, a disk
+/// image say, learns so before it is in memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a configuration file.

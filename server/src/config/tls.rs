@@ -95,7 +95,7 @@ impl Flags {
         }
     }
 
-    /// Whoever says whom to trust means a port with TLS, and would get one without.
+    /// A CA without a certificate would silently leave the port in plaintext: refuse it.
     fn nothing_more(&self, files: &Files<'_>) -> Result<Option<ServerTls>, ConfigError> {
         let allowed = format!(
             "together with --{} and --{}, without which the port has no TLS",

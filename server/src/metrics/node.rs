@@ -1,4 +1,4 @@
-//! What is read from the node at the moment somebody asks.
+//! What is read from the node at the moment a client asks.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! Acquire: one log entry, and for a caller that waits the end of its wait.
 //!
-//! The end of a wait is only ever told once the caller's own entry is applied: an answer that came
-//! from this node's state alone would make the client believe in a keep-alive that nobody logged.
+//! The end of a wait is only ever reported once the caller's own entry is applied: an answer that
+//! came from this node's state alone would make the client believe in a keep-alive that is not
+//! logged.
 
 use ringfence_core::{Acquired, Command, Opened, Outcome, RequestNumber, SessionId};
 use ringfence_proto::{Refusal, v1, wire};

@@ -300,7 +300,7 @@ mod tests {
     struct Stop {
         stopped: mpsc::Sender<()>,
         go_on: mpsc::Receiver<()>,
-        /// Whether it was told to go on, and did not have to by itself.
+        /// Whether it was ordered to go on, and did not have to on its own.
         told: mpsc::Sender<bool>,
     }
 

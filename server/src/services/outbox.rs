@@ -181,7 +181,7 @@ impl<T> Outbox<T> {
     }
 
     fn push(&self, queued: Queued<T>) {
-        // An error means that the client is gone; then nobody needs this.
+        // An error means that the client is gone; then no reader needs this.
         drop(self.queue.send(queued));
     }
 }
@@ -193,7 +193,7 @@ impl<T> Ticket<T> {
         room.of_stream.resize(bytes);
         room.of_connection.resize(bytes);
         let room = (!planted(Bug::UnreadRepliesUncounted)).then_some(room);
-        // An error means that the client is gone; then nobody needs this.
+        // An error means that the client is gone; then no reader needs this.
         drop(queue.send(Queued::Item { item, _room: room }));
     }
 }

@@ -64,7 +64,7 @@ impl Context {
         items: usize,
         max: MaxStaleness,
     ) -> Result<(Reserved, Duration), Refusal> {
-        // Nobody waits for a leader with room that others could use.
+        // No request waits for a leader with room that others could use.
         let age = self.ready_to_read(max).await?;
         let room = page_room(account, items).await?;
         let age = match max {

@@ -2,8 +2,8 @@
 //! position reached.
 //!
 //! Each message takes room of its connection's account from before it is made until the client takes
-//! it. A watch of a slow reader waits with it. When the ring of events has moved past it, it is told
-//! `compacted` and begins anew with the present state.
+//! it. A watch of a slow reader waits with it. When the ring of events has moved past it, it
+//! receives `compacted` and begins again with the present state.
 
 mod floors;
 mod leases;
@@ -39,12 +39,12 @@ pub(super) use presents::Presents;
 
 /// What a kind of watch tells.
 trait View: Send + Sync + 'static {
-    /// One thing told.
+    /// One report.
     type Item: Send;
     /// Some of them, as one message.
     type Message: prost::Message + 'static;
 
-    /// A present state is about to be told out of this one.
+    /// A present state is about to be reported out of this one.
     fn begin(&mut self, state: &Frozen);
 
     /// At most `room` items of a state, those behind the name `after`; and the
@@ -65,7 +65,7 @@ trait View: Send + Sync + 'static {
 
 /// Where a message leaves the reader.
 struct Told {
-    /// Up to here everything is told; `None` within the present state.
+    /// Up to here everything is reported; `None` within the present state.
     position: Option<v1::Position>,
     /// The message begins a present state because events in between are gone.
     compacted: bool,
@@ -85,7 +85,7 @@ struct Watch<V: View> {
 /// How many names of a state are looked at for one page.
 const NAMES_PER_PAGE_MAX: usize = 1_024;
 
-/// The watch is over; its reader has gone, or was told.
+/// The watch is over; its reader has gone, or was notified.
 struct Over;
 
 /// From where a reader goes on.
@@ -137,7 +137,7 @@ impl<V: View> Watch<V> {
             () = out.closed() => Over,
             () = stopped_of.stopped() => {
                 let why = "this node is stopping; go on at another one from the last position";
-                // A reader that does not read is not told; it sees the connection end.
+                // A reader that does not read is not notified; it sees the connection end.
                 let refusal = Refusal::unavailable(why, None, RETRY_AFTER);
                 let refusal = hinted(&stopped_of.node, refusal);
                 let _told = out.try_send(Err(refusal.into())).is_ok();
@@ -279,7 +279,7 @@ impl<V: View> Watch<V> {
             items.extend(found);
             after = more;
             if after.is_some() && items.len() < most {
-                // Names that nobody holds may be many; others get their turn between pages.
+                // Names that no session holds may be many; others get their turn between pages.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -294,7 +294,7 @@ impl<V: View> Watch<V> {
         }
     }
 
-    /// Tells a reader that has stopped reading, if it should ever go on, that it has to begin anew.
+    /// Queues an error so that a stalled reader restarts its watch.
     async fn give_up(&self, why: String) -> Over {
         let refusal = Refusal::unavailable(why, None, RETRY_AFTER);
         let refusal = hinted(&self.context.node, refusal);

@@ -114,7 +114,7 @@ fn a_short_run_with_partitions_kills_and_pauses_is_valid_and_leaves_only_its_rep
     assert_eq!(processes(ran.dir.path()), Vec::<i32>::new());
     assert!(!ran.dir.path().join("scratch").exists());
 
-    // The history is there for whoever checks it again.
+    // The history is there for a later check.
     let kinds: Vec<String> = ran
         .objects("history.jsonl")
         .iter()
@@ -432,7 +432,7 @@ fn every_fault_takes_effect_on_real_processes_and_no_promise_breaks() {
             assert_eq!(told["took_effect"], true, "{told}");
         }
     }
-    // Followers say nothing to each other, so a bridge that leads keeps nobody from anything. Two
+    // Followers say nothing to each other, so a bridge that leads keeps no node from anything. Two
     // nodes do not lead in turn while nothing happens to them.
     let effective = bridges.iter().any(|told| told["took_effect"] == true);
     assert!(effective || bridges.is_empty(), "{bridges:?}");

@@ -222,7 +222,7 @@ fn a_session_lives_as_long_as_somebody_keeps_it_alive() {
     refused(&dev.run(&evict), 1, "NOT_FOUND");
 }
 
-/// Others keep the session alive: what it still waited for would be granted to nobody.
+/// Others keep the session alive: what it still waited for would be granted to no client.
 #[test]
 #[expect(
     clippy::disallowed_methods,
@@ -332,7 +332,8 @@ fn a_revoked_holder_is_refused_and_the_next_is_served_when_it_may() {
 
     let revoked = dev.run(&revoke).object();
     assert_eq!(revoked["cause"], "REVOKED");
-    // Its holder may still believe: nobody is granted it for its TTL, unless it says that it knows.
+    // Its holder may still believe: no client is granted it for its TTL, unless it says that it
+    // knows.
     refused(&dev.run(&["lease", "acquire", "a/b"]), 1, "REVOKING");
     // A repeated revoke is harmless, and is answered as the first one was.
     assert_eq!(dev.run(&revoke).object()["cause"], "REVOKED");

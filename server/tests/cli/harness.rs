@@ -91,7 +91,7 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
         if holds() {
             return;
         }
-        // Nobody sends: this is a pause that ends with the test.
+        // No thread sends: this is a pause that ends with the test.
         receiver.recv_timeout(GLANCE).unwrap_err();
     }
     drop(sender);
@@ -111,7 +111,7 @@ pub(crate) fn ends_within(child: &mut Child, time: Duration) -> Option<ExitStatu
     None
 }
 
-/// Whether a process is there, a finished one that nobody has waited for not counted.
+/// Whether a process is there, a finished one that no process has waited for not counted.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -168,7 +168,7 @@ impl Dev {
                     ready,
                 };
             }
-            // Somebody else took the port in between: that is an error of its own, try the next.
+            // Another process took the port in between: that is an error of its own, try the next.
             let said = Said::from(process.wait_with_output().unwrap());
             assert_eq!(said.reason(), "PORT_IN_USE", "{said:?}");
         }

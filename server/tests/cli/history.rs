@@ -113,7 +113,7 @@ fn a_timeline_is_one_page_with_what_was_found_and_changes_no_verdict() {
         "the old page is there"
     );
 
-    // Who wanted a page and got none is told, whatever the verdict.
+    // Who wanted a page and got none learns it, whatever the verdict.
     let nowhere = dir.path().join("nowhere/run.html");
     let said = run(&[
         "check-history",
@@ -156,7 +156,7 @@ fn now() -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// A client that records what it was told.
+/// A client that records what it received.
 struct Recorder {
     dev: Dev,
     writer: Writer<File>,
@@ -164,7 +164,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Runs a command and records what it was told.
+    /// Runs a command and records what it received.
     fn call(
         &mut self,
         arguments: &[&str],
@@ -267,7 +267,7 @@ fn the_log_of_a_stopped_node_confirms_what_its_client_saw() {
         judged.out
     );
 
-    // A lie that only the log can tell from the truth: nobody was granted this.
+    // A lie that only the log can tell from the truth: no client was granted this.
     let lie = Op::Acquire(Acquire {
         lease: "jobs/b".to_owned(),
         wait_ms: None,

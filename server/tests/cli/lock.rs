@@ -374,7 +374,7 @@ fn what_cmd_leaves_behind_ends_before_the_lease() {
     assert!(!lives(child.trim().parse().unwrap()));
 }
 
-/// As in a container, whose first process waits for nobody: here it is this one.
+/// As in a container, whose first process waits for no child: here it is this one.
 #[test]
 fn what_has_ended_and_was_not_waited_for_does_not_hold_the_lease() {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();

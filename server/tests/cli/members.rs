@@ -77,7 +77,7 @@ fn an_operator_lets_a_node_in_gives_it_a_vote_lets_it_lead_and_removes_others() 
     let (id, incarnation) = (n4["node"].to_string(), n4["incarnation"].as_str().unwrap());
     assert!(fourth.logged().contains(incarnation), "it logs what it is");
 
-    // It has asked by itself; to add it by hand as well changes nothing.
+    // It has asked on its own; to add it by hand as well changes nothing.
     let peer = n4["peer_address"].as_str().unwrap();
     let by_hand = |incarnation| {
         let place = ["--peer", peer, "--client", &fourth.client, "--incarnation"];

@@ -52,7 +52,7 @@ impl Terminal {
         let (mut shown, kept) = (keyboard.try_clone().unwrap(), screen.clone());
         std::thread::spawn(move || {
             let mut bytes = [0; 4_096];
-            // It ends with an error when nobody has the terminal any more.
+            // It ends with an error when no process has the terminal any more.
             while let Ok(count @ 1..) = shown.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]);
                 kept.lock().unwrap().push_str(&text);

@@ -1,4 +1,4 @@
-//! Commands whose result nobody reads, or that cannot be written.
+//! Commands whose result no process reads, or that cannot be written.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, PipeReader, Write};
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Dev, Said, await_that, ends_within, pid, ringfence, signal};
 
-/// A pipe that nobody reads.
+/// A pipe that no process reads.
 fn gone() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -119,7 +119,7 @@ fn the_code_of_a_run_stands_though_nobody_reads_it() {
     assert_eq!(unread.code, read.code, "read {read:?}, unread {unread:?}");
 }
 
-/// A session that nobody was told of is open for nobody.
+/// A session that no caller received is open for no client.
 #[test]
 fn a_session_that_nobody_was_told_of_is_no_success() {
     let dev = Dev::start(1);
@@ -163,7 +163,7 @@ fn a_session_is_kept_alive_though_nobody_reads_of_it() {
     );
 }
 
-/// Its window passes meanwhile, and nobody else would keep it alive.
+/// Its window passes meanwhile, and no other client would keep it alive.
 #[test]
 fn what_is_not_read_in_time_is_given_back() {
     let dev = Dev::start(1);

@@ -1,11 +1,11 @@
-//! What needs no cluster: parsing, help, and what is said when nobody answers.
+//! What needs no cluster: parsing, help, and what is said when no node answers.
 
 use std::io::Write;
 use std::net::TcpListener;
 
 use crate::harness::{ringfence, run};
 
-/// An address where nobody listens.
+/// An address where no process listens.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -91,7 +91,7 @@ fn without_a_cluster_commands_end_with_69_and_say_so_twice() {
 
 #[test]
 fn endpoints_that_are_no_cluster_are_named_with_what_is_wrong() {
-    // Nobody listens; somebody listens and says nothing; somebody speaks another language.
+    // No server listens; a server listens and says nothing; a server speaks another protocol.
     let down = nobody();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().map(|at| (at.to_string(), silent));
@@ -101,7 +101,7 @@ fn endpoints_that_are_no_cluster_are_named_with_what_is_wrong() {
     std::thread::spawn(move || {
         for stream in web.incoming() {
             let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-            // Whoever asked may have gone away.
+            // The caller may have gone away.
             stream.and_then(|mut stream| stream.write_all(answer)).ok();
         }
     });

@@ -57,7 +57,7 @@ fn work_that_stops_by_the_end_of_the_window_runs_beside_no_other() {
     });
 }
 
-/// "A reader that falls behind holds up nobody but itself."
+/// "A reader that falls behind holds up only itself."
 #[test]
 fn a_slow_reader_of_a_watch_costs_no_lease() {
     let dev = Dev::start(1);

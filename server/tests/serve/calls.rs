@@ -57,7 +57,7 @@ async fn one_entry_opens_a_session_and_grants_a_lease() {
         answer.opened.unwrap().session
     );
 
-    // Refused, but the session is open all the same, and its number is told.
+    // Refused, but the session is open all the same, and its number is reported.
     let refused = api.leases.acquire(request("db")).await.unwrap_err();
     let session: u64 = refusal(&refused).metadata["session"].parse().unwrap();
     let asked = v1::GetSessionRequest {

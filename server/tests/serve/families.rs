@@ -23,7 +23,7 @@ async fn three_nodes_on_ipv6_form_a_cluster_that_both_families_reach() {
     let mut nodes = Vec::new();
     for (n, ports) in (1..).zip(ports) {
         let name = format!("n{n}");
-        // One listens as it does unless told otherwise, on everything; the others on IPv6 alone but
+        // One listens as it does unless set otherwise, on everything; the others on IPv6 alone but
         // for the port that this test asks for their state.
         let host = if n == 1 { "[::]" } else { "[::1]" };
         let hosts = [host, host, "[::]"];
@@ -44,7 +44,7 @@ async fn three_nodes_on_ipv6_form_a_cluster_that_both_families_reach() {
     let granted = same.acquire(&alice, 1, "lease/1").await.unwrap();
     let told = other.check("lease/1", granted.token).await;
     assert_eq!(told.verdict(), Verdict::Current);
-    // What clients are told to connect to has brackets, too.
+    // The address advertised to clients has brackets, too.
     let leader = other.status().await.leader_client_address;
     assert!(leader.starts_with("[::1]:"), "{leader}");
 }

@@ -45,8 +45,8 @@ async fn next(stream: &mut Streaming<v1::WatchResponse>) -> v1::WatchResponse {
     message.expect("a message in time").unwrap().unwrap()
 }
 
-/// So many watches on a connection of their own. Nobody reads them, and after a few messages they
-/// have no room for more, so that they keep no processor busy.
+/// So many watches on a connection of their own. No client reads them, and after a few messages
+/// they have no room for more, so that they keep no processor busy.
 async fn unread_watches(node: &Process, count: usize) -> Vec<Streaming<v1::WatchResponse>> {
     let endpoint = tonic::transport::Endpoint::from_shared(node.url()).unwrap();
     let endpoint = endpoint.initial_stream_window_size(100);
@@ -162,7 +162,7 @@ async fn watches_that_nobody_reads_are_told_compacted_and_cost_little() {
     assert!(grown < 32 * MIB, "{IDLE} idle watches: {grown} bytes more");
     assert!(full < 300 * MIB, "{full} bytes");
 
-    // Who goes on from a position of before begins anew, with what is held now.
+    // Who goes on from a position of before begins again, with what is held now.
     let request = v1::WatchRequest {
         prefix: String::new(),
         from,

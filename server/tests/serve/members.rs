@@ -85,7 +85,7 @@ impl Api {
     }
 }
 
-/// Clients that acquire, look and release until they are told to stop, and one that only holds.
+/// Clients that acquire, look and release until they are asked to stop, and one that only holds.
 struct Work {
     stop: Arc<AtomicBool>,
     grants: Arc<AtomicU64>,

@@ -159,7 +159,7 @@ async fn figures_move_with_what_happens() {
     let bob = api.open("bob").await;
     api.acquire(&bob, 1, "db").await.unwrap_err();
     api.release(&alice, 2, &grant).await.unwrap();
-    // One that nobody keeps alive.
+    // One that no client keeps alive.
     let short = v1::AcquireRequest {
         open: Some(v1::OpenRequest {
             ttl_ms: Some(200),

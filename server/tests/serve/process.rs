@@ -136,7 +136,7 @@ impl Process {
         format!("http://127.0.0.1:{}", self.ports.client)
     }
 
-    /// A GET over the HTTP port: status and body; `None` if nobody answers.
+    /// A GET over the HTTP port: status and body; `None` if no server answers.
     pub(crate) fn http(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.ports.http)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -196,13 +196,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _killed = self.child.kill().is_ok();
         let _waited = self.child.wait().is_ok();
     }
 }
 
-/// `ringfence serve` without the variables of whoever runs the tests.
+/// `ringfence serve` without the variables of the process that runs the tests.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
     for (name, _) in std::env::vars_os() {

@@ -137,7 +137,7 @@ async fn a_directory_of_another_cluster_never_mixes_the_two() {
     let flags = ["--name=n3", &members, "--token-floor=0"];
     let stray = Process::start(&their_dir.path().join("n3"), third.ports, &flags);
 
-    // Ours goes on, and the stranger is no part of it: it serves nobody and says why.
+    // Ours goes on, and the stranger is no part of it: it serves no client and says why.
     let said = async {
         while !stray.logged().contains("the right data directory?") {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! A client port with TLS, and whoever comes to it.
+//! A client port with TLS, and the clients that come to it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

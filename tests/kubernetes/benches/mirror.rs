@@ -139,7 +139,7 @@ async fn lag(site: &Site) {
     );
 }
 
-/// Notes when each token is first seen on an object by somebody who watches.
+/// Notes when each token is first seen on an object by a client that watches.
 #[expect(clippy::disallowed_methods, reason = "measures what people notice")]
 async fn watch(leases: kube::Api<Lease>, shown: Arc<Mutex<HashMap<u64, Instant>>>) {
     let mut version = "0".to_owned();

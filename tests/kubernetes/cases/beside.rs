@@ -135,7 +135,7 @@ fn reachable(template: &Value, folder: &str) {
     let ports = container["ports"].as_array().cloned().unwrap_or_default();
     for probe in ["livenessProbe", "readinessProbe"] {
         let asked = &container[probe];
-        // Who serves nobody has none.
+        // A node that serves no client has none.
         assert_eq!(asked.is_null(), ports.is_empty(), "{folder}: {probe}");
         let name = &asked["httpGet"]["port"];
         let known = ports.iter().any(|port| port["name"] == *name);

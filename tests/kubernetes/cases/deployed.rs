@@ -87,7 +87,7 @@ async fn every_pod_is_as_confined_as_it_can_be_and_knows_its_name() {
             let found = lines.filter(|found| *found == line).count();
             assert_eq!(found, 1, "{overlay}: {line}");
         }
-        // Taking a lost member's place is for whoever asks for it.
+        // Taking a lost member's place is for the process that asks for it.
         let replaces = rendered.contains("RINGFENCE_REPLACE_ON_DATA_LOSS");
         assert_eq!(replaces, overlay == "overlays/dev", "{overlay}");
     }

@@ -74,7 +74,7 @@ where
     type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // Whether the way is free is asked by whoever has passed the turnstile.
+        // Whether the way is free is asked by the client that has passed the turnstile.
         Poll::Ready(Ok(()))
     }
 

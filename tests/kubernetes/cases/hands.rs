@@ -1,4 +1,4 @@
-//! Hands on mirrored objects: what they do is undone, counted and told.
+//! Hands on mirrored objects: what they do is undone, counted and reported.
 
 use std::time::Duration;
 

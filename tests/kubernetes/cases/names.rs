@@ -1,4 +1,4 @@
-//! Names that Kubernetes cannot carry, and objects that are somebody else's.
+//! Names that Kubernetes cannot carry, and objects that are not the mirror's.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Api, ObjectMeta, PostParams};

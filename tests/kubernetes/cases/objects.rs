@@ -170,7 +170,7 @@ impl Story {
     }
 }
 
-/// Nobody ever put an older position, or a lower token, over a newer one.
+/// No mirror ever put an older position, or a lower token, over a newer one.
 pub(crate) fn assert_never_back(versions: &[(String, Found)]) {
     let mut newest: BTreeMap<&str, &Found> = BTreeMap::new();
     for (name, found) in versions {

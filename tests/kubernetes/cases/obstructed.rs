@@ -1,4 +1,4 @@
-//! A webhook of somebody else's that fails for some objects: all others are shown as ever.
+//! A webhook of another party that fails for some objects: all others are shown as ever.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn a_webhook_that_is_silent_about_some_objects_holds_up_no_others() {
         return;
     };
     let session = site.session("worker").await;
-    // The kernel takes the connections, and nobody ever reads them.
+    // The kernel takes the connections, and no process ever reads them.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let webhook = Webhook::at(format!("https://{}/", silent.local_addr().unwrap()), &site).await;
     assert!(until_obstructed(&site).await.is_none());

@@ -54,7 +54,7 @@ fn words<T>(answer: Result<T, Error>) -> Option<String> {
     }
 }
 
-/// Waits until the policy judges: until nobody lowers the token of a mirrored Lease.
+/// Waits until the policy judges: until no writer lowers the token of a mirrored Lease.
 async fn until_in_force(site: &Site, name: &str, token: u64) {
     let lower = json!({"metadata": {"annotations": {TOKEN: (token - 1).to_string()}}});
     let leases = &site.objects.leases;
@@ -66,7 +66,7 @@ async fn until_in_force(site: &Site, name: &str, token: u64) {
     .await;
 }
 
-/// The Leases of the namespace, as somebody sees them who may do everything there and is not of
+/// The Leases of the namespace, as an account sees them that may do everything there and is not of
 /// `system:masters`.
 async fn as_its_owner(site: &Site) -> Api<Lease> {
     let arguments = [
@@ -215,7 +215,8 @@ async fn with_the_policy_no_hand_makes_a_mirrored_lease_and_none_that_lay_there_
     let made = owner.create(&params, &forged(label.clone())).await;
     let refused = words(made).unwrap();
     assert!(refused.contains("by the mirror alone"), "{refused}");
-    // Without the label it is nobody's, and without one it cannot become the mirror's by hand.
+    // Without the label it belongs to no mirror, and without one it cannot become the mirror's by
+    // hand.
     let made = owner.create(&params, &forged(json!({}))).await;
     assert_eq!(words(made), None);
     let labelled = json!({"metadata": {"labels": label}});

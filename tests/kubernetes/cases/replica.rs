@@ -132,7 +132,7 @@ pub(crate) struct Replica {
 
 struct Inner {
     machine: Mutex<StateMachine>,
-    /// Nobody confirms anything to it.
+    /// No node confirms anything to it.
     cut_off: AtomicBool,
     /// How often it asked.
     asked: AtomicUsize,

@@ -38,14 +38,14 @@ const NEEDED: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
 
 /// A folder with the components, and with `pause`, which the sandbox of a Pod runs; `None` if there
-/// are none, which is told once.
+/// are none, which is printed once.
 pub(crate) fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(find).as_deref()
 }
 
 /// The command line that people use; the other components lie beside it. `None` if there is no
-/// Kubernetes here, which is told.
+/// Kubernetes here, which is printed.
 #[must_use]
 pub fn kubectl() -> Option<PathBuf> {
     Some(folder()?.join("kubectl"))
@@ -93,7 +93,7 @@ fn assets() -> Option<PathBuf> {
     env::var_os("KUBEBUILDER_ASSETS").map(|assets| named(assets.into()))
 }
 
-/// A folder that somebody has named.
+/// A folder that the caller has named.
 fn named(assets: PathBuf) -> PathBuf {
     for needed in NEEDED {
         assert!(

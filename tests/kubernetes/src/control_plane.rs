@@ -93,8 +93,8 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// The one that all tests of this process share, and that ends with the process; `None` if there
-    /// is no Kubernetes here, which is told. Each test takes a [namespace](Self::namespace) of its
-    /// own.
+    /// is no Kubernetes here, which is printed. Each test takes a [namespace](Self::namespace) of
+    /// its own.
     pub async fn shared() -> Option<Arc<Self>> {
         static SHARED: Mutex<Option<Arc<ControlPlane>>> = Mutex::const_new(None);
         let mut shared = SHARED.lock().await;
@@ -104,7 +104,7 @@ impl ControlPlane {
         shared.clone()
     }
 
-    /// One of its own, to be mistreated; `None` if there is no Kubernetes here, which is told.
+    /// One of its own, to be mistreated; `None` if there is no Kubernetes here, which is printed.
     ///
     /// # Panics
     /// If it is not ready in time.
@@ -282,7 +282,7 @@ impl ControlPlane {
     }
 
     /// Starts the controllers of namespaces: only with them is a namespace ever gone. They end with the
-    /// control plane. `None` where the components lie in a folder without them, which is told.
+    /// control plane. `None` where the components lie in a folder without them, which is printed.
     pub fn start_namespace_controller(&mut self) -> Option<()> {
         let program = self.binaries.join("kube-controller-manager");
         if !program.is_file() {

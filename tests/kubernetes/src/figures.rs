@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// What `/metrics` at an address (`HOST:PORT`) shows; `None` if nobody answers.
+/// What `/metrics` at an address (`HOST:PORT`) shows; `None` if no server answers.
 pub async fn figures(address: &str) -> Option<String> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.ok()?;

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Reads process ids with their start times until its input ends, which happens with the test's
 /// process at the latest; then kills those of them that still run and removes the folder. A number
-/// alone may be somebody else's by then: the kernel gives it to the next process once its own is
+/// alone may be another process's by then: the kernel gives it to the next process once its own is
 /// gone. It lies in a group of its own, so that ^C at a terminal does not reach it.
 const SCRIPT: &str = r#"
 folder="$1"

@@ -59,7 +59,7 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _gone = kill_process(pid, signal).is_err();
     }
 
@@ -86,7 +86,7 @@ fn spawn(command: Command) -> io::Result<Child> {
         let (sender, orders) = mpsc::channel::<Order>();
         thread::spawn(move || {
             for (mut command, answer) in orders {
-                // Whoever ordered it waits.
+                // The caller waits.
                 drop(answer.send(command.spawn()));
             }
         });

@@ -158,7 +158,7 @@ async fn stand(session: Session, rounds: u64, race: Arc<Race>) -> Fallible {
             .lock()
             .map_err(|_| "poisoned")?
             .push(lease.token().get());
-        // What came before is over, for the cluster and for whoever measures.
+        // What came before is over, for the cluster and for the measurement.
         tokio::time::sleep(Duration::from_millis(5)).await;
         race.holders.fetch_sub(1, Ordering::SeqCst);
         race.released.store(nanos(), Ordering::SeqCst);

@@ -133,7 +133,7 @@ async fn block(name: &str, ttl: Duration, pause: Duration) -> Fallible {
     Ok(())
 }
 
-/// Uses a session, and leaves it to whoever gets its handle.
+/// Uses a session, and leaves it to the process that gets its handle.
 async fn leave(name: &str, ttl: Duration) -> Fallible {
     let session = open(&connect().await?, ttl).await?;
     let token = session.acquire(name).send().await?.forget();

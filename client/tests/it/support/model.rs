@@ -444,12 +444,12 @@ impl Model {
         self.grant_next(name, &[]);
     }
 
-    /// Nothing is granted to anybody, and nobody waits.
+    /// No session holds anything, and none waits.
     pub(crate) fn is_quiet(&self) -> bool {
         self.held.is_empty() && self.nobody_waits()
     }
 
-    /// Nobody waits for anything.
+    /// No client waits for anything.
     pub(crate) fn nobody_waits(&self) -> bool {
         self.queue.is_empty()
     }

@@ -80,7 +80,7 @@ struct Inner {
     watchers: Mutex<Vec<mpsc::Sender<Result<v1::WatchResponse, Status>>>>,
 }
 
-/// What a watch is told at once; it tells nothing more then, and goes on.
+/// What a watch receives at once; it tells nothing more then, and goes on.
 pub(crate) type Watching = fn(&v1::WatchRequest) -> Vec<v1::WatchResponse>;
 
 enum Held {

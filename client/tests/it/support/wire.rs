@@ -47,7 +47,7 @@ impl Wire {
         self.address.clone()
     }
 
-    /// From now on bytes vanish, also on new connections; nobody is told.
+    /// From now on bytes vanish, also on new connections; no end is notified.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
     }

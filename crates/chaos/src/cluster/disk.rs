@@ -135,7 +135,7 @@ fn unmount(target: &Path) -> io::Result<()> {
     for _ in 0..UNMOUNT_TRIES {
         match sys::unmount(target, false) {
             Err(cause) if cause.kind() == io::ErrorKind::ResourceBusy => {
-                // Nobody sends: this is a pause.
+                // No thread sends: this is a pause.
                 let gap = std::time::Duration::from_millis(5);
                 pause.recv_timeout(gap).ok();
             }
@@ -178,7 +178,7 @@ impl Ext4 {
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let device = File::options().read(true).write(true).open(&path)?;
             match sys::attach_loop(device.as_fd(), file.as_fd()) {
-                // Somebody else has taken it in between.
+                // Another process has taken it in between.
                 Err(cause) if cause.kind() == io::ErrorKind::ResourceBusy => {}
                 Err(cause) => return Err(cause),
                 // The device is open until it is mounted: it lives as long as it is used.

@@ -88,7 +88,7 @@ impl Asking {
             if now_ns().saturating_sub(begin) > LIMIT_NS {
                 break Err(said);
             }
-            // Nobody sends: this is a pause.
+            // No thread sends: this is a pause.
             pause.recv_timeout(AGAIN).ok();
         };
         drop(quiet);

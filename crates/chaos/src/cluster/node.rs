@@ -34,7 +34,7 @@ pub(crate) struct Node {
     pub(crate) doomed: bool,
 }
 
-/// How a node ended that nobody killed.
+/// How a node ended that the run did not kill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended(ExitStatus);
 
@@ -185,7 +185,7 @@ impl Node {
             .is_some_and(|process| stopped(process.id()))
     }
 
-    /// How it ended, if it has ended by itself.
+    /// How it ended, if it has ended on its own.
     pub(crate) fn ended(&mut self) -> Option<Ended> {
         let ended = self.process.as_mut()?.try_wait().ok()??;
         self.process = None;

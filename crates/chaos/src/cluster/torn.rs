@@ -1,5 +1,5 @@
 //! What a write leaves that was cut off by a crash: bytes behind the end of the log, of which
-//! nobody was told that they are durable.
+//! no caller learned that they are durable.
 
 use std::fs::File;
 use std::io;

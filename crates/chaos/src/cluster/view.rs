@@ -62,7 +62,7 @@ impl Views {
                     if let Some(view) = ask(address) {
                         views.lock().unwrap_or_else(PoisonError::into_inner)[place] = view;
                     }
-                    // Nobody sends: this is a pause.
+                    // No thread sends: this is a pause.
                     pause.recv_timeout(EVERY).ok();
                 }
                 drop(quiet);

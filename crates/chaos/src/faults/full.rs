@@ -19,7 +19,7 @@ const NO_ROOM: [&str; 4] = [
     "File too large",
     "os error 27",
 ];
-/// The last words of a node that ends by itself.
+/// The last words of a node that ends on its own.
 const STOPPED: &str = "the node stopped by itself";
 /// And what they hold if it was its log that could not be written, or a snapshot.
 const LOG_REFUSED: &str = "the log accepts nothing more";

@@ -88,7 +88,7 @@ pub(super) fn replace(stage: &mut Stage, victim: Victim) -> Result<Begun, String
         "{} is removed, loses its disk, and joins as a new member",
         inserted(stage, place)
     );
-    // It may end by itself once it is no member.
+    // It may end on its own once it is no member.
     stage.nodes[place].doomed = true;
     let removing = Membership::begin(&stage.asking(), Change::Remove, &node_name(place));
     Ok(Begun {

@@ -140,7 +140,7 @@ pub(super) fn partition(
     impose(stage, links, what, order.to_vec(), Vec::new())
 }
 
-/// The ports of everybody that a node may lose touch with.
+/// The ports of every party that a node may lose touch with.
 fn others(stage: &Stage, place: usize, clients_too: bool) -> Vec<usize> {
     let nodes = (0..stage.plan.nodes as usize).filter(|other| *other != place);
     let clients = (1..=stage.plan.clients).map(|number| stage.client_port(number));

@@ -14,7 +14,7 @@ use crate::clock::nanos;
 
 /// What waits longer than this for its turn on a slow line is lost, as in a router.
 const QUEUE_MAX: Duration = Duration::from_millis(500);
-/// By how much a packet that is to be overtaken is late where nothing else delays it.
+/// By how much a packet that is to be reordered is late where nothing else delays it.
 const OVERTAKEN_BY: std::ops::Range<u64> = 2_000_000..20_000_000;
 
 /// All that is done to packets now.

@@ -1,7 +1,7 @@
 //! What the page is given: the run in rows and columns, as compact as JSON can be.
 //!
-//! Times are microseconds since the run began; -1 is "never" and "nobody". The program in `page/`
-//! reads exactly this: `data.js` is its other end.
+//! Times are microseconds since the run began; -1 is "never" and "no client". The program in
+//! `page/` reads exactly this: `data.js` is its other end.
 
 use serde::Serialize;
 

@@ -1,8 +1,9 @@
-//! Who held what, put together from what clients were told and what watches saw.
+//! Who held what, put together from what clients received and what watches saw.
 //!
-//! Nobody outside of the cluster sees the instant of a grant. Shown is the earliest instant at which
-//! anybody knew of it, and the earliest at which anybody knew of its end; where the next grant was
-//! known sooner, that one's begin is the end, since the log gives no lease to two at once.
+//! No observer outside of the cluster sees the instant of a grant. Shown is the earliest instant at
+//! which anybody knew of it, and the earliest at which anybody knew of its end; where the next
+//! grant was known sooner, that one's begin is the end, since the log gives no lease to two at
+//! once.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ impl Grants {
         self.clients.insert(session, client);
     }
 
-    /// Somebody knew at `t` that the grant was made, to this client or to this session.
+    /// A client knew at `t` that the grant was made, to this client or to this session.
     pub(super) fn made(&mut self, (lease, token): (usize, u64), t: u64, holder: Holder) {
         let seen = self.at((lease, token), t);
         seen.from = seen.from.min(t);
@@ -53,7 +54,7 @@ impl Grants {
         }
     }
 
-    /// Somebody knew at `t` that the grant has ended.
+    /// A client knew at `t` that the grant has ended.
     pub(super) fn ended(&mut self, (lease, token): (usize, u64), t: u64, cause: &'static str) {
         let seen = self.at((lease, token), t);
         seen.from = seen.from.min(t);

@@ -23,7 +23,7 @@ pub(super) fn settle(
     }
     let roles = roles(timeline, frame);
     data.roles = thin::evenly(roles, thin::FAULTS_MAX, "spans of roles", said);
-    // In the order of their names, whoever was seen first.
+    // In the order of their names, not in the order of their first sight.
     let names = timeline.gather.nodes.all();
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|number| natural(&names[*number]));

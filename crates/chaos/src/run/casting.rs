@@ -1,4 +1,4 @@
-//! Which clients take part in a run, and what each is told.
+//! Which clients take part in a run, and what each is given.
 
 use std::io;
 use std::path::Path;

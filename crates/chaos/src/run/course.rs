@@ -44,7 +44,7 @@ pub(super) struct Run<'a> {
     pub(super) records: Vec<FaultRecord>,
     pub(super) say: &'a mut dyn FnMut(Say),
     pub(super) pause: Receiver<()>,
-    /// Nobody sends: waiting for it is a pause.
+    /// No thread sends: waiting for it is a pause.
     pub(super) _quiet: Sender<()>,
     /// Since when nothing has disturbed the cluster, in ns.
     pub(super) calm_since: Option<u64>,
@@ -77,7 +77,7 @@ impl Run<'_> {
         }
         self.stage.began_ns = now_ns();
         let prefix = match self.stage.plan.target {
-            // Nobody else's leases.
+            // No other client's leases.
             Some(_) => format!("chaos/{}/", judge::unix_ms()),
             None => "chaos/".to_owned(),
         };
@@ -99,7 +99,7 @@ impl Run<'_> {
             self.pause.recv_timeout(TICK).ok();
             let now = now_ns();
             if sys::interrupted() {
-                // Whoever waits for the end is not kept waiting.
+                // A caller that waits for the end is not kept waiting.
                 break;
             }
             let over = now >= ends_ns;
@@ -110,7 +110,8 @@ impl Run<'_> {
             }
             if tick % TICKS_PER_LINE == 0 {
                 self.tell(now);
-                // What a killed run has seen is there; what cannot be written is told at the end.
+                // What a killed run has seen is there; what cannot be written is reported at the
+                // end.
                 self.tally().hand_over();
             }
             if over && self.active.is_empty() && self.is_over() {
@@ -215,7 +216,7 @@ impl Run<'_> {
     }
 
     /// Begins the next fault of the cluster, when its time has come and, unless the quorum may
-    /// break, everybody has recovered from the last one.
+    /// break, all nodes have recovered from the last one.
     fn begin_next(&mut self, waiting: &mut VecDeque<Planned>, now: u64, ends_ns: u64) {
         while let Some(planned) = waiting.front() {
             if now < self.stage.began_ns + planned.begin_ms * 1_000_000 {

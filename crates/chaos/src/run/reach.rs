@@ -35,7 +35,7 @@ pub(super) fn reach(target: &Target) -> io::Result<()> {
             ttl: TTL,
         };
         let session = client.open_session(options).await;
-        // Whether it is closed or runs out is the same to everybody.
+        // Whether it is closed or runs out is the same to all sessions.
         session.map_err(io::Error::other)?.close().await.ok();
         Ok(())
     })

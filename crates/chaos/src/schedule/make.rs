@@ -140,7 +140,7 @@ impl Maker {
         self.rng.random_range(range)
     }
 
-    /// First the leader, then whoever.
+    /// First the leader, then any node.
     fn victim(&mut self, kind: Kind) -> Victim {
         let first = self.hit.insert(kind);
         match self.rng.random_bool(0.6) || first {
@@ -149,7 +149,7 @@ impl Maker {
         }
     }
 
-    /// One victim; where the quorum may break, sometimes everybody.
+    /// One victim; where the quorum may break, sometimes every node.
     fn victims(&mut self, kind: Kind) -> Vec<Victim> {
         if self.break_quorum && self.rng.random_bool(0.4) {
             return (0..self.nodes).map(Victim::Node).collect();

@@ -307,7 +307,7 @@ impl Actor {
         let lease = name.to_string();
         let id = self.recorder.invoked(None, Op::Get { lease });
         let outcome = match self.client.look_up(name).await {
-            // Nobody holds a name that is not known, and nobody waits for it.
+            // No client holds a name that is not known, and no client waits for it.
             Ok(lease) => {
                 let holder = lease.as_ref().and_then(|lease| lease.holder.as_ref());
                 Outcome::Lease {
@@ -348,7 +348,7 @@ fn release_of(lease: &HeldLease) -> Op {
     }
 }
 
-/// A task that ends with whoever holds this.
+/// A task that ends when this is dropped.
 struct Aborted(JoinHandle<()>);
 
 impl Drop for Aborted {

@@ -73,7 +73,7 @@ impl<'a> Holding<'a> {
     }
 
     async fn steps(&mut self, rounds: u32, rng: &mut StdRng) {
-        // Before the first read: from here on the guards refuse whoever held the lease before.
+        // Before the first read: from here on the guards refuse earlier holders.
         for place in 0..self.stores.count() {
             let advanced = self.ask(place, GuardAct::Advance, 0).await;
             self.heed(advanced);

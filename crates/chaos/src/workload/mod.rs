@@ -47,7 +47,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// So many clients watch all leases, beside their other work.
 const WATCHERS: u32 = 2;
 
-/// One client of the workload, as its own process is told.
+/// One client of the workload, as its own process is given it.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// Its number, from 1.
@@ -68,7 +68,7 @@ pub struct ClientOptions {
     pub control: bool,
     /// How nodes are connected to, if with TLS.
     pub tls: Option<Tls>,
-    /// Planted: the guard in SQLite lets everybody in.
+    /// Planted: the guard in SQLite admits every token.
     pub open_guard: bool,
 }
 
@@ -77,11 +77,11 @@ pub(crate) const ORDER_FLOOD: &str = "flood";
 /// Tells it to make no more of it.
 pub(crate) const ORDER_CALM: &str = "calm";
 
-/// Runs one client until it is told to stop by a line on stdin, or stdin ends. Prints the lines of
+/// Runs one client until it is stopped by a line on stdin, or stdin ends. Prints the lines of
 /// its history on stdout.
 ///
 /// # Errors
-/// If its threads cannot be started, or nobody reads what it prints.
+/// If its threads cannot be started, or no process reads what it prints.
 pub fn run_client(options: ClientOptions) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -126,7 +126,7 @@ async fn work(options: ClientOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// What whoever started the process wants of it.
+/// What the process's parent wants of it.
 struct Orders {
     /// Becomes true when the process is to stop.
     stop: watch::Receiver<bool>,
@@ -148,7 +148,7 @@ fn orders() -> io::Result<Orders> {
                     Ok(_) | Err(_) => break,
                 }
             }
-            // Also if it cannot be read: then nobody is left to work for.
+            // Also if it cannot be read: then no parent is left to work for.
             tell_stop.send(true).ok();
             tell_flood.send(false).ok();
         })?;

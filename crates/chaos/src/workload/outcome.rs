@@ -1,6 +1,6 @@
 //! What the client crate says, as the history has it.
 //!
-//! Where the crate repeats a request by itself, or finds out by its own clock, and does not say
+//! Where the crate repeats a request automatically, or finds out by its own clock, and does not say
 //! so, the answer is written down as unknown: that can hide a fault of the service, and never makes
 //! one up.
 
@@ -74,7 +74,7 @@ pub(super) fn of_transfer(error: &TransferError) -> Outcome {
     }
 }
 
-/// Why a session ended, if that was told.
+/// Why a session ended, if that was reported.
 pub(super) fn of_session_end(end: &SessionEnd) -> Option<SessionCause> {
     Some(match end {
         SessionEnd::Closed => SessionCause::Closed,

@@ -1,4 +1,4 @@
-//! Telling what happens, line by line, to whoever started this process.
+//! Telling what happens, line by line, to the process that started this process.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Recorder {
         };
         line.push(b'\n');
         if std::io::stdout().lock().write_all(&line).is_err() {
-            // Nobody listens any more; what is not written down need not be done.
+            // No parent listens any more; what is not written down need not be done.
             std::process::exit(1);
         }
     }

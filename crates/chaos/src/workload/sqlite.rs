@@ -30,7 +30,7 @@ const SCHEMA: &str = "
 pub(super) enum Door {
     /// Whom the guard admits.
     Guarded,
-    /// Everybody.
+    /// Every token.
     Open,
 }
 

@@ -1,4 +1,4 @@
-//! A watch of all leases, written down as it is told.
+//! A watch of all leases, written down as it comes.
 
 use ringfence_check::history::{Record, WatchEvent, WatchKind, WatchProgress, WatchStarted};
 use ringfence_client::{Position, Watch, WatchItem};
@@ -42,7 +42,8 @@ pub(super) async fn run(mut watch: Watch, recorder: Recorder, prefix: String) {
                 end_of.tell(&recorder, watcher, position);
             }
             Ok(WatchItem::Reached(position)) => {
-                // A position may lie within an entry, of which the rest is then still to be told.
+                // A position may lie within an entry, of which the rest is then still to be
+                // reported.
                 let whole = position.events().is_none();
                 let index = position.index().saturating_sub(u64::from(!whole));
                 recorder.put(&Record::WatchProgress(WatchProgress {

@@ -33,7 +33,7 @@ pub(super) struct Zombie {
 /// Where to send those who shall haunt the stores.
 pub(super) type Zombies = mpsc::UnboundedSender<Zombie>;
 
-/// Lets them walk, each by itself.
+/// Lets them walk, each on its own.
 pub(super) fn start(options: &ClientOptions, recorder: Recorder) -> Zombies {
     let (zombies, mut coming) = mpsc::unbounded_channel();
     // Stores of their own: they do not wait for their client's writes, nor it for theirs.

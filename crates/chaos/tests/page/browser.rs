@@ -1,4 +1,4 @@
-//! A headless browser that is told what to do through a pipe, and gone with the value that stands
+//! A headless browser that receives its orders through a pipe, and gone with the value that stands
 //! for it.
 
 use std::io::{BufRead, BufReader, Write};

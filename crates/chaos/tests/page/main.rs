@@ -1,4 +1,4 @@
-//! The page of a run in a real browser: a stranger is told why a stale write was refused, whatever
+//! The page of a run in a real browser: a stranger learns why a stale write was refused, whatever
 //! the run was, and nothing but the file is asked for.
 //!
 //! `fixtures/overtaken.jsonl` is a history made by hand. In it c1 gets token 7 at 3.2 s and is

@@ -9,7 +9,7 @@ use crate::lives::{Life, Lives};
 use crate::recording::{Recording, Watched};
 use crate::verdict::{Report, Rule, Violation};
 
-/// Somebody was told that a session has ended.
+/// A client learned that a session has ended.
 struct Ended {
     session: u64,
     t: u64,

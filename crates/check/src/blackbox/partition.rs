@@ -22,11 +22,11 @@ pub(super) struct Timed {
     pub(super) by: Option<u64>,
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// Where the operation stands in the recording; none for what was told without being asked.
+    /// Where the operation stands in the recording; none for what came without a request.
     pub(super) operation: Option<usize>,
 }
 
-/// A hand-over of which nobody knows whether it came about.
+/// A hand-over of which it is unknown whether it came about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MayTransfer {
     pub(super) session: u64,
@@ -34,7 +34,7 @@ pub(super) struct MayTransfer {
     pub(super) from: u64,
 }
 
-/// A grant that nobody was told of as its answer, but whose token was seen.
+/// A grant that no client received as its answer, but whose token was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ghost {
     pub(super) token: u64,
@@ -69,7 +69,7 @@ impl Unanswered {
     }
 }
 
-/// A token that was seen although nobody can have been granted it.
+/// A token that was seen although no client can have been granted it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FromNowhere {
     pub(super) token: u64,
@@ -98,7 +98,7 @@ impl FromNowhere {
 pub(super) struct Lease {
     pub(super) name: String,
     pub(super) steps: Vec<Timed>,
-    /// From when on the grant with this token may have ended by an operation nobody knows more of.
+    /// From when on the grant with this token may have ended by an operation of unknown outcome.
     pub(super) token_may_end: HashMap<u64, u64>,
     /// From when on an operator may have revoked the grant with this token, unseen.
     pub(super) token_may_be_revoked: HashMap<u64, u64>,
@@ -110,7 +110,7 @@ pub(super) struct Lease {
     pub(super) ghosts: Vec<Ghost>,
     pub(super) unanswered: Unanswered,
     pub(super) from_nowhere: Vec<FromNowhere>,
-    /// Acquires of which nobody knows whether they were granted.
+    /// Acquires of which it is unknown whether they were granted.
     open_ended: Vec<OpenEnded>,
     /// And when each was first heard of here.
     sessions: HashMap<u64, u64>,

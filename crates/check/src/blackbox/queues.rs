@@ -1,5 +1,5 @@
-//! I12: waiting is first in, first out. Who was told that it stands in the queue before another asked
-//! comes before that other, unless the lease was handed to the other by name.
+//! I12: waiting is first in, first out. A session that learned that it stands in the queue before
+//! another asked comes before that other, unless the lease was handed to the other by name.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -107,7 +107,7 @@ fn handed_by_name(served: Served<'_>, lease: &str, by_name: &HashSet<(&str, u64)
     session.is_some_and(|session| by_name.contains(&(lease, session)))
 }
 
-/// Somebody was granted the lease before another who had stood in the queue before it asked.
+/// A session was granted the lease before another who had stood in the queue before it asked.
 fn overtaken(
     lease: &str,
     queue: &Queue<'_>,
@@ -154,7 +154,7 @@ fn overtaken(
     }
 }
 
-/// Somebody asked for the lease and was granted it while another stood in the queue.
+/// A session asked for the lease and was granted it while another stood in the queue.
 fn passed_over(
     lease: &str,
     queue: &Queue<'_>,

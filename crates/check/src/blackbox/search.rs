@@ -239,7 +239,7 @@ impl Search<'_> {
         if let Some(state) = state.after(timed.step) {
             push(state);
         }
-        // A grant may be the unanswered hand-over of somebody else.
+        // A grant may be the unanswered hand-over of another client.
         if let (Step::Grant { session, token }, Some(holder)) = (timed.step, state.holder)
             && self.handed_over(holder, Some(session), now)
             && token > state.max
@@ -290,8 +290,8 @@ impl Search<'_> {
         }
     }
 
-    /// Makes the next grant whose answer was lost. Others must wait for it: somebody will still have
-    /// seen its token, and after a greater one it could not be granted any more.
+    /// Makes the next grant whose answer was lost. Others must wait for it: a client will still
+    /// have seen its token, and after a greater one it could not be granted any more.
     fn appear(&self, config: &Config, now: u64, next: &mut Vec<Config>) {
         let state = &config.state;
         let ghosts = &self.lease.ghosts;
@@ -314,7 +314,7 @@ impl Search<'_> {
         let asked = |since: Option<u64>| since.is_some_and(|since| since <= now);
         match (state.holder, ghost.session) {
             (None, Some(session)) if asked(unanswered.since(session)) => hold(Some(session)),
-            // Somebody of whom nothing is known can do whatever a session can.
+            // A session of which nothing is known can do whatever a session can.
             (None, None) if asked(unanswered.by_anybody) => hold(None),
             (None, None) => self.words.strangers(state).map(Some).for_each(hold),
             (None, Some(_)) => {}

@@ -1,14 +1,14 @@
 //! What a single lease may do: the sequential specification.
 //!
 //! ```text
-//! state = holder: nobody, or a session with a token; the greatest token so far; ended sessions
+//! state = holder: none, or a session with a token; the greatest token so far; ended sessions
 //!
-//! grant(s, τ)      nobody holds it, τ is greater than every token so far, s has not ended
-//! release(s, τ)    s holds it with τ; afterwards nobody does
-//! revoke(τ)        somebody holds it with τ; afterwards nobody does. Repeating the lease's newest
+//! grant(s, τ)      no session holds it, τ is greater than every token so far, s has not ended
+//! release(s, τ)    s holds it with τ; afterwards none does
+//! revoke(τ)        a session holds it with τ; afterwards none does. Repeating the lease's newest
 //!                  revoke changes nothing
 //! transfer(s, τ → s', τ')   s holds it with τ; afterwards s' does, and τ' is the greatest token
-//! kill(s)          s has ended; if it held the lease nobody does
+//! kill(s)          s has ended; if it held the lease none does
 //! refusals, reads  say something true of the state
 //! ```
 //!

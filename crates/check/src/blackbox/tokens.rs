@@ -12,7 +12,7 @@ use crate::verdict::{Report, Rule, Violation};
 /// The greatest token.
 const TOKEN_MAX: u64 = (1 << 63) - 1;
 
-/// Somebody was told of a grant.
+/// A client learned of a grant.
 #[derive(Clone, Copy)]
 struct Sighting<'a> {
     token: u64,
@@ -83,7 +83,7 @@ fn tell(sighting: Sighting<'_>, told: &Told) -> String {
     }
 }
 
-/// Everybody who was told of a grant.
+/// All clients that learned of a grant.
 fn sightings(recording: &Recording) -> impl Iterator<Item = Sighting<'_>> {
     let operations = recording.operations.iter().flat_map(of_operation);
     let watched = recording
@@ -103,7 +103,7 @@ fn sightings(recording: &Recording) -> impl Iterator<Item = Sighting<'_>> {
     operations.chain(watched)
 }
 
-/// What an operation was told of grants: its own, and others'.
+/// What an operation learned of grants: its own, and others'.
 fn of_operation(operation: &Operation) -> Vec<Sighting<'_>> {
     let t = operation.end.unwrap_or(operation.begin);
     let sighting = |token, lease, session, request| Sighting {

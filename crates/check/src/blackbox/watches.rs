@@ -11,13 +11,13 @@ use crate::verdict::{Report, Rule, Violation};
 /// An index and a place among the events of that entry.
 pub(crate) type Position = (u64, u32);
 
-/// What one watch told between two breaks.
+/// What one watch reported between two breaks.
 pub(crate) struct Stretch<'a> {
     pub(crate) watcher: u32,
     pub(crate) prefix: &'a str,
-    /// Everything after this was to be told.
+    /// Everything after this was to be reported.
     pub(crate) after: Position,
-    /// Everything up to this was told.
+    /// Everything up to this was reported.
     pub(crate) upto: Position,
     pub(crate) events: Vec<&'a WatchEvent>,
 }
@@ -77,7 +77,7 @@ fn same(a: &WatchEvent, b: &WatchEvent) -> bool {
     (a.kind, &a.lease, a.token) == (b.kind, &b.lease, b.token) && agree(a.session, b.session)
 }
 
-/// Cuts what each watch told at its breaks, and checks its order on the way.
+/// Cuts what each watch reported at its breaks, and checks its order on the way.
 pub(crate) fn stretches<'a>(
     recording: &'a Recording,
     told: &Told,
@@ -154,7 +154,7 @@ fn before((index, n): Position) -> Position {
     (index, n.saturating_sub(1))
 }
 
-/// What other watches told, and this one had to.
+/// What other watches reported, and this one had to.
 fn gaps(
     stretch: &Stretch<'_>,
     all: &BTreeMap<Position, &WatchEvent>,
@@ -232,7 +232,7 @@ fn granted(recording: &Recording) -> HashMap<&str, Vec<(u64, &Operation)>> {
     granted
 }
 
-/// Between the first and the last token that a watch told of a lease, it told of each.
+/// Between the first and the last token that a watch reported of a lease, it reported each.
 fn acknowledged_is_told(
     stretch: &Stretch<'_>,
     granted: &HashMap<&str, Vec<(u64, &Operation)>>,

@@ -1,4 +1,4 @@
-//! Operations: what clients asked the cluster, and what they were told.
+//! Operations: what clients asked the cluster, and what they received.
 
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +109,7 @@ pub struct Acquire {
     /// How long to stand in the queue, in milliseconds of cluster time; left out means not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
-    /// For how long nobody is granted it after a dirty end of this grant, in milliseconds.
+    /// For how long no client is granted it after a dirty end of this grant, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lock_delay_ms: u64,
 }
@@ -130,7 +130,7 @@ pub struct Returned {
     pub t: u64,
     /// How.
     pub outcome: Outcome,
-    /// The log index of the entry that answered it, if the client was told.
+    /// The log index of the entry that answered it, if the client learned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
 }
@@ -190,7 +190,7 @@ pub enum Outcome {
     },
     /// `close`, `evict`: the session has ended, now or earlier.
     Closed,
-    /// `acquire`: somebody holds it.
+    /// `acquire`: a session holds it.
     Held {
         /// The holder's session.
         session: u64,
@@ -200,13 +200,13 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         mine: bool,
     },
-    /// `acquire`: nobody holds it, but others wait.
+    /// `acquire`: no session holds it, but others wait.
     Queued {
-        /// How many, if that was told.
+        /// How many, if that was reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiters: Option<u32>,
     },
-    /// `acquire`: nobody holds it, and nobody may yet.
+    /// `acquire`: no session holds it, and none may yet.
     Blocked(Block),
     /// `release`, `transfer`, `revoke`: this is not the grant in force.
     StaleToken {
@@ -216,13 +216,13 @@ pub enum Outcome {
     },
     /// `release`, `transfer`: the grant in force is another session's.
     NotHolder,
-    /// `transfer`: the target does not wait for the lease, or nobody does.
+    /// `transfer`: the target does not wait for the lease, or no session does.
     NotWaiting,
     /// Any: the session has ended, or there never was one.
     SessionExpired,
     /// `check`: what the token is worth.
     Checked(Checked),
-    /// `get`: who holds the lease; all empty if nobody does.
+    /// `get`: who holds the lease; all empty if none does.
     Lease {
         /// The holder's session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,7 +240,7 @@ pub enum Outcome {
         /// The reason as the protocol names it, such as `STALE_REQUEST` or `LIMIT_EXCEEDED`.
         reason: String,
     },
-    /// Nobody knows: it may have taken effect, may still, or never will.
+    /// Unknown: it may have taken effect, may still, or never will.
     Unknown {
         /// What was heard instead of an answer.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -254,7 +254,7 @@ pub enum Outcome {
     },
 }
 
-/// Why nobody may hold a free lease yet.
+/// Why no session may hold a free lease yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
@@ -280,12 +280,12 @@ pub enum Checked {
     Unknown,
 }
 
-/// A client was told that its acquire stands in the queue; the operation goes on.
+/// A client learned that its acquire stands in the queue; the operation goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queued {
     /// Which operation.
     pub id: u64,
-    /// When the client was told, in ns.
+    /// When the client learned it, in ns.
     pub t: u64,
 }

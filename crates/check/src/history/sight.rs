@@ -19,18 +19,18 @@ pub struct KeepAlive {
     pub ttl_ms: u64,
 }
 
-/// A client was told by the cluster that its session has ended, in a reply or on its stream. A client
-/// that only gave up by its own clock writes no such record.
+/// A client learned from the cluster that its session has ended, in a reply or on its stream. A
+/// client that only gave up by its own clock writes no such record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionEnded {
-    /// Who was told.
+    /// The client that learned it.
     pub client: u32,
     /// Which session.
     pub session: u64,
     /// When, in ns.
     pub t: u64,
-    /// Why it ended, if that was told.
+    /// Why it ended, if that was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<SessionCause>,
 }
@@ -93,7 +93,7 @@ pub enum BeliefEnd {
     RecordingEnded,
 }
 
-/// Somebody came to a guarded store.
+/// A writer came to a guarded store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guard {
@@ -134,7 +134,7 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
-/// What somebody wanted of a guarded store.
+/// What a writer wanted of a guarded store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardAct {
@@ -157,7 +157,7 @@ pub enum Admission {
         /// The greatest token that was admitted before.
         mark: u64,
     },
-    /// Nobody knows whether it was committed.
+    /// It is unknown whether it was committed.
     Unknown,
     /// It failed without effect.
     Failed,
@@ -181,7 +181,7 @@ pub struct WatchStarted {
     pub after: Option<(u64, u32)>,
 }
 
-/// A watch told of a grant or of an end.
+/// A watch reported a grant or of an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchEvent {
@@ -207,7 +207,7 @@ pub struct WatchEvent {
     pub holder: Option<String>,
 }
 
-/// What a watch told of.
+/// What a watch reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchKind {
@@ -237,7 +237,7 @@ pub enum WatchCause {
     PodEnded,
 }
 
-/// A watch told that everything up to an index was told.
+/// A watch reported that everything up to an index was reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchProgress {

@@ -14,7 +14,7 @@ use crate::verdict::{Report, Rule, Violation};
 pub(super) struct Place {
     /// The entry that first carried it.
     pub(super) first: u64,
-    /// The entry that gave the answer that its client was told.
+    /// The entry that gave the answer that its client received.
     pub(super) answered: u64,
 }
 
@@ -125,7 +125,7 @@ fn request(operation: &Operation, session: u64, number: u64, replay: &Replay) ->
     };
     let by_entry = answers.iter().find(|(_, answer)| agree(told, answer));
     let by_entry = by_entry.map(|&(answered, _)| answered);
-    // Who waits is told by an event, perhaps before a repeated request is logged.
+    // Who waits is known from an event, perhaps before a repeated request is logged.
     let by_event = match told {
         Outcome::Ended { token } => {
             let grant = replay.grants.get(token);
@@ -158,7 +158,7 @@ fn has_effect(answer: &Outcome) -> bool {
     )
 }
 
-/// An operation whose number is not known is found by the token that it was told of.
+/// An operation whose number is not known is found by the token that it reported.
 fn by_token(operation: &Operation, session: u64, replay: &Replay) -> Found {
     let at = |index| {
         Found::At(Place {
@@ -255,7 +255,7 @@ fn open(
     Found::At(Place { first, answered })
 }
 
-/// An operation that ends a session: of its own entries it cannot be told which is whose.
+/// An operation that ends a session: of its own entries it is unknown which is whose.
 fn ended(
     operation: &Operation,
     session: u64,
@@ -286,14 +286,14 @@ fn revoke(operation: &Operation, lease: &str, token: u64, replay: &Replay) -> Fo
         .iter()
         .filter(|(_, answer)| agree(&operation.outcome, answer));
     let fitting: Vec<u64> = fitting.map(|&(index, _)| index).collect();
-    // A repeated revoke is answered as the first one was: of several the answer names one, or nobody
-    // can tell which it was.
+    // A repeated revoke is answered as the first one was: of several the answer names one, or no
+    // client can tell which it was.
     let named = operation.index.filter(|index| fitting.contains(index));
     let fits = match (named, fitting.as_slice()) {
         (Some(index), _) => Some(index),
         (None, []) => None,
         (None, [_, _, ..]) if operation.index.is_none() => return Found::Fits,
-        // One that is told of another place is held against this one.
+        // One that reports another place is held against this one.
         (None, &[index, ..]) => Some(index),
     };
     match (&operation.outcome, answers, fits) {

@@ -24,7 +24,8 @@ pub(super) type At = (u64, history::Outcome);
 /// A numbered request.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Every answer that could be told, in the order of the log; the first is from its first entry.
+    /// Every answer that could be given, in the order of the log; the first is from its first
+    /// entry.
     pub(super) answers: Vec<At>,
 }
 
@@ -194,7 +195,7 @@ impl Replay {
                 });
                 self.sign(opened.session, index);
             }
-            // Somebody else's, who guessed.
+            // Another session's, which guessed.
             (Command::Request(_), Outcome::Rejected(Rejection::WrongSecret)) => {}
             (Command::Request(request), outcome) => {
                 let session = request.session.get();
@@ -324,7 +325,7 @@ impl Replay {
             floor: floor.unwrap_or(before),
         };
         match since.last_mut() {
-            // Nobody can look into the middle of an entry.
+            // No reader can look into the middle of an entry.
             Some(last) if last.index == index => *last = next,
             _ => since.push(next),
         }

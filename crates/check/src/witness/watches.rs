@@ -1,4 +1,4 @@
-//! I14: what a watch told is what the log says, all of it and in its order.
+//! I14: what a watch reported is what the log says, all of it and in its order.
 
 use super::replay::{Replay, Told as Logged};
 use crate::blackbox::{Told, stretches};

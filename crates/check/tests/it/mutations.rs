@@ -1,4 +1,4 @@
-//! One answer of a good history is corrupted: nearly always somebody notices.
+//! One answer of a good history is corrupted: nearly always a check notices.
 
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ fn corruptions(records: &[Record], at: usize, rng: &mut StdRng) -> Vec<(&'static
                 }
             }
         }
-        // It overlaps only if somebody believes later.
+        // It overlaps only if a client believes later.
         Record::Belief(belief) => {
             let mut corrupt = belief.clone();
             corrupt.until += 3_000 * MS;

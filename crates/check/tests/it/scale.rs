@@ -66,7 +66,7 @@ fn get(id: u64, t: u64, holder: Option<(Option<u64>, u64)>) -> [Record; 2] {
     answered(id, t, op, outcome)
 }
 
-/// In each round a session asks and is not answered, somebody sees that the lease is held, an
+/// In each round a session asks and is not answered, a client sees that the lease is held, an
 /// operator revokes it, and it is seen to be free.
 fn revoked(seen: Seen) -> Vec<Record> {
     let mut records = Vec::new();
@@ -86,7 +86,7 @@ fn revoked(seen: Seen) -> Vec<Record> {
     records
 }
 
-/// A lease goes from hand to hand, and nobody is answered but the first.
+/// A lease goes from hand to hand, and no session is answered but the first.
 fn handed_on() -> Vec<Record> {
     let mut records = Vec::new();
     records.push(asked(1, 1, Some(1), acquire()));

@@ -1,4 +1,4 @@
-//! The words of a story and how they are told.
+//! The words of a story and how they are written.
 
 use std::collections::BTreeMap;
 
@@ -286,7 +286,7 @@ impl Story {
         }))
     }
 
-    /// Somebody's session; or a number, whether there is such a session or not.
+    /// A client's session; or a number, whether there is such a session or not.
     fn person(&self, name: &str) -> Step<SessionId> {
         if let Ok(number) = name.parse() {
             return SessionId::new(number).ok_or("0 is no session".into());

@@ -10,7 +10,7 @@ pub(crate) struct World {
     pub(crate) machine: StateMachine,
     /// The cluster time of the next entry.
     pub(crate) time: ClusterTime,
-    /// What the last entry told watchers.
+    /// What the last entry reported to watchers.
     pub(crate) events: Vec<Event>,
     index: u64,
 }

@@ -1,4 +1,4 @@
-//! Many writers at the same time, each of them sometimes the newest and often long overtaken.
+//! Many writers at the same time, each of them sometimes the newest and often long stale.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ pub const WRITERS: u64 = 32;
 pub const ROUNDS: u64 = 32;
 
 /// A writer is granted the lease once in so many rounds. In the others it goes on with the grant
-/// it has, also when that was overtaken long ago.
+/// it has, also when that has long been stale.
 const ROUNDS_PER_GRANT: u64 = 8;
 
 /// Where the token of the last write stands in the datum; below it is the count of writes.
@@ -176,7 +176,7 @@ impl<'a, C: AsyncConnection> Writer<'a, C> {
         (self.dice >> 33).is_multiple_of(ROUNDS_PER_GRANT)
     }
 
-    /// Takes the next token and shows it before anything is read. Somebody newer may have done so
+    /// Takes the next token and shows it before anything is read. A newer holder may have done so
     /// by then.
     async fn take_over(&mut self) -> Result<Fence, Rule> {
         let value = self.newest.fetch_add(1, Ordering::SeqCst) + 1;

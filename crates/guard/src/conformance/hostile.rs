@@ -130,7 +130,7 @@ pub trait HostileStore {
     /// store has statements, through a connection of its own.
     ///
     /// With a fault the connection is disturbed, from the moment at which the write is called. How
-    /// far it got is told.
+    /// far it got is reported.
     fn write(
         &self,
         fence: &Fence,
@@ -223,14 +223,15 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Disturbs guarded writes of overtaken and rightful holders, with each kind of fault that the store
+/// Disturbs guarded writes of stale and rightful holders, with each kind of fault that the store
 /// can meet, at each step that a write has, and holds what is in the store then against one rule:
 /// **what was refused or has failed has committed nothing.** Where the error leaves the outcome open,
-/// all of the write or nothing may be there; never a part of it, and nothing at all of an overtaken
+/// all of the write or nothing may be there; never a part of it, and nothing at all of a stale
 /// holder. The next write of the rightful holder succeeds.
 ///
-/// Before that, effects end their transaction in each way that the store has, are overtaken, and go on:
-/// nothing of what they write then may stay, and their write does not succeed. With savepoints they do.
+/// Before that, effects end their transaction in each way that the store has, become stale, and go
+/// on: nothing of what they write then may stay, and their write does not succeed. With savepoints
+/// they do.
 ///
 /// `fresh` makes a new empty store, guarded by the lease it is given; once per fault and step.
 ///
@@ -371,7 +372,7 @@ const fn whole(fence: &Fence, datum: u64) -> Held {
 }
 
 /// Holds what a guarded write has left against what it returned. `before` and `held` are what stood in
-/// the store before and behind it, while nobody else wrote.
+/// the store before and behind it, while no other connection wrote.
 ///
 /// # Errors
 /// The rule that was broken.

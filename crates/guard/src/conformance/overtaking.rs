@@ -1,4 +1,4 @@
-//! A holder is overtaken: its steps and its successor's, in every order.
+//! A holder becomes stale: its steps and its successor's, in every order.
 
 use ringfence_core::{FencingToken, LeaseName};
 
@@ -24,7 +24,7 @@ const RESTARTS_MAX: u32 = 8;
 /// counts as stuck.
 const LOOKS_MAX: u32 = 1_000;
 
-/// The overtaken holder: a blind write, and one that builds on what it reads.
+/// The stale holder: a blind write, and one that builds on what it reads.
 const OLD_PROGRAMS: [&[Op]; 2] = [
     &[Op::Admit, Op::Write, Op::Commit],
     &[Op::Admit, Op::Read, Op::Write, Op::Commit],
@@ -51,8 +51,8 @@ const NEW_PROGRAMS: [&[Op]; 3] = [
     &[Op::Advance, Op::Commit, Op::Admit, Op::Delete, Op::Commit],
 ];
 
-/// Who has written before the case begins: nobody, so that there is no mark yet; an earlier
-/// grant, so that the overtaken one raises the mark; the overtaken one itself, so that its token
+/// Who has written before the case begins: none, so that there is no mark yet; an earlier
+/// grant, so that the stale one raises the mark; the stale one itself, so that its token
 /// equals the mark.
 const SEEDS: [Option<u64>; 3] = [None, Some(7), Some(OLD)];
 
@@ -193,8 +193,8 @@ impl<S: AsyncStore> Scene<'_, S> {
         Ok(())
     }
 
-    /// Whoever waits inside the store goes on as soon as the store lets it: no order in which it
-    /// does not can happen there.
+    /// A connection that waits inside the store goes on as soon as the store lets it: no order in
+    /// which it does not can happen there.
     async fn land(&mut self) -> Result<(), Rule> {
         loop {
             let mut landed = false;
@@ -240,8 +240,8 @@ impl<S: AsyncStore> Scene<'_, S> {
             .collect()
     }
 
-    /// Everybody who has not ended is blocked. As a database would, one of them is rolled back;
-    /// it goes on only after the other did. Those that wait inside the store are left to it.
+    /// Every connection that has not ended is blocked. As a database would, one of them is rolled
+    /// back; it goes on only after the other did. Those that wait inside the store are left to it.
     async fn break_deadlock(&mut self, schedule: &mut Schedule) -> Result<(), Rule> {
         let busy = self.those(Actor::is_busy);
         if !busy.is_empty() {

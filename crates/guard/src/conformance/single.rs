@@ -5,7 +5,7 @@ use ringfence_core::{FencingToken, LeaseName};
 use super::{AsyncConnection, AsyncStore, Rule, Stop, Subject, Subjects, Violation, token};
 use crate::{Fence, Refused};
 
-/// How often a step may find the store busy while nobody else is there.
+/// How often a step may find the store busy while no other connection is there.
 const BLOCKED_MAX: u32 = 100;
 
 /// The first number that a double cannot tell from the one before it.
@@ -15,7 +15,7 @@ const INEXACT: u64 = (1 << 53) + 1;
 pub(super) struct Setup<C>(pub(super) C);
 
 impl<C: AsyncConnection> Setup<C> {
-    /// Retries `step` while it is blocked, and begins the transaction anew when the store gave
+    /// Retries `step` while it is blocked, and begins the transaction again when the store gave
     /// it up.
     async fn settle<T>(
         &mut self,
@@ -181,7 +181,7 @@ impl<S: AsyncStore> Subject<S> {
         self.fence(token(value))
     }
 
-    /// Shows on a new connection that everybody below `mark` is refused and told so.
+    /// Shows on a new connection that every token below `mark` is refused and shown why.
     async fn expect_stale(&self, offered: u64, mark: u64) -> Result<(), Rule> {
         let due = self.stale(token(offered), token(mark));
         self.connect()
@@ -375,8 +375,8 @@ async fn reopen<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
     holder.expect_datum(Some(2)).await
 }
 
-/// The copy was made under token 5: whoever was admitted later may write again, and the operator
-/// who leaves it at that has lost the protection that the newer mark was.
+/// The copy was made under token 5: a holder that was admitted later may write again, and the
+/// operator who leaves it at that has lost the protection that the newer mark was.
 async fn restore_alone<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
     subject
         .connect()

@@ -94,8 +94,8 @@ pub trait AsyncStore {
     fn advance_to(&mut self, floor: FencingToken) -> impl Future<Output = ()>;
 
     /// Completes as soon as the connection with that [`AsyncConnection::id`] waits for another one
-    /// inside the store, and does not complete while it does not. Without this method nobody ever
-    /// waits.
+    /// inside the store, and does not complete while it does not. Without this method no connection
+    /// ever waits.
     ///
     /// It should look at the store's own lock table, about every millisecond. A time limit (“not
     /// done after 50 ms”) would do as well, and is slower.

@@ -11,7 +11,7 @@ pub enum FollowError {
     /// Refused for good: see [`Refused`].
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The cluster has told of no grant with this token, nor has it while the request waited. A
+    /// The cluster has reported no grant with this token, nor has it while the request waited. A
     /// forged token, or floors that are later than the patience.
     #[error(
         "UNKNOWN_TOKEN: token {offered} of lease `{name}` is greater than any that the cluster has \
@@ -22,7 +22,7 @@ pub enum FollowError {
         name: LeaseName,
         /// The token that was shown.
         offered: FencingToken,
-        /// The newest floor of the lease; `None` if nobody is known to have held it.
+        /// The newest floor of the lease; `None` if no client is known to have held it.
         floor: Option<FencingToken>,
     },
     /// Floors cannot be followed at the moment, and without them this token is not let pass.
@@ -36,8 +36,8 @@ pub enum FollowError {
         /// The token that was shown.
         offered: FencingToken,
     },
-    /// The floor of this name was told and forgotten, to make room for names that were granted later;
-    /// and without it this token is not let pass. The next grant of the name is known again.
+    /// The floor of this name was reported and forgotten, to make room for names that were granted
+    /// later; and without it this token is not let pass. The next grant of the name is known again.
     #[error(
         "FORGOTTEN_FLOOR: whether token {offered} of lease `{name}` is its newest cannot be seen, \
          since its floor was forgotten for names granted later: at most {names_max} names and \

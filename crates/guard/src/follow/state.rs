@@ -81,7 +81,8 @@ impl Shared {
             _ if known.live && !known.may_be_forgotten(fence) => None,
             _ => match self.options.unheard {
                 Unheard::Plain => Some(Ok(())),
-                // What was told and forgotten is not told again: to wait would be of no use.
+                // What was reported and forgotten is not reported again: to wait would be of no
+                // use.
                 Unheard::Refuse if known.live => Some(Err(self.forgotten(fence))),
                 Unheard::Refuse => None,
             },
@@ -153,13 +154,13 @@ impl Shared {
             .map(|_| Place(&self.places))
     }
 
-    /// Asks `ready` now and whenever something was told that concerns `name`.
+    /// Asks `ready` now and whenever something was reported that concerns `name`.
     async fn wait<T>(&self, name: &LeaseName, mut ready: impl FnMut() -> Option<T>) -> T {
         let notify = self.known().waiting.join(name);
         let _leave = Leave { shared: self, name };
         loop {
             let mut woken = pin!(notify.notified());
-            // Before it asks: what is told in between wakes it.
+            // Before it asks: what is reported in between wakes it.
             woken.as_mut().enable();
             if let Some(value) = ready() {
                 return value;

@@ -10,7 +10,7 @@ use ringfence_core::LeaseName;
 use tokio::sync::Notify;
 
 /// Who waits, by name: a rise wakes those of its own name only. A name has an entry as long as
-/// somebody waits for it.
+/// a request waits for it.
 #[derive(Default)]
 pub(super) struct Waiting(HashMap<LeaseName, Bell>);
 

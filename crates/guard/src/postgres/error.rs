@@ -141,7 +141,7 @@ pub(super) fn is_raised(error: &tokio_postgres::Error, word: &str) -> bool {
     })
 }
 
-/// The table or the functions of the migration, and nobody else's.
+/// The table or the functions of the migration, and no other.
 fn is_missing(error: &DbError) -> bool {
     [SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_TABLE].contains(error.code())
         && error.message().contains(PREFIX)

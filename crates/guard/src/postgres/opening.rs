@@ -132,7 +132,7 @@ pub(super) struct Open<'a>(pub(super) &'a Client);
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         let mut rollback = pin!(self.0.batch_execute("ROLLBACK"));
-        // The first poll sends it. Nobody asks for the answer.
+        // The first poll sends it. No caller asks for the answer.
         let polled = rollback
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));

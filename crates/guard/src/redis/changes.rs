@@ -4,7 +4,7 @@ use ::redis::ScriptInvocation;
 
 use super::RedisError;
 
-/// How many changes one write may make: the server serves nobody else meanwhile.
+/// How many changes one write may make: the server serves no other client meanwhile.
 pub const CHANGES_MAX: usize = 1_000;
 
 /// How many arguments after the key one command may have. Lua hands over at most 8,000 at once.

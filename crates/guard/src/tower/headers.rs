@@ -15,8 +15,8 @@ pub const LEASE_HEADER: &str = "ringfence-lease";
 /// The header of a refusal with `STALE_TOKEN`: the fence that was refused, `name#token`.
 pub const STALE_HEADER: &str = "ringfence-stale";
 
-/// The fence that came in the headers; `None` if neither header did. `expected` is shown to whoever
-/// sent something else.
+/// The fence that came in the headers; `None` if neither header did. `expected` is shown to the
+/// caller that sent something else.
 pub(crate) fn fence_in(
     headers: &HeaderMap,
     expected: Option<&LeaseName>,

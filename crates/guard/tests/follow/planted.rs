@@ -35,11 +35,11 @@ impl Subject for Followed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// The last one told is the floor.
+    /// The last one reported is the floor.
     FloorsGoBack,
     /// A floor counts only while the stream is live.
     FloorsNeedAStream,
-    /// Floors are thrown away when the stream begins anew.
+    /// Floors are thrown away when the stream begins again.
     AnewForgets,
     /// What is above the floor passes, as if there were no stream.
     AboveIsNotAwaited,
@@ -55,7 +55,7 @@ enum Fault {
     LiveTooSoon,
     /// The stream stays live when it ends.
     LiveBehindTheEnd,
-    /// The stream stays live when it begins anew.
+    /// The stream stays live when it begins again.
     LiveWhenAnew,
 }
 
@@ -180,7 +180,8 @@ async fn each_wrong_follower_is_found_by_the_story_that_it_spoils() {
     }
 }
 
-/// Whoever is taken for live waits where a plain guard should decide: only the plain setting shows it.
+/// A follower that is taken for live waits where a plain guard should decide: only the plain
+/// setting shows it.
 #[tokio::test]
 async fn a_follower_that_takes_a_stream_for_live_is_found() {
     let faults = [

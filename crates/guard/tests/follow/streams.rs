@@ -1,4 +1,4 @@
-//! Streams that are late, silent, broken, or begin anew.
+//! Streams that are late, silent, broken, or begin again.
 
 use std::time::Duration;
 

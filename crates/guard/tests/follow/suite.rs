@@ -19,9 +19,9 @@ pub(crate) enum Verdict {
 
 /// A follower under test.
 pub(crate) trait Subject {
-    /// Takes in one thing told.
+    /// Takes in one report.
     async fn tell(&mut self, news: News);
-    /// The stream ends, and a new one begins that has told nothing yet.
+    /// The stream ends, and a new one begins that has reported nothing yet.
     async fn reconnect(&mut self);
     /// What becomes of a fence that is shown now.
     async fn show(&mut self, fence: &Fence) -> Verdict;

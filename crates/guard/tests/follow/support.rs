@@ -1,4 +1,4 @@
-//! A cluster's stream of floors, told by hand.
+//! A cluster's stream of floors, fed by hand.
 
 use std::future::Future;
 use std::pin::pin;
@@ -53,7 +53,7 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Nothing is told yet.
+    /// Nothing is reported yet.
     pub(crate) fn start(options: Options) -> Self {
         let mut followed = Self {
             follower: FloorFollower::new(options),

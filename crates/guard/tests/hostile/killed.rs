@@ -18,8 +18,8 @@ use rusqlite::Connection;
 use crate::scratch;
 use crate::soak::{Came, Chance, Tally, writes};
 
-/// What a child is told by its environment: the store's name, its folder, a seed, its first write's
-/// number, and how many writes it makes at most.
+/// What a child receives by its environment: the store's name, its folder, a seed, its first
+/// write's number, and how many writes it makes at most.
 const CHILD: &str = "RINGFENCE_HOSTILE_CHILD";
 
 /// The most writes of a child.
@@ -219,7 +219,7 @@ fn be_a_child<S: Killed>(folder: &Path, seed: u64, first: u64, count: u64) {
     }
 }
 
-/// What a child told: each write it began, whether that was stale, and what came of it.
+/// What a child reported: each write it began, whether that was stale, and what came of it.
 fn read_told(file: &Path) -> HashMap<u64, (bool, Came)> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut told = HashMap::new();
@@ -239,7 +239,7 @@ fn read_told(file: &Path) -> HashMap<u64, (bool, Came)> {
     told
 }
 
-/// How a child ended by itself, if it does within this time.
+/// How a child ended on its own, if it does within this time.
 #[expect(
     clippy::disallowed_methods,
     reason = "a child is killed at any moment, and not when something has happened"
@@ -265,7 +265,7 @@ fn kill_children_of<S: Killed>() {
     S::open(&store).advance_to(2);
     let mut chance = Chance(7);
     let (mut tally, mut first, mut killed) = (Tally::default(), 0, 0_u64);
-    // A run in which every child has ended by itself shows nothing of kills.
+    // A run in which every child has ended on its own shows nothing of kills.
     while tally.writes < writes() || killed == 0 {
         let count = CHILD_WRITES;
         let file = folder.path().join(TOLD);

@@ -1,6 +1,7 @@
-//! Guarded writes whose connection is disturbed: at each step in turn, and in great number by chance.
+//! Guarded writes whose connection is disturbed: at each step in turn, and in great number at
+//! random.
 //!
-//! `RINGFENCE_HOSTILE_WRITES=N` sets how many writes the runs by chance make, per store; see
+//! `RINGFENCE_HOSTILE_WRITES=N` sets how many writes the random runs make, per store; see
 //! `soak.rs`.
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The guard in memory under many threads, whose effects are overtaken, are slow or panic.
+//! The guard in memory under many threads, whose effects become stale, are slow or panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

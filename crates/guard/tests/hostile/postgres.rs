@@ -187,7 +187,7 @@ impl HostileStore for Part {
         let called = format!("SET application_name = {DISTURBED}");
         client.batch_execute(&called).await.unwrap();
         if self.way != Way::Cold {
-            // Whoever writes nothing leaves nothing behind but a mark that stood there already.
+            // A write of nothing leaves nothing behind but a mark that stood there already.
             let nothing = Fence::new("warm/up".parse_name(), token(1));
             let guard = PostgresGuard::new(nothing.name.clone());
             let nothing = guard.write(&mut client, &nothing, async |_| Ok::<_, PostgresError>(()));

@@ -1,5 +1,5 @@
 //! Redis behind a proxy that disturbs each message of a guarded write: at each in turn, and in great
-//! number by chance.
+//! number at random.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(crate) fn writes() -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) writes: u64,
-    /// Writes under a token that was overtaken.
+    /// Writes under a token that was stale.
     pub(crate) stale: u64,
     pub(crate) committed: u64,
     pub(crate) refused: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Tally {
     pub(crate) unknown: u64,
     /// Unknown outcomes that turned out to be committed.
     pub(crate) committed_unknown: u64,
-    /// Writes of overtaken holders that are found in the store.
+    /// Writes of stale holders that are found in the store.
     pub(crate) stale_commits: u64,
     /// Writes that were refused or failed, and are found in the store; or that succeeded, and are
     /// not.
@@ -86,7 +86,7 @@ impl Tally {
             Came::Unknown if found == parts => self.committed_unknown += 1,
             _ => {}
         }
-        // Nobody else shows tokens in these runs, so only a stale one may be refused.
+        // No other test shows tokens in these runs, so only a stale one may be refused.
         if matches!(came, Came::Refused) && !stale {
             self.wrong += 1;
         }

@@ -23,7 +23,7 @@ enum Way {
     Stops,
     /// It makes its second statement all the same, and returns the error then.
     GoesOn,
-    /// Wrong: it does so in a transaction of its own, which nobody watches.
+    /// Wrong: it does so in a transaction of its own, which no code watches.
     Unwatched,
 }
 

@@ -1,4 +1,4 @@
-//! The layer before a service: which requests pass, and what the others are told.
+//! The layer before a service: which requests pass, and what the others receive.
 #![cfg(feature = "tower")]
 #![allow(clippy::unwrap_used)]
 

@@ -33,7 +33,7 @@ enum Fault {
     StaleUnnamed,
     MissingPasses,
     MissingIsMalformed,
-    /// Whoever shows half a fence counts as one who shows none.
+    /// A caller that shows half a fence counts as one who shows none.
     HalfIsNone,
     /// The last of several headers counts.
     LastCounts,

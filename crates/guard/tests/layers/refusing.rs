@@ -1,4 +1,4 @@
-//! What those are told who do not pass.
+//! What rejected callers receive.
 
 use ringfence_guard::tower::{FenceLayer, Policy};
 use ringfence_guard::{Guard, LeaseName};

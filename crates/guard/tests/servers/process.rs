@@ -108,7 +108,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // Pid 1 stands for one that never started.
         if self.pid != Pid::INIT {
-            // It may have ended by itself.
+            // It may have ended on its own.
             let _ = kill_process(self.pid, self.stop);
         }
         if let Some(thread) = self.thread.take() {
@@ -126,7 +126,7 @@ enum News {
 fn follow(output: impl Read + Send + 'static, told: Sender<News>) {
     thread::spawn(move || {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-            // Nobody listens once the server is ready.
+            // No task listens once the server is ready.
             drop(told.send(News::Line(String::from_utf8_lossy(&line).into_owned())));
         }
     });

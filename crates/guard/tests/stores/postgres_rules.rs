@@ -193,7 +193,7 @@ fn a_write_repeats_what_the_server_gives_up() {
                     tries += 1;
                     client.query("SELECT value FROM datum", &[]).await?;
                     if tries < 3 {
-                        // Nobody who would ask this guard.
+                        // No client that would ask this guard.
                         other.execute(add, &[]).await?;
                     }
                     client.execute(add, &[]).await?;
@@ -444,7 +444,7 @@ fn a_write_that_is_dropped_half_way_is_rolled_back() {
             _ = write => panic!("it ended"),
             reached = half_way => reached.unwrap(),
         }
-        // Nobody is kept out by what it left.
+        // No client is kept out by what it left.
         let mut other = database.connect().await;
         guard().advance(&mut client, &fence("a#9")).await.unwrap();
         guard().advance(&mut other, &fence("a#10")).await.unwrap();

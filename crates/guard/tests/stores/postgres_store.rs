@@ -22,7 +22,8 @@ const LOOK: Duration = Duration::from_millis(1);
 enum Way {
     /// With [`PostgresGuard`]; it advances in a transaction whose commit is a step of its own.
     Guard,
-    /// With [`PostgresGuard`]; it advances with [`PostgresGuard::advance`], which commits by itself.
+    /// With [`PostgresGuard`]; it advances with [`PostgresGuard::advance`], which commits on its
+    /// own.
     AdvanceAtOnce,
     /// With the SQL functions, as a service in another language.
     Sql,
@@ -35,9 +36,9 @@ enum Way {
 /// One server and database for all the stores of a run, each with a lease and a row of its own.
 struct Whole {
     server: RefCell<Postgres>,
-    /// Looks at locks. Made anew when the server is.
+    /// Looks at locks. Made again when the server is.
     watcher: RefCell<Rc<Client>>,
-    /// Connections without a transaction, for whoever comes next.
+    /// Connections without a transaction, for the next caller.
     idle: RefCell<Vec<(Client, u64)>>,
     connected: Cell<u64>,
     level: IsolationLevel,

@@ -45,7 +45,7 @@ fn a_server_without_a_file_forgets_the_mark_and_a_floor_puts_it_back() {
         guard().advance(&mut redis, &fence("a#9")).await.unwrap();
         server.crash();
 
-        // The overtaken holder is welcome again: nothing in the server knows better.
+        // The stale holder is welcome again: nothing in the server knows better.
         let mut redis = server.connect().await;
         guard().advance(&mut redis, &fence("a#8")).await.unwrap();
 

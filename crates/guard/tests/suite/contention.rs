@@ -13,10 +13,10 @@ pub(crate) trait Worker: Send {
 }
 
 /// A worker asks for the lease once in so many rounds. In the others it goes on with the grant it
-/// has, also when that was overtaken long ago.
+/// has, also when that has long been stale.
 const ROUNDS_PER_GRANT: u64 = 8;
 
-/// Each worker takes the lease now and then, and so overtakes whoever has it; in between it
+/// Each worker takes the lease now and then, and so makes its holder stale; in between it
 /// increments the counter, as holder or as one that does not know it is none. Every acknowledged
 /// increment must be there in the end.
 pub(crate) fn no_increment_is_lost<W: Worker>(name: &LeaseName, workers: Vec<W>, rounds: u64) {

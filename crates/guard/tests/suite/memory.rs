@@ -247,7 +247,7 @@ fn effects_run_one_at_a_time_and_in_the_order_of_their_tokens() {
                         // Others get their chance to break in.
                         thread::yield_now();
                     });
-                    // Some are overtaken; once they are, they stay so.
+                    // Some are stale; once they are, they stay so.
                     assert!(outcome.is_ok() || guard.admit(&fence).is_err());
                 }
             });

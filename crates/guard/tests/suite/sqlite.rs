@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(crate) struct Mode {
     pub(crate) journal: &'static str,
     pub(crate) begin: TransactionBehavior,
-    /// Whether the holder advances with [`SqliteGuard::advance`], which commits by itself, or in a
+    /// Whether the holder advances with [`SqliteGuard::advance`], which commits on its own, or in a
     /// transaction whose commit is a step of its own.
     pub(crate) advance_at_once: bool,
 }

@@ -119,7 +119,8 @@ async fn an_index_whose_opening_ends_the_node_twice_is_set_aside_and_kept() {
     assert!(first.knows(1).await.unwrap(), "it was sound");
 }
 
-/// A disk that hangs holds the first work up, and whoever watches the node kills it there every time.
+/// A disk that hangs holds the first work up, and a supervisor that watches the node kills it there
+/// every time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_hangs_for_long_costs_no_index() {
     let temp = filled().await;

@@ -48,8 +48,8 @@ pub fn client<H: Held>(
 ///
 /// Nothing below it may send a request twice: the clock is asked once for each that comes from above,
 /// and a repetition with the same number would be refused though the first one took effect. So
-/// whoever builds a client with this layer sets [`Config::default_retry`] to `false`, as [`client`]
-/// does. A call that is repeated above it is judged anew, and has a number of its own.
+/// a caller that builds a client with this layer sets [`Config::default_retry`] to `false`, as
+/// [`client`] does. A call that is repeated above it is judged again, and has a number of its own.
 pub struct Fencing<H> {
     fence: Arc<Fence<H>>,
 }

@@ -48,7 +48,7 @@ impl Unsent {
 /// What a failed call to Kubernetes means for the lease.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Refused with these words, since its token is stale: somebody else leads, or this grant has
+    /// Refused with these words, since its token is stale: another process leads, or this grant has
     /// ended. It had no effect, and the layer has ended the lease here.
     Stale(String),
     /// Refused by a policy of ours or by the webhook for another reason, which these words say: the

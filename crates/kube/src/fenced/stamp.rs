@@ -19,7 +19,7 @@ const PAGE_OBJECTS: u32 = 250;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StampError {
-    /// Somebody else leads already, or this process leads no more.
+    /// Another process leads already, or this one lost leadership.
     #[error("{kind} {name}: {why}; this grant is over")]
     Stale {
         /// The kind of the object.
@@ -67,7 +67,7 @@ fn shown(mark: Option<&str>) -> String {
     mark.map_or_else(|| "nothing".to_owned(), |mark| format!("{mark:?}"))
 }
 
-/// Objects that carry this grant's token: whoever held the lease before cannot write them any more.
+/// Objects that carry this grant's token: earlier holders cannot write them any more.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "these are the objects to begin with: what was read before may be old"]
 pub struct Stamped<K> {

@@ -136,7 +136,7 @@ impl Figures {
             PodSeen::Succeeded => "succeeded",
             PodSeen::Failed => "failed",
             PodSeen::NodeOutOfService => "node_out_of_service",
-            // Told by whoever opens the next session, and never by a look.
+            // Reported when the next session is opened, and never by a look.
             PodSeen::Restarted => return,
         };
         self.ended.get_or_create(&Seen { seen }).inc();
@@ -148,7 +148,7 @@ impl Figures {
         Open(self.clone())
     }
 
-    /// A watch is begun anew.
+    /// A watch is begun again.
     pub(super) fn restarted(&self, of: Watched) {
         let of = match of {
             Watched::Pods => "pods",

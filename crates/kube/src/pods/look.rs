@@ -37,7 +37,7 @@ pub(super) async fn look(
     let nodes: Api<Node> = Api::all(client.clone());
     match within(nodes.get(&node)).await {
         Ok(node) => Ok(is_out_of_service(&node).then_some(PodSeen::NodeOutOfService)),
-        // Without the right to read nodes, or without the node, nobody has said anything of it.
+        // Without the right to read nodes, or without the node, no source has said anything of it.
         Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
         Err(error) => Err(Trouble::of(&error, false)),
     }

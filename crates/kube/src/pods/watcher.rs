@@ -35,14 +35,14 @@ pub trait Bound: Send + Sync + 'static {
     /// The Pods that living sessions are bound to, as applied here and now.
     fn pods(&self) -> Vec<Pod>;
 
-    /// Has the sessions of this Pod ended; `false` if nobody could say that it was done.
+    /// Has the sessions of this Pod ended; `false` if no node could say that it was done.
     fn ended(&self, uid: &PodUid, seen: PodSeen) -> impl Future<Output = bool> + Send;
 }
 
 /// Watches the Pods that sessions are bound to; see the crate's docs.
 ///
 /// Let the leader alone [`run`](Watcher::run) it. Nothing breaks if two do: the end of a Pod is an
-/// end, whoever tells it, and however often.
+/// end, from any source, and however often.
 pub struct Watcher<B> {
     bound: Arc<B>,
     client: Client,
@@ -164,7 +164,7 @@ impl<B: Bound> Watcher<B> {
 }
 
 /// What says where to look next: a watch, or that the time has come to look everywhere. That time
-/// does not begin anew with what a watch says, or in a busy namespace it would never come.
+/// does not begin again with what a watch says, or in a busy namespace it would never come.
 struct Rounds(Interval);
 
 impl Rounds {

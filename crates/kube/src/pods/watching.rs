@@ -118,7 +118,7 @@ where
     }
 }
 
-/// Until there is trouble, or nobody listens any more.
+/// Until there is trouble, or no task listens any more.
 async fn follow<K>(
     api: &Api<K>,
     begun: &Hint,

@@ -26,8 +26,8 @@ pub enum Refuser {
     Webhook,
 }
 
-/// A refusal of ours. Any other 403 says that somebody lacks a right, as valid users do for a moment
-/// after a start of the API server, or that somebody else's rule refused.
+/// A refusal of ours. Any other 403 says that a user lacks a right, as valid users do for a moment
+/// after a start of the API server, or that another party's rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
     /// Who gave it.
@@ -49,7 +49,8 @@ impl<'a> Refusal<'a> {
         })
     }
 
-    /// Whether the fence was refused as stale: somebody else holds the lease, or its grant has ended.
+    /// Whether the fence was refused as stale: another client holds the lease, or its grant has
+    /// ended.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.words.starts_with(STALE)

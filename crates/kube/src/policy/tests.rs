@@ -196,7 +196,7 @@ fn the_command_that_is_named_prints_the_same() {
     assert!(printed.contains(&format!("#   {command}\n")), "{printed}");
 }
 
-/// Without its account the canary would try that of another lease, or as an admin nobody's.
+/// Without its account the canary would try that of another lease, or as an admin none.
 #[test]
 fn the_canary_that_is_named_tries_what_is_judged_here() {
     let other = Wish {
@@ -236,7 +236,7 @@ fn unfolded(text: &str) -> String {
 }
 
 /// Parameters are looked for before the subject is: `Deny` would refuse the namespace controller's
-/// deletions, kubelet's statuses and everybody else's writes.
+/// deletions, kubelet's statuses and all other writes.
 #[test]
 fn no_binding_refuses_everybody_while_something_is_missing() {
     for without_lease in [WithoutLease::Allow, WithoutLease::Deny] {
@@ -342,8 +342,8 @@ fn only_marks_of_the_named_cluster_count() {
     }
 }
 
-/// What operators read in `deploy/kubernetes/fencing`. With `RINGFENCE_REWRITE` set it is written anew,
-/// to be looked at in the diff.
+/// What operators read in `deploy/kubernetes/fencing`. With `RINGFENCE_REWRITE` set it is written
+/// again, to be looked at in the diff.
 #[test]
 fn the_examples_are_as_printed() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

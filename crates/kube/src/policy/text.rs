@@ -43,7 +43,7 @@ fn fold(text: &str, width: usize) -> Vec<String> {
 
 /// One rule of a policy, and what its refusal says.
 pub(super) struct Rule {
-    /// For whoever reads the manifest.
+    /// For readers of the manifest.
     pub(super) why: &'static str,
     /// What has to be true.
     pub(super) expression: String,

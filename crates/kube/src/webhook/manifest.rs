@@ -76,7 +76,7 @@ pub enum InvalidHook {
     /// Nothing is judged.
     #[error("no resource is named; name what is judged, as in deployments.apps or configmaps")]
     NoResource,
-    /// Nobody is judged, or too many are.
+    /// No write is judged, or too many are.
     #[error(
         "{0} service accounts are named; name 1 to {ACCOUNTS_MAX}, those whose writes are judged"
     )]

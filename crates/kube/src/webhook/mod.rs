@@ -1,7 +1,7 @@
 //! The webhook's part that knows Kubernetes: what a review asks, and how it is answered.
 //!
 //! ```text
-//!  API server ── AdmissionReview ──▶ Review ── fence, leases ──▶ whoever asks the cluster
+//!  API server ── AdmissionReview ──▶ Review ── fence, leases ──▶ the code that asks the cluster
 //!             ◀── allowed, or 403 ── Answer ◀─── Standing ──────┘
 //! ```
 //!

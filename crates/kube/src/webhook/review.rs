@@ -27,7 +27,7 @@ pub struct Review {
 #[error("no AdmissionReview of {API_VERSION}: {0}")]
 pub struct InvalidReview(String);
 
-/// What a write offers, as far as it can be told without the cluster.
+/// What a write offers, as far as it can be known without the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// Nothing is to be asked.

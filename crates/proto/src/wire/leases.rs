@@ -60,7 +60,7 @@ pub fn cancelled_to_wire(cancelled: &Cancelled, time: ClusterTime) -> v1::Cancel
     }
 }
 
-/// The answer to a cancel, as a server told it.
+/// The answer to a cancel, as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.
@@ -96,7 +96,7 @@ pub fn lease_to_wire(lease: &LeaseView) -> v1::Lease {
     }
 }
 
-/// A lease as a server told it.
+/// A lease as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.
@@ -128,7 +128,7 @@ pub fn verdict_to_wire(verdict: Verdict, at: v1::ReadPoint) -> v1::CheckResponse
     }
 }
 
-/// What a token is worth, as a server told it.
+/// What a token is worth, as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.
@@ -149,8 +149,8 @@ pub fn verdict_from_wire(response: &v1::CheckResponse) -> Result<Verdict, Decode
     }
 }
 
-/// An event as watchers see it. `None` for events that are no grants and no ends: these are told
-/// to nobody, and only move the position on.
+/// An event as watchers see it. `None` for events that are no grants and no ends: these are
+/// reported to no watcher, and only move the position on.
 #[must_use]
 pub fn event_to_wire(event: &Event, position: v1::Position) -> Option<v1::WatchEvent> {
     let kind = match event {
@@ -199,7 +199,7 @@ pub fn floor_to_wire(name: &LeaseName, token: FencingToken) -> v1::Floor {
     }
 }
 
-/// The greatest token granted for a name, as a server told it.
+/// The greatest token granted for a name, as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.

@@ -33,7 +33,7 @@ pub struct KeepAlive {
     pub sessions: Vec<(SessionId, Secret)>,
     /// Losses whose belief has ended.
     pub acknowledged: Vec<(SessionId, FencingToken)>,
-    /// Handles that belong to no session, by the number they name: each is refused by itself.
+    /// Handles that belong to no session, by the number they name: each is refused individually.
     pub malformed: Vec<(u64, Reason)>,
 }
 
@@ -98,7 +98,7 @@ pub fn opened_from_wire(opened: &v1::OpenResponse) -> Result<(SessionId, Millis)
 /// # Errors
 /// A refusal of the whole message if it names more than [`KEEP_ALIVE_SESSIONS_MAX`] sessions or
 /// [`KEEP_ALIVE_ACKNOWLEDGED_MAX`] losses, or an acknowledgement is malformed. A malformed handle is
-/// refused by itself.
+/// refused individually.
 pub fn keep_alive_from_wire(keep_alive: v1::KeepAliveRequest) -> Result<KeepAlive, Refusal> {
     let offered = keep_alive.sessions.len();
     if offered > KEEP_ALIVE_SESSIONS_MAX {
@@ -284,7 +284,7 @@ pub fn session_to_wire(session: &SessionView) -> v1::Session {
     }
 }
 
-/// A session as a server told it.
+/// A session as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.

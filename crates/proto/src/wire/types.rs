@@ -24,7 +24,7 @@ pub struct WirePosition {
     pub cluster: ClusterId,
     /// The log index.
     pub index: u64,
-    /// How many events of that index were told already.
+    /// How many events of that index were reported already.
     pub n: u32,
     /// The Raft term of the entry at that index, if it is known.
     pub term: Option<u64>,
@@ -124,7 +124,7 @@ pub fn grant_to_wire(granted: &Granted) -> v1::Grant {
     }
 }
 
-/// A grant that a server told.
+/// A grant that a server reported.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.
@@ -172,7 +172,7 @@ pub fn end_cause_to_wire(cause: &EndCause) -> v1::EndCause {
     }
 }
 
-/// Why a grant ended, as a server told it.
+/// Why a grant ended, as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] if the cause is none that this version knows.
@@ -234,7 +234,7 @@ pub fn session_end_to_wire(cause: &SessionEnd) -> v1::SessionEnd {
     }
 }
 
-/// Why a session ended, as a server told it.
+/// Why a session ended, as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] if the cause is none that this version knows.
@@ -274,7 +274,7 @@ pub fn lost_grant_to_wire(lost: &LostGrant) -> v1::LostGrant {
     }
 }
 
-/// A grant that ended against its session's will, as a server told it.
+/// A grant that ended against its session's will, as a server reported it.
 ///
 /// # Errors
 /// [`DecodeError`] names the field that is not as it has to be.

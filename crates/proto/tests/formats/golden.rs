@@ -99,7 +99,7 @@ fn snapshot_records_are_written_and_read_as_ever() {
     );
 }
 
-/// Never recorded anew: a node that is upgraded finds snapshots with such records.
+/// Never recorded again: a node that is upgraded finds snapshots with such records.
 #[test]
 fn snapshot_records_of_0_1_0_are_read() {
     let lines = fs::read_to_string(path("records_0_1_0.txt")).unwrap();

@@ -1,7 +1,7 @@
 //! The encodings: round trips, golden bytes, damaged bytes, refusals, and the shape of the
 //! `.proto` files.
 //!
-//! `RECORD=1 cargo test -p ringfence-proto` writes the golden files anew. Bytes that were written
+//! `RECORD=1 cargo test -p ringfence-proto` writes the golden files again. Bytes that were written
 //! once stay readable for ever: read the difference before you keep it.
 #![allow(clippy::unwrap_used)]
 

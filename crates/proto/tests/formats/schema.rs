@@ -3,7 +3,7 @@
 //!
 //! One golden file per package, a line for each field, enum value and call. New lines are recorded
 //! with `RECORD=1`. A line that is gone is an error also then: while a package has never been
-//! released its file can be deleted and recorded anew, afterwards a field is only ever added.
+//! released its file can be deleted and recorded again, afterwards a field is only ever added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -3,10 +3,10 @@
 use ringfence_core::{ClusterTime, EndCause, LostGrant, Rejection, SessionEnd, SessionId};
 
 /// How many bytes of ended sessions and lost grants an answer tells, about; a single session is
-/// told in whole, even if it takes more. With the numbers of all that a request of 1 MiB can ask
-/// for, an answer stays below the 4 MiB that gRPC clients take unless told otherwise.
+/// reported in whole, even if it takes more. With the numbers of all that a request of 1 MiB can
+/// ask for, an answer stays below the 4 MiB that gRPC clients take unless set otherwise.
 const TOLD_BYTES_MAX: usize = 3 << 20;
-/// What a told session or grant costs besides its texts, at most.
+/// What a reported session or grant costs besides its texts, at most.
 const TOLD_EACH_BYTES: usize = 48;
 
 /// The answer: every session of the request that is listed neither in `ended` nor in `untold` was
@@ -21,12 +21,12 @@ pub struct KeptAlive {
     pub lost: Vec<(SessionId, Vec<LostGrant>)>,
     /// Sessions with an end or losses that this answer had no room for, and those whose time has
     /// come and that are not ended yet. Nothing is acknowledged to them: asked again, they are
-    /// told, once what was told now has been taken notice of.
+    /// notified, once what was reported now has been taken notice of.
     pub untold: Vec<SessionId>,
 }
 
 impl KeptAlive {
-    /// Leaves out what would make the answer too long. A session is told all it lost or nothing:
+    /// Leaves out what would make the answer too long. A session receives all it lost or nothing:
     /// its client believes in every grant that a renewal does not list.
     pub(super) fn limited(mut self) -> Self {
         let mut told = 0;
@@ -128,7 +128,7 @@ mod tests {
                 assert!(!answer.untold.contains(session));
             }
             assert_eq!(answer.lost.len() + answer.untold.len(), waiting.len());
-            // What was told is acknowledged, and not lost any more.
+            // What was reported is acknowledged, and not lost any more.
             waiting.retain(|(session, _)| answer.untold.contains(session));
             if waiting.is_empty() {
                 assert!(round > 1, "it did not fit in one answer");

@@ -1,4 +1,5 @@
-//! More sessions come due at once than one entry ends: what is told of those that it did not reach.
+//! More sessions come due at once than one entry ends: what is reported of those that it did not
+//! reach.
 
 use std::sync::{Arc, Mutex};
 

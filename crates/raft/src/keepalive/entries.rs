@@ -27,7 +27,7 @@ pub(super) fn entries(checked: &[Checked]) -> Vec<Renew> {
         if one.asked.request.acknowledged.is_empty() {
             continue;
         }
-        // A loss counts as noticed only on the word of somebody who knows the session's secret.
+        // A loss counts as noticed only on the word of a client that knows the session's secret.
         let alive: BTreeSet<SessionId> = one.alive.iter().copied().collect();
         let noticed = one.asked.request.acknowledged.iter();
         acknowledged.extend(noticed.filter(|(session, _)| alive.contains(session)));

@@ -1,4 +1,4 @@
-//! Keep-alives that wait to be gathered: a line for each source, so that nobody waits behind all
+//! Keep-alives that wait to be gathered: a line for each source, so that none waits behind all
 //! that another one has asked for.
 //!
 //! Sources are served in turn, one request each. One that had nothing waiting comes before the next
@@ -109,7 +109,7 @@ impl<T> Lines<T> {
         let dropped = std::mem::take(&mut waiting.lines);
         (waiting.fresh, waiting.busy) = (VecDeque::new(), VecDeque::new());
         drop(waiting);
-        // Whoever is told by that may ask again.
+        // A caller that is notified by that may ask again.
         drop(dropped);
     }
 
@@ -130,7 +130,7 @@ impl<T> Waiting<T> {
     }
 
     fn next(&mut self) -> Option<(KeepAliveSource, T)> {
-        // In turn, so that ever new sources keep nobody from being served either.
+        // In turn, so that ever new sources keep none from being served either.
         let fresh_now = match (self.fresh.is_empty(), self.busy.is_empty()) {
             (false, false) => !self.fresh_before,
             (fresh_is_empty, _) => !fresh_is_empty,

@@ -1,4 +1,4 @@
-//! Losses are told once in a batch, however often a session is named.
+//! Losses are reported once in a batch, however often a session is named.
 
 use ringfence_core::{EndCause, LeaseName};
 use ringfence_history::HistoryFeed;

@@ -50,8 +50,8 @@ const CLOCK_RETRY: Duration = Duration::from_millis(200);
 /// How often it says that it does, in looks.
 const CLOCK_SAY_EVERY: u32 = 25;
 
-/// A leader that is one no more answers what it was asked, if it is there; if it is not, whoever
-/// waits for it should not wait for long.
+/// A deposed leader still answers in-flight calls if it can be reached; otherwise a client should
+/// not wait for long.
 fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
     let _detached = runtime::spawn(async move {
         tokio::time::sleep(ABANDON_AFTER).await;

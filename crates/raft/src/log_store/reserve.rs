@@ -16,7 +16,7 @@ pub(crate) fn on_disk(bytes: u64) -> u64 {
 /// What the newest term has taken of the reserve.
 ///
 /// A log without room refuses entries, and yet a new leader's first ones have to be committed, or
-/// nobody could even read: at the first sight of a full disk the cluster would stand still. So a
+/// no client could even read: at the first sight of a full disk the cluster would stand still. So a
 /// follower lets a little through in every term: what was in flight when the disk became full, the
 /// first entries of the term, and changes of the members. With the least segment, of 64 KiB, that is
 /// 32 KiB. Leaders without room propose nothing else.
@@ -42,7 +42,7 @@ impl Reserve {
         true
     }
 
-    /// There is room again: the next time begins anew.
+    /// There is room again: the next time begins again.
     pub(super) fn refill(&mut self) {
         self.used = 0;
     }

@@ -184,7 +184,7 @@ impl Node {
     }
 
     /// Makes the first step of a change of the voters, if this node leads, and leaves the second
-    /// one to whoever comes by; for tests.
+    /// one to the next reconciler; for tests.
     ///
     /// # Errors
     /// See [`MembershipError`].

@@ -207,7 +207,7 @@ impl<'a> Plan<'a> {
         Step::SetVoters(voters)
     }
 
-    /// A new leader, or one that was paused, has heard nobody yet: what is wrong now may be right
+    /// A new leader, or one that was paused, has heard no node yet: what is wrong now may be right
     /// in a moment.
     fn refuse_in_time(&self, why: String) -> Step {
         if self.waited < self.view.live_within {

@@ -299,7 +299,7 @@ impl Reconciler {
         }
     }
 
-    /// The second step of a change whose first one is committed, whoever began it.
+    /// The second step of a change whose first one is committed, whichever node began it.
     fn finish(&self, view: &View) -> Begun {
         // A leader that lost its vote would never hear that it was removed.
         if !view.voters().contains(&view.me) {

@@ -84,7 +84,7 @@ impl MembersOfTerm {
                 "{WISHES_MAX} changes of the members wait already"
             )));
         }
-        // A wish that is dropped answers by itself.
+        // A wish that is dropped answers automatically.
         let lost = || Err(MembershipError::unknown("the leader lost the change"));
         outcome.await.unwrap_or_else(|_| lost())
     }

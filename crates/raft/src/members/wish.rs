@@ -17,7 +17,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// The most bytes of an address: a host name of 255 bytes, a colon and a port.
 pub const ADDRESS_BYTES_MAX: usize = 261;
 
-/// A change that somebody asked for.
+/// A change that an operator asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Take this node in as a learner.

@@ -110,7 +110,7 @@ pub(crate) fn applied_to_pb(applied: &Applied) -> pb::Applied {
 pub(crate) fn failure_to_pb(error: &ProposeError) -> pb::Failure {
     use pb::failure::Kind;
     let (kind, why, retry_after) = match error {
-        // Nobody needs to try again.
+        // No caller needs to try again.
         ProposeError::NotDone {
             why,
             retry_after: None,
@@ -194,7 +194,7 @@ impl Forwarder {
         self.hint.node_id
     }
 
-    /// Breaks the stream: this node leads no more, and may never answer.
+    /// Breaks the stream: this node lost leadership, and may never answer.
     pub(crate) fn abandon(&self) {
         self.abandoned.send_replace(());
     }

@@ -1,5 +1,5 @@
 //! What a follower takes of an append stream: no more than its disk keeps up with and has room for,
-//! and nothing more once nobody waits for the answers.
+//! and nothing more once no caller waits for the answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

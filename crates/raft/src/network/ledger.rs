@@ -1,7 +1,7 @@
 //! Which requests of an append stream were answered.
 //!
 //! openraft keeps entries in the log for as long as it takes them to be on their way to a peer,
-//! and takes them to be on their way until it is told of an error. So a stream that ends with
+//! and takes them to be on their way until it is notified of an error. So a stream that ends with
 //! requests unanswered must end with an error, and so must one that answers nothing any more:
 //! else one dead voter would make every log grow without a bound.
 
@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
 /// How long a peer may leave requests unanswered without answering any. Disks that stall this long
-/// are as good as dead, and whoever comes back is sent what is missing anyway.
+/// are as good as dead, and a peer that comes back is sent what is missing anyway.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Counts requests on their way out and answers on their way back.

@@ -4,7 +4,7 @@
 //! Within a term the log of a follower only grows. One that answers that it lacks an entry at or
 //! below one that it has acknowledged to this leader has lost what its disk had reported as
 //! written. The leader can tell, since it holds both answers; the follower alone cannot, since a
-//! forgotten end looks like a torn write. The follower is told, checks, and stops.
+//! forgotten end looks like a torn write. The follower is notified, checks, and stops.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ struct State {
     /// The term in which this node leads, as far as it has sent anything.
     term: u64,
     acknowledged: Option<LogId>,
-    /// What the peer is told that it has acknowledged and seems to have lost.
+    /// What the peer is notified that it has acknowledged and seems to have lost.
     forgotten: Option<LogId>,
 }
 
@@ -41,7 +41,7 @@ impl Watermark {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is sent in `term`; returns what the peer is to be told.
+    /// Something is sent in `term`; returns what to notify the peer of.
     pub(super) fn sending(&self, term: u64) -> Option<LogId> {
         let mut state = self.state();
         if state.term != term {

@@ -36,7 +36,7 @@ type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 /// Answers the calls of other nodes.
 pub(crate) struct PeerService {
     inner: Arc<Inner>,
-    /// Why a call was turned away last, so that each reason is logged once and not every time.
+    /// Why a call was rejected last, so that each reason is logged once and not every time.
     turned_away: Mutex<String>,
 }
 
@@ -69,7 +69,7 @@ impl PeerService {
         Ok(running.clone())
     }
 
-    /// Only a person can help nodes that take each other for somebody else.
+    /// Only a person can help nodes that take each other for another node.
     fn tell_operator(&self, why: &str) {
         let mut last = self
             .turned_away

@@ -37,7 +37,7 @@ const CANCELLED_UNSEEN_MAX: usize = 1_024;
 pub(crate) struct PeerServer {
     /// `None` at a simulated place.
     listener: Option<TcpListener>,
-    /// What others were told, to find this node at a simulated place.
+    /// What others know, to find this node at a simulated place.
     address: SocketAddr,
 }
 
@@ -103,8 +103,8 @@ fn serve_at_place(address: SocketAddr, service: PeersServer<PeerService>) {
     let _ = place::ask(|place| place.serve(&address.to_string(), Arc::new(answer)));
 }
 
-/// An accepted connection that breaks when the node stops. tonic runs each on a task that nobody
-/// else can end, and a peer that still had one would go on talking to a node that is gone, even
+/// An accepted connection that breaks when the node stops. tonic runs each on a task that no other
+/// code can end, and a peer that still had one would go on talking to a node that is gone, even
 /// when the next one listens on the same port.
 struct Connection {
     stream: Accepted,

@@ -101,7 +101,7 @@ fn a_snapshot_of_another_cluster_is_refused() {
     assert!(refused.to_string().contains("; restore "), "{refused}");
 }
 
-/// Files of which one is still listed when somebody else has removed it already, in a directory that
+/// Files of which one is still listed when another task has removed it already, in a directory that
 /// cannot be opened to be synced so many times (`EMFILE`).
 struct Removed(RealFs, &'static str, AtomicUsize);
 

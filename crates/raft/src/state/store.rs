@@ -121,7 +121,7 @@ impl RaftStateMachine<TypeConfig> for StateStore {
 impl RaftSnapshotBuilder<TypeConfig> for StateStore {
     type SnapshotData = SnapshotFile;
 
-    /// The snapshot that was prepared: it is taken before openraft is told to ask for one, since
+    /// The snapshot that was prepared: it is taken before openraft is made to ask for one, since
     /// openraft takes a snapshot that cannot be written for the end of the node.
     async fn build_snapshot(
         &mut self,

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::harness::{Cluster, open};
 
-/// Long enough for an answer that needs nobody else.
+/// Long enough for an answer that needs no other node.
 const AT_ONCE: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Wall clocks that nobody has set: tokens of a new cluster begin at the clock.
+//! Wall clocks that no test has set: tokens of a new cluster begin at the clock.
 
 use std::fs;
 use std::path::Path;

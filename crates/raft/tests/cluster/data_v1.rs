@@ -1,7 +1,7 @@
 //! A data directory that the first version wrote: every later one opens it, for ever.
 //!
 //! `RECORD=1 cargo test -p ringfence-raft --test cluster data_v1` writes a new one. Do so under a
-//! new name: this one stays, since somebody's node may have been written like it.
+//! new name: this one stays, since an operator's node may have been written like it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -62,7 +62,7 @@ fn dirty() -> Ask {
     })
 }
 
-/// What the fixture's node was told.
+/// What the fixture's node received.
 async fn live(node: &Node) {
     let alice = open(node, 1, TTL).await;
     let bob = open(node, 2, TTL).await;
@@ -127,7 +127,7 @@ async fn record() {
         "remove the old one by hand, if it was never released"
     );
     copy(&cluster.data_dir("n1"), &fixture());
-    // Derived, and made anew where it is missing.
+    // Derived, and made again where it is missing.
     fs::remove_dir_all(fixture().join("history")).unwrap();
 }
 

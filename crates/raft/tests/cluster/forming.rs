@@ -90,7 +90,7 @@ async fn an_emptied_member_takes_its_former_place_by_itself_if_it_may() {
     .await;
 }
 
-/// Brings a cluster to where its former has told the others to take their seats and was lost
+/// Brings a cluster to where its former has ordered the others to take their seats and was lost
 /// before it began the log: then its seat is worth nothing, and theirs neither.
 async fn seated_without_a_former() -> Cluster {
     let mut cluster = Cluster::new(&NAMES);
@@ -172,7 +172,7 @@ async fn a_first_member_without_a_log_waits_while_another_one_is_away() {
     lose_the_former(&mut cluster).await;
     cluster.crash("n3").await;
     cluster.start("n1").await;
-    // Longer than it takes to be sure when everybody answers: n3 may have a log that counts.
+    // Longer than it takes to be sure when all nodes answer: n3 may have a log that counts.
     let stopped = tokio::time::timeout(
         std::time::Duration::from_secs(8),
         cluster.nodes["n2"].stopped(),

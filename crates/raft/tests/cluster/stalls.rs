@@ -1,4 +1,4 @@
-//! Disks that hang: what waits for them is bounded (I20), and nobody waits for ever.
+//! Disks that hang: what waits for them is bounded (I20), and no caller waits forever.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::harness::{Cluster, eventually, holder, open, propose, weighty, within
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 const LIMIT: u64 = 64 << 10;
-/// What may be under way when the limit is reached: an entry, and what openraft adds by itself.
+/// What may be under way when the limit is reached: an entry, and what openraft adds on its own.
 const UNDER_WAY: u64 = 8 << 10;
 /// Entries that together are several times the limit.
 const ENTRIES: u64 = 300;

@@ -63,7 +63,7 @@ pub(crate) fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// More than any entry holds: a loss that nobody has is acknowledged as good as any.
+/// More than any entry holds: a loss that no session has is acknowledged as good as any.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_number_of_acknowledged_losses_is_logged_in_entries_that_every_log_holds() {
     let (_cluster, node) = one(small).await;

@@ -1,4 +1,4 @@
-//! Keep-alives of many connections: nobody waits behind all that others have asked for, at any node.
+//! Keep-alives of many connections: none waits behind all that others have asked for, at any node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,8 @@ const FLOODS: u64 = 15;
 const REQUESTS: u64 = 40;
 /// Sessions that each of these names.
 const SESSIONS: u64 = 1_000;
-/// Sessions whose answers come while those counted are still on their way to whoever counts them.
+/// Sessions whose answers come while those counted are still on their way to the code that counts
+/// them.
 const NOISE: u64 = 20_000;
 
 /// Floods, and then one keep-alive of another connection. Of how many sessions of the floods the

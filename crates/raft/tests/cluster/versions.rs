@@ -18,7 +18,7 @@ fn unheard_of() -> Bytes {
     Bytes::from_static(&[0x9a, 0x06, 0x00])
 }
 
-/// Proposes it until somebody leads who refuses it.
+/// Proposes it until a leader refuses it.
 async fn refused_as_unknown(node: &Node) {
     loop {
         match node.propose_encoded(unheard_of()).await {
@@ -85,7 +85,7 @@ async fn what_every_member_knew_once_is_logged_although_a_member_is_down_after_a
     assert!(matches!(outcome, Outcome::Opened(_)), "{outcome:?}");
 }
 
-/// Whoever is asked: whether anybody watches Pods depends on who leads.
+/// Whichever node is asked: whether a node watches Pods depends on who leads.
 #[tokio::test(flavor = "multi_thread")]
 async fn whether_a_session_may_be_bound_to_a_pod_is_decided_by_the_leader() {
     for leader_takes in [false, true] {
@@ -157,7 +157,7 @@ async fn an_entry_that_a_node_does_not_know_stops_it_before_the_entry() {
         *index
     };
     // A leader stops as soon as it knows that the entry is committed, maybe before it has said so;
-    // the next one finds out by itself. The last node is alone then, and may never hear of it.
+    // the next one finds out on its own. The last node is alone then, and may never hear of it.
     let mut stops = stops(&cluster);
     for _ in 0..cluster.nodes.len() - 1 {
         let (name, reason) = within("stop", stops.next()).await.unwrap();

@@ -92,7 +92,7 @@ impl ClientClock {
         let passed = (shown - rate.boot).as_nanos() * 1_000_000;
         let passed = passed / u128::try_from(1_000_000 + rate.ppm).unwrap_or(1);
         let passed = Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX));
-        // Rounded up, so that nobody is taken to have stopped before he did.
+        // Rounded up, so that no client is taken to have stopped before it did.
         rate.since
             .saturating_add(passed + Duration::from_nanos(1))
             .min(now)

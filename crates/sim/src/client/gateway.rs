@@ -18,7 +18,7 @@ use super::stream::Tries;
 use crate::lock::lock;
 use crate::net::{Connection, Inlet, Outlet, Side};
 
-/// When to try again if nobody knows better.
+/// When to try again if there is no better estimate.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// One stream, as the node has it.
@@ -78,7 +78,7 @@ struct Forgotten(Arc<Mutex<Vec<WaiterKey>>>);
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
-        // Dropped outside the lock: it may run what was to be told of the wait.
+        // Dropped outside the lock: it may run what was to be reported of the wait.
         let waits = std::mem::take(&mut *lock(&self.0));
         drop(waits);
     }
@@ -225,7 +225,7 @@ impl Stream {
 }
 
 /// What became of a waiting request, in whichever order that is heard: its entry is applied, its
-/// wait is over. It is told behind the entry only.
+/// wait is over. It is reported behind the entry only.
 #[derive(Default)]
 struct Fate {
     applied: Option<(u64, ClusterTime)>,

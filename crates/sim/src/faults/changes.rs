@@ -106,7 +106,7 @@ impl Stage {
         let before = starts(&dead);
         sleep(SURELY_DEAD).await;
         let removed = self.remove(going_id).await;
-        // A change that nobody can commit is not answered, and yet it has begun.
+        // A change that no leader can commit is not answered, and yet it has begun.
         if let Some(voters) = self.newest_voters_of(&self.node(Who::Leader))
             && !voters.contains(&going_id)
         {
@@ -141,7 +141,7 @@ impl Stage {
         self.promote(&new, None).await;
     }
 
-    /// Whether the voters outlive the loss of a disk, whoever's it is: two of them do not.
+    /// Whether the voters outlive the loss of a disk, whichever node's it is: two of them do not.
     pub(super) fn can_lose_a_disk(&self) -> bool {
         let nodes = self.nodes();
         let known = nodes.iter().filter_map(|node| {

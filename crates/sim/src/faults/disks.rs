@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    /// Whoever emptied the folder of the log is told so, and empties the rest of the disk, too.
+    /// A node that emptied the folder of the log learns so, and empties the rest of the disk, too.
     async fn empty_log(&self, who: Who, lasts: Duration) {
         let node = self.node(who);
         // Without a seat it has promised nothing.
@@ -135,7 +135,7 @@ impl Stage {
         }
     }
 
-    /// A node whose disk failed has ended by itself; one that has not is ended, so that nothing is
+    /// A node whose disk failed has ended on its own; one that has not is ended, so that nothing is
     /// left planted.
     async fn ended(&self, node: &SimNode) {
         if node.is_running() {

@@ -39,7 +39,7 @@ pub use stage::Stage;
 /// To which node something is done. A role is looked up when the fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Whoever leads then; node 0 if nobody does.
+    /// The node that leads then; node 0 if none does.
     Leader,
     /// The node so many places behind the leader.
     Behind(usize),
@@ -53,7 +53,7 @@ pub enum Fault {
         /// Who is in the minority with those behind it.
         from: Who,
     },
-    /// N2: one node reaches nobody and is reached by nobody of the cluster.
+    /// N2: one node reaches no node and is reached by no node of the cluster.
     Isolate(Who),
     /// N3: a node's messages arrive, and nothing arrives at it.
     Deaf(Who),

@@ -76,7 +76,7 @@ impl Stage {
                     apart.min(count - apart) > near || (count == 3 && one + other == 1)
                 })
             }
-            // Nothing gets through, and nobody is told: what is open stays open.
+            // Nothing gets through, and no end is notified: what is open stays open.
             Fault::HalfOpen(who) => {
                 let who = of(who);
                 let to = all.iter().filter(|one| **one != who);

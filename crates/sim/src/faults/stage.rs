@@ -113,7 +113,7 @@ impl Stage {
             session::begin(client, &self.work);
         }
         for node in self.nodes() {
-            // What was in the middle of a start when its fault was called off begins anew.
+            // What was in the middle of a start when its fault was called off begins again.
             if !node.is_running() {
                 node.crash(Crash::Kill);
             }
@@ -176,7 +176,7 @@ impl Stage {
         lock(&self.retired).insert(node.index());
     }
 
-    /// These are the members. Whoever else there was is gone, with its disk, and those of them that
+    /// These are the members. Any other node is gone, with its disk, and those of them that
     /// were retired are not.
     pub(super) fn retire_all_but(&self, members: &[SimNode]) {
         let is_member = |index| members.iter().any(|member| member.index() == index);

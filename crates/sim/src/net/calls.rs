@@ -33,7 +33,7 @@ enum Part<H> {
     End,
 }
 
-/// A way from a machine to whoever listens at an address. It connects when it is first used, and
+/// A way from a machine to the listener at an address. It connects when it is first used, and
 /// again whenever it has to.
 pub(crate) struct Way {
     shared: Arc<Shared>,
@@ -89,7 +89,7 @@ impl Shared {
         }
         *open = None;
         let Some(listener) = self.net.listener(&self.address) else {
-            // Nobody has ever been there.
+            // No process has ever been there.
             tokio::time::sleep(CONNECT_MAX).await;
             return Err(Status::unavailable("no answer from the address"));
         };
@@ -125,7 +125,7 @@ impl Open {
                 return;
             };
             let request = http::Request::from_parts(head, Body::new(Arriving::new(arriving, None)));
-            // Nobody answers for a process that has ended.
+            // No process answers for a process that has ended.
             let Some(answer) = answer else { return };
             let Ok(response) = answer(request).await else {
                 return;
@@ -142,7 +142,7 @@ impl Open {
         } else {
             let send = async move { send_body(body, &outgoing).await };
             let sending = connection.spawn(Side::Caller, send);
-            // Whoever drops the answer takes the call back.
+            // Dropping the answer takes the call back.
             Some(AbortOnDrop(sending.abort_handle()))
         };
         match answers.recv().await {

@@ -44,7 +44,7 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// An open connection, as long as somebody holds it.
+/// An open connection, as long as a caller holds it.
 pub struct Connection {
     net: Net,
     caller: End,
@@ -90,7 +90,7 @@ impl Net {
     /// begun to serve there.
     ///
     /// # Errors
-    /// [`Broken`] says why there is none: nobody is there, or no answer came in time.
+    /// [`Broken`] says why there is none: no process listens, or no answer came in time.
     pub async fn connect(
         &self,
         from: &Machine,

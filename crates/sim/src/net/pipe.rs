@@ -15,7 +15,7 @@ const UNDER_WAY_MAX: usize = 64;
 
 struct Shared<T> {
     state: Mutex<State<T>>,
-    /// Told of a message, of room, and of the end.
+    /// Notified of a message, of room, and of the end.
     moved: Notify,
 }
 
@@ -75,7 +75,7 @@ impl<T> Inlet<T> {
     /// Sends a message once there is room.
     ///
     /// # Errors
-    /// [`Broken`] if the connection is, or if nobody receives any more.
+    /// [`Broken`] if the connection is, or if no task receives any more.
     pub async fn send(&self, message: T) -> Result<(), Broken> {
         loop {
             let moved = self.shared.moved.notified();

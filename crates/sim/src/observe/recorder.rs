@@ -146,7 +146,7 @@ impl Recorder {
         }
     }
 
-    /// How many have it; whoever asks is alone behind a run.
+    /// How many have it; the caller is alone behind a run.
     #[must_use]
     pub fn holders(&self) -> usize {
         Arc::strong_count(&self.inner)
@@ -178,7 +178,7 @@ impl Recorder {
         self.see(Observation::BeliefBegan(belief.clone()));
     }
 
-    /// A client believes in a grant no more, since `until`. Whoever says so first is heard.
+    /// A client believes in a grant no more, since `until`. The first report counts.
     pub fn doubt(&self, belief: &Belief, until: At, why: BeliefEnd) {
         if lock(&self.inner.state).believing.remove(belief) {
             let belief = belief.clone();
@@ -236,7 +236,7 @@ impl Recorder {
             return history;
         };
         history.truncate(rollback.records);
-        // A belief that went on was not over. One that had ended may have been told of later: a
+        // A belief that went on was not over. One that had ended may have been reported later: a
         // process that sleeps learns it when it wakes.
         let over = nanos(rollback.at);
         for record in &mut history {
@@ -346,7 +346,7 @@ impl State {
             }
             Observation::Answered(mut answered) => {
                 if let Some(first) = self.kept.again.remove(&answered.id) {
-                    // A close has no number: its tries are told apart by nobody, so one that was
+                    // A close has no number: its tries are not kept apart, so one that was
                     // not done says nothing of the others, and the first answer is the answer.
                     let closed = answered.outcome == history::Outcome::Closed;
                     if !closed || !self.kept.closed.insert(first) {

@@ -1,5 +1,5 @@
-//! I5: what a client was told is in the log, where every later leader finds it; and no request takes
-//! effect twice, however often it was sent.
+//! I5: what a client received is in the log, where every later leader finds it; and no request
+//! takes effect twice, however often it was sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

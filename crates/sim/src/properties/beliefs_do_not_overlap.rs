@@ -76,7 +76,7 @@ impl Exclusive {
         self.overlap(belief, from, Some(until))
     }
 
-    /// Whether somebody else believed in the lease within this time.
+    /// Whether another client believed in the lease within this time.
     fn overlap(&self, belief: &Belief, from: At, until: Option<At>) -> Result<(), Violation> {
         if !self.bounds.beliefs_are_exclusive() {
             return Ok(());
@@ -86,7 +86,7 @@ impl Exclusive {
             let older = other.belief.token.min(belief.token);
             let before = other.until.is_some_and(|end| end <= from);
             let behind = until.is_some_and(|end| end <= other.from);
-            // Whose end is not told yet is judged when it is.
+            // Whose end is not reported yet is judged when it is.
             let open = other.until.is_none() && until.is_some();
             if !before && !behind && !open && !self.revoked_now.contains(&older) {
                 let why = format!(

@@ -1,4 +1,4 @@
-//! I36: a node ends by itself only if its disk failed, or if it was removed: not for want of room,
+//! I36: a node ends on its own only if its disk failed, or if it was removed: not for want of room,
 //! and not for what a peer has sent.
 
 use std::collections::BTreeSet;

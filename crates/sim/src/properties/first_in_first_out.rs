@@ -1,5 +1,5 @@
 //! I12: a queue is served in its order. Who is handed a lease over is taken from wherever it stands;
-//! nobody else overtakes, and nobody is granted past a queue.
+//! no other session overtakes, and none is granted past a queue.
 
 use std::collections::BTreeMap;
 

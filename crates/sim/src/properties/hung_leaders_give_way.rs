@@ -10,8 +10,8 @@ use crate::observe::{At, Observation, Violation};
 /// How long a leader may lead on: it gives up after 3 s without progress, and what it has offered to a
 /// node that cannot take it is offered to another one.
 const GIVES_WAY_WITHIN: Duration = Duration::from_secs(8);
-/// How long it may go on to commit behind that: as long as nothing was committed there was nobody to
-/// give way to, and what it had offered just before to a node out of reach is waited for.
+/// How long it may go on to commit behind that: as long as nothing was committed there was no
+/// client to give way to, and what it had offered just before to a node out of reach is waited for.
 const COMMITS_FOR: Duration = Duration::from_secs(6);
 /// Leaders write at least every half second while there are sessions.
 const GAP: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl Property for HungLeadersGiveWay {
                 self.hang.remove(node);
             }
             Observation::Ended { node, .. } => {
-                // Whoever starts again has another process, and other patience.
+                // A node that starts again has another process, and other patience.
                 if let Some(since) = self.hang.get_mut(node) {
                     *since = at;
                 }

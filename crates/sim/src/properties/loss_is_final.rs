@@ -1,6 +1,6 @@
 //! I24: a grant that was once reported lost is never again reported held, by no look and in no new
 //! belief. A cluster with a token floor that is rolled back grants its tokens a second time, to
-//! whoever: what was lost before says nothing then.
+//! any session: what was lost before says nothing then.
 
 use std::collections::BTreeMap;
 

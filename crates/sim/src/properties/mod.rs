@@ -33,7 +33,7 @@
 //! | I33 | a node whose log is gone does not start | `lost_logs_are_noticed.rs` |
 //! | I34 | a leader whose disk hangs gives way | `hung_leaders_give_way.rs` |
 //! | I35 | a removal leaves a live majority | `a_live_majority_is_left.rs` |
-//! | I36 | a node ends by itself for a failed disk or its removal alone | `ends_have_a_reason.rs` |
+//! | I36 | a node ends on its own for a failed disk or its removal alone | `ends_have_a_reason.rs` |
 //!
 //! I25 to I28 are promises about what does not exist yet: stores that are sealed, and holders that
 //! yield.

@@ -1,4 +1,4 @@
-//! I10: an ended session never comes back, neither in the log nor in what any client is told; and
+//! I10: an ended session never comes back, neither in the log nor in what any client receives; and
 //! session numbers are never reused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,9 @@ use crate::observe::{Applied, At, Kept, Observation, Violation};
 pub(super) struct NoResurrection {
     ended: BTreeSet<u64>,
     newest: u64,
-    /// Sessions of which some client was told that they have ended.
+    /// Sessions of which some client learned that they have ended.
     told: BTreeSet<u64>,
-    /// Tries that were made when that had been told already.
+    /// Tries that were made when that had been reported already.
     late: BTreeMap<u64, u64>,
 }
 
@@ -60,7 +60,7 @@ impl NoResurrection {
         late.map(|session| self.late.insert(id, session));
     }
 
-    /// What a client is told of an end, the log has to have said before: a session that is due and
+    /// What a client learns of an end, the log has to have said before: a session that is due and
     /// not ended yet may get a fresh TTL from the next term.
     fn over(&self, session: u64) -> Result<(), String> {
         match self.ended.contains(&session) {

@@ -1,6 +1,6 @@
 //! I13: no lost wake-up, no orphan grant, no ghost waiter. In the log: who waits is alive, who holds
 //! is alive. Among clients: what a living session holds when the service has been well for long is
-//! believed in by its client. At the end, when all clients are gone: nobody holds, nobody waits.
+//! believed in by its client. At the end, when all clients are gone: no session holds, none waits.
 //! (That a queue is served in the entry that frees its lease is looked at in `every_entry.rs`, which
 //! knows the records of the state.)
 
@@ -21,7 +21,7 @@ pub(super) struct NobodyIsForgotten {
     ttls: BTreeMap<u64, Duration>,
     /// Tokens that are believed in, or were until some moment.
     believed: BTreeMap<u64, Option<At>>,
-    /// Who opened a session, as their answers told.
+    /// Who opened a session, as their answers reported.
     well_since: Option<At>,
     quiet: bool,
 }

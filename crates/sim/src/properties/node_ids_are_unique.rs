@@ -1,5 +1,5 @@
-//! I30: a node id names one data directory, over the cluster's whole life: nobody else has it, and
-//! nobody is listed under it, before or after.
+//! I30: a node id names one data directory, over the cluster's whole life: no other directory has
+//! it, and no node is listed under it, before or after.
 
 use std::collections::BTreeMap;
 

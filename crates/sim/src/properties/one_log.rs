@@ -33,7 +33,7 @@ impl Property for OneLog {
                 self.entry(applied.node, entry.index, entry.term, content)
             }
             Observation::Skipped { node, index, term } => self.entry(*node, *index, *term, 0),
-            // A snapshot of nothing, or of the first entry alone: it is not told which.
+            // A snapshot of nothing, or of the first entry alone: it is unknown which.
             Observation::Installed { node, index: 0, .. } => {
                 self.nodes.remove(node);
                 Ok(())

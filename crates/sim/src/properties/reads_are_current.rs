@@ -16,7 +16,7 @@ pub(super) struct ReadsAreCurrent {
     leases: BTreeMap<String, Vec<Change>>,
     /// The greatest token granted up to an index, where it rises.
     greatest: Vec<(u64, u64)>,
-    /// The newest entry of which any client was told.
+    /// The newest entry of which any client learned.
     acknowledged: u64,
     /// Reads under way, and what was acknowledged before them.
     reads: BTreeMap<u64, (Op, u64)>,

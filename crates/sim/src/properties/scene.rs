@@ -26,7 +26,7 @@ pub(super) const BOUNDS: Bounds = Bounds {
     round_trip: Duration::from_millis(20),
 };
 
-/// A promise, and a run that is told to it step by step.
+/// A promise, and a run that is fed to it step by step.
 pub(super) struct Scene<P> {
     property: P,
     pub(super) at: At,

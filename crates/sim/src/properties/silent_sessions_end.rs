@@ -1,6 +1,6 @@
 //! I8: a session that gives no sign of life ends within its TTL and 1 s of cluster time as long as
 //! the term does not change. I9: it ends within two TTLs and 1 s whatever leaders do. Cluster time
-//! is recomputed from the log. And when all clients are gone, nobody's session is left.
+//! is recomputed from the log. And when all clients are gone, no client's session is left.
 
 use super::Property;
 use super::track::{Life, Lives};

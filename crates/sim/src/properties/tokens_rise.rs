@@ -12,7 +12,7 @@ use crate::observe::{At, Observation, Violation};
 #[derive(Default)]
 pub(super) struct TokensRise {
     granted: u64,
-    /// The greatest token that any client was told.
+    /// The greatest token that any client received.
     acknowledged: u64,
     /// What had been acknowledged when a request was made first, by session and number.
     asked: BTreeMap<(u64, u64), u64>,

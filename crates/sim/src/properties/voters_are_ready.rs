@@ -1,6 +1,6 @@
 //! I32: behind all faults every voter is ready to serve, or it does not run and has said why. Every
 //! other node that runs is ready, too, unless it says that it never got into the cluster, or was
-//! removed from it and then started once more: nobody speaks to it any more.
+//! removed from it and then started once more: no node speaks to it any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,7 +138,7 @@ mod tests {
         newcomer.ready = Err(NotReady::NoCluster);
         left.push(newcomer);
         scene().see(Observation::Remains(left.clone())).unwrap();
-        // One that has an id was told that it is a member.
+        // One that has an id learned that it is a member.
         left[3].id = Some(4);
         broken(scene().see(Observation::Remains(left)), "I32");
     }

@@ -1,6 +1,6 @@
-//! I14: a watch tells every grant and every end, in log order, once; and goes on behind what it told
-//! when it is resumed. Only a watch that begins with the present may leave something out. No position
-//! that was told is refused later.
+//! I14: a watch tells every grant and every end, in log order, once; and goes on behind what it
+//! reported when it is resumed. Only a watch that begins with the present may leave something out.
+//! No position that was reported is refused later.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct WatchesTellAll {
 #[derive(Clone, Default)]
 struct Watch {
     prefix: String,
-    /// Everything up to here was told; unknown for one that began at the present.
+    /// Everything up to here was reported; unknown for one that began at the present.
     told: Option<Position>,
 }
 
@@ -89,7 +89,8 @@ impl WatchesTellAll {
         self.tell(event.watcher, at, Some(at))
     }
 
-    /// The watch is behind `upto` now; of what was not told before only `this` was told with it.
+    /// The watch is behind `upto` now; of what was not reported before only `this` was reported
+    /// with it.
     fn tell(&mut self, watcher: u32, upto: Position, this: Option<Position>) -> Result<(), String> {
         let watch = self.watches.entry(watcher).or_default();
         if let Some(told) = watch.told {

@@ -138,7 +138,7 @@ impl Holder {
         let zombie = self.random.chance(self.work.zombies_per_mille);
         let by = Visitor::with(self.client.number(), self.client.machine(), &holding.lease);
         let mut undead_until = None;
-        // Before the first read: from here on the store refuses whoever was here before.
+        // Before the first read: from here on the store refuses earlier holders.
         let Ok(mut version) = store.advance_and_read(&by).await else {
             return self.refused(holding);
         };
@@ -253,7 +253,7 @@ impl Holding {
     }
 }
 
-/// Belief has ended, now or when the clock passed the window's end while nobody looked.
+/// Belief has ended, now or when the clock passed the window's end while no code looked.
 fn doubt(client: &SimClient, session: &Session, belief: &Belief, why: BeliefEnd) {
     let window = client.true_time_of(session.valid_until());
     client.recorder().doubt(belief, window, why);

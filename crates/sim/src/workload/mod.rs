@@ -73,12 +73,12 @@ impl Work {
         }
     }
 
-    /// Nobody begins anything new.
+    /// No client begins anything new.
     pub fn stop(&self) {
         self.over.send_replace(true);
     }
 
-    /// Whether nobody is to begin anything new.
+    /// Whether no client is to begin anything new.
     #[must_use]
     pub fn is_over(&self) -> bool {
         *self.over.borrow()

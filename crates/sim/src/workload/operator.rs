@@ -23,10 +23,10 @@ const OPERATOR: u32 = 1_000;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(6));
 /// How often the service is probed.
 const PROBE: Duration = Duration::from_millis(50);
-/// A lease that nobody ever asks for.
+/// A lease that no client ever asks for.
 const PROBED: &str = "probe";
 
-/// Somebody with the right to interfere.
+/// A client with the right to interfere.
 #[derive(Clone)]
 pub struct Operator {
     world: World,
@@ -45,7 +45,7 @@ impl Operator {
         }
     }
 
-    /// Revokes and evicts by chance, for ever.
+    /// Revokes and evicts at random, forever.
     pub async fn interfere(&self, leases: Vec<LeaseName>, revoke_now: bool, pace: Pace) {
         let mut random = self.world.random("operator");
         loop {

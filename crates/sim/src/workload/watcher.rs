@@ -32,11 +32,11 @@ pub struct Watcher {
     machine: Machine,
     recorder: Recorder,
     prefix: String,
-    /// Everything up to here was told; unknown before the beginning and behind a gap.
+    /// Everything up to here was reported; unknown before the beginning and behind a gap.
     told: Option<Place>,
 }
 
-/// A position, and the term of the entry there as far as the node that told it knew.
+/// A position, and the term of the entry there as far as the node that reported it knew.
 #[derive(Clone, Copy, Default)]
 struct Place {
     at: Position,
@@ -78,7 +78,7 @@ impl Watcher {
                 let net = self.world.net();
                 let connected = net.connect(&self.machine, node.machine(), SILENCE).await;
                 if let Ok(connection) = connected {
-                    // Now and then it leaves by itself.
+                    // Now and then it leaves on its own.
                     let stays = random.time(SILENCE..20 * SILENCE);
                     timeout(stays, self.follow(connection, handle)).await.ok();
                 }

@@ -17,7 +17,7 @@ fn plan(seed: u64, seconds: u64) -> Plan {
     Plan::with(seed, Duration::from_secs(seconds))
 }
 
-/// Of the long seed 3207: nobody else waits for a window that passes while its process stands.
+/// Of the long seed 3207: no other client waits for a window that passes while its process stands.
 #[test]
 fn a_client_that_is_killed_where_it_stands_is_not_taken_to_have_believed_until_then() {
     let mut plan = plan(1, 60);
@@ -47,7 +47,7 @@ fn a_client_that_is_killed_where_it_stands_is_not_taken_to_have_believed_until_t
 }
 
 /// Of seed 1074: a disk that is left out of a rollback of all disks belongs to another cluster than
-/// the others, whoever its node was.
+/// the others, whichever its node was.
 #[test]
 fn a_rollback_of_all_disks_takes_back_who_came_and_who_went_since() {
     let mut plan = plan(1, 20);

@@ -44,7 +44,7 @@ pub enum Limits {
 pub struct Move {
     /// How the leader's reading moves before it.
     pub pace: Pace,
-    /// Whether it is of a term that nobody opened.
+    /// Whether it is of a term that no leader opened.
     pub stray: bool,
     /// What it does.
     pub act: Act,

@@ -351,7 +351,7 @@ fn lease_record(lease: u8, view: &View) -> Option<&LeaseRecord> {
     view.lease(&lease_name(lease))
 }
 
-/// Somebody, whether there is such a one or not.
+/// A session, whether there is such a one or not.
 fn who(named: Who, about: Option<u8>, view: &View) -> SessionId {
     let lease = about.and_then(|lease| lease_record(lease, view));
     let live = |at: u8| {

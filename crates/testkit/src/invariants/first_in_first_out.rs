@@ -1,5 +1,5 @@
 //! I12: a queue is served in the order of its places. Who is handed a lease over is taken from
-//! wherever it stands; nobody else overtakes, nobody is granted past a queue.
+//! wherever it stands; no other session overtakes, none is granted past a queue.
 
 use ringfence_core::snapshot::{LeaseRecord, WaiterRecord};
 use ringfence_core::{EndCause, Event, Granted};

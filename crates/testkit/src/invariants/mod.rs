@@ -12,12 +12,12 @@
 //! | I10 | an ended session never comes back | `no_resurrection.rs` |
 //! | I11 | only the holding session gives a grant up, with its current token | `only_the_holder_releases.rs` |
 //! | I12 | a queue is served in the order of its places | `first_in_first_out.rs` |
-//! | I13 | no wake-up is lost, no grant is without a session, nobody waits as a ghost | `no_lost_wake_up.rs` |
+//! | I13 | no wake-up is lost, no grant is without a session, no wait is a ghost | `no_lost_wake_up.rs` |
 //! | I15 | equal entries make equal states, and a restored one is the same | `equal_states.rs` |
 //! | I16 | neither the counter nor a floor ever falls | `counters_never_fall.rs` |
 //! | I20 | every table keeps its limit | `limits_are_kept.rs` |
 //! | I21 | a request number is remembered until its client confirms it | `numbers_are_remembered.rs` |
-//! | I24 | a grant that was told to have ended is never told as held again | `the_ended_stay_ended.rs` |
+//! | I24 | a grant that was reported as ended is never reported as held again | `the_ended_stay_ended.rs` |
 
 mod counters_never_fall;
 pub mod equal_states;

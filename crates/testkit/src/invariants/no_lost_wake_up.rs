@@ -1,5 +1,5 @@
 //! I13: no wake-up is lost, since whatever waits for time is announced in the next deadline and
-//! whatever could be granted is; no grant is without a living session, and nobody waits as a
+//! whatever could be granted is; no grant is without a living session, and no session waits as a
 //! ghost.
 
 use ringfence_core::snapshot::{Answer, LeaseRecord};
@@ -30,8 +30,8 @@ impl Invariant for NoLostWakeUp {
 }
 
 /// When something is to happen to this lease at the latest; the present means at once. A name that
-/// nobody uses is to be forgotten, by the retention that is set now; below the level with which that
-/// begins it is to be looked at, sooner or later.
+/// no session uses is to be forgotten, by the retention that is set now; below the level with which
+/// that begins it is to be looked at, sooner or later.
 fn wake_up(lease: &LeaseRecord, view: &View) -> Option<ClusterTime> {
     let timeouts = lease.queue.iter().map(|waiter| waiter.until).min();
     if lease.grant.is_some() {

@@ -61,12 +61,12 @@ impl NoResurrection {
             _ => &[],
         };
         for id in told {
-            // Who asks for a number that is yet to be given away is not told of an end.
+            // Who asks for a number that is yet to be given away does not learn of an end.
             if id.get() >= step.after.header.next_session {
                 continue;
             }
             // One that is due and that the entry's budget did not reach is listed by a keep-alive
-            // too, and whoever answers it keeps that to himself.
+            // too, and the code that answers it leaves it out.
             let unreached = matches!(step.outcome, Outcome::Renewed(_))
                 && step.after.session(*id).is_some()
                 && step.after.has_work_left();

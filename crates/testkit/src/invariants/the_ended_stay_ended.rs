@@ -1,4 +1,4 @@
-//! I24: a grant that was told to have ended is never told as held again.
+//! I24: a grant that was reported as ended is never reported as held again.
 
 use std::collections::BTreeSet;
 

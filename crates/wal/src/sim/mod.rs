@@ -8,7 +8,7 @@
 //! the n-th operation, a limit of space for all files or those below a directory, a flipped byte,
 //! an emptied directory. Everything repeats from a seed.
 //!
-//! It is part of the crate's interface so that whoever builds on the log can crash it too.
+//! It is part of the crate's interface so that a crate that builds on the log can crash it too.
 
 mod crash;
 mod disk;

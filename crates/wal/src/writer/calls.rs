@@ -47,7 +47,7 @@ impl Writer {
             Call::Vote(vote, done) => self.try_vote(vote, done),
             Call::Truncate(last_kept, done) => self.try_truncate(last_kept, done),
             Call::Purge(upto) => self.try_purge(upto),
-            // It is for whoever runs the writer.
+            // It is for the code that runs the writer.
             Call::Close => None,
         };
         if let Some(left) = left {
@@ -118,7 +118,7 @@ impl Writer {
                 None
             }
             Err(error) if error.may_pass() => Some(Call::Purge(upto)),
-            // The failure has poisoned the log, and every call that waits was told.
+            // The failure has poisoned the log, and every call that waits was notified.
             Err(_) => None,
         }
     }

@@ -14,7 +14,7 @@ const STEPS: u64 = 70;
 
 #[test]
 fn no_space_at_any_write_loses_nothing_once_space_is_free() {
-    // What the scenario ends with may be something that nobody waits for.
+    // What the scenario ends with may be something that no caller waits for.
     let mut unharmed = Subject::new(&disk());
     scenario::run(&mut unharmed, 5, STEPS);
     for nth in 0.. {

@@ -1,6 +1,6 @@
 //! A log as it was written once: today's code writes the same bytes, and reads them.
 //!
-//! `RECORD=1 cargo test -p ringfence-wal` writes them anew. A log that was written once is opened
+//! `RECORD=1 cargo test -p ringfence-wal` writes them again. A log that was written once is opened
 //! for ever, so another byte here means a new version of the format, read beside this one.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What shares a sync, who is told first, and what rides along.
+//! What shares a sync, which caller is notified first, and what rides along.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

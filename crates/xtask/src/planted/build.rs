@@ -108,7 +108,7 @@ fn build(root: &Path, arguments: &[&str], mut packages: Vec<&str>) -> Result<Vec
     let mut cargo = cargo();
     cargo.args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
-    // Its dependencies take the feature along, whoever depends on them.
+    // Its dependencies take the feature along, whichever crate depends on them.
     cargo.args(["--features", "ringfence-planted/planted"]);
     for package in packages {
         cargo.args(["--package", package]);

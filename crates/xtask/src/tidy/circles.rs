@@ -1,12 +1,12 @@
-//! No circles between modules: whoever reads one file needs those below it, and never all at once.
+//! No circles between modules: a reader of one file needs those below it, and never all at once.
 
-mod code;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use self::standing::{STANDING, Standing};
+use super::code;
 use super::source::Package;
 use super::{SourceFile, Violation};
 

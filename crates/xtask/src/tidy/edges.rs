@@ -4,7 +4,7 @@ use super::Violation;
 use super::source::{Kind, Package};
 
 /// For each crate the crates of this workspace that it may name. A crate without a row is refused,
-/// so whoever adds one decides here what it stands on.
+/// so the author of one decides here what it stands on.
 const EDGES: &[(&str, &[&str])] = &[
     (PLANTED, &[]),
     ("ringfence-core", &[]),
@@ -73,7 +73,7 @@ const TESTS: &str = "ringfence-tests";
 /// The package of tests with a real Kubernetes; it may name anything.
 const KUBERNETES: &str = "ringfence-kubernetes";
 
-/// The simulation of a whole cluster; it may name anything, and nobody may name it.
+/// The simulation of a whole cluster; it may name anything, and no crate may name it.
 const SIM: &str = "ringfence-sim";
 
 /// The example of a controller whose writes are fenced.

@@ -1,7 +1,9 @@
-//! Words that the documents do not use: each hides a subject, or has a standard term.
+//! Words that documents, comments and help texts do not use: each hides a subject, or has a standard
+//! term.
 
+use super::texts::{Kind, texts};
 use super::words::words;
-use super::{SourceFile, Violation};
+use super::{SourceFile, Violation, outside_of_code};
 
 /// A word or phrase, why it is banned, and what to write instead.
 struct Word {
@@ -75,23 +77,54 @@ const WORDS: &[Word] = &[
 /// Decisions are records of their day, and are not written a second time.
 const RECORDS: &str = ".github/decisions/";
 
-/// Checks the prose of a Markdown file: everything outside of its code.
+/// This file, which names the words.
+const LIST: &str = "crates/xtask/src/tidy/prose.rs";
+
+/// Checks the prose of a Markdown file and the comments of a Rust file. A doc comment of a command
+/// is its help text, too.
 pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
-    if file.path.starts_with(RECORDS) {
+    if file.path.starts_with(RECORDS) || file.path == LIST {
         return Vec::new();
     }
+    let prose = file
+        .prose()
+        .map(|(number, line)| (number, line, "a document"));
+    let comments = comments(file)
+        .into_iter()
+        .map(|(number, line)| (number, line, "a comment"));
     let mut violations = Vec::new();
-    for (number, line) in file.prose() {
+    for (number, line, place) in prose.chain(comments) {
         let line = line.to_lowercase();
         let found = WORDS
             .iter()
             .filter(|word| words(&line, word.text).next().is_some());
         violations.extend(found.map(|word| {
-            let wrong = format!("`{}` in a document: {}", word.text, word.why);
+            let wrong = format!("`{}` in {place}: {}", word.text, word.why);
             Violation::new(&file.path, number, wrong, word.remedy)
         }));
     }
     violations
+}
+
+/// The comments of a Rust file, outside of code in them.
+fn comments(file: &SourceFile) -> Vec<(usize, String)> {
+    let mut fenced = false;
+    let comments = texts(file)
+        .into_iter()
+        .filter(|text| text.kind == Kind::Comment);
+    comments
+        .filter_map(|comment| {
+            if comment
+                .text
+                .trim_start_matches(['/', '!', ' '])
+                .starts_with("```")
+            {
+                fenced = !fenced;
+                return None;
+            }
+            (!fenced).then(|| (comment.line, outside_of_code(&comment.text)))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -125,14 +158,31 @@ mod tests {
     }
 
     #[test]
+    fn comments_are_prose_and_the_code_in_them_is_not() {
+        for comment in [
+            "// told\n",
+            "/// One.\n/// Told.\n",
+            "f(); // It is told.\n",
+            "/* told */",
+        ] {
+            let found = faults("a.rs", comment);
+            assert_eq!(found.len(), 1, "{comment}");
+            assert!(found[0].wrong.contains("in a comment"), "{}", found[0]);
+        }
+        let code = "let told = anew(); // `told` stays\n/// ```\n/// told();\n/// ```\n";
+        assert_eq!(faults("a.rs", code), Vec::new());
+    }
+
+    #[test]
     fn code_other_files_records_and_longer_words_are_left_alone() {
         let code = "`nobody_is_forgotten` and `it is told`\n```sh\n# told anew\n```\n";
         assert_eq!(faults("a.md", code), Vec::new());
-        assert_eq!(faults("a.rs", "// told anew\n"), Vec::new());
         assert_eq!(
             faults(".github/decisions/one.md", "Nobody is told.\n"),
             Vec::new()
         );
         assert_eq!(faults("a.md", "untold\n"), Vec::new());
+        assert_eq!(faults("a.toml", "# told anew\n"), Vec::new());
+        assert_eq!(faults(LIST, "// told anew\n"), Vec::new());
     }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn run(
         .graceful_shutdown_on(async move { drop(over.await) })
         .run(reconcile, error_policy, Arc::new(term))
         .for_each(async |done| match done {
-            // Those that failed are told by the error policy.
+            // Those that failed are reported by the error policy.
             Ok(_) | Err(controller::Error::ReconcilerFailed(..)) => {}
             Err(error) => println!("failed: {error}"),
         });
@@ -65,7 +65,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Before the first read, the watch's included: from here on nobody who led before can change what
+/// Before the first read, the watch's included: from here on no earlier leader can change what
 /// is read.
 async fn own(ledgers: &Api<ConfigMap>, leading: &Leading) -> Result<(), Box<dyn Error>> {
     let stamped = stamp(ledgers, leading, [LEDGER]).await?;

@@ -1,8 +1,9 @@
 //! A controller in several replicas, of which one leads. What it writes to Kubernetes carries the
-//! fence of its lease, so the API server refuses a replica that was paused, overtaken, and wakes up.
+//! fence of its lease, so the API server refuses a replica that was paused, became stale, and wakes
+//! up.
 //!
 //! It keeps a counter in the ConfigMap `ledger`: each write is based on the one before, so a stale
-//! one would be a lost update that everybody can see. See the README beside this package for how it
+//! one would be a lost update that is easy to see. See the README beside this package for how it
 //! is deployed.
 
 mod controller;

@@ -14,7 +14,7 @@ use super::numbers::count;
 use crate::cli::output::Output;
 use crate::cli::{Failure, exit};
 
-/// The longest duration that is told apart from longer ones, a minute in microseconds.
+/// The longest duration that is distinguished from longer ones, a minute in microseconds.
 const SAMPLE_MAX_US: u64 = 60_000_000;
 
 /// How much is asked for.

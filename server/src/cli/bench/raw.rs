@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 
 use crate::cli::{Failure, exit};
 
-/// How long the sessions of a measurement live: nobody keeps them alive, and they clean up
+/// How long the sessions of a measurement live: no client keeps them alive, and they clean up
 /// after themselves.
 pub(super) const TTL_MS: u64 = 60_000;
 

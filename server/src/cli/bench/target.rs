@@ -1,4 +1,4 @@
-//! The cluster that is measured: somebody's, or three nodes of our own.
+//! The cluster that is measured: a given one, or three nodes of our own.
 
 use std::time::Duration;
 

@@ -56,7 +56,7 @@ impl Configure {
         let after = self.over(before);
         let mut settings_index = status.settings_index;
         if after != before {
-            // Based on what was read: a change made by somebody else meanwhile is not undone.
+            // Based on what was read: a change made by another operator meanwhile is not undone.
             let request = ConfigureRequest {
                 settings: Some(after),
                 based_on: status.settings_index,

@@ -29,7 +29,7 @@ pub(crate) enum ClusterCommand {
 
 impl ClusterCommand {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
-        // Status asks every node by itself: what one of them says of the others is no answer.
+        // Status asks every node separately: what one of them says of the others is no answer.
         if let Self::Status(command) = self {
             return command.run(global).await;
         }

@@ -11,7 +11,7 @@ use crate::cli::{Failure, Global, exit, tls, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
-/// Every endpoint is asked by itself. The exit code is 69 unless one that knows a leader answers.
+/// Every endpoint is asked separately. The exit code is 69 unless one that knows a leader answers.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence cluster status --endpoints 10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420")]

@@ -30,7 +30,7 @@ pub(super) struct Ending {
     pub(super) drawing: Timeline,
 }
 
-/// Everybody on the stage, and what is told of them.
+/// All on the stage, and what is reported of them.
 struct Act<'a> {
     stage: &'a mut Stage,
     guarded: bool,
@@ -42,7 +42,7 @@ struct Act<'a> {
 /// Plays one act.
 ///
 /// # Errors
-/// If any step is not as told.
+/// If any step is not as announced.
 pub(super) async fn play(
     stage: &mut Stage,
     number: u8,

@@ -1,4 +1,4 @@
-//! `ringfence demo`: a paused holder, overtaken, and what its write does to a store.
+//! `ringfence demo`: a paused holder that became stale, and what its write does to a store.
 //!
 //! Everything is real: three nodes, a store in an SQLite file, two workers, each a process; the
 //! signals are real, too. The story is played twice, without and with a guard in the store.
@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// Show what a paused leader does to a store, without and with fencing tokens; about 15 s
 ///
 /// Three nodes, a store and two workers run as processes of this machine, on free ports and in a
-/// temporary directory; nothing is left behind. The exit code is 1 if any step is not as told.
+/// temporary directory; nothing is left behind. The exit code is 1 if any step is not as announced.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence demo")]

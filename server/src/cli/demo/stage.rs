@@ -226,7 +226,7 @@ impl Stage {
                         continue;
                     };
                     let cause = ended.cause.map(|cause| cause.kind()).unwrap_or_default();
-                    // Nobody listens any more: the act is over.
+                    // No task listens any more: the act is over.
                     if ends.send((ended.token, cause)).is_err() {
                         return;
                     }

@@ -2,7 +2,7 @@
 //!
 //! It is spoken to in lines over TCP: `advance FENCE`, `read`, `write FENCE AMOUNT`, `mark`. With
 //! `--guarded` the guard's mark is written first in the transaction of each write; without, the
-//! store believes whoever writes, as most stores do.
+//! store believes every writer, as most stores do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! The demo as it is told: a line for each step while it happens, and the drawing of it.
+//! The demo as it is printed: a line for each step while it happens, and the drawing of it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::timeline::Timeline;
 use crate::cli::Failure;
 use crate::cli::output::Output;
 
-/// One act being told.
+/// One act being printed.
 pub(super) struct Tale {
     act: u8,
     began: Moment,

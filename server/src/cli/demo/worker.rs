@@ -72,7 +72,7 @@ impl DemoWorker {
             let balance = store.read().await?;
             say(&format!("read {balance}"))?;
             tokio::time::sleep(self.think).await;
-            // The mistake is here: time may have passed, and nobody looks at the lease again.
+            // The mistake is here: time may have passed, and no code looks at the lease again.
             match store.write(&fence, balance + add).await? {
                 Written::Done(amount) => say(&format!("wrote {amount}"))?,
                 Written::Stale { offered, mark } => {

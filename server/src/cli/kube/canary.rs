@@ -99,7 +99,7 @@ async fn once(prober: &Prober, output: &Output) -> Result<ExitCode, Failure> {
             Outcome::Unknown(why) => (format!("{rule}: unknown: {why}"), exit::UNAVAILABLE),
         };
         output.result(&json!({"rule": rule, "outcome": name}), text)?;
-        // What is open matters more than what nobody knows.
+        // What is open matters more than what is unknown.
         code = match (code, found) {
             (exit::NEGATIVE, _) | (_, exit::NEGATIVE) => exit::NEGATIVE,
             (before, found) => before.max(found),

@@ -40,7 +40,7 @@ pub(super) fn show(listener: TcpListener, address: SocketAddr, registry: Registr
     let routes = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics));
-    // It ends by itself only if it cannot accept any more, which it says.
+    // It ends on its own only if it cannot accept any more, which it says.
     let served = async move {
         let figures = Arc::<PortFigures>::default();
         let port = Port::new("http", listener, None, http::limits(None), figures);

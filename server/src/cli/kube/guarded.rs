@@ -1,4 +1,4 @@
-//! Which lease, and whose writes: what `policy` and `canary` are told in the same words.
+//! Which lease, and whose writes: what `policy` and `canary` receive in the same words.
 
 use ringfence_kube::PREFIX;
 use ringfence_kube::policy::{Carrier, Fencing, Resource, ServiceAccount, Wish};

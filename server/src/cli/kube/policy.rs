@@ -31,7 +31,7 @@ pub(crate) struct Policy {
     #[arg(long, value_name = "NAMESPACE", default_value = FLOORS)]
     floors: String,
     /// Count only marks of this Ringfence cluster, as `cluster status` prints its id, so that an object
-    /// copied from elsewhere, with a mark, locks nobody out [default: all marks count]
+    /// copied from elsewhere, with a mark, locks no client out [default: all marks count]
     #[arg(long, value_name = "ID")]
     cluster_id: Option<String>,
     /// Leave out what all leases of a Kubernetes share, as for deleting the rest

@@ -11,7 +11,7 @@ use crate::cli::{Failure, duration, parse, waiting};
 
 /// Acquire a lease, print its token and session handle, and leave
 ///
-/// The lease lives until its TTL has passed, unless somebody keeps its session alive (`session
+/// The lease lives until its TTL has passed, unless a client keeps its session alive (`session
 /// keep-alive`) or releases it. To hold a lease while a program runs, use `ringfence lock`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
@@ -27,7 +27,7 @@ pub(crate) struct Acquire {
     /// Text that is published with the grant, an address for example; up to 1 KiB
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
-    /// Grant the lease to nobody for this long if this grant ends by expiry or revoke; up to 60s
+    /// Keep the lease blocked for this long if this grant ends by expiry or revoke; up to 60s
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     lock_delay: Option<Duration>,
     #[command(flatten)]
@@ -46,12 +46,12 @@ impl Acquire {
         let lease = match self.send(context, &session).await {
             Ok(lease) => lease,
             Err(failure) if opened => {
-                // Of no use to anybody: nobody was told its handle.
+                // Of no use: no caller received its handle.
                 session.close().await.ok();
                 return Err(failure);
             }
             Err(failure) => {
-                // Others keep it alive: what is not taken back now would be granted to nobody.
+                // Others keep it alive: what is not taken back now would be granted to no client.
                 let Err(error) = session.settle(&self.name).await else {
                     return Err(failure);
                 };
@@ -84,13 +84,13 @@ impl Acquire {
             duration::show(ttl_ms),
         );
         if let Err(failure) = context.output.receipt(&object, text, window).await {
-            // Nobody was told: it would be held for nobody until its session ends.
+            // No caller received it: it would be held for no client until its session ends.
             return Err(match taken_back(lease, session, opened).await {
                 Ok(()) => failure.hint("the lease was given back"),
                 Err(why) => failure.hint(format!("{name} may be held still: {}", why.message)),
             });
         }
-        // From here on the grant belongs to whoever has read the line.
+        // From here on the grant belongs to the reader of the line.
         lease.forget();
         session.leave();
         Ok(ExitCode::SUCCESS)
@@ -112,7 +112,7 @@ impl Acquire {
     }
 }
 
-/// Gives a grant back that nobody was told of, with its session if that was opened for it.
+/// Gives a grant back that no caller received, with its session if that was opened for it.
 async fn taken_back(lease: HeldLease, session: Session, opened: bool) -> Result<(), Failure> {
     let released = lease.release().await;
     if opened {

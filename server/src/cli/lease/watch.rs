@@ -92,7 +92,7 @@ impl Watch {
         }
     }
 
-    /// Prints what was told; whether it was all that was asked for.
+    /// Prints what was reported; whether it was all that was asked for.
     fn print(&mut self, context: &Context, told: WatchResponse) -> Result<bool, Failure> {
         if self.from.is_none() && told.events.is_empty() {
             context

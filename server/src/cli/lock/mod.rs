@@ -25,9 +25,9 @@ const EXAMPLE: &str = r#"Example:
 /// session's handle in RINGFENCE_SESSION. It shows token and name to the stores it writes to:
 /// only their guards can stop a program that was itself paused. CMD has a process group of its
 /// own, which has the terminal; SIGINT, SIGTERM and SIGHUP are forwarded to that group. Ctrl-Z
-/// stops the whole job, and nobody keeps its session alive: continued after its TTL, it is ended.
-/// What CMD has left behind in its group when it ends gets SIGTERM, and SIGKILL up to 5 s later,
-/// before the lease is given back.
+/// stops the whole job, and no process keeps its session alive: continued after its TTL, it is
+/// ended. What CMD has left behind in its group when it ends gets SIGTERM, and SIGKILL up to 5 s
+/// later, before the lease is given back.
 ///
 /// If the lease is lost, the group gets SIGTERM and then SIGKILL, before the window ends in which
 /// the lease is certainly held. A watchdog, a process of its own, kills the group at the window's
@@ -42,7 +42,7 @@ pub(crate) struct Lock {
     /// Stand in the queue for at most this long; without it, one try
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
-    /// Grant the lease to nobody for this long if it is lost while CMD runs; up to 60s
+    /// Keep the lease blocked for this long if it is lost while CMD runs; up to 60s
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     lock_delay: Option<Duration>,
     #[command(flatten)]

@@ -34,7 +34,7 @@ pub(super) struct Running {
 
 /// How it went.
 pub(super) enum Finished {
-    /// CMD ended by itself, with this code.
+    /// CMD ended on its own, with this code.
     Code(u8),
     /// The lease was lost before; CMD has been ended.
     Lost(Failure),
@@ -161,14 +161,15 @@ impl Running {
         if let Job::Stopped = job {
             terminal.stop().await;
         }
-        // Nobody kept the session alive meanwhile. What is stopped and too late is never continued.
+        // No process kept the session alive meanwhile. What is stopped and too late is never
+        // continued.
         if lease.is_valid() {
             terminal.resume();
         }
     }
 
     /// Ends CMD: SIGTERM now, SIGKILL at `kill_at`. It is not taken back if the cluster answers
-    /// after all: CMD has been told to stop.
+    /// after all: CMD has been asked to stop.
     async fn end(
         &mut self,
         client: &Client,
@@ -200,8 +201,8 @@ impl Running {
         )
     }
 
-    /// Ends what CMD has left behind in its group when it ended by itself, or it would work on without
-    /// the lease: SIGTERM now, SIGKILL at `kill_at`.
+    /// Ends what CMD has left behind in its group when it ended on its own, or it would work on
+    /// without the lease: SIGTERM now, SIGKILL at `kill_at`.
     async fn clear(&self, client: &Client, kill_at: Moment) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);

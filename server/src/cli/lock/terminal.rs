@@ -23,7 +23,7 @@ pub(super) struct Terminal {
     continued: Stream,
 }
 
-/// What the shell, or somebody at the keyboard, wants of the job.
+/// What the shell, or a person at the keyboard, wants of the job.
 pub(super) enum Job {
     /// CMD was stopped from the terminal; `lock` should stop as well.
     Stopped,

@@ -55,7 +55,7 @@ impl Watchdog {
     fn of(mut process: Child, deadline: Moment) -> io::Result<Self> {
         let deadlines = process.stdin.take().expect("its stdin was asked for");
         // One that is stopped does not read, and must not hold up `lock` when the pipe is full. This
-        // end of the pipe is nobody else's.
+        // end of the pipe belongs to no other process.
         fcntl_setfl(&deadlines, fcntl_getfl(&deadlines)? | OFlags::NONBLOCK)?;
         let mut watchdog = Self {
             process,

@@ -1,7 +1,7 @@
 //! A cluster of child processes on loopback: what `dev`, `demo` and `bench` run on.
 //!
 //! The nodes are this same binary. They end with this process however it ends, and a temporary
-//! data directory goes with them. A node that dies is reported and never restarted by itself.
+//! data directory goes with them. A node that dies is reported and never restarted automatically.
 
 mod child;
 mod ports;
@@ -179,7 +179,7 @@ impl Nodes {
         }
     }
 
-    /// Waits until a node ends by itself, and tells which one and how. Lasts for ever once none
+    /// Waits until a node ends on its own, and tells which one and how. Lasts for ever once none
     /// is left.
     pub(crate) async fn one_ended(&mut self) -> (usize, Ended) {
         let waits = self

@@ -26,7 +26,7 @@ pub(crate) type Addresses = [SocketAddr; 3];
 
 /// Keeps ports for the nodes for as long as it lives, also while a node is down: a socket that is
 /// bound and does not listen lets another listen there that says `SO_REUSEADDR`, as servers do, and
-/// keeps the system from giving the port to whoever asks for any.
+/// keeps the system from giving the port to a program that asks for any.
 #[derive(Debug)]
 pub(crate) struct Held {
     _sockets: Vec<TcpSocket>,

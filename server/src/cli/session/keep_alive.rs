@@ -12,8 +12,8 @@ use crate::cli::{Failure, duration, output, signals};
 
 /// Keep a session alive until it ends, or until Ctrl-C
 ///
-/// After Ctrl-C the session lives for its TTL. If it ends by itself the exit code is 1. It is kept
-/// alive also if nobody reads the output.
+/// After Ctrl-C the session lives for its TTL. If it ends on its own the exit code is 1. It is kept
+/// alive also if no program reads the output.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Examples:
   ringfence session keep-alive "$HANDLE" &
@@ -51,9 +51,9 @@ impl KeepAlive {
     }
 }
 
-/// Tells of each change until the session is over, or `once`. A session is kept alive also if nobody
-/// reads of it: a reader that has gone away ends nothing, and one that does not read holds up
-/// nothing, but hears less.
+/// Tells of each change until the session is over, or `once`. A session is kept alive also if no
+/// program reads of it: a reader that has gone away ends nothing, and one that does not read holds
+/// up nothing, but hears less.
 async fn follow(context: &Context, session: &Session, once: bool) -> Result<ExitCode, Failure> {
     let mut states = session.state();
     let (mut told, mut warned) = (None, false);

@@ -9,7 +9,7 @@ use crate::cli::{Failure, duration};
 
 /// Open a session, print its handle, and leave
 ///
-/// It lives until its TTL has passed, unless somebody keeps it alive.
+/// It lives until its TTL has passed, unless a client keeps it alive.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence session open --ttl 1m --identity worker-1")]
@@ -38,7 +38,7 @@ impl Open {
             duration::show(ttl_ms)
         );
         if let Err(failure) = context.output.receipt(&object, text, window).await {
-            // Nobody knows its handle.
+            // No client knows its handle.
             return Err(match session.close().await {
                 Ok(()) => failure.hint("the session was closed"),
                 Err(why) => failure.hint(format!("it may be open until its TTL has passed: {why}")),

@@ -37,7 +37,7 @@ pub(super) struct Reply {
 pub(crate) struct Outgoing {
     frames: Inbox<v1::ServerFrame>,
     waits: Arc<Waits>,
-    /// Told behind the message that was being gathered when it came.
+    /// Reported behind the message that was being gathered when it came.
     end: Option<Status>,
 }
 

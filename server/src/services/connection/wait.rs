@@ -14,7 +14,7 @@ use crate::metrics::Call;
 use crate::status::not_proposed;
 
 /// A request that may wait. The end of the wait may be known here before the entry's own answer
-/// arrives, but it is told only behind that.
+/// arrives, but it is reported only behind that.
 enum State {
     /// The entry is under way.
     Proposed(Reply),

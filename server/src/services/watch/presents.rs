@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(one.unwrap(), 1);
         assert_eq!(alone.free(), 0, "the slow reader has the only one still");
 
-        // While nothing changes, all of them are told out of one state.
+        // While nothing changes, all of them are reported out of one state.
         let same = read(alone.watch(""), Duration::ZERO).await;
         assert_eq!(same.unwrap(), LEASES as usize);
 
@@ -206,8 +206,8 @@ mod tests {
         assert!(refused.message.contains("all of it 4s"), "{refused:?}");
     }
 
-    /// Watches that nobody reads hold what their connection may, and no more; one of them goes on
-    /// once there is room.
+    /// Watches that no client reads hold what their connection may, and no more; one of them goes
+    /// on once there is room.
     #[tokio::test(flavor = "multi_thread")]
     async fn what_watches_hold_is_charged_to_their_connection() {
         let mut alone = alone().await;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Others take all that connections have in common, and calls of its own nearly all of its share. A
-    /// watch is told in small messages, and then goes on.
+    /// watch is sent in small messages, and then goes on.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_watch_within_its_connections_share_goes_on_whatever_others_hold() {
         let alone = alone().await;

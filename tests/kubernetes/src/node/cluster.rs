@@ -208,7 +208,7 @@ impl Cluster {
         Ok((status, text.to_owned()))
     }
 
-    /// Asks for a Pod to go, as whoever drains its machine does.
+    /// Asks for a Pod to go, as draining its machine does.
     pub(crate) fn evict(&self, pod: &str) -> Result<(), String> {
         let body = serde_json::json!({
             "apiVersion": "policy/v1",

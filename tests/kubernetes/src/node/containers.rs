@@ -79,7 +79,7 @@ fn configuration(folder: &Path, network: &Path) -> String {
         .find(|folder| Path::new(folder).join("bridge").is_file())
         .unwrap_or(PLUGIN_FOLDERS[0]);
     // A machine may not let even root lower a process's chance to be ended for lack of memory, and
-    // has cgroups that nobody but us manages.
+    // has cgroups that only we manage.
     format!(
         r#"version = 2
 root = "{folder}/root"

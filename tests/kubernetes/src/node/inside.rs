@@ -30,7 +30,8 @@ const SETTINGS: [(&str, &str); 6] = [
     ("vm/panic_on_oom", "0"),
 ];
 
-/// Folders that programs of a node write to whatever they are told, and what they are here.
+/// Folders that programs of a node write to whatever their configuration is, and what they are
+/// here.
 const FOLDERS: [(&str, &str); 3] = [
     ("kubelet", "/var/lib/kubelet"),
     ("cni", "/var/lib/cni"),
@@ -96,7 +97,8 @@ fn network() -> Result<(), String> {
         &["link", "add", BRIDGE, "type", "bridge"],
         &["addr", "add", &address, "dev", BRIDGE],
         &["link", "set", BRIDGE, "up"],
-        // Services have no interface; without a way there nobody would come to be sent elsewhere.
+        // Services have no interface; without a way there no packet would come to be sent
+        // elsewhere.
         &["route", "add", SERVICES, "dev", BRIDGE],
     ];
     for step in steps {

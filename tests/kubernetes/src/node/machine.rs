@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the hierarchies of cgroups are.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Folders that a node's programs write to wherever they are told to work.
+/// Folders that a node's programs write to wherever they are to work.
 const FOLDERS: [&str; 8] = [
     "/etc/cni/net.d",
     "/run/containerd",
@@ -53,7 +53,7 @@ impl Machine {
             let value = fs::read_to_string(Path::new("/proc/sys").join(setting));
             format!("{setting} = {}", value.unwrap_or_default().trim())
         });
-        // Whoever has no such rules has no such program either.
+        // A machine that has no such rules has no such program either.
         let rules = crate::program::call("nft", &["list", "tables"]).unwrap_or_default();
         Self {
             mounts: mounts.map(str::to_owned).collect(),

@@ -1,5 +1,5 @@
-//! The half that stays on the machine: it lets nobody else in, starts the node in namespaces of its
-//! own, and sees to it that the machine is afterwards as it was.
+//! The half that stays on the machine: it lets no other run in, starts the node in namespaces of
+//! its own, and sees to it that the machine is afterwards as it was.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -83,7 +83,7 @@ impl Plane {
         Kubectl::new(&self.components, self.kubeconfig.clone())
     }
 
-    /// Writes down what the API server knows, for whoever looks at a failed run.
+    /// Writes down what the API server knows, for a look at a failed run.
     pub(crate) fn keep_evidence(&self) {
         let kubectl = self.kubectl();
         let asked = [
@@ -150,7 +150,7 @@ fn etcd(folder: &Path) -> Vec<String> {
         ("advertise-client-urls", "http://127.0.0.1:2379".to_owned()),
         ("listen-peer-urls", "http://127.0.0.1:2380".to_owned()),
     ]);
-    // Nobody will need its data after a power cut.
+    // No test will need its data after a power cut.
     arguments.push("--unsafe-no-fsync".to_owned());
     arguments
 }
@@ -193,8 +193,9 @@ fn manager(papers: &Papers) -> Vec<String> {
         ),
         ("root-ca-file", papers.file("ca.crt")),
         ("allocate-node-cidrs", "false".to_owned()),
-        // The story stops the API server for a minute. What a node says reaches nobody then, and a
-        // node that says nothing for less than that is taken for dead, and its Pods for not ready.
+        // The story stops the API server for a minute. What a node says reaches no reader then, and
+        // a node that says nothing for less than that is taken for dead, and its Pods for not
+        // ready.
         ("node-monitor-grace-period", "5m".to_owned()),
     ])
 }
@@ -207,5 +208,5 @@ fn scheduler(papers: &Papers) -> Vec<String> {
     ])
 }
 
-/// Everybody has papers.
+/// All users have papers.
 const _: () = assert!(WHO.len() == 5);

@@ -1,4 +1,5 @@
-//! Somebody who writes to Kubernetes under a grant, again and again, and tells what kept him from it.
+//! A client that writes to Kubernetes under a grant, again and again, and tells what kept him from
+//! it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Starts it, as this account with this fence; the kubeconfig is of somebody who may say so.
+    /// Starts it, as this account with this fence; the kubeconfig is of a user that may say so.
     pub(crate) fn start(runtime: &Runtime, kubeconfig: &Path, account: &str, fence: &str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let headers = [

@@ -1,4 +1,4 @@
-//! The canary as it is deployed: an account of its own, which may be the fenced one and nobody else.
+//! The canary as it is deployed: an account of its own, which may be the fenced one and no other.
 
 use std::path::Path;
 use std::process::Command;
@@ -109,7 +109,7 @@ async fn the_deployed_canary_may_be_the_fenced_account_and_nobody_else() {
         ),
         (true, own, "get", ELECTIONS, "leases", "leader"),
         (false, own, "impersonate", "", "serviceaccounts", "default"),
-        // A namesake elsewhere is somebody else.
+        // A namesake elsewhere is another account.
         (
             false,
             "default",

@@ -127,7 +127,7 @@ async fn without_a_floor_only_the_account_waits_for_it() {
     }
 }
 
-/// What somebody who may write Leases in the lease's namespace does there has no say.
+/// What an account that may write Leases in the lease's namespace does there has no say.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenants_leases_lower_no_floor() {
     let Some(stand) = Stand::start(Carrier::Impersonate, CURRENT).await else {
@@ -205,7 +205,8 @@ async fn a_namespace_is_deleted_and_built_again_and_its_floor_stays() {
         drop(made.unwrap());
         stand.allow().await;
         stand.kubectl("apply", &stand.fencing.manifests());
-        // Nobody has acquired the lease since, and no Lease shows it: the floor has outlived both.
+        // No client has acquired the lease since, and no Lease shows it: the floor has outlived
+        // both.
         let admin = stand.admin_writer();
         let made = admin.write(Op::Create, "prices").await;
         assert_eq!(made, Ok(Verdict::Admitted));

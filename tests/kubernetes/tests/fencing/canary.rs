@@ -15,7 +15,7 @@ const BLIND: &str = "ringfence_kube_canary_blind{rule=\"floor\"}";
 /// What wakes people up.
 const ALARMS: &str = include_str!("../../../../deploy/prometheus/canary.yaml");
 
-/// How the canary is told of a stand.
+/// How the canary learns of a stand.
 pub(crate) fn arguments(stand: &Stand, user: User) -> Vec<String> {
     let kubeconfig = stand.plane.kubeconfig(user, &stand.plane.address());
     let lease = format!("{}/leader", stand.namespace);
@@ -76,7 +76,7 @@ async fn a_binding_that_is_gone_shows_in_the_figures_and_its_return_too() {
     );
     assert_eq!(canary.figure(BLIND).await, Some(0.0));
 
-    // A right that is gone: nobody can tell, and nobody says that all is well.
+    // A right that is gone: it is unknown, and no output says that all is well.
     let name = format!("canary.leader.{}.ringfence.io", stand.namespace);
     let arguments = [
         "delete",
@@ -96,7 +96,7 @@ async fn asked_once_it_answers_with_its_exit_code() {
         let Some(stand) = Stand::start(carrier, CURRENT).await else {
             return;
         };
-        // The fenced account itself, and somebody who may impersonate it.
+        // The fenced account itself, and an account that may impersonate it.
         for user in [User::Default, User::Admin] {
             let mut arguments = arguments(&stand, user);
             arguments.push("--once".to_owned());

@@ -61,7 +61,7 @@ async fn with_the_keeper_no_lease_freezes_the_floor_of_another() {
         floor_is_frozen(&plane, false).await,
         "without the keeper nothing froze: the API server has got better, and the keeper may go"
     );
-    // What is frozen stays so until the API server is started anew.
+    // What is frozen stays so until the API server is started again.
     let alone = Arc::get_mut(&mut plane).expect("nobody else uses it");
     alone.kill_api_server();
     alone.start_api_server().await;

@@ -176,7 +176,7 @@ impl Scene {
         self.maps.delete(name, &params).await.unwrap();
     }
 
-    /// Somebody with a later grant has written: the API server refuses, the lease ends here, and
+    /// A client with a later grant has written: the API server refuses, the lease ends here, and
     /// nothing more leaves.
     async fn end_by_refusal(&self, name: &str) {
         let token = self.held.token();
@@ -270,7 +270,7 @@ async fn a_lease_whose_window_has_passed_sends_nothing_more() {
     let held = hold(&cluster, &stand.namespace, SHORT).await;
     let (client, sent) = fenced(&plane, &held, carrier).await;
     let maps: Api<ConfigMap> = Api::namespaced(client, &stand.namespace);
-    // Nobody can tell any more who holds it.
+    // It is unknown by now who holds it.
     cluster.signal(0, Signal::Stop);
     until("the window passes", || async { held.loss().is_some() }).await;
 

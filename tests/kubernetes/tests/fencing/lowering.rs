@@ -34,7 +34,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
     }
 }
 
-/// An object whose mark somebody has raised beyond the holder.
+/// An object whose mark a client has raised beyond the holder.
 async fn locked_out(stand: &Stand) {
     stand
         .put(
@@ -113,8 +113,8 @@ async fn who_may_write_the_object_may_not_lower_its_mark() {
     assert_eq!(mark(&passing.unwrap()), Some(HIGH.to_string()));
 }
 
-/// The API server takes up each policy by itself: the one that keeps marks may still be the one from
-/// before the cluster was named while the one that judges them is not.
+/// The API server takes up each policy separately: the one that keeps marks may still be the one
+/// from before the cluster was named while the one that judges them is not.
 async fn until_kept(stand: &Stand, here: &str, there: &str) {
     let objects: Api<ConfigMap> = Api::namespaced(stand.admin.clone(), &stand.namespace);
     let taken = Patch::Merge(json!({"metadata": {"annotations": {TOKEN: "1", CLUSTER: there}}}));
@@ -160,7 +160,8 @@ async fn a_copy_from_another_cluster_locks_nobody_out() {
     })
     .await;
     until_kept(&stand, &here, &there).await;
-    // It is an object of this cluster now, and judged as such; nobody makes it another's in passing.
+    // It is an object of this cluster now, and judged as such; no writer makes it another's in
+    // passing.
     let foreign = json!({TOKEN: "1", CLUSTER: there});
     let kept = annotate(&stand.admin, &stand, foreign).await.unwrap();
     assert_eq!(mark(&kept), Some((CURRENT + 1).to_string()));

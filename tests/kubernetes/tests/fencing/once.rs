@@ -52,7 +52,7 @@ impl Busy {
 async fn a_write_that_a_busy_server_turns_away_is_not_sent_again_after_the_loss() {
     let mut cluster = one_node().await;
     let held = hold(&cluster, "demo", SHORT).await;
-    // What kube repeats unless it is told not to. The last one may have been stored.
+    // What kube repeats unless it is configured not to. The last one may have been stored.
     let busy = [
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::SERVICE_UNAVAILABLE,
@@ -75,7 +75,7 @@ async fn a_write_that_a_busy_server_turns_away_is_not_sent_again_after_the_loss(
         };
         writes.push((status, server, maps, write));
     }
-    // Nobody can tell any more who holds it.
+    // It is unknown by now who holds it.
     cluster.signal(0, Signal::Stop);
     until("the window passes", || async { held.loss().is_some() }).await;
 

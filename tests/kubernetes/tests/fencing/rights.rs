@@ -10,7 +10,7 @@ use crate::stand::{CURRENT, Stand};
 use crate::verdict::Verdict;
 use crate::writer::Op;
 
-/// Why somebody may not act as somebody; `None` if it may.
+/// Why a user may not act as another; `None` if it may.
 async fn refusal(stand: &Stand, headers: &[(&str, &str)]) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}/configmaps", stand.namespace);
     let mut request = Request::get(path);

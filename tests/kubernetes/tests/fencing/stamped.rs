@@ -1,4 +1,4 @@
-//! A stamp that did not take is told: where no policy stamps, nothing would be fenced.
+//! A stamp that did not take is reported: where no policy stamps, nothing would be fenced.
 
 use std::sync::Arc;
 

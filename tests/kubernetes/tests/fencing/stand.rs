@@ -225,7 +225,7 @@ impl Stand {
         self.plane.kubectl(&arguments, "");
     }
 
-    /// Somebody who is not fenced.
+    /// A writer that is not fenced.
     pub(crate) fn admin_writer(&self) -> Writer {
         Writer::new(self.admin.clone(), &self.namespace, self.carrier, None)
     }

@@ -4,7 +4,7 @@ use kube::Error;
 use ringfence_kube::policy::{REFUSAL, STALE};
 use serde_json::Value;
 
-/// What became of a request, by the words of whoever refused it.
+/// What became of a request, by the words of the party that refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Done.
@@ -23,7 +23,7 @@ pub(crate) enum Verdict {
     NoVersion,
     /// Refused by us: several fences.
     Several,
-    /// Refused by us: nobody stamps.
+    /// Refused by us: no policy stamps.
     Unstamped,
     /// Refused by us: a fence that was never granted.
     Forged,

@@ -149,7 +149,7 @@ impl Site {
     }
 
     /// While the cluster does not answer: so many large questions that not all find a place. Those that
-    /// find none are told so at once, and do not wait for the others.
+    /// find none are refused at once, and do not wait for the others.
     async fn crowd(&self, fence: &str) {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -285,7 +285,7 @@ async fn one_rule_judges_writes_under_many_leases_by_what_the_cluster_says() {
     let deleting = site.writer(Some(&fence));
     assert_eq!(deleting.write(Op::Delete, "one").await, Ok(Verdict::Stale));
 
-    // Leases are never asked about, and nobody else waits.
+    // Leases are never asked about, and no other client waits.
     site.stand.raise(CURRENT).await;
     let admin = site.stand.admin_writer().dry();
     assert_eq!(
@@ -293,7 +293,7 @@ async fn one_rule_judges_writes_under_many_leases_by_what_the_cluster_says() {
         Ok(Verdict::Admitted)
     );
 
-    // New certificates, while it runs: one that nobody believes, and one that is good again.
+    // New certificates, while it runs: one that no client believes, and one that is good again.
     assert!(site.greets().await);
     site.certificates.issue("elsewhere.test");
     until("the new certificate is shown", || async {

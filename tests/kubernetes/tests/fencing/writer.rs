@@ -1,4 +1,5 @@
-//! Somebody who writes: every kind of write, with any text as the fence, as the carrier carries it.
+//! A client that writes: every kind of write, with any text as the fence, as the carrier carries
+//! it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -41,7 +41,7 @@ async fn s1_2_an_api_server_that_is_away_ends_nobody() {
     place.delete_by_force("lost").await;
     let plane = Arc::get_mut(&mut place.plane).expect("this test's own");
     plane.kill_api_server();
-    // Several looks at both Pods that nobody answers, and watches that cannot be begun anew.
+    // Several looks at both Pods that no server answers, and watches that cannot be begun again.
     place
         .until_figure("unanswered_total", |looks| looks >= 6.0)
         .await;

@@ -79,7 +79,7 @@ async fn s1_8_a_leader_in_the_middle_of_its_work_is_stopped_when_its_pod_is_decl
     let works = within("work", told.recv()).await.unwrap();
     assert!(works.starts_with("works as shop/leader#"), "{works}");
 
-    // The process lives, and nobody but the operator says that it does not.
+    // The process lives, and only the operator says that it does not.
     place.delete_by_force("busy").await;
     let stopped = within("the work is dropped", told.recv()).await.unwrap();
     assert!(stopped.contains("is gone"), "{stopped}");

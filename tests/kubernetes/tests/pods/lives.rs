@@ -36,13 +36,13 @@ async fn s1_2_the_next_leader_for_life_is_granted_the_lease_when_the_pod_of_the_
         last = leader.token().get();
         let next = place.pod(&format!("controller-{life}"), None).await;
         let waiting = place.waiting(&next, next.name()).await;
-        // As long as its Pod is there, nobody else is granted the lease.
+        // As long as its Pod is there, no other client is granted the lease.
         place.nothing_ended(&leader).await;
         place.delete_by_force(pod.name()).await;
         let successor = waiting.await;
         assert_eq!(place.holder().await, Some(successor.token().get()));
-        // Its Pod was deleted by force, and its process is still here: it is told by a watch, and
-        // believes no more. Until it is told only a fence keeps its writes out.
+        // Its Pod was deleted by force, and its process is still here: it is notified by a watch,
+        // and believes no more. Until it is notified only a fence keeps its writes out.
         let why = within("the loss", leader.lost()).await;
         assert!(!leader.is_valid() && !why.is_own_doing(), "{why}");
         (pod, leader) = (next, successor);

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// Folders in which Go is looked for beside those of the search path.
 const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
 
-/// The program; `None` if there is no Go, which is told.
+/// The program; `None` if there is no Go, which is printed.
 pub(crate) fn elector() -> Option<&'static PathBuf> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     PATH.get_or_init(build).as_ref()
@@ -30,7 +30,7 @@ fn build() -> Option<PathBuf> {
     for file in ["go.mod", "elector/main.go"] {
         fs::read(module.join(file)).unwrap().hash(&mut state);
     }
-    // Never beside the folder of the components: that may be one that somebody has named.
+    // Never beside the folder of the components: that may be one that the caller has named.
     let cache = ringfence_kubernetes::cache().unwrap();
     fs::create_dir_all(&cache).unwrap();
     let program = cache.join(format!("elector-{:016x}", state.finish()));

@@ -1,4 +1,4 @@
-//! How long nobody leads, beside client-go in the same run.
+//! How long no replica leads, beside client-go in the same run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn takeovers(program: &Path, site: &Site, kubeconfig: &Path) -> [Duration;
     let mut took = [Duration::ZERO; 2];
     for (at, signal) in [Signal::KILL, Signal::TERM].into_iter().enumerate() {
         let next = start();
-        // It stands for election once it has been told who leads.
+        // It stands for election once it has learned who leads.
         next.until(1, "leader: ").await;
         let ended = now();
         leader.signal(signal);
@@ -45,7 +45,7 @@ async fn s4_7_takeover_after_a_kill_and_after_a_clean_stop_beside_client_go() {
     allow(&site).await;
     fence(&site).await;
     let kubeconfig = site.plane.kubeconfig(User::Default, &site.plane.address());
-    // Somebody whom no policy fences: client-go's writes carry nothing.
+    // A client that no policy fences: client-go's writes carry nothing.
     let unfenced = site.plane.kubeconfig(User::Admin, &site.plane.address());
     let theirs = async {
         match go::elector() {

@@ -1,5 +1,6 @@
-//! Grants that nobody was told of as the answer to an acquire, but whose tokens were seen by others:
-//! the answer was lost. One whose token nobody ever saw explains nothing and can be left out.
+//! Grants that no client received as the answer to an acquire, but whose tokens were seen by
+//! others: the answer was lost. One whose token no client ever saw explains nothing and can be left
+//! out.
 //!
 //! Nothing here is done once per token and acquire: what may have been granted is gathered by
 //! session, and each token only looks up who it can belong to.
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::super::spec::Step;
 use super::{FromNowhere, Ghost, Lease, OpenEnded, Unanswered};
 
-/// A token that somebody saw.
+/// A token that a client saw.
 #[derive(Clone, Copy)]
 struct Seen {
     session: Option<u64>,
@@ -18,7 +19,8 @@ struct Seen {
     newest_until: u64,
 }
 
-/// Finds the tokens that were seen without an answer, and those that nobody can have been granted.
+/// Finds the tokens that were seen without an answer, and those that no client can have been
+/// granted.
 ///
 /// As many tokens of a session can be explained as it has requests without an answer.
 pub(super) fn look_for(lease: &mut Lease) {
@@ -48,7 +50,7 @@ pub(super) fn look_for(lease: &mut Lease) {
 /// The tokens that were seen and that no answer grants.
 fn seen(lease: &Lease) -> HashMap<u64, Seen> {
     let mut seen: HashMap<u64, Seen> = HashMap::new();
-    // Perhaps by one that nobody knows more of.
+    // Perhaps by one of unknown outcome.
     let mut revoked: HashSet<u64> = lease.token_may_be_revoked.keys().copied().collect();
     for timed in &lease.steps {
         // A repeated revoke says nothing of how long the token was held.

@@ -69,7 +69,7 @@ fn is_forgotten(operation: &Operation) -> bool {
     matches!(&operation.outcome, Outcome::Refused { reason } if reason == STALE_REQUEST)
 }
 
-/// The same request, of which nobody knows what it did.
+/// The same request, of which it is unknown what it did.
 fn in_doubt(operation: &Operation) -> Operation {
     Operation {
         outcome: Outcome::Unknown {

@@ -1,4 +1,4 @@
-//! Until when a lease hears of a session, and who may hold a grant that nobody claimed.
+//! Until when a lease hears of a session, and who may hold a grant that no session claimed.
 //!
 //! After its last word a session is only a name: nothing more depends on which one it is. So of all
 //! the silent sessions that may have been granted a lease only the one that can end first matters,
@@ -24,7 +24,7 @@ pub(super) struct Words<'a> {
     talking: BTreeSet<u64>,
     /// And those of whom nothing more will be: from when on each may have ended.
     silent: BTreeSet<(u64, u64)>,
-    /// The greatest token that was seen and is nobody's; 0 if each is somebody's.
+    /// The greatest token that was seen and belongs to no session; 0 if each belongs to one.
     unclaimed: u64,
 }
 
@@ -88,18 +88,18 @@ impl<'a> Words<'a> {
     }
 
     /// Whether it makes a difference that this session has ended: more is heard of it, or it may
-    /// be one of those who hold what nobody claimed.
+    /// be one of those who hold what no session claimed.
     pub(super) fn must_remember(&self, session: u64, max: u64) -> bool {
         !self.is_over(session) || self.may_be_a_stranger(session, max)
     }
 
-    /// Whether a session of which nothing more is heard may still hold what nobody claimed.
+    /// Whether a session of which nothing more is heard may still hold what no session claimed.
     pub(super) fn may_be_a_stranger(&self, session: u64, max: u64) -> bool {
         max < self.unclaimed && self.lease.unanswered.names(session)
     }
 
-    /// The sessions that may have been granted what nobody claimed; of those that are silent, the
-    /// one that may end first can do all that the others can.
+    /// The sessions that may have been granted what no session claimed; of those that are silent,
+    /// the one that may end first can do all that the others can.
     pub(super) fn strangers<'b>(&'b self, state: &'b State) -> impl Iterator<Item = u64> + 'b {
         let alive = |session: &u64| !state.is_dead(*session);
         let silent = self.silent.iter().map(|&(_, session)| session);

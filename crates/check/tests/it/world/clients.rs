@@ -23,7 +23,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: u32,
-    /// Rises with each life, so that what belongs to an earlier one can be told.
+    /// Rises with each life, so that what belongs to an earlier one can be recognized.
     pub(crate) life: u32,
     pub(crate) session: Option<u64>,
     pub(crate) opening: bool,

@@ -124,7 +124,8 @@ impl World {
                 let queued = Queued { id, t: at };
                 self.waiting.insert(key, id);
                 self.calls.get_mut(&id).unwrap().queued = true;
-                // An inline acquire is told with its session, and is not told that it waits.
+                // An inline acquire is reported with its session, and does not report that it
+                // waits.
                 if call.session.is_some() {
                     self.record(Record::Queued(queued));
                 }
@@ -176,7 +177,7 @@ impl World {
         let t = self.now;
         let this = &self.clients[call.client];
         if this.life != call.life {
-            // Nobody is there to hear it.
+            // No client is there to hear it.
             return;
         }
         // An inline acquire that waited is answered with its session.
@@ -210,7 +211,7 @@ impl World {
         let Some(Command::Open(open)) = command else {
             return None;
         };
-        // The secret is drawn anew for each open.
+        // The secret is drawn again for each open.
         let mut sessions = self.machine.sessions(None);
         let found = sessions.find(|view| {
             self.machine
@@ -288,7 +289,7 @@ impl World {
             return;
         }
         if self.now > this.window {
-            // It says so to whoever asks, and begins anew.
+            // It says so when asked, and begins again.
             self.end_beliefs(client as usize, BeliefEnd::Window);
             return self.begin_anew(client as usize);
         }
@@ -391,7 +392,7 @@ impl World {
     }
 }
 
-/// An outcome as its client is told of it; none if it has to wait.
+/// An outcome as its client receives it; none if it has to wait.
 fn told_of(outcome: &Outcome) -> Option<Told> {
     Some(match outcome {
         Outcome::Opened(opened) => {

@@ -64,7 +64,7 @@ pub(crate) struct World {
     rate_ppm: i64,
     marks: BTreeMap<String, u64>,
     commits: u64,
-    /// Until when the messages of each watch have been told, and the last position.
+    /// Until when the messages of each watch have been reported, and the last position.
     watches: [(u64, Option<(u64, u32)>); 2],
 }
 
@@ -274,7 +274,7 @@ impl World {
                 .0
                 .max(self.now + self.rng.random_range(0..3 * MS));
             if self.chance(2) {
-                // It breaks, goes on elsewhere, and is told how far it is.
+                // It breaks, goes on elsewhere, and learns how far it is.
                 let after = self.watches[at].1.or(Some((2, 0)));
                 self.record(Record::WatchStarted(WatchStarted {
                     watcher,

@@ -29,7 +29,7 @@ impl Cluster {
     /// How a grant stands.
     ///
     /// # Errors
-    /// In words, if nobody says so in time.
+    /// In words, if no answer comes in time.
     pub(super) async fn standing(
         &self,
         lease: &LeaseName,

@@ -1,7 +1,8 @@
 //! The door of the webhook's port: how many questions are inside at a time, and for how long.
 //!
-//! Anybody who reaches the port may ask. Whoever finds no place is told so at once, and does not wait:
-//! for the API server no answer is an answer, too, by the failure policy of the manifest.
+//! Every client that reaches the port may ask. A call that finds no place is refused at once, and
+//! does not wait: for the API server no answer is an answer, too, by the failure policy of the
+//! manifest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(super) const REVIEW_BYTES_MAX: usize = 8 << 20;
 const PLACE_BYTES: usize = 64 << 10;
 
 /// The most reviews at a time, and [`PLACE_BYTES`] as often the most bytes of all of them: 32 MiB.
-/// API servers have some hundred writes under way at a time, those of everybody.
+/// API servers have some hundred writes under way at a time, those of all clients.
 const PLACES: usize = 512;
 
 /// How long a review may take, from its head to its answer: then the API server has gone.
@@ -150,7 +151,7 @@ mod tests {
         stream
     }
 
-    /// The same from somebody who is inside: the body is asked for.
+    /// The same from a client that is inside: the body is asked for.
     async fn inside(port: SocketAddr, announced: &str) -> TcpStream {
         let mut stream = ask(port, announced, b"").await;
         let mut go_on = [0; 25];

@@ -37,7 +37,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// The grant of each write's fence has to be in force. If the cluster does not answer within 1.5s,
 /// neither does this, and the failure policy of the manifest decides. It answers at most 512
 /// questions at a time and 32 MiB of them, each within 2s, and tells the others so at once.
-/// Certificates are read anew when they change.
+/// Certificates are read again when they change.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence kube webhook serve --listen '[::]:7443' --cert-file tls.crt --key-file tls.key \

@@ -29,7 +29,7 @@ pub(super) fn configure(folder: &Path, papers: &Papers) -> Result<Vec<String>, S
     ]))
 }
 
-/// It keeps to its part of the cgroups and to its network, measures no disks, evicts nobody, and
+/// It keeps to its part of the cgroups and to its network, measures no disks, evicts no Pod, and
 /// takes old kernels and runtimes as they are.
 fn configuration(authority: &str, names: &str) -> String {
     format!(

@@ -100,7 +100,7 @@ impl Papers {
         self.0.join(name).display().to_string()
     }
 
-    /// The kubeconfig of somebody.
+    /// The kubeconfig of one user.
     pub(super) fn kubeconfig(&self, who: &str) -> PathBuf {
         self.0.join(format!("{who}.kubeconfig"))
     }

@@ -129,7 +129,7 @@ pub(super) fn grants_go_on_for_a_minute(
 }
 
 /// Where the nodes are found that stay. The Service would lead to the others too: that they are not
-/// ready is told by the API server.
+/// ready is reported by the API server.
 fn endpoints() -> Vec<String> {
     let pods = cluster::names(OTHERS).into_iter();
     pods.map(|pod| format!("{pod}.ringfence-peers.ringfence:7420"))
@@ -236,7 +236,7 @@ impl Drop for Standing {
     }
 }
 
-/// What objects have to say: the holder, who may be nobody, and the token.
+/// What objects have to say: the holder, who may be absent, and the token.
 #[derive(Default)]
 struct Told {
     objects: BTreeMap<String, (String, String)>,

@@ -113,7 +113,7 @@ fn judged(cluster: &Cluster, runtime: &Runtime, lease: HeldLease) -> Result<(), 
     released.map_err(|error| error.to_string())
 }
 
-/// One webhook after the other, while somebody writes who must not be kept from it.
+/// One webhook after the other, while a client writes that must not be kept from it.
 fn restarted(cluster: &Cluster, runtime: &Runtime, token: u64) -> Result<(), String> {
     let watch = Watch::start();
     let before = names(cluster)?;
@@ -150,7 +150,7 @@ fn names(cluster: &Cluster) -> Result<Vec<String>, String> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// After everything else that is told: restarts, lost volumes and cuts opened no hole.
+/// After everything else that is reported: restarts, lost volumes and cuts opened no hole.
 pub(super) fn no_write_passed(cluster: &Cluster, _: &Runtime) -> Result<(), String> {
     let watch = Watch::start();
     let shown = figures(cluster, CANARY)?.concat();
@@ -182,7 +182,8 @@ fn hold(runtime: &Runtime) -> Result<HeldLease, String> {
     })
 }
 
-/// Namespaces as strict as that of the nodes, and somebody in the first who may write ConfigMaps.
+/// Namespaces as strict as that of the nodes, and an account in the first that may write
+/// ConfigMaps.
 const PLACES: &str = r#"
 {apiVersion: v1, kind: Namespace,
  metadata: {name: demo, labels: {pod-security.kubernetes.io/enforce: restricted}}}

@@ -15,7 +15,7 @@ use crate::say::{self, Watch};
 /// The lease that is shown to Kubernetes, and its object.
 const LEASE: (&str, &str) = ("k8s/default/leader", "leader");
 
-/// A name by which somebody might hope to get at a kubelet's own Lease.
+/// A name by which a client might hope to get at a kubelet's own Lease.
 const KUBELETS: &str = "k8s/kube-node-lease/node";
 
 pub(super) fn three_nodes_form_a_cluster(cluster: &Cluster, _: &Runtime) -> Result<(), String> {

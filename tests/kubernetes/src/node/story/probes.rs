@@ -34,7 +34,8 @@ impl GetNowhere {
         })
     }
 
-    /// What came of it, of which nobody can have told the kubelet until `told`. Afterwards all five are there.
+    /// What came of it, of which no process can have informed the kubelet until `told`. Afterwards
+    /// all five are there.
     pub(super) fn end(self, cluster: &Cluster, told: Timestamp) -> Result<String, String> {
         let ended = until("the stuck node is started again", LONG, || {
             let restarts = cluster.restarts(STUCK)?;
@@ -83,7 +84,7 @@ impl Cut {
         Ok(cut)
     }
 
-    /// The nodes' own port, both ways, whoever called.
+    /// The nodes' own port, both ways, whichever client called.
     fn rules(&self, what: &str) -> Result<(), String> {
         for port in ["--destination-port", "--source-port"] {
             for end in ["--source", "--destination"] {
