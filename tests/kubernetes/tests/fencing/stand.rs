@@ -269,7 +269,7 @@ impl Stand {
         writer.write(Op::Create, "probe").await
     }
 
-    /// Waits until all policies are in force: the API server takes up each by itself, in any order.
+    /// Waits until all policies are in force: the API server takes up each, in any order.
     /// A floor of 1 refuses nothing.
     pub(crate) async fn until_in_force(&self, floor: u64) {
         let fence = self.fence(CURRENT.max(floor));
