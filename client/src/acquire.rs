@@ -141,6 +141,13 @@ pub enum AcquireError {
     Call(CallError),
 }
 
+impl Session {
+    /// Begins to acquire the lease `name`.
+    pub fn acquire(&self, name: impl Into<String>) -> Acquire {
+        Acquire::new(Arc::clone(&self.hold), name.into())
+    }
+}
+
 impl Acquire {
     pub(crate) fn new(hold: Arc<Hold>, name: String) -> Self {
         Self {

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::clock::{BootClock, Clock};
+use crate::clock::Clock;
 use crate::endpoint::Endpoint;
 use crate::error::ConnectError;
+use crate::options::Options;
+#[cfg(feature = "sim")]
+use crate::sim;
 
 /// Sets up a [`Client`]; [`Client::builder`] begins one.
 #[must_use = "a builder does nothing until connect()"]
@@ -17,58 +20,30 @@ pub struct ClientBuilder {
     pub(crate) options: Options,
 }
 
-/// What the parts of a client need to know.
-#[derive(Clone)]
-pub(crate) struct Options {
-    pub(crate) connect_timeout: Duration,
-    pub(crate) request_timeout: Duration,
-    pub(crate) keep_alive_interval: Duration,
-    pub(crate) keep_alive_timeout: Duration,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// `None` connects without TLS.
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<ringfence_tls::Connector>,
-    /// Where the client runs if it is simulated.
-    #[cfg(feature = "sim")]
-    pub(crate) place: Option<crate::sim::Place>,
-}
-
-impl Options {
-    /// How often an idle connection is probed. Of the times that the user allows a tenth is left for
-    /// connecting anew.
-    pub(crate) fn probe_interval(&self) -> Duration {
-        self.keep_alive_interval - self.keep_alive_interval / 10
+impl Client {
+    /// Connects to a cluster with the standard settings.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub async fn connect(
+        endpoints: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, ConnectError> {
+        Self::builder().endpoints(endpoints).connect().await
     }
 
-    /// How long the answer to a probe may take.
-    pub(crate) fn probe_timeout(&self) -> Duration {
-        self.keep_alive_timeout - self.keep_alive_timeout / 10
-    }
-
-    /// How long a connection may be silent on something asked before it counts as dead.
-    pub(crate) fn silence_max(&self) -> Duration {
-        self.probe_interval().saturating_add(self.probe_timeout())
+    /// Begins to set up a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
     }
 }
 
 impl ClientBuilder {
     pub(crate) fn new() -> Self {
-        let options = Options {
-            connect_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(10),
-            keep_alive_interval: Duration::from_secs(2),
-            keep_alive_timeout: Duration::from_secs(2),
-            clock: Arc::new(BootClock),
-            #[cfg(feature = "tls")]
-            tls: None,
-            #[cfg(feature = "sim")]
-            place: None,
-        };
         Self {
             endpoints: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
-            options,
+            options: Options::default(),
         }
     }
 
@@ -113,6 +88,14 @@ impl ClientBuilder {
     /// Another clock than the machine's, for tests that step time.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.options.clock = clock;
+        self
+    }
+
+    /// Puts the client on a simulated host. Give it that host's clock, too, and connect it in a
+    /// task of the host.
+    #[cfg(feature = "sim")]
+    pub fn simulated(mut self, host: Arc<sim::Host>, network: Arc<dyn sim::Network>) -> Self {
+        self.options.place = Some(sim::Place { host, network });
         self
     }
 

@@ -1,21 +1,16 @@
 //! The client: one per program is enough.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::Rng;
-use tokio::task::JoinHandle;
 
-use crate::builder::{ClientBuilder, Options};
 use crate::clock::Moment;
-use crate::driver::{self, Tether};
+use crate::driver::{self, AbortOnDrop, Tether};
 use crate::endpoint::Endpoint;
-use crate::error::{AttachError, CallError, ConnectError, OpenError};
+use crate::error::ConnectError;
 use crate::follow::Follow;
-use crate::handle::SessionHandle;
 use crate::hub::Hub;
-use crate::open::{self, Life};
-use crate::session::{Session, SessionOptions};
+use crate::options::Options;
 use crate::{chance, keepalive, unary, upkeep};
 
 /// A connection to a cluster. Cheap to clone; all clones share one stream and one thread.
@@ -26,21 +21,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a cluster with the standard settings.
-    ///
-    /// # Errors
-    /// See [`ClientBuilder::connect`].
-    pub async fn connect(
-        endpoints: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Result<Self, ConnectError> {
-        Self::builder().endpoints(endpoints).connect().await
-    }
-
-    /// Begins to set up a client.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::new()
-    }
-
     pub(crate) async fn start(
         endpoints: Vec<Endpoint>,
         options: Options,
@@ -71,35 +51,6 @@ impl Client {
         };
         client.greeted().await?;
         Ok(client)
-    }
-
-    /// Opens a session and keeps it alive until it is closed, left, or lost.
-    ///
-    /// # Errors
-    /// [`OpenError`] if the options are refused or the cluster does not answer in time.
-    pub async fn open_session(&self, options: SessionOptions) -> Result<Session, OpenError> {
-        let life = Life::Ttl {
-            ttl: options.ttl,
-            patience: Duration::MAX,
-        };
-        open::open(&self.hub, &self.tether, options.identity, life).await
-    }
-
-    /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened
-    /// with; the cluster is asked, and the smaller one counts. Pass [`Duration::MAX`] to take the
-    /// cluster's word.
-    ///
-    /// One process at a time should send requests for a session; others may keep it alive.
-    /// Dropping a resumed session neither closes it nor releases what it holds.
-    ///
-    /// # Errors
-    /// [`AttachError`] if the session has ended, or the secret is wrong.
-    pub async fn attach(
-        &self,
-        handle: SessionHandle,
-        ttl: Duration,
-    ) -> Result<Session, AttachError> {
-        open::attach(&self.hub, &self.tether, handle, ttl).await
     }
 
     /// The present moment on the clock that windows are measured by.
@@ -137,46 +88,14 @@ impl Client {
     async fn greeted(&self) -> Result<(), ConnectError> {
         let hub = Arc::clone(&self.hub);
         let deadline = hub.now() + hub.options.connect_timeout;
-        let greeted = self
-            .on_thread(async move { unary::channel(&hub, deadline).await })
-            .await;
+        let waiting = async move { unary::channel(&hub, deadline).await };
+        let greeted = driver::on_thread(&self.hub.thread, waiting).await;
         match greeted {
             Ok(_) => Ok(()),
             Err(error) => Err(ConnectError::Unreachable {
                 why: self.hub.link.trouble().unwrap_or_else(|| error.to_string()),
             }),
         }
-    }
-
-    /// Runs a piece of work on the client's thread; dropping the future stops it.
-    async fn on_thread<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, CallError>> + Send + 'static,
-    ) -> Result<T, CallError> {
-        on_thread(&self.hub, work).await
-    }
-}
-
-/// Runs a piece of work on the client's thread; dropping the future stops it.
-pub(crate) async fn on_thread<T: Send + 'static>(
-    hub: &Hub,
-    work: impl Future<Output = Result<T, CallError>> + Send + 'static,
-) -> Result<T, CallError> {
-    let mut task = AbortOnDrop(hub.thread.spawn(work));
-    match (&mut task.0).await {
-        Ok(result) => result,
-        Err(_) => Err(CallError::Unknown {
-            why: "the client has stopped".into(),
-        }),
-    }
-}
-
-/// A task that ends when nobody waits for it any more.
-pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

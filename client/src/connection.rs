@@ -8,8 +8,8 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use tonic::transport::{self, Channel};
 use tonic::{Status, Streaming};
 
-use crate::builder::Options;
 use crate::endpoint::Endpoint;
+use crate::options::Options;
 use crate::outbound::Outbound;
 
 /// The largest message taken from a server; a page of a list has up to 4 MiB.

@@ -11,7 +11,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::builder::Options;
+use crate::error::CallError;
+use crate::options::Options;
 
 /// Keeps the client's thread running. The thread ends soon after the last one is dropped; nobody
 /// waits for it.
@@ -40,6 +41,29 @@ impl Thread {
             return host.spawn(work);
         }
         self.handle.spawn(work)
+    }
+}
+
+/// Runs a piece of work on the client's thread; dropping the future stops it.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    thread: &Thread,
+    work: impl Future<Output = Result<T, CallError>> + Send + 'static,
+) -> Result<T, CallError> {
+    let mut task = AbortOnDrop(thread.spawn(work));
+    match (&mut task.0).await {
+        Ok(result) => result,
+        Err(_) => Err(CallError::Unknown {
+            why: "the client has stopped".into(),
+        }),
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

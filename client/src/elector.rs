@@ -37,10 +37,10 @@ pub use timings::{InvalidTimings, Timings};
 
 use crate::client::Client;
 use crate::error::OpenError;
-use crate::hub::lock;
 use crate::identity::unique_identity;
 use crate::open::{self, Life};
 use crate::session::Session;
+use crate::sync::lock;
 use shared::Own;
 
 /// One candidate for any number of leases, with one session for all of them. Cheap to clone.

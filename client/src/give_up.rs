@@ -12,9 +12,59 @@ use crate::lease::{HeldLease, TransferError, Transferred};
 use crate::liveness::Liveness;
 use crate::numbers::Number;
 use crate::refusal::Reason;
-use crate::session::Hold;
+use crate::session::{Hold, Session};
 use crate::settle::{self, Work};
 use crate::unsettled::What;
+
+impl Session {
+    /// Releases a lease by its token, for a session that was resumed from its handle. A
+    /// [`HeldLease`](crate::HeldLease) is released by its own method.
+    ///
+    /// Every [`HeldLease`](crate::HeldLease) of this grant that this client has, by whichever
+    /// attachment, is lost before the request leaves. For other processes see
+    /// [`handle`](Self::handle).
+    ///
+    /// # Errors
+    /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
+    /// with this token.
+    pub async fn release(&self, name: &LeaseName, token: FencingToken) -> Result<(), ReleaseError> {
+        release(Arc::clone(&self.hold), name.clone(), token).await
+    }
+
+    /// Hands a lease over by its token, for a session that was resumed from its handle; see
+    /// [`HeldLease::transfer_to`](crate::HeldLease::transfer_to). Belief ends as with
+    /// [`release`](Self::release); if the target does not wait and this client believed in the
+    /// grant, the lease comes back in the error.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn transfer(
+        &self,
+        name: &LeaseName,
+        token: FencingToken,
+        to: Option<SessionId>,
+    ) -> Result<Transferred, TransferError> {
+        transfer(Arc::clone(&self.hold), name.clone(), token, to).await
+    }
+
+    /// Waits until the cluster has answered for all of `name` that this client has given up: an
+    /// acquire whose future was dropped, a lease that was dropped or lost. Behind it nothing of these
+    /// is granted or waits. For a process that ends and leaves its session to others: what is under
+    /// way ends with it, and its place in a queue would be served.
+    ///
+    /// # Errors
+    /// [`CallError`] if that is not certain within the
+    /// [request timeout](crate::ClientBuilder::request_timeout).
+    pub async fn settle(&self, name: &LeaseName) -> Result<(), CallError> {
+        let hub = Arc::clone(&self.hold.liveness.hub);
+        let name = name.clone();
+        let settling = self.hold.liveness.hub.thread.spawn(async move {
+            let deadline = hub.deadline();
+            hub.unsettled.settle(&name, deadline).await
+        });
+        settling.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
 
 /// Releases by name and token. The request goes on in the background if it is not answered in
 /// time, or if the caller does not wait.

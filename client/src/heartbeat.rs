@@ -3,26 +3,12 @@
 //! Keep-alives run on the client's own thread, so an application that is stuck keeps its leases for
 //! ever. One that would rather lose them promises a sign of life.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::hub::lock;
+use crate::beat::Beat;
 use crate::liveness::Liveness;
 use crate::session::Session;
-
-/// When the last sign of life came, and how long the next one may take.
-#[derive(Debug)]
-pub(crate) struct Beat {
-    limit: Duration,
-    last: Mutex<Moment>,
-}
-
-impl Beat {
-    pub(crate) fn is_overdue(&self, at: Moment) -> bool {
-        at > *lock(&self.last) + self.limit
-    }
-}
 
 /// A promise to [`beat`](Self::beat) in time; [`Session::heartbeat`] makes one.
 ///
@@ -47,8 +33,7 @@ impl Session {
 
 impl Heartbeat {
     pub(crate) fn promise(liveness: Arc<Liveness>, limit: Duration) -> Self {
-        let last = Mutex::new(liveness.hub.now());
-        let beat = Arc::new(Beat { limit, last });
+        let beat = Arc::new(Beat::new(limit, liveness.hub.now()));
         liveness.promise(&beat);
         Self { liveness, beat }
     }
@@ -58,9 +43,7 @@ impl Heartbeat {
     pub fn beat(&self) {
         let hub = &self.liveness.hub;
         let now = hub.now();
-        let late = self.beat.is_overdue(now);
-        *lock(&self.beat.last) = now;
-        if late {
+        if self.beat.beat(now) {
             self.liveness.hurry(now);
             hub.sooner.notify_one();
         }

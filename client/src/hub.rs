@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ringfence_core::{ClusterId, FencingToken};
@@ -10,11 +10,9 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::{self, client_frame, server_frame};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::builder::Options;
 use crate::calls::{Answer, Manner};
-use crate::client::AbortOnDrop;
 use crate::clock::Moment;
-use crate::driver::Thread;
+use crate::driver::{AbortOnDrop, Thread};
 use crate::error::CallError;
 use crate::follow::Follow;
 use crate::grant::Grant;
@@ -22,6 +20,8 @@ use crate::link::Link;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
 use crate::observer::Streams;
+use crate::options::Options;
+use crate::sync::lock;
 use crate::unsettled::Unsettled;
 
 /// The most unary calls that go on to their answers although nobody waits for these any more.
@@ -308,9 +308,4 @@ pub(crate) fn cluster_time_of(body: &server_frame::Body) -> Option<u64> {
 
 fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.since_boot().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Locks what no panic can leave half-changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -107,6 +107,7 @@
 mod acquire;
 #[cfg(feature = "tower")]
 pub mod attach;
+mod beat;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
@@ -138,6 +139,7 @@ mod losses;
 mod numbers;
 mod observer;
 mod open;
+mod options;
 mod outbound;
 mod pod;
 mod position;
@@ -153,7 +155,9 @@ mod shutdown;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
+mod state;
 mod streams;
+mod sync;
 mod term;
 #[cfg(feature = "tls")]
 mod tls;
@@ -204,8 +208,9 @@ pub use ringfence_core::{
     ClusterId, EndCause, EndsBelief, Fence, FencingToken, InvalidName, InvalidPod, InvalidText,
     LeaseName, Pod, PodSeen, PodText, PodUid, Refused, Secret, SessionEnd, SessionId, Verdict,
 };
-pub use session::{Session, SessionOptions, SessionState};
+pub use session::{Session, SessionOptions};
 pub use shutdown::ShutdownError;
+pub use state::SessionState;
 pub use term::{Guarded, Term};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

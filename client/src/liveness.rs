@@ -14,18 +14,19 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1;
 use tokio::sync::{Notify, watch};
 
+use crate::beat::Beat;
 use crate::chance;
 use crate::clock::Moment;
 use crate::error::CallError;
 use crate::grant::{Belief, Grant};
 use crate::handle::SessionHandle;
-use crate::heartbeat::Beat;
-use crate::hub::{Hub, lock};
+use crate::hub::Hub;
 use crate::loss::Loss;
 use crate::losses::Losses;
 use crate::numbers::{Number, Numbers, Use};
 use crate::refusal::{Reason, Refusal};
-use crate::session::SessionState;
+use crate::state::SessionState;
+use crate::sync::lock;
 use crate::window::{Extended, Window};
 
 /// The most losses that one keep-alive acknowledges for a session; further ones go with the next.

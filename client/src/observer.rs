@@ -20,10 +20,12 @@ use std::time::Duration;
 use ringfence_core::{FencingToken, LeaseName};
 use tokio::sync::Notify;
 
-use crate::client::{AbortOnDrop, Client};
+use crate::client::Client;
+use crate::driver::AbortOnDrop;
 use crate::error::CallError;
-use crate::hub::{Hub, lock};
+use crate::hub::Hub;
 use crate::info::GrantInfo;
+use crate::sync::lock;
 use state::{News, Saw, State};
 
 /// How many names of one folder a client watches one by one before it watches the folder: a client

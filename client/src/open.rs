@@ -16,7 +16,8 @@ use ringfence_proto::wire::pod_to_wire;
 
 use crate::acquire::{self, AcquireError, Terms};
 use crate::calls::{Answer, Manner};
-use crate::driver::Tether;
+use crate::client::Client;
+use crate::driver::{self, Tether};
 use crate::error::{AttachError, CallError, OpenError};
 use crate::handle::SessionHandle;
 use crate::hub::Hub;
@@ -26,7 +27,38 @@ use crate::loss::Loss;
 use crate::numbers::{Number, Numbers};
 use crate::refusal::Reason;
 use crate::session::{Hold, Session, SessionOptions};
-use crate::{chance, client, clock, session, unary};
+use crate::{chance, clock, session, unary};
+
+impl Client {
+    /// Opens a session and keeps it alive until it is closed, left, or lost.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the options are refused or the cluster does not answer in time.
+    pub async fn open_session(&self, options: SessionOptions) -> Result<Session, OpenError> {
+        let life = Life::Ttl {
+            ttl: options.ttl,
+            patience: Duration::MAX,
+        };
+        open(&self.hub, &self.tether, options.identity, life).await
+    }
+
+    /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened
+    /// with; the cluster is asked, and the smaller one counts. Pass [`Duration::MAX`] to take the
+    /// cluster's word.
+    ///
+    /// One process at a time should send requests for a session; others may keep it alive.
+    /// Dropping a resumed session neither closes it nor releases what it holds.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the session has ended, or the secret is wrong.
+    pub async fn attach(
+        &self,
+        handle: SessionHandle,
+        ttl: Duration,
+    ) -> Result<Session, AttachError> {
+        attach(&self.hub, &self.tether, handle, ttl).await
+    }
+}
 
 /// What a session's life depends on.
 pub(crate) enum Life {
@@ -244,7 +276,7 @@ pub(crate) async fn attach(
     let body = client_frame::Body::KeepAlive(request);
     let (shared, deadline) = (Arc::clone(hub), hub.deadline());
     let renewing = async move { shared.call(body, Manner::Prompt, deadline).await };
-    let answer = client::on_thread(hub, renewing)
+    let answer = driver::on_thread(&hub.thread, renewing)
         .await
         .map_err(AttachError::Call)?;
     let Answer {

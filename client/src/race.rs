@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::builder::Options;
 use crate::connection::{self, Opened};
 use crate::endpoint::Endpoint;
+use crate::options::Options;
 
 /// How long one address has for itself before the next is tried beside it: one that swallows
 /// packets must not hold up the others.

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_core::SessionId;
 use ringfence_proto::v1::{CloseRequest, client_frame};
 use tokio::sync::watch;
 
-use crate::acquire::Acquire;
 use crate::calls::Manner;
 use crate::clock::Moment;
 use crate::driver::Tether;
-use crate::error::{CallError, CloseError, ReleaseError};
-use crate::give_up;
+use crate::error::{CallError, CloseError};
 use crate::handle::SessionHandle;
-use crate::lease::{TransferError, Transferred};
 use crate::liveness::Liveness;
 use crate::loss::Loss;
+use crate::state::SessionState;
 
 /// What a session is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,23 +34,6 @@ impl Default for SessionOptions {
             identity: String::new(),
         }
     }
-}
-
-/// How a session stands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SessionState {
-    /// Its keep-alives are acknowledged.
-    Live,
-    /// Half of its window has passed without an acknowledgement: time to prepare for the loss.
-    Jeopardy {
-        /// When it will be lost, unless a keep-alive is acknowledged before.
-        valid_until: Moment,
-    },
-    /// It is over, for ever.
-    Lost {
-        /// Why.
-        why: Loss,
-    },
 }
 
 /// A session that is kept alive by the client's own thread. Cheap to clone.
@@ -116,59 +97,6 @@ impl Session {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.hold.liveness.loss().is_none()
-    }
-
-    /// Begins to acquire the lease `name`.
-    pub fn acquire(&self, name: impl Into<String>) -> Acquire {
-        Acquire::new(Arc::clone(&self.hold), name.into())
-    }
-
-    /// Releases a lease by its token, for a session that was resumed from its handle. A
-    /// [`HeldLease`](crate::HeldLease) is released by its own method.
-    ///
-    /// Every [`HeldLease`](crate::HeldLease) of this grant that this client has, by whichever
-    /// attachment, is lost before the request leaves. For other processes see
-    /// [`handle`](Self::handle).
-    ///
-    /// # Errors
-    /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
-    /// with this token.
-    pub async fn release(&self, name: &LeaseName, token: FencingToken) -> Result<(), ReleaseError> {
-        give_up::release(Arc::clone(&self.hold), name.clone(), token).await
-    }
-
-    /// Hands a lease over by its token, for a session that was resumed from its handle; see
-    /// [`HeldLease::transfer_to`](crate::HeldLease::transfer_to). Belief ends as with
-    /// [`release`](Self::release); if the target does not wait and this client believed in the
-    /// grant, the lease comes back in the error.
-    ///
-    /// # Errors
-    /// [`TransferError`].
-    pub async fn transfer(
-        &self,
-        name: &LeaseName,
-        token: FencingToken,
-        to: Option<SessionId>,
-    ) -> Result<Transferred, TransferError> {
-        give_up::transfer(Arc::clone(&self.hold), name.clone(), token, to).await
-    }
-
-    /// Waits until the cluster has answered for all of `name` that this client has given up: an
-    /// acquire whose future was dropped, a lease that was dropped or lost. Behind it nothing of these
-    /// is granted or waits. For a process that ends and leaves its session to others: what is under
-    /// way ends with it, and its place in a queue would be served.
-    ///
-    /// # Errors
-    /// [`CallError`] if that is not certain within the
-    /// [request timeout](crate::ClientBuilder::request_timeout).
-    pub async fn settle(&self, name: &LeaseName) -> Result<(), CallError> {
-        let hub = Arc::clone(&self.hold.liveness.hub);
-        let name = name.clone();
-        let settling = self.hold.liveness.hub.thread.spawn(async move {
-            let deadline = hub.deadline();
-            hub.unsettled.settle(&name, deadline).await
-        });
-        settling.await.unwrap_or_else(|_| Err(give_up::stopped()))
     }
 
     /// Ends the session and everything that it holds. Belief ends first, then the request leaves,

@@ -18,8 +18,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::builder::ClientBuilder;
-use crate::hub::{Hub, lock};
+use crate::hub::Hub;
+use crate::sync::lock;
 
 /// What a client sends on one stream, in order. It ends when the client gives the stream up.
 pub type Outgoing = Pin<Box<dyn Stream<Item = ClientMessage> + Send>>;
@@ -240,13 +240,4 @@ impl RngCore for Chance {
 pub(crate) struct Place {
     pub(crate) host: Arc<Host>,
     pub(crate) network: Arc<dyn Network>,
-}
-
-impl ClientBuilder {
-    /// Puts the client on a simulated host. Give it that host's clock, too, and connect it in a
-    /// task of the host.
-    pub fn simulated(mut self, host: Arc<Host>, network: Arc<dyn Network>) -> Self {
-        self.options.place = Some(Place { host, network });
-        self
-    }
 }

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use crate::client::{AbortOnDrop, Client};
-use crate::driver::Tether;
+use crate::client::Client;
+use crate::driver::{AbortOnDrop, Tether};
 use crate::error::CallError;
 use crate::hub::Hub;
 use crate::refusal::Refusal;

@@ -16,7 +16,6 @@ use crate::heartbeat::Heartbeat;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
 use crate::range::{Range, millis};
-use crate::working::Working;
 
 /// One grant of a lease to this client, from its start to its end: what work needs that runs under
 /// the lease and does not give it up. [`HeldLease`](crate::HeldLease) and
@@ -116,15 +115,6 @@ impl Term {
     /// another task.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
         lost(Arc::clone(&self.liveness), Arc::clone(&self.grant))
-    }
-
-    /// For work that takes time to end when the lease is lost, as another process does: as long as the
-    /// returned value lives, the cluster is not told that the loss of a revoked grant is known here.
-    /// The next holder is granted the lease when the last of these values is dropped, and at the
-    /// latest when this session's window has passed (`revoke --now` waits for nothing). Work must
-    /// have stopped by [`valid_until`](Self::valid_until) all the same.
-    pub fn working(&self) -> Working {
-        Working::new(self.clone())
     }
 
     /// The wall-clock range in which the lease is held, as far as is known now; `None` once it is

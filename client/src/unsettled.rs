@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 use crate::clock::Moment;
 use crate::error::CallError;
-use crate::hub::lock;
 use crate::liveness::Liveness;
 use crate::settle::{self, Work};
+use crate::sync::lock;
 
 /// The most that is remembered. What is forgotten is granted until its session ends.
 const ENDINGS_MAX: usize = 65_536;

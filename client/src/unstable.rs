@@ -13,7 +13,8 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::calls::Manner;
-use crate::client::{Client, on_thread};
+use crate::client::Client;
+use crate::driver::on_thread;
 use crate::error::CallError;
 use crate::unary;
 
@@ -63,7 +64,7 @@ where
 /// [`CallError::Unavailable`] if there is none within the request timeout.
 pub async fn channel(client: &Client) -> Result<Channel, CallError> {
     let hub = Arc::clone(&client.hub);
-    on_thread(&client.hub, async move {
+    on_thread(&client.hub.thread, async move {
         unary::channel(&hub, hub.deadline()).await
     })
     .await

@@ -13,6 +13,17 @@ pub struct Working {
     term: Term,
 }
 
+impl Term {
+    /// For work that takes time to end when the lease is lost, as another process does: as long as the
+    /// returned value lives, the cluster is not told that the loss of a revoked grant is known here.
+    /// The next holder is granted the lease when the last of these values is dropped, and at the
+    /// latest when this session's window has passed (`revoke --now` waits for nothing). Work must
+    /// have stopped by [`valid_until`](Self::valid_until) all the same.
+    pub fn working(&self) -> Working {
+        Working::new(self.clone())
+    }
+}
+
 impl Working {
     pub(crate) fn new(term: Term) -> Self {
         term.liveness.work_begins(term.grant.token);

@@ -14,7 +14,7 @@ use crate::error::{CloseError, ReleaseError};
 use crate::handle::SessionHandle;
 use crate::heartbeat::Heartbeat;
 use crate::lease::{TransferError, Transferred};
-use crate::session::SessionState;
+use crate::state::SessionState;
 
 /// A session that is kept alive by the client's own thread; see [`crate::Session`]. Cheap to clone.
 #[derive(Clone, Debug)]

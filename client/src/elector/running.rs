@@ -15,10 +15,10 @@ use super::outcome::{Outcome, sealed::Sealed};
 use super::shared::CampaignState;
 use super::shared::{Leader, Shared};
 use super::term::{Ended, tell};
-use crate::hub::lock;
 use crate::lease::HeldLease;
 use crate::loss::Loss;
 use crate::observer::Observer;
+use crate::sync::lock;
 
 impl Campaign {
     /// Campaigns for ever, or until [asked to leave](super::CampaignHandle::leave). In each term

@@ -10,10 +10,10 @@ use tokio::sync::watch;
 
 use super::ask::Ask;
 use crate::clock;
-use crate::hub::lock;
 use crate::info::GrantInfo;
 use crate::loss::Loss;
 use crate::range::{Range, millis};
+use crate::sync::lock;
 use crate::term::Term;
 
 /// The most sessions that an elector remembers as its own; each of them lives for two TTLs at most

@@ -16,7 +16,8 @@ use crate::acquire::AcquireError;
 use crate::error::{CallError, OpenError};
 use crate::lease::HeldLease;
 use crate::refusal::Reason;
-use crate::session::{Session, SessionState};
+use crate::session::Session;
+use crate::state::SessionState;
 
 /// How long one request waits in the queue before another takes its place.
 const WAIT: Duration = Duration::from_secs(12 * 60 * 60);

@@ -17,10 +17,10 @@ use super::handle::hand_over;
 use super::leading::Leading;
 use super::listeners::{Listener, StopCause, Stopped};
 use super::shared::{CampaignState, Leader, Shared};
-use crate::hub::lock;
 use crate::identity::{DuplicateIdentity, is_kept_alive};
 use crate::lease::HeldLease;
 use crate::loss::Loss;
+use crate::sync::lock;
 use crate::term::Term;
 
 /// What a panic carries.

@@ -11,9 +11,9 @@ use ringfence_proto::v1;
 
 use super::Liveness;
 use crate::grant::{Belief, Grant};
-use crate::hub::lock;
 use crate::loss::Loss;
 use crate::settle::{self, Work};
+use crate::sync::lock;
 use crate::unsettled::What;
 
 impl Liveness {
@@ -188,18 +188,18 @@ mod tests {
     use ringfence_core::{Secret, SessionId};
 
     use super::*;
-    use crate::builder::ClientBuilder;
     use crate::driver;
     use crate::endpoint::Endpoint;
     use crate::follow::Follow;
     use crate::handle::SessionHandle;
     use crate::hub::Hub;
     use crate::numbers::Numbers;
+    use crate::options::Options;
 
     /// What was answered was asked before.
     #[test]
     fn an_answer_to_an_earlier_keep_alive_takes_no_question_back() {
-        let options = ClientBuilder::new().options;
+        let options = Options::default();
         let (thread, _tether) = driver::start(&options).unwrap();
         let nowhere = Follow::new(vec![Endpoint::parse("127.0.0.1:1").unwrap()], 0);
         let hub = Arc::new(Hub::new(options, thread, nowhere));

@@ -151,8 +151,8 @@ mod tests {
     use ringfence_proto::v1;
 
     use super::*;
-    use crate::hub::lock;
     use crate::info::LeaseInfo;
+    use crate::sync::lock;
     use crate::watch::Anew;
 
     fn name(text: &str) -> LeaseName {
