@@ -9,6 +9,7 @@ use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 use ringfence_proto::v1::{self, client_frame, server_frame};
 
 use crate::calls::{Answer, Manner};
+use crate::endings::What;
 use crate::error::{CallError, OpenError};
 use crate::grant::Grant;
 use crate::lease::HeldLease;
@@ -17,8 +18,6 @@ use crate::loss::Loss;
 use crate::numbers::{Number, Use};
 use crate::refusal::{Reason, Refusal};
 use crate::session::{Hold, Session};
-use crate::settle::{self, Work};
-use crate::unsettled::What;
 
 /// An acquire in the making; [`Session::acquire`](crate::Session::acquire) begins one.
 #[derive(Debug)]
@@ -223,10 +222,11 @@ async fn attempt(
     terms: &Terms,
 ) -> Result<HeldLease, AcquireError> {
     let session = &hold.liveness;
-    let hub = &session.hub;
-    let deadline = hub.deadline() + terms.wait.unwrap_or_default();
-    hub.unsettled
-        .settle(name, hub.deadline())
+    let transport = &session.transport;
+    let deadline = transport.deadline() + terms.wait.unwrap_or_default();
+    let endings = &hold.client.hub.endings;
+    endings
+        .settle(name, transport.deadline())
         .await
         .map_err(AcquireError::Call)?;
     loop {
@@ -253,7 +253,7 @@ async fn attempt(
         } else {
             Manner::Prompt
         };
-        let refusal = match hub.call(body, manner, deadline).await {
+        let refusal = match transport.call(body, manner, deadline).await {
             Ok(answer) => return asked.granted(answer),
             Err(CallError::Refused(refusal)) => refusal,
             Err(CallError::Unavailable { why }) => {
@@ -267,7 +267,7 @@ async fn attempt(
         session.heed(&refusal);
         // Somebody else has used the session and spent this number, or the wait was confirmed
         // before it arrived, or its end before its answer came back: it holds nothing.
-        if refusal.reason != Reason::StaleRequest || hub.now() >= deadline {
+        if refusal.reason != Reason::StaleRequest || transport.now() >= deadline {
             return Err(refused(session, refusal));
         }
     }
@@ -282,8 +282,7 @@ pub(crate) fn admitted(
     let liveness = &session.hold.liveness;
     let fits = |grant: &Grant| grant.name == *name && grant.session == liveness.id();
     let grant = grant.and_then(Grant::from_wire).filter(fits);
-    let why = || "the server's reply does not fit the request".into();
-    let grant = grant.ok_or_else(|| AcquireError::Call(CallError::Unknown { why: why() }))?;
+    let grant = grant.ok_or_else(|| AcquireError::Call(CallError::misfit()))?;
     match liveness.admit(grant) {
         Ok(grant) => Ok(HeldLease::new(Arc::clone(&session.hold), grant)),
         Err(loss) => Err(AcquireError::Ended(loss)),
@@ -317,8 +316,7 @@ impl Asked<'_> {
         // What makes no sense is taken back, which tells what it was.
         let fits = |grant: &Grant| grant.name == *self.name && grant.session == session.id();
         let Some(grant) = grant.filter(fits) else {
-            let why = "the server's reply does not fit the request".into();
-            return Err(AcquireError::Call(CallError::Unknown { why }));
+            return Err(AcquireError::Call(CallError::misfit()));
         };
         // The window is not moved: only a keep-alive's answer tells what was lost, and whoever asks
         // often enough to need none would believe in a revoked grant for ever.
@@ -337,11 +335,10 @@ impl Asked<'_> {
 /// ever ask for the lease here, and whoever keeps the session alive would keep it for nobody.
 fn give_back(hold: &Arc<Hold>, name: &LeaseName) {
     let (hold, name) = (Arc::clone(hold), name.clone());
-    let thread = hold.liveness.hub.thread.clone();
+    let thread = hold.liveness.transport.thread.clone();
     drop(thread.spawn(async move {
-        let hub = &hold.liveness.hub;
-        let deadline = hub.now() + hold.liveness.ttl();
-        if let Err(error) = hub.unsettled.settle(&name, deadline).await {
+        let deadline = hold.client.now() + hold.liveness.ttl();
+        if let Err(error) = hold.client.hub.endings.settle(&name, deadline).await {
             tracing::debug!(%name, %error, "a grant that came too late was not released");
         }
     }));
@@ -354,8 +351,9 @@ impl Drop for Asked<'_> {
         };
         let session = &self.hold.liveness;
         let what = What::Request(number);
-        let ending = session.hub.unsettled.begin(session, self.name, what);
-        settle::in_background(&session.hub, Work::on(ending), Some(Arc::clone(self.hold)));
+        let endings = &self.hold.client.hub.endings;
+        let work = endings.begin(session, self.name, what);
+        work.in_background(Arc::clone(self.hold));
     }
 }
 

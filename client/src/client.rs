@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rand::Rng;
+use ringfence_core::LeaseName;
 
 use crate::clock::Moment;
 use crate::driver::{self, AbortOnDrop, Tether};
@@ -10,6 +11,8 @@ use crate::endpoint::Endpoint;
 use crate::error::ConnectError;
 use crate::follow::Follow;
 use crate::hub::Hub;
+use crate::info::GrantInfo;
+use crate::observer::Observer;
 use crate::options::Options;
 use crate::{chance, keepalive, unary, upkeep};
 
@@ -27,22 +30,25 @@ impl Client {
     ) -> Result<Self, ConnectError> {
         let (thread, tether) = driver::start(&options).map_err(ConnectError::Thread)?;
         let first = chance::rng().random_range(0..endpoints.len());
-        let hub = Arc::new(Hub::new(options, thread, Follow::new(endpoints, first)));
-        #[cfg(feature = "sim")]
-        if let Some(place) = &hub.options.place {
-            place.host.holds(&hub);
-        }
-        // These hold the hub, and end with the thread; only the tether keeps that running.
-        let running = Arc::clone(&hub);
-        drop(hub.thread.spawn(async move { upkeep::run(&running).await }));
-        let running = Arc::clone(&hub);
+        let hub = Hub::new(options, thread, Follow::new(endpoints, first));
+        // These hold what they keep, and end with the thread; only the tether keeps that running.
+        let transport = &hub.transport;
+        let running = Arc::clone(transport);
         drop(
-            hub.thread
-                .spawn(async move { keepalive::run(&running).await }),
+            transport
+                .thread
+                .spawn(async move { upkeep::run(&running).await }),
         );
         let running = Arc::clone(&hub);
         drop(
-            hub.thread
+            transport
+                .thread
+                .spawn(async move { keepalive::run(&running).await }),
+        );
+        let running = Arc::clone(transport);
+        drop(
+            transport
+                .thread
                 .spawn(async move { running.link.run_timers().await }),
         );
         let client = Self {
@@ -56,16 +62,19 @@ impl Client {
     /// The present moment on the clock that windows are measured by.
     #[must_use]
     pub fn now(&self) -> Moment {
-        self.hub.now()
+        self.hub.transport.now()
     }
 
     /// Completes at `moment`, on any executor, also if the machine was suspended meanwhile.
     pub fn sleep_until(&self, moment: Moment) -> impl Future<Output = ()> + Send + 'static {
-        let (hub, tether) = (Arc::clone(&self.hub), Arc::clone(&self.tether));
-        let sleeping = hub.thread.spawn({
-            let hub = Arc::clone(&hub);
-            async move { hub.options.clock.sleep_until(moment).await }
-        });
+        let transport = &self.hub.transport;
+        let (clock, tether) = (
+            Arc::clone(&transport.options.clock),
+            Arc::clone(&self.tether),
+        );
+        let sleeping = transport
+            .thread
+            .spawn(async move { clock.sleep_until(moment).await });
         let mut sleeping = AbortOnDrop(sleeping);
         async move {
             // The tether keeps the thread running, so the task ends only when it has slept.
@@ -77,23 +86,32 @@ impl Client {
     /// The address of the member that the stream is connected to, if it is connected.
     #[must_use]
     pub fn endpoint(&self) -> Option<String> {
-        let current = self.hub.link.current();
+        let current = self.hub.transport.link.current();
         current
             .borrow()
             .as_ref()
             .map(|current| current.endpoint.to_string())
     }
 
+    /// Follows a lease; see [`Streams::observe`](crate::observer::Streams::observe).
+    pub(crate) fn observe(
+        &self,
+        name: LeaseName,
+        saw: impl Fn(Option<GrantInfo>) + Send + Sync + 'static,
+    ) -> Observer {
+        self.hub.streams.observe(&self.tether, name, saw)
+    }
+
     /// Waits for the first greeting.
     async fn greeted(&self) -> Result<(), ConnectError> {
-        let hub = Arc::clone(&self.hub);
-        let deadline = hub.now() + hub.options.connect_timeout;
-        let waiting = async move { unary::channel(&hub, deadline).await };
-        let greeted = driver::on_thread(&self.hub.thread, waiting).await;
-        match greeted {
+        let transport = Arc::clone(&self.hub.transport);
+        let deadline = transport.now() + transport.options.connect_timeout;
+        let waiting = async move { unary::channel(&transport, deadline).await };
+        let link = &self.hub.transport.link;
+        match driver::on_thread(&self.hub.transport.thread, waiting).await {
             Ok(_) => Ok(()),
             Err(error) => Err(ConnectError::Unreachable {
-                why: self.hub.link.trouble().unwrap_or_else(|| error.to_string()),
+                why: link.trouble().unwrap_or_else(|| error.to_string()),
             }),
         }
     }

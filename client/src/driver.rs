@@ -52,9 +52,7 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     let mut task = AbortOnDrop(thread.spawn(work));
     match (&mut task.0).await {
         Ok(result) => result,
-        Err(_) => Err(CallError::Unknown {
-            why: "the client has stopped".into(),
-        }),
+        Err(_) => Err(CallError::stopped()),
     }
 }
 

@@ -218,8 +218,7 @@ impl Inner {
                 patience: self.timings.renew_deadline(),
             },
         };
-        let (hub, tether) = (&self.client.hub, &self.client.tether);
-        let session = open::open(hub, tether, self.identity.clone(), life).await?;
+        let session = open::open(&self.client, self.identity.clone(), life).await?;
         self.own.add(session.id());
         *present = Some(session.clone());
         Ok(session)

@@ -27,6 +27,20 @@ pub enum CallError {
     },
 }
 
+impl CallError {
+    /// The client's thread has ended in the middle of the call.
+    pub(crate) fn stopped() -> Self {
+        let why = "the client has stopped".into();
+        Self::Unknown { why }
+    }
+
+    /// The reply is of another kind than the request.
+    pub(crate) fn misfit() -> Self {
+        let why = "the server's reply does not fit the request".into();
+        Self::Unknown { why }
+    }
+}
+
 /// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ringfence_core::{ClusterId, FencingToken, FloorNews, LeaseName};
@@ -12,12 +13,13 @@ use ringfence_proto::wire::floor_from_wire;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::client::Client;
 use crate::connection::MESSAGE_BYTES_MAX;
+use crate::driver::Tether;
 use crate::error::CallError;
 use crate::position::Position;
 use crate::refusal::Refusal;
 use crate::streams::{Kind, Reader};
+use crate::transport::Transport;
 
 /// How many names [`Floors`] remembers, the ones that were granted last: of these it tells no floor
 /// twice.
@@ -67,20 +69,18 @@ pub struct Floors {
     reader: Reader<FloorsItem>,
 }
 
-impl Client {
-    /// Follows the floors of the names that begin with `prefix`; all of them if it is empty.
-    pub fn watch_floors(&self, prefix: impl Into<String>) -> Floors {
+impl Floors {
+    /// Follows the floors of the names that begin with `prefix`.
+    pub(crate) fn begin(transport: &Arc<Transport>, tether: &Arc<Tether>, prefix: String) -> Self {
         let kind = Rising {
-            prefix: prefix.into(),
+            prefix,
             ..Rising::default()
         };
-        Floors {
-            reader: Reader::begin(self, kind),
+        Self {
+            reader: Reader::begin(transport, tether, kind),
         }
     }
-}
 
-impl Floors {
     /// What is told next; `None` behind an error. Dropping the future loses nothing.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ impl Session {
 
 impl Heartbeat {
     pub(crate) fn promise(liveness: Arc<Liveness>, limit: Duration) -> Self {
-        let beat = Arc::new(Beat::new(limit, liveness.hub.now()));
+        let beat = Arc::new(Beat::new(limit, liveness.transport.now()));
         liveness.promise(&beat);
         Self { liveness, beat }
     }
@@ -41,11 +41,10 @@ impl Heartbeat {
     /// Shows that the work moves on. One that comes late, but before the session is lost, renews
     /// it at once.
     pub fn beat(&self) {
-        let hub = &self.liveness.hub;
-        let now = hub.now();
+        let now = self.liveness.transport.now();
         if self.beat.beat(now) {
             self.liveness.hurry(now);
-            hub.sooner.notify_one();
+            self.liveness.wake();
         }
     }
 }

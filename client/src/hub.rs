@@ -1,44 +1,39 @@
-//! What all parts of one client share.
+//! What all sessions of one client share: their table, what they have given up, and the watches that
+//! tell of their leases.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use ringfence_core::{ClusterId, FencingToken};
+use ringfence_core::FencingToken;
 use ringfence_planted::{Bug, planted};
-use ringfence_proto::v1::{self, client_frame, server_frame};
+use ringfence_proto::v1::{self, client_frame};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::calls::{Answer, Manner};
 use crate::clock::Moment;
-use crate::driver::{AbortOnDrop, Thread};
-use crate::error::CallError;
+use crate::driver::Thread;
+use crate::endings::{Endings, What};
 use crate::follow::Follow;
 use crate::grant::Grant;
-use crate::link::Link;
-use crate::liveness::Liveness;
+use crate::handle::SessionHandle;
+use crate::liveness::{Keeper, Liveness};
 use crate::loss::Loss;
-use crate::observer::Streams;
+use crate::numbers::Numbers;
+use crate::observer::{News, Streams};
 use crate::options::Options;
 use crate::sync::lock;
-use crate::unsettled::Unsettled;
-
-/// The most unary calls that go on to their answers although nobody waits for these any more.
-const DESERTED_MAX: usize = 1_024;
+use crate::transport::{Served, Transport};
 
 /// The most sessions that are being opened or resumed at a time.
 const OPENINGS_MAX: u32 = 1 << 20;
 
-/// See the module. It does not keep the client's thread running; a
-/// [`Tether`](crate::driver::Tether) does.
+/// See the module. It holds what stands below it, and nothing of that holds it: what a client
+/// leaves is freed with its last task.
 pub(crate) struct Hub {
-    pub(crate) options: Options,
-    pub(crate) thread: Thread,
-    pub(crate) link: Link,
-    pub(crate) follow: Mutex<Follow>,
+    pub(crate) transport: Arc<Transport>,
     /// What this client has given up but the cluster may still grant it.
-    pub(crate) unsettled: Unsettled,
+    pub(crate) endings: Arc<Endings>,
     /// The watches of leases that are followed.
     pub(crate) streams: Streams,
     /// Wakes the keep-alives: something is due earlier than they know.
@@ -47,87 +42,51 @@ pub(crate) struct Hub {
     armed: AtomicU64,
     /// By session number and key, so that the attachments of one session stand together.
     sessions: Mutex<BTreeMap<(u64, u64), Arc<Liveness>>>,
-    cluster: Mutex<Option<ClusterId>>,
-    cluster_time_ms: AtomicU64,
     last_key: AtomicU64,
     shut: AtomicBool,
     /// A place for each session that is being opened or resumed.
     openings: Arc<Semaphore>,
-    /// Room for unary calls that go on without their callers.
-    pub(crate) deserted: Semaphore,
+    itself: Weak<Self>,
 }
 
 impl Hub {
-    pub(crate) fn new(options: Options, thread: Thread, follow: Follow) -> Self {
-        Self {
-            link: Link::new(Arc::clone(&options.clock)),
-            options,
-            thread,
-            follow: Mutex::new(follow),
-            unsettled: Unsettled::default(),
-            streams: Streams::default(),
-            sooner: Notify::new(),
-            armed: AtomicU64::new(u64::MAX),
-            sessions: Mutex::default(),
-            cluster: Mutex::default(),
-            cluster_time_ms: AtomicU64::new(0),
-            last_key: AtomicU64::new(0),
-            shut: AtomicBool::new(false),
-            openings: Arc::new(Semaphore::new(OPENINGS_MAX as usize)),
-            deserted: Semaphore::new(DESERTED_MAX),
-        }
-    }
-
-    pub(crate) fn now(&self) -> Moment {
-        self.options.clock.now()
-    }
-
-    /// The deadline of a request that is sent now.
-    pub(crate) fn deadline(&self) -> Moment {
-        self.now() + self.options.request_timeout
-    }
-
-    /// Sends a request and waits for its answer. Every request of a session but its keep-alives
-    /// passes here, so no API can send the end of a grant that is still believed in.
-    pub(crate) async fn call(
-        &self,
-        body: client_frame::Body,
-        manner: Manner,
-        deadline: Moment,
-    ) -> Result<Answer, CallError> {
-        self.end_belief_before(&body);
-        let reply = self.link.call(body, manner, deadline);
-        match reply.await {
-            Ok(result) => result,
-            Err(_) => Err(CallError::Unknown {
-                why: "the client has stopped".into(),
-            }),
-        }
-    }
-
-    /// Ends belief in what this request ends, in every attachment to its session that this client
-    /// has: the next holder may be granted the lease as soon as the request has arrived.
-    fn end_belief_before(&self, body: &client_frame::Body) {
-        use client_frame::Body;
-        let grant_ends = |session: &Option<v1::SessionHandle>, name: &str, token| {
-            let planted = planted(Bug::BeliefOutlivesRelease) || planted(Bug::BeliefByHandleAlone);
-            if let (Some(handle), Some(token), false) = (session, FencingToken::new(token), planted)
-            {
-                drop(self.end_belief(handle.session, name, token));
+    pub(crate) fn new(options: Options, thread: Thread, follow: Follow) -> Arc<Self> {
+        Arc::new_cyclic(|itself: &Weak<Self>| {
+            let served: Weak<dyn Served> = itself.clone();
+            let transport = Arc::new(Transport::new(options, thread, follow, served));
+            let hub = itself.clone();
+            let streams = Streams::new(Arc::clone(&transport), move |news| {
+                if let Some(hub) = hub.upgrade() {
+                    hub.tell(news);
+                }
+            });
+            Self {
+                transport,
+                endings: Arc::default(),
+                streams,
+                sooner: Notify::new(),
+                armed: AtomicU64::new(u64::MAX),
+                sessions: Mutex::default(),
+                last_key: AtomicU64::new(0),
+                shut: AtomicBool::new(false),
+                openings: Arc::new(Semaphore::new(OPENINGS_MAX as usize)),
+                itself: itself.clone(),
             }
-        };
-        match body {
-            Body::Release(ask) if ask.close_session => self.end_beliefs(&ask.session),
-            Body::Release(ask) => grant_ends(&ask.session, &ask.name, ask.token),
-            Body::Transfer(ask) => grant_ends(&ask.session, &ask.name, ask.token),
-            Body::Close(ask) => self.end_beliefs(&ask.session),
-            Body::Open(_)
-            | Body::KeepAlive(_)
-            | Body::Acquire(_)
-            | Body::Cancel(_)
-            | Body::Get(_)
-            | Body::Check(_) => {}
-        }
+        })
+    }
+
+    /// A session that was opened or resumed by a request sent at `sent`. It is not kept alive yet.
+    pub(crate) fn session(
+        &self,
+        handle: SessionHandle,
+        ttl: Duration,
+        sent: Moment,
+        numbers: Numbers,
+    ) -> Liveness {
+        let keeper: Weak<dyn Keeper> = self.itself.clone();
+        let key = self.last_key.fetch_add(1, Ordering::Relaxed);
+        let transport = Arc::clone(&self.transport);
+        Liveness::new(transport, keeper, key, handle, ttl, sent, numbers)
     }
 
     /// Ends belief in a grant wherever this client believes in it; returns the grant if it did.
@@ -167,25 +126,6 @@ impl Hub {
         attachments.map(|(_, found)| Arc::clone(found)).collect()
     }
 
-    /// Sleeps until `moment`, on any executor: the client's own thread keeps the timer.
-    pub(crate) async fn sleep_until(&self, moment: Moment) {
-        let clock = Arc::clone(&self.options.clock);
-        let asleep = self
-            .thread
-            .spawn(async move { clock.sleep_until(moment).await });
-        // The thread ends only when nobody has a use for this client any more.
-        drop((&mut AbortOnDrop(asleep).0).await);
-    }
-
-    pub(crate) fn follow(&self) -> MutexGuard<'_, Follow> {
-        lock(&self.follow)
-    }
-
-    /// A key for one more session of this client.
-    pub(crate) fn next_key(&self) -> u64 {
-        self.last_key.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// No session is opened any more.
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);
@@ -215,7 +155,7 @@ impl Hub {
     pub(crate) fn register(&self, session: &Arc<Liveness>) {
         lock(&self.sessions).insert(at(session), Arc::clone(session));
         // Thousands that are opened one after the other do not each have all looked at.
-        if let Some((look, due)) = session.tend(self.now())
+        if let Some((look, due)) = session.tend(self.transport.now())
             && nanos(look.min(due)) < self.armed.load(Ordering::SeqCst)
         {
             self.sooner.notify_one();
@@ -229,81 +169,98 @@ impl Hub {
         self.armed.store(armed, Ordering::SeqCst);
     }
 
-    /// Keeps it alive no longer.
-    pub(crate) fn unregister(&self, session: &Liveness) {
-        lock(&self.sessions).remove(&at(session));
-    }
-
-    /// Lets go of everything that holds the hub.
-    #[cfg(feature = "sim")]
-    pub(crate) fn forget(&self) {
-        let sessions = std::mem::take(&mut *lock(&self.sessions));
-        drop(sessions);
-        self.unsettled.forget();
-    }
-
     /// The sessions that are kept alive.
     pub(crate) fn sessions(&self) -> Vec<Arc<Liveness>> {
         lock(&self.sessions).values().cloned().collect()
     }
 
-    /// The shortest TTL among them.
-    pub(crate) fn shortest_ttl(&self) -> Option<Duration> {
+    /// What was ours, and ended against our will, is believed in no longer.
+    fn tell(&self, news: &News) {
+        match news {
+            News::Granted(_) => {}
+            News::Ended(ended) => {
+                let sessions = self.sessions();
+                let theirs = sessions.iter().filter(|s| s.id() == ended.session);
+                theirs.for_each(|session| session.told_ended(ended.token, ended.cause.clone()));
+            }
+            News::Present(present) => {
+                let sessions = self.sessions();
+                sessions
+                    .iter()
+                    .for_each(|session| session.told_present(present));
+            }
+        }
+    }
+}
+
+impl Served for Hub {
+    fn is_idle(&self) -> bool {
+        lock(&self.sessions).is_empty()
+    }
+
+    fn shortest_ttl(&self) -> Option<Duration> {
         lock(&self.sessions)
             .values()
             .map(|session| session.ttl())
             .min()
     }
 
-    /// The newest cluster time seen, in milliseconds; 0 before the first greeting.
-    pub(crate) fn cluster_time_ms(&self) -> u64 {
-        self.cluster_time_ms.load(Ordering::Relaxed)
-    }
-
-    /// Takes notice of a cluster time that a reply carried.
-    pub(crate) fn saw_cluster_time(&self, millis: u64) {
-        self.cluster_time_ms.fetch_max(millis, Ordering::Relaxed);
-    }
-
-    /// Whether a member of `cluster` is one of ours: it is if this client knows no cluster yet.
-    pub(crate) fn is_ours(&self, cluster: ClusterId) -> bool {
-        lock(&self.cluster).is_none_or(|known| known == cluster)
-    }
-
-    /// Belongs to `cluster` from now on. Sessions of another one are lost: it knows none of them.
-    pub(crate) fn belong_to(&self, cluster: ClusterId, time_ms: u64) {
-        let before = lock(&self.cluster).replace(cluster);
-        if before.is_some_and(|before| before != cluster) {
-            self.cluster_time_ms.store(time_ms, Ordering::Relaxed);
-            for session in self.sessions() {
-                session.lose(&Loss::ClusterChanged);
+    /// In every attachment to its session that this client has: the next holder may be granted the
+    /// lease as soon as the request has arrived.
+    fn end_belief_before(&self, body: &client_frame::Body) {
+        use client_frame::Body;
+        let grant_ends = |session: &Option<v1::SessionHandle>, name: &str, token| {
+            let planted = planted(Bug::BeliefOutlivesRelease) || planted(Bug::BeliefByHandleAlone);
+            if let (Some(handle), Some(token), false) = (session, FencingToken::new(token), planted)
+            {
+                drop(self.end_belief(handle.session, name, token));
             }
+        };
+        match body {
+            Body::Release(ask) if ask.close_session => self.end_beliefs(&ask.session),
+            Body::Release(ask) => grant_ends(&ask.session, &ask.name, ask.token),
+            Body::Transfer(ask) => grant_ends(&ask.session, &ask.name, ask.token),
+            Body::Close(ask) => self.end_beliefs(&ask.session),
+            Body::Open(_)
+            | Body::KeepAlive(_)
+            | Body::Acquire(_)
+            | Body::Cancel(_)
+            | Body::Get(_)
+            | Body::Check(_) => {}
         }
-        self.saw_cluster_time(time_ms);
+    }
+
+    fn cluster_changed(&self) {
+        for session in self.sessions() {
+            session.lose(&Loss::ClusterChanged);
+        }
+    }
+}
+
+impl Keeper for Hub {
+    fn session_over(&self, session: &Arc<Liveness>, why: &Loss, grants: &[Arc<Grant>]) {
+        self.endings.session_lost(session, why, grants);
+        lock(&self.sessions).remove(&at(session));
+    }
+
+    fn grant_left(&self, session: &Arc<Liveness>, grant: &Grant) {
+        self.endings.note_release(session, &grant.name, grant.token);
+    }
+
+    fn release(&self, session: &Arc<Liveness>, grant: &Grant) {
+        let what = What::Grant(grant.token);
+        let work = self.endings.begin(session, &grant.name, what);
+        work.in_background(());
+    }
+
+    fn wake(&self) {
+        self.sooner.notify_one();
     }
 }
 
 /// Where a session stands among those that are kept alive.
 fn at(session: &Liveness) -> (u64, u64) {
     (session.id().get(), session.key())
-}
-
-/// The cluster time that a reply carries, if it does.
-pub(crate) fn cluster_time_of(body: &server_frame::Body) -> Option<u64> {
-    use server_frame::Body;
-    match body {
-        Body::Greeting(greeting) => Some(greeting.cluster_time_ms),
-        Body::Open(reply) => Some(reply.cluster_time_ms),
-        Body::KeepAlive(reply) => Some(reply.cluster_time_ms),
-        Body::Close(reply) => Some(reply.cluster_time_ms),
-        Body::Acquire(reply) => Some(reply.cluster_time_ms),
-        Body::Cancel(reply) => Some(reply.cluster_time_ms),
-        Body::Release(reply) => Some(reply.cluster_time_ms),
-        Body::Transfer(reply) => Some(reply.cluster_time_ms),
-        Body::Get(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
-        Body::Check(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
-        Body::Refusal(_) | Body::GoingAway(_) => None,
-    }
 }
 
 fn nanos(moment: Moment) -> u64 {

@@ -94,7 +94,7 @@ pub(crate) async fn look(client: &Client, session: SessionId) -> Result<Option<L
         session: session.get(),
         read: None,
     };
-    let found = unary::call(&client.hub, move |channel| async move {
+    let found = unary::call(&client.hub.transport, move |channel| async move {
         SessionsClient::new(channel).get(request).await
     })
     .await;

@@ -29,11 +29,11 @@ const QUESTIONS_MAX: usize = 256;
 
 /// Runs until the client's thread ends.
 pub(crate) async fn run(hub: &Arc<Hub>) {
-    let mut current = hub.link.current();
+    let mut current = hub.transport.link.current();
     loop {
         hub.arm(None);
         let connected = current.borrow().is_some();
-        let now = hub.now();
+        let now = hub.transport.now();
         let sessions = hub.sessions();
         let mut next: Option<Moment> = None;
         let mut due = false;
@@ -62,7 +62,7 @@ pub(crate) async fn run(hub: &Arc<Hub>) {
                     return;
                 }
                 // A new stream, so perhaps a new leader: it is told at once who is alive.
-                let now = hub.now();
+                let now = hub.transport.now();
                 hub.sessions().iter().for_each(|session| session.hurry(now));
             }
         }
@@ -71,7 +71,7 @@ pub(crate) async fn run(hub: &Arc<Hub>) {
 
 async fn sleep(hub: &Hub, until: Option<Moment>) {
     match until {
-        Some(moment) => hub.options.clock.sleep_until(moment).await,
+        Some(moment) => hub.transport.options.clock.sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }
@@ -118,10 +118,10 @@ fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment
         .max()
         .unwrap_or_default();
     let body = client_frame::Body::KeepAlive(request);
-    let reply = hub.link.call(body, Manner::Once, now + longest);
+    let reply = hub.transport.link.call(body, Manner::Once, now + longest);
     let taker = Arc::clone(hub);
     let taking = async move { take(&taker, reply, batch).await };
-    drop(hub.thread.spawn(taking));
+    drop(hub.transport.thread.spawn(taking));
 }
 
 async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, batch: Batch) {
@@ -171,7 +171,7 @@ fn ask_about(session: &Arc<Liveness>) {
         return;
     }
     let asking = Arc::clone(session);
-    drop(session.hub.thread.spawn(async move {
+    drop(session.transport.thread.spawn(async move {
         for grants in doubtful.chunks(QUESTIONS_MAX) {
             let questions = grants.iter().map(|grant| is_over(&asking, grant));
             let answers = futures_util::future::join_all(questions).await;
@@ -190,8 +190,10 @@ async fn is_over(session: &Liveness, grant: &Grant) -> Option<FencingToken> {
         token: grant.token.get(),
         read: None,
     });
-    let hub = &session.hub;
-    let answer = hub.call(question, Manner::Prompt, hub.deadline()).await;
+    let transport = &session.transport;
+    let answer = transport
+        .call(question, Manner::Prompt, transport.deadline())
+        .await;
     let Ok(Answer {
         body: server_frame::Body::Check(reply),
         ..

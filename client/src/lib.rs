@@ -111,6 +111,7 @@ mod beat;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
+mod by_token;
 mod calls;
 mod chance;
 mod client;
@@ -118,11 +119,12 @@ mod clock;
 mod connection;
 mod driver;
 mod elector;
+mod endings;
 mod endpoint;
 mod error;
+mod first_try;
 mod floors;
 mod follow;
-mod give_up;
 mod grant;
 mod handle;
 mod heartbeat;
@@ -150,7 +152,6 @@ mod reading;
 mod refusal;
 mod retry;
 mod session;
-mod settle;
 mod shutdown;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
@@ -161,8 +162,8 @@ mod sync;
 mod term;
 #[cfg(feature = "tls")]
 mod tls;
+mod transport;
 mod unary;
-mod unsettled;
 #[cfg(feature = "unstable")]
 #[doc(hidden)]
 pub mod unstable;
@@ -190,13 +191,14 @@ pub use elector::{
     ElectorBuilder, Gauges, InvalidTimings, Leader, Leading, Outcome, Reading, StopCause, Stopped,
     Successor, Timings,
 };
+pub use endings::Transferred;
 pub use error::{AttachError, CallError, CloseError, ConnectError, OpenError, ReleaseError};
 pub use floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
 pub use handle::{InvalidHandle, SessionHandle};
 pub use heartbeat::Heartbeat;
 pub use identity::{DuplicateIdentity, unique_identity};
 pub use info::{EndInfo, GrantInfo, LeaseInfo};
-pub use lease::{HeldLease, TransferError, Transferred};
+pub use lease::{HeldLease, TransferError};
 pub use lock::LockRequest;
 pub use loss::Loss;
 pub use pod::{POD_VARIABLES, UnknownPod, this_pod};

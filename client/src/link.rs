@@ -1,6 +1,6 @@
 //! What callers and the connection share: the calls in flight and the way onto the present stream.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ringfence_proto::v1::{ClientFrame, ServerFrame, client_frame};
 use tokio::sync::mpsc::UnboundedSender;
@@ -11,6 +11,7 @@ use crate::calls::{Answer, Calls, Manner, Setback};
 use crate::clock::{Clock, Moment};
 use crate::endpoint::Endpoint;
 use crate::error::CallError;
+use crate::sync::lock;
 
 /// The present connection.
 #[derive(Clone)]
@@ -56,7 +57,7 @@ impl Link {
         deadline: Moment,
     ) -> oneshot::Receiver<Result<Answer, CallError>> {
         let (reply, answer) = oneshot::channel();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         // Read here, before the stream can have the request: the window counts from it.
         let sent = self.clock.now();
         if let Some(id) = state.calls.insert(body, manner, sent, deadline, reply) {
@@ -74,7 +75,7 @@ impl Link {
         outbound: UnboundedSender<ClientFrame>,
     ) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.outbound = Some(outbound);
         state.trouble = None;
         for id in state.calls.ready() {
@@ -88,7 +89,7 @@ impl Link {
     /// The stream is gone.
     pub(crate) fn disconnected(&self, why: &str) {
         self.current.send_replace(None);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.outbound = None;
         state.trouble = Some(why.to_owned());
         state.calls.stream_lost(why);
@@ -96,20 +97,20 @@ impl Link {
 
     /// There is still no stream.
     pub(crate) fn unreachable(&self, why: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.trouble = Some(why.to_owned());
         state.calls.no_stream(why);
     }
 
     /// What was in the way of the last attempt to get a stream.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.lock().trouble.clone()
+        lock(&self.state).trouble.clone()
     }
 
     /// Hands replies to their callers; returns what refusals ask of the connection.
     pub(crate) fn answer(&self, frames: Vec<ServerFrame>) -> Vec<Setback> {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let answers = frames.into_iter();
         let setbacks = answers
             .filter_map(|frame| state.calls.answer(frame.id, frame.body, now))
@@ -120,7 +121,7 @@ impl Link {
 
     /// See [`Calls::oldest_unanswered`].
     pub(crate) fn oldest_unanswered(&self) -> Option<Moment> {
-        self.lock().calls.oldest_unanswered()
+        lock(&self.state).calls.oldest_unanswered()
     }
 
     /// The present connection, and each change of it.
@@ -132,7 +133,7 @@ impl Link {
     pub(crate) async fn run_timers(&self) {
         loop {
             let due = {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let now = self.clock.now();
                 for id in state.calls.due(now) {
                     state.send(id, now);
@@ -155,11 +156,6 @@ impl Link {
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             self.earlier.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked; if it did, the calls would still be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -20,13 +20,13 @@ use crate::clock::Moment;
 use crate::error::CallError;
 use crate::grant::{Belief, Grant};
 use crate::handle::SessionHandle;
-use crate::hub::Hub;
 use crate::loss::Loss;
 use crate::losses::Losses;
 use crate::numbers::{Number, Numbers, Use};
 use crate::refusal::{Reason, Refusal};
 use crate::state::SessionState;
 use crate::sync::lock;
+use crate::transport::Transport;
 use crate::window::{Extended, Window};
 
 /// The most losses that one keep-alive acknowledges for a session; further ones go with the next.
@@ -39,9 +39,26 @@ const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
 /// How long a session without a TTL waits for an answer until it asks again.
 const FOR_LIFE_AGAIN: Duration = Duration::from_secs(1);
 
+/// Who keeps a client's sessions alive, and hears at once of what happens to them.
+pub(crate) trait Keeper: Send + Sync {
+    /// The session is over for this client, and belief in these grants has just ended.
+    fn session_over(&self, session: &Arc<Liveness>, why: &Loss, grants: &[Arc<Grant>]);
+
+    /// The cluster may still grant this, and nobody here believes in it.
+    fn grant_left(&self, session: &Arc<Liveness>, grant: &Grant);
+
+    /// Nobody here believes in this any more: it is released at the cluster.
+    fn release(&self, session: &Arc<Liveness>, grant: &Grant);
+
+    /// A keep-alive, or a look at the clock, is due earlier than was said.
+    fn wake(&self);
+}
+
 /// One session, as long as this client has to do with it.
 pub(crate) struct Liveness {
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) transport: Arc<Transport>,
+    /// It holds the session, so the session must not hold it.
+    keeper: Weak<dyn Keeper>,
     /// Tells it from another of the same session in the same client.
     key: u64,
     handle: SessionHandle,
@@ -88,7 +105,9 @@ pub(crate) struct Part {
 impl Liveness {
     /// A session that was opened or resumed by a request sent at `sent`.
     pub(crate) fn new(
-        hub: Arc<Hub>,
+        transport: Arc<Transport>,
+        keeper: Weak<dyn Keeper>,
+        key: u64,
         handle: SessionHandle,
         ttl: Duration,
         sent: Moment,
@@ -107,9 +126,9 @@ impl Liveness {
             beats: Vec::new(),
         };
         let state = watch::Sender::new(SessionState::Live);
-        let key = hub.next_key();
         Self {
-            hub,
+            transport,
+            keeper,
             key,
             handle,
             ttl,
@@ -183,7 +202,7 @@ impl Liveness {
     /// Why the session is over, if it is. Asks the clock: a window that has passed is lost here and
     /// now, whoever looks first.
     pub(crate) fn loss(self: &Arc<Self>) -> Option<Loss> {
-        let now = self.hub.now();
+        let now = self.transport.now();
         let why = {
             let inner = lock(&self.inner);
             if inner.lost.is_some() {
@@ -233,22 +252,9 @@ impl Liveness {
         };
         let grants = grants.into_values().filter(|grant| grant.end(why, until));
         let grants: Vec<_> = grants.collect();
-        if may_still_be_granted(why) {
-            for grant in &grants {
-                self.hub
-                    .unsettled
-                    .note_release(self, &grant.name, grant.token);
-            }
+        if let Some(keeper) = self.keeper.upgrade() {
+            keeper.session_over(self, why, &grants);
         }
-        match why {
-            Loss::SessionEnded { .. } | Loss::ClusterChanged => {
-                self.hub.unsettled.session_over(self.id());
-            }
-            // Only this attachment is over.
-            Loss::Left | Loss::WrongSecret => self.hub.unsettled.left(self.key),
-            _ => {}
-        }
-        self.hub.unregister(self);
         self.room.notify_waiters();
         Some(grants)
     }
@@ -256,7 +262,7 @@ impl Liveness {
     /// A keep-alive was acknowledged that was first sent at `sent`, and what it told of losses is
     /// known here. Nothing else may stretch belief: no other answer tells of losses.
     pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
-        let now = self.hub.now();
+        let now = self.transport.now();
         let mut inner = lock(&self.inner);
         let stuck = inner.is_stuck(sent) && !planted(Bug::StuckWorkRenewed);
         if inner.lost.is_some() || stuck {
@@ -342,6 +348,13 @@ impl Liveness {
         again.max(Duration::from_millis(1))
     }
 
+    /// The keep-alives look at once whether one is due.
+    pub(crate) fn wake(&self) {
+        if let Some(keeper) = self.keeper.upgrade() {
+            keeper.wake();
+        }
+    }
+
     /// A keep-alive is due now: there is a new stream.
     pub(crate) fn hurry(&self, now: Moment) {
         lock(&self.inner).renewal = Renewal {
@@ -387,7 +400,7 @@ impl Liveness {
             }
             tokio::select! {
                 () = room => {}
-                () = self.hub.sleep_until(deadline) => {
+                () = self.transport.sleep_until(deadline) => {
                     let why = "too many requests of this session are unanswered; its oldest one \
                                holds the others up, use another session beside long waits";
                     return Err(CallError::Unavailable { why: why.into() });
@@ -464,17 +477,4 @@ impl Inner {
 /// that started together do not stay together.
 fn interval(ttl: Duration) -> Duration {
     ttl / 3 - (ttl / 20).mul_f64(chance::rng().random_range(0.0..1.0))
-}
-
-/// Whether the cluster may still grant what was lost for this reason.
-fn may_still_be_granted(why: &Loss) -> bool {
-    match why {
-        Loss::WindowPassed | Loss::Stuck | Loss::Reported | Loss::Closed => true,
-        Loss::SessionEnded { .. }
-        | Loss::GrantEnded { .. }
-        | Loss::WrongSecret
-        | Loss::ClusterChanged
-        | Loss::Left
-        | Loss::Released => false,
-    }
 }

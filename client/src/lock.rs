@@ -12,9 +12,9 @@ use crate::acquire::{Acquire, AcquireError, Terms};
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{CallError, OpenError};
+use crate::first_try::{FirstTry, open_and_acquire};
 use crate::identity::unique_identity;
 use crate::lease::HeldLease;
-use crate::open::{self, FirstTry};
 use crate::refusal::Reason;
 use crate::retry;
 use crate::session::{Session, SessionOptions};
@@ -113,10 +113,10 @@ impl LockRequest {
 
     async fn send(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
-        let hub = Arc::clone(&self.client.hub);
+        let transport = Arc::clone(&self.client.hub.transport);
         let until = match self.limit {
             Limit::Never => None,
-            Limit::After(limit) => Some(hub.now() + limit),
+            Limit::After(limit) => Some(transport.now() + limit),
         };
         let mut session: Option<Session> = None;
         let mut tries = 0;
@@ -132,7 +132,7 @@ impl LockRequest {
                     Err(error) => error,
                 },
                 Some(open) => {
-                    let left = until.map_or(WAIT, |until| until.saturating_since(hub.now()));
+                    let left = until.map_or(WAIT, |until| until.saturating_since(transport.now()));
                     let mut terms = self.terms.clone();
                     terms.wait = Some(left.min(WAIT));
                     let acquire = Acquire::with_terms(&open, name.to_string(), terms);
@@ -149,20 +149,19 @@ impl LockRequest {
                 Next::Wait => Duration::ZERO,
                 Next::Pause => retry::pause(tries, None),
             };
-            if until.is_some_and(|until| is_over(until, hub.now() + pause)) {
+            if until.is_some_and(|until| is_over(until, transport.now() + pause)) {
                 return Err(self.at_the_limit(failed));
             }
             if !pause.is_zero() {
                 tries += 1;
-                hub.sleep_until(hub.now() + pause).await;
+                transport.sleep_until(transport.now() + pause).await;
             }
         }
     }
 
     async fn first_try(&self, name: &LeaseName) -> Result<FirstTry, AcquireError> {
-        let Client { hub, tether } = &self.client;
         let (options, terms) = (self.options.clone(), self.terms.clone());
-        open::open_and_acquire(hub, tether, options, name.clone(), terms).await
+        open_and_acquire(&self.client, options, name.clone(), terms).await
     }
 
     /// What to say when the time is over: without a limit above zero, why it is not free.

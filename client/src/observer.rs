@@ -7,8 +7,8 @@
 //! at most 1,024 streams, and a node 10,000 watches: a client with a campaign for each of 2,000 shards
 //! could otherwise not even send other requests.
 //!
-//! It also tells a session at once of a grant that was taken from it, long before the next keep-alive
-//! would.
+//! What a watch tells goes to the sessions first: one from which a grant was taken hears of it long
+//! before the next keep-alive.
 
 mod state;
 
@@ -20,13 +20,15 @@ use std::time::Duration;
 use ringfence_core::{FencingToken, LeaseName};
 use tokio::sync::Notify;
 
-use crate::client::Client;
-use crate::driver::AbortOnDrop;
+use crate::driver::{AbortOnDrop, Tether};
 use crate::error::CallError;
-use crate::hub::Hub;
 use crate::info::GrantInfo;
 use crate::sync::lock;
-use state::{News, Saw, State};
+use crate::transport::Transport;
+use crate::watch::Watch;
+
+pub(crate) use state::News;
+use state::{Saw, State};
 
 /// How many names of one folder a client watches one by one before it watches the folder: a client
 /// with a few leases should not be told of everybody's.
@@ -48,9 +50,17 @@ pub(crate) struct Observer {
     number: u64,
 }
 
-/// The watches of a client, by what each tells of.
-#[derive(Default)]
-pub(crate) struct Streams(Mutex<BTreeMap<String, Weak<Stream>>>);
+/// The watches of a client.
+pub(crate) struct Streams {
+    transport: Arc<Transport>,
+    /// Gets all news before the observers do.
+    first: Arc<First>,
+    /// By what each tells of.
+    running: Mutex<BTreeMap<String, Weak<Stream>>>,
+}
+
+/// Who hears of something before the observers do.
+type First = dyn Fn(&News) + Send + Sync;
 
 /// One watch, as long as somebody observes something by it.
 struct Stream {
@@ -62,24 +72,6 @@ struct Shared {
     state: Mutex<State>,
     /// A name has joined that the running watch has not told the present state of.
     joined: Notify,
-}
-
-impl Observer {
-    /// Begins to follow `name`; `saw` gets the present grant at each change, `None` if there is
-    /// none. It must not block, and must not follow anything.
-    pub(crate) fn begin(
-        client: &Client,
-        name: LeaseName,
-        saw: impl Fn(Option<GrantInfo>) + Send + Sync + 'static,
-    ) -> Self {
-        let stream = client.hub.streams.of(client, &name);
-        let number = stream.shared.join(&name, Box::new(saw));
-        Self {
-            stream,
-            name,
-            number,
-        }
-    }
 }
 
 impl Observer {
@@ -99,9 +91,38 @@ impl Drop for Observer {
 }
 
 impl Streams {
+    pub(crate) fn new(
+        transport: Arc<Transport>,
+        first: impl Fn(&News) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            transport,
+            first: Arc::new(first),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Begins to follow `name`; `saw` gets the present grant at each change, `None` if there is
+    /// none. It must not block, and must not follow anything. The client's thread runs as long as
+    /// the watch does.
+    pub(crate) fn observe(
+        &self,
+        tether: &Arc<Tether>,
+        name: LeaseName,
+        saw: impl Fn(Option<GrantInfo>) + Send + Sync + 'static,
+    ) -> Observer {
+        let stream = self.of(tether, &name);
+        let number = stream.shared.join(&name, Box::new(saw));
+        Observer {
+            stream,
+            name,
+            number,
+        }
+    }
+
     /// The watch that tells of this name: one that runs, or a new one.
-    fn of(&self, client: &Client, name: &LeaseName) -> Arc<Stream> {
-        let mut streams = lock(&self.0);
+    fn of(&self, tether: &Arc<Tether>, name: &LeaseName) -> Arc<Stream> {
+        let mut streams = lock(&self.running);
         streams.retain(|_, stream| stream.strong_count() > 0);
         let prefix = prefix_for(
             name,
@@ -118,17 +139,36 @@ impl Streams {
             btree_map::Entry::Occupied(mut running) => {
                 // The last observer may have gone since it was looked at.
                 running.get().upgrade().unwrap_or_else(|| {
-                    let stream = Stream::begin(client, running.key());
+                    let stream = self.begin(tether, running.key());
                     running.insert(Arc::downgrade(&stream));
                     stream
                 })
             }
             btree_map::Entry::Vacant(free) => {
-                let stream = Stream::begin(client, free.key());
+                let stream = self.begin(tether, free.key());
                 free.insert(Arc::downgrade(&stream));
                 stream
             }
         }
+    }
+
+    fn begin(&self, tether: &Arc<Tether>, prefix: &str) -> Arc<Stream> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new()),
+            joined: Notify::new(),
+        });
+        let following = Following {
+            transport: Arc::clone(&self.transport),
+            tether: Arc::clone(tether),
+            first: Arc::clone(&self.first),
+            shared: Arc::clone(&shared),
+            prefix: prefix.to_owned(),
+        };
+        let task = self.transport.thread.spawn(following.run());
+        Arc::new(Stream {
+            shared,
+            _task: AbortOnDrop(task),
+        })
     }
 }
 
@@ -160,83 +200,55 @@ fn prefix_for(
     topmost.unwrap_or_default().to_owned()
 }
 
-impl Stream {
-    fn begin(client: &Client, prefix: &str) -> Arc<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::new()),
-            joined: Notify::new(),
-        });
-        let (client, prefix) = (client.clone(), prefix.to_owned());
-        let following = Arc::clone(&shared);
-        let task = Arc::clone(&client.hub).thread.spawn(async move {
-            following.follow(&client, &prefix).await;
-        });
-        Arc::new(Self {
-            shared,
-            _task: AbortOnDrop(task),
-        })
-    }
-}
-
 impl Shared {
     fn join(&self, name: &LeaseName, saw: Saw) -> u64 {
         let number = lock(&self.state).join(name, saw);
         self.joined.notify_one();
         number
     }
+}
 
-    async fn follow(&self, client: &Client, prefix: &str) {
+/// The task of one watch.
+struct Following {
+    transport: Arc<Transport>,
+    tether: Arc<Tether>,
+    first: Arc<First>,
+    shared: Arc<Shared>,
+    prefix: String,
+}
+
+impl Following {
+    async fn run(self) {
         loop {
-            if let Err(error) = self.watch(client, prefix).await {
-                tracing::warn!(prefix, %error, "leases cannot be watched");
-                let hub = &client.hub;
-                hub.options
-                    .clock
-                    .sleep_until(hub.now() + REFUSED_EVERY)
-                    .await;
+            if let Err(error) = self.watch().await {
+                tracing::warn!(prefix = self.prefix, %error, "leases cannot be watched");
+                self.transport.sleep(REFUSED_EVERY).await;
             }
         }
     }
 
     /// Watches until names have joined that the watch has not told of.
-    async fn watch(&self, client: &Client, prefix: &str) -> Result<(), CallError> {
-        let hub = &client.hub;
-        let mut watch = client.watch(prefix);
-        let earliest = hub.now() + JOIN_EVERY;
-        lock(&self.state).presenting = true;
+    async fn watch(&self) -> Result<(), CallError> {
+        let shared = &self.shared;
+        let mut watch = Watch::begin(&self.transport, &self.tether, self.prefix.clone(), None);
+        let clock = &self.transport.options.clock;
+        let earliest = clock.now() + JOIN_EVERY;
+        lock(&shared.state).presenting = true;
         loop {
-            let begin_anew = lock(&self.state).is_incomplete();
+            let begin_anew = lock(&shared.state).is_incomplete();
             let item = tokio::select! {
                 item = watch.next() => item,
-                () = self.joined.notified() => continue,
-                () = hub.options.clock.sleep_until(earliest), if begin_anew => return Ok(()),
+                () = shared.joined.notified() => continue,
+                () = clock.sleep_until(earliest), if begin_anew => return Ok(()),
             };
             let Some(item) = item.transpose()? else {
                 return Ok(());
             };
-            let news = lock(&self.state).take(item);
+            let news = lock(&shared.state).take(item);
             if let Some(news) = news {
-                tell_sessions(hub, &news);
-                lock(&self.state).tell(&news);
+                (self.first)(&news);
+                lock(&shared.state).tell(&news);
             }
-        }
-    }
-}
-
-/// What was ours, and ended against our will, is believed in no longer.
-fn tell_sessions(hub: &Hub, news: &News) {
-    match news {
-        News::Granted(_) => {}
-        News::Ended(ended) => {
-            let sessions = hub.sessions();
-            let theirs = sessions.iter().filter(|s| s.id() == ended.session);
-            theirs.for_each(|session| session.told_ended(ended.token, ended.cause.clone()));
-        }
-        News::Present(present) => {
-            let sessions = hub.sessions();
-            sessions
-                .iter()
-                .for_each(|session| session.told_present(present));
         }
     }
 }

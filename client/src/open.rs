@@ -5,29 +5,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng;
-use ringfence_core::{Identity, LeaseName, Pod, Secret, SessionId};
+use ringfence_core::{Identity, Pod, Secret, SessionId};
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{
-    self, AcquireRequest, GetSessionRequest, KeepAliveRequest, OpenRequest, client_frame,
-    server_frame,
+    self, GetSessionRequest, KeepAliveRequest, OpenRequest, client_frame, server_frame,
 };
-
 use ringfence_proto::wire::pod_to_wire;
 
-use crate::acquire::{self, AcquireError, Terms};
 use crate::calls::{Answer, Manner};
 use crate::client::Client;
-use crate::driver::{self, Tether};
+use crate::driver;
 use crate::error::{AttachError, CallError, OpenError};
 use crate::handle::SessionHandle;
-use crate::hub::Hub;
-use crate::lease::HeldLease;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
-use crate::numbers::{Number, Numbers};
+use crate::numbers::Numbers;
 use crate::refusal::Reason;
 use crate::session::{Hold, Session, SessionOptions};
-use crate::{chance, clock, session, unary};
+use crate::{chance, clock, unary};
 
 impl Client {
     /// Opens a session and keeps it alive until it is closed, left, or lost.
@@ -39,7 +34,7 @@ impl Client {
             ttl: options.ttl,
             patience: Duration::MAX,
         };
-        open(&self.hub, &self.tether, options.identity, life).await
+        open(self, options.identity, life).await
     }
 
     /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened
@@ -56,7 +51,7 @@ impl Client {
         handle: SessionHandle,
         ttl: Duration,
     ) -> Result<Session, AttachError> {
-        attach(&self.hub, &self.tether, handle, ttl).await
+        attach(self, handle, ttl).await
     }
 }
 
@@ -75,12 +70,11 @@ pub(crate) enum Life {
 
 /// Opens a session. If nobody waits for it any more when the answer comes, it is closed.
 pub(crate) async fn open(
-    hub: &Arc<Hub>,
-    tether: &Arc<Tether>,
+    client: &Client,
     identity: String,
     life: Life,
 ) -> Result<Session, OpenError> {
-    let Some(under_way) = hub.opening().await else {
+    let Some(under_way) = client.hub.opening().await else {
         return Err(OpenError::ShutDown);
     };
     let identity = Identity::parse(&identity).map_err(OpenError::InvalidIdentity)?;
@@ -89,9 +83,8 @@ pub(crate) async fn open(
         Life::Pod(pod) => (None, Duration::MAX, Some(pod)),
     };
     let secret = Secret::new(chance::rng().random());
-    let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
-    let opening = hub.thread.spawn(async move {
-        let hub = shared;
+    let opener = client.clone();
+    let opening = client.hub.transport.thread.spawn(async move {
         let request = OpenRequest {
             secret: Bytes::copy_from_slice(secret.as_bytes()),
             ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
@@ -99,21 +92,21 @@ pub(crate) async fn open(
             pod: pod.as_ref().map(pod_to_wire),
             ..OpenRequest::default()
         };
-        let answer = ask(&hub, request, client_frame::Body::Open);
+        let answer = ask(&opener, request, client_frame::Body::Open);
         let answer = answer.await.map_err(OpenError::Call)?;
         let Answer {
             body: server_frame::Body::Open(reply),
             sent,
         } = answer
         else {
-            return Err(OpenError::Call(misfit()));
+            return Err(OpenError::Call(CallError::misfit()));
         };
-        let session = SessionId::new(reply.session).ok_or(OpenError::Call(misfit()))?;
+        let session = SessionId::new(reply.session).ok_or(OpenError::Call(CallError::misfit()))?;
         let handle = SessionHandle { session, secret };
         let ttl = Duration::from_millis(reply.ttl_ms);
-        let liveness = Liveness::new(hub, handle, ttl, sent, Numbers::from(1));
-        let liveness = Arc::new(liveness.with_patience(patience, sent));
-        let kept = keep(liveness, tether, true).map_err(|_| OpenError::TooLate);
+        let liveness = opener.hub.session(handle, ttl, sent, Numbers::from(1));
+        let liveness = liveness.with_patience(patience, sent);
+        let kept = keep(&opener, liveness, true).map_err(|_| OpenError::TooLate);
         let session = unless_shut(kept?).await.ok_or(OpenError::ShutDown)?;
         drop(under_way);
         Ok(session)
@@ -121,101 +114,9 @@ pub(crate) async fn open(
     // Dropping this future drops the session that the task returns, and so closes it.
     match opening.await {
         Ok(opened) => opened,
-        Err(_) => Err(OpenError::Call(CallError::Unknown {
-            why: "the client has stopped".into(),
-        })),
+        Err(_) => Err(OpenError::Call(CallError::stopped())),
     }
 }
-
-/// A session that was opened, and what came of the acquire that was sent with it.
-pub(crate) type FirstTry = (Session, Result<HeldLease, AcquireError>);
-
-/// Opens a session and acquires a lease with it in one request, which does not wait. If nobody waits
-/// for it any more when the answer comes, both are given back.
-pub(crate) async fn open_and_acquire(
-    hub: &Arc<Hub>,
-    tether: &Arc<Tether>,
-    options: SessionOptions,
-    name: LeaseName,
-    terms: Terms,
-) -> Result<FirstTry, AcquireError> {
-    let fail = AcquireError::Open;
-    let Some(under_way) = hub.opening().await else {
-        return Err(fail(OpenError::ShutDown));
-    };
-    let identity = Identity::parse(&options.identity);
-    let identity = identity.map_err(|fault| fail(OpenError::InvalidIdentity(fault)))?;
-    // What this client had of it before is settled first: new work has a new token.
-    let settled = hub.unsettled.settle(&name, hub.deadline()).await;
-    settled.map_err(AcquireError::Call)?;
-    let secret = Secret::new(chance::rng().random());
-    let (shared, tether) = (Arc::clone(hub), Arc::clone(tether));
-    let opening = hub.thread.spawn(async move {
-        let (hub, _under_way) = (shared, under_way);
-        let request = OpenRequest {
-            secret: Bytes::copy_from_slice(secret.as_bytes()),
-            ttl_ms: Some(u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX)),
-            identity: identity.as_str().to_owned(),
-            ..OpenRequest::default()
-        };
-        let wanted = acquire::request(None, &name, FIRST, &terms);
-        let asked = hub.now();
-        let answer = ask(&hub, request, |open| {
-            let open = Some(open);
-            client_frame::Body::Acquire(AcquireRequest {
-                open,
-                ..wanted.clone()
-            })
-        });
-        let numbers = Numbers::from(FIRST.number + 1);
-        let keep = async |session: u64, ttl_ms: u64, sent| {
-            let session = SessionId::new(session).ok_or(OpenError::Call(misfit()))?;
-            let handle = SessionHandle { session, secret };
-            let ttl = Duration::from_millis(ttl_ms);
-            let liveness = Liveness::new(Arc::clone(&hub), handle, ttl, sent, numbers);
-            let kept = keep(Arc::new(liveness), tether, true).map_err(|_| OpenError::TooLate);
-            unless_shut(kept?).await.ok_or(OpenError::ShutDown)
-        };
-        match answer.await {
-            Ok(Answer {
-                body: server_frame::Body::Acquire(reply),
-                sent,
-            }) => {
-                let opened = reply.opened.ok_or(fail(OpenError::Call(misfit())))?;
-                let session = keep(opened.session, opened.ttl_ms, sent)
-                    .await
-                    .map_err(fail)?;
-                let lease = acquire::admitted(&session, &name, reply.grant);
-                Ok((session, lease))
-            }
-            Ok(_) => Err(fail(OpenError::Call(misfit()))),
-            Err(CallError::Refused(refusal)) => {
-                let detail = |key: &str| refusal.metadata.get(key)?.parse().ok();
-                let (Some(session), Some(ttl_ms)) = (detail("session"), detail("ttl_ms")) else {
-                    return Err(fail(OpenError::Call(CallError::Refused(refusal))));
-                };
-                // When the try was sent that was answered is not told: not before this.
-                let session = keep(session, ttl_ms, asked).await.map_err(fail)?;
-                let why = acquire::refused(&session.hold.liveness, refusal);
-                Ok((session, Err(why)))
-            }
-            Err(error) => Err(fail(OpenError::Call(error))),
-        }
-    });
-    // Dropping this future drops what the task returns, and so gives it back.
-    match opening.await {
-        Ok(opened) => opened,
-        Err(_) => Err(AcquireError::Call(CallError::Unknown {
-            why: "the client has stopped".into(),
-        })),
-    }
-}
-
-/// The number of an acquire that opens its session.
-const FIRST: Number = Number {
-    number: 1,
-    lowest: 1,
-};
 
 /// How often a session is asked for anew, under another id.
 const TRIES: u32 = 5;
@@ -229,18 +130,22 @@ const POD_PAUSE: Duration = Duration::from_millis(100);
 /// an earlier try opened it, nobody heard, and nobody kept it alive: there is nothing to keep, and
 /// another is asked for. Not for a Pod: its session ended because its container did, and asking
 /// with a later time would end the successor's.
-async fn ask(
-    hub: &Arc<Hub>,
+pub(crate) async fn ask(
+    client: &Client,
     mut request: OpenRequest,
     body: impl Fn(OpenRequest) -> client_frame::Body,
 ) -> Result<Answer, CallError> {
+    let transport = &client.hub.transport;
     let mut tries = TRIES;
     loop {
         let id: [u8; 16] = chance::rng().random();
         request.id = Bytes::copy_from_slice(&id);
-        request.seen_cluster_time_ms = Some(hub.cluster_time_ms());
+        request.seen_cluster_time_ms = Some(transport.cluster_time_ms());
         let body = body(request.clone());
-        let refusal = match hub.call(body, Manner::Prompt, hub.deadline()).await {
+        let refusal = match transport
+            .call(body, Manner::Prompt, transport.deadline())
+            .await
+        {
             Err(CallError::Refused(refusal)) => refusal,
             other => return other,
         };
@@ -252,31 +157,31 @@ async fn ask(
             _ => return Err(CallError::Refused(refusal)),
         }
         if let Some(Ok(now)) = refusal.metadata.get("now").map(|now| now.parse()) {
-            hub.saw_cluster_time(now);
+            transport.saw_cluster_time(now);
         }
-        hub.options.clock.sleep_until(hub.now() + POD_PAUSE).await;
+        transport.sleep(POD_PAUSE).await;
     }
 }
 
 /// Resumes a session.
 pub(crate) async fn attach(
-    hub: &Arc<Hub>,
-    tether: &Arc<Tether>,
+    client: &Client,
     handle: SessionHandle,
     ttl: Duration,
 ) -> Result<Session, AttachError> {
-    let Some(_under_way) = hub.opening().await else {
+    let Some(_under_way) = client.hub.opening().await else {
         return Err(AttachError::ShutDown);
     };
-    let ttl = ttl.min(ttl_of(hub, handle.session).await?);
+    let ttl = ttl.min(ttl_of(client, handle.session).await?);
     let request = KeepAliveRequest {
         sessions: vec![handle.to_wire()],
         ..KeepAliveRequest::default()
     };
     let body = client_frame::Body::KeepAlive(request);
-    let (shared, deadline) = (Arc::clone(hub), hub.deadline());
-    let renewing = async move { shared.call(body, Manner::Prompt, deadline).await };
-    let answer = driver::on_thread(&hub.thread, renewing)
+    let transport = &client.hub.transport;
+    let (through, deadline) = (Arc::clone(transport), transport.deadline());
+    let renewing = async move { through.call(body, Manner::Prompt, deadline).await };
+    let answer = driver::on_thread(&transport.thread, renewing)
         .await
         .map_err(AttachError::Call)?;
     let Answer {
@@ -284,7 +189,7 @@ pub(crate) async fn attach(
         sent,
     } = answer
     else {
-        return Err(AttachError::Call(misfit()));
+        return Err(AttachError::Call(CallError::misfit()));
     };
     if let Some(ended) = reply.ended.first() {
         let loss = match ended.reason() {
@@ -296,22 +201,22 @@ pub(crate) async fn attach(
     // Above all numbers that were spent before, in this process or another. If the wall clock was
     // set back since, the cluster's refusal tells the right one.
     let numbers = Numbers::from(clock::wall_micros().max(1));
-    let liveness = Arc::new(Liveness::new(Arc::clone(hub), handle, ttl, sent, numbers));
+    let liveness = client.hub.session(handle, ttl, sent, numbers);
     liveness.share();
-    let kept = keep(liveness, Arc::clone(tether), false).map_err(AttachError::Lost);
+    let kept = keep(client, liveness, false).map_err(AttachError::Lost);
     unless_shut(kept?).await.ok_or(AttachError::ShutDown)
 }
 
 /// Keeps the session alive from now on, unless its window has passed already.
-fn keep(liveness: Arc<Liveness>, tether: Arc<Tether>, ours: bool) -> Result<Session, Loss> {
-    let hub = Arc::clone(&liveness.hub);
+pub(crate) fn keep(client: &Client, liveness: Liveness, ours: bool) -> Result<Session, Loss> {
+    let liveness = Arc::new(liveness);
     if ours {
         liveness.own();
     }
-    hub.register(&liveness);
+    client.hub.register(&liveness);
     let hold = Arc::new(Hold {
+        client: client.clone(),
         liveness,
-        tether,
         ours,
     });
     match hold.liveness.loss() {
@@ -322,13 +227,18 @@ fn keep(liveness: Arc<Liveness>, tether: Arc<Tether>, ours: bool) -> Result<Sess
 
 /// The session, unless the client was shut down while it was opened or resumed: whoever shuts it down
 /// may have looked at its sessions before this one was among them.
-async fn unless_shut(session: Session) -> Option<Session> {
-    let Hold { liveness, ours, .. } = &*session.hold;
-    if !liveness.hub.is_shut() {
+pub(crate) async fn unless_shut(session: Session) -> Option<Session> {
+    let Hold {
+        client,
+        liveness,
+        ours,
+    } = &*session.hold;
+    if !client.hub.is_shut() {
         return Some(session);
     }
     if *ours && liveness.lose(&Loss::Closed) {
-        let closed = session::close(liveness, liveness.hub.deadline()).await;
+        let deadline = liveness.transport.deadline();
+        let closed = client.close(liveness, deadline).await;
         if let Err(error) = closed {
             tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
         }
@@ -337,17 +247,19 @@ async fn unless_shut(session: Session) -> Option<Session> {
 }
 
 /// The TTL of a session, from the cluster: believing in a longer one would be unsafe.
-async fn ttl_of(hub: &Arc<Hub>, session: SessionId) -> Result<Duration, AttachError> {
+async fn ttl_of(client: &Client, session: SessionId) -> Result<Duration, AttachError> {
     let request = GetSessionRequest {
         session: session.get(),
         read: None,
     };
-    let answer = unary::call(hub, move |channel| async move {
+    let answer = unary::call(&client.hub.transport, move |channel| async move {
         SessionsClient::new(channel).get(request).await
     });
     match answer.await {
         Ok(reply) => {
-            let session = reply.session.ok_or(AttachError::Call(misfit()))?;
+            let session = reply
+                .session
+                .ok_or(AttachError::Call(CallError::misfit()))?;
             Ok(Duration::from_millis(session.ttl_ms))
         }
         Err(CallError::Refused(refusal))
@@ -356,11 +268,5 @@ async fn ttl_of(hub: &Arc<Hub>, session: SessionId) -> Result<Duration, AttachEr
             Err(AttachError::Lost(Loss::SessionEnded { cause: None }))
         }
         Err(error) => Err(AttachError::Call(error)),
-    }
-}
-
-fn misfit() -> CallError {
-    CallError::Unknown {
-        why: "the server's reply does not fit the request".into(),
     }
 }

@@ -74,7 +74,7 @@ impl Client {
         identity: impl Into<String>,
     ) -> Result<Session, OpenError> {
         let life = Life::Pod(pod.clone());
-        open::open(&self.hub, &self.tether, identity.into(), life).await
+        open::open(self, identity.into(), life).await
     }
 }
 

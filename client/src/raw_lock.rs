@@ -249,7 +249,7 @@ impl RawLock {
         let beat = session.heartbeat(limit);
         self.session = Some((session.clone(), beat));
         // It ends belief in what is stolen before the next renewal tells.
-        let observer = Observer::begin(&self.client, self.name.clone(), drop);
+        let observer = self.client.observe(self.name.clone(), drop);
         self.observer = Some(observer);
         Ok(session)
     }

@@ -1,4 +1,4 @@
-//! Reading one lease, and what a token is worth.
+//! Reading leases: one of them, all as they change, and what a token is worth.
 
 use ringfence_core::{FencingToken, LeaseName, Verdict};
 use ringfence_proto::v1::{CheckRequest, GetRequest, client_frame, server_frame};
@@ -7,8 +7,11 @@ use ringfence_proto::wire::verdict_from_wire;
 use crate::calls::Manner;
 use crate::client::Client;
 use crate::error::CallError;
+use crate::floors::Floors;
 use crate::info::LeaseInfo;
+use crate::position::Position;
 use crate::refusal::Reason;
+use crate::watch::Watch;
 
 impl Client {
     /// A lease as the cluster sees it: the newest state, read through the leader. `None` if it was
@@ -51,8 +54,30 @@ impl Client {
         }
     }
 
+    /// Watches the leases whose names begin with `prefix` (all of them if it is empty), from the
+    /// present state on.
+    pub fn watch(&self, prefix: impl Into<String>) -> Watch {
+        Watch::begin(&self.hub.transport, &self.tether, prefix.into(), None)
+    }
+
+    /// Watches on behind a position that an earlier watch reached, also of another process.
+    pub fn watch_from(&self, prefix: impl Into<String>, position: Position) -> Watch {
+        Watch::begin(
+            &self.hub.transport,
+            &self.tether,
+            prefix.into(),
+            Some(position),
+        )
+    }
+
+    /// Follows the floors of the names that begin with `prefix`; all of them if it is empty.
+    pub fn watch_floors(&self, prefix: impl Into<String>) -> Floors {
+        Floors::begin(&self.hub.transport, &self.tether, prefix.into())
+    }
+
     async fn ask(&self, body: client_frame::Body) -> Result<server_frame::Body, CallError> {
-        let answer = self.hub.call(body, Manner::Prompt, self.hub.deadline());
+        let transport = &self.hub.transport;
+        let answer = transport.call(body, Manner::Prompt, transport.deadline());
         Ok(answer.await?.body)
     }
 }

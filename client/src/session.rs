@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_core::SessionId;
+use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_proto::v1::{CloseRequest, client_frame};
 use tokio::sync::watch;
 
 use crate::calls::Manner;
+use crate::client::Client;
 use crate::clock::Moment;
-use crate::driver::Tether;
-use crate::error::{CallError, CloseError};
+use crate::error::{CallError, CloseError, ReleaseError};
 use crate::handle::SessionHandle;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
@@ -46,10 +46,10 @@ pub struct Session {
     pub(crate) hold: Arc<Hold>,
 }
 
-/// Keeps a session open and the client's thread running.
+/// Keeps a session open and the client running.
 pub(crate) struct Hold {
+    pub(crate) client: Client,
     pub(crate) liveness: Arc<Liveness>,
-    pub(crate) tether: Arc<Tether>,
     /// Opened by this client, which therefore closes it.
     pub(crate) ours: bool,
 }
@@ -108,16 +108,15 @@ impl Session {
         let liveness = &self.hold.liveness;
         liveness.lose(&Loss::Closed);
         let hold = Arc::clone(&self.hold);
-        let closing = liveness.hub.thread.spawn(async move {
-            let closed = close(&hold.liveness, hold.liveness.hub.deadline()).await;
+        let closing = liveness.transport.thread.spawn(async move {
+            let deadline = hold.liveness.transport.deadline();
+            let closed = hold.client.close(&hold.liveness, deadline).await;
             drop(hold);
             closed
         });
         match closing.await {
             Ok(closed) => closed.map_err(CloseError),
-            Err(_) => Err(CloseError(CallError::Unknown {
-                why: "the client has stopped".into(),
-            })),
+            Err(_) => Err(CloseError(CallError::stopped())),
         }
     }
 
@@ -130,19 +129,34 @@ impl Session {
     }
 }
 
+impl Hold {
+    /// Releases by name and token. The request goes on in the background if it is not answered in
+    /// time, or if the caller does not wait; the session stays open meanwhile.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        name: &LeaseName,
+        token: FencingToken,
+    ) -> Result<(), ReleaseError> {
+        let endings = &self.client.hub.endings;
+        let keep = Arc::clone(self);
+        let released = endings.release(&self.liveness, name, token, keep).await;
+        released.map_err(ReleaseError::Call)
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.ours {
             self.liveness.lose(&Loss::Left);
         } else if self.liveness.lose(&Loss::Closed) {
             let liveness = Arc::clone(&self.liveness);
-            let tether = Arc::clone(&self.tether);
-            drop(self.liveness.hub.thread.spawn(async move {
-                let deadline = liveness.hub.now() + liveness.ttl();
-                if let Err(error) = close(&liveness, deadline).await {
+            // It keeps the thread running until the cluster has answered.
+            let client = self.client.clone();
+            drop(self.liveness.transport.thread.spawn(async move {
+                let deadline = client.now() + liveness.ttl();
+                if let Err(error) = client.close(&liveness, deadline).await {
                     tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
                 }
-                drop(tether);
             }));
         }
     }
@@ -154,10 +168,20 @@ impl std::fmt::Debug for Hold {
     }
 }
 
-pub(crate) async fn close(liveness: &Liveness, deadline: Moment) -> Result<(), CallError> {
-    let session = Some(liveness.handle().to_wire());
-    let body = client_frame::Body::Close(CloseRequest { session });
-    liveness.hub.call(body, Manner::Prompt, deadline).await?;
-    liveness.hub.unsettled.session_over(liveness.id());
-    Ok(())
+impl Client {
+    /// Sends the end of a session that is lost here.
+    pub(crate) async fn close(
+        &self,
+        session: &Liveness,
+        deadline: Moment,
+    ) -> Result<(), CallError> {
+        let request = CloseRequest {
+            session: Some(session.handle().to_wire()),
+        };
+        let body = client_frame::Body::Close(request);
+        let transport = &self.hub.transport;
+        transport.call(body, Manner::Prompt, deadline).await?;
+        self.hub.endings.session_over(session.id());
+        Ok(())
+    }
 }

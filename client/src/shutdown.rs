@@ -10,7 +10,6 @@ use crate::clock::Moment;
 use crate::error::CallError;
 use crate::liveness::Liveness;
 use crate::loss::Loss;
-use crate::session;
 
 /// What a client that was shut down is not certain to have given back. It ends by its TTL at the
 /// latest, since nobody keeps it alive any more.
@@ -37,21 +36,23 @@ impl Client {
     /// # Errors
     /// [`ShutdownError`] names what is not certain to have ended.
     pub async fn shutdown(&self) -> Result<(), ShutdownError> {
-        let hub = Arc::clone(&self.hub);
-        let tether = Arc::clone(&self.tether);
-        let ending = self.hub.thread.spawn(async move {
+        // It keeps the thread running until all is given back.
+        let client = self.clone();
+        let ending = self.hub.transport.thread.spawn(async move {
+            let (hub, options) = (&client.hub, &client.hub.transport.options);
             hub.shut();
-            let (now, limit) = (hub.now(), hub.options.request_timeout);
+            let (now, limit) = (client.now(), options.request_timeout);
             let deadline = now + limit;
             tokio::select! {
                 () = hub.opened() => {}
                 // What is opened later is closed at once.
-                () = hub.options.clock.sleep_until(now + limit / 2) => {}
+                () = options.clock.sleep_until(now + limit / 2) => {}
             }
             let sessions = hub.sessions();
-            let giving = sessions.iter().map(|session| give_back(session, deadline));
+            let giving = sessions
+                .iter()
+                .map(|session| client.give_back(session, deadline));
             let failed = join_all(giving).await;
-            drop(tether);
             let mut failed = failed.into_iter().flatten();
             let Some((first, why)) = failed.next() else {
                 return Ok(());
@@ -65,29 +66,32 @@ impl Client {
         // The client's thread runs as long as `self` is there.
         ending.await.unwrap_or(Ok(()))
     }
-}
 
-/// Ends one attachment; says what is not certain.
-async fn give_back(session: &Arc<Liveness>, deadline: Moment) -> Option<(SessionId, CallError)> {
-    let hub = &session.hub;
-    if session.is_ours() {
-        session.lose(&Loss::Closed);
-        let closed = session::close(session, deadline).await;
-        return closed.err().map(|why| (session.id(), why));
+    /// Ends one attachment; says what is not certain.
+    async fn give_back(
+        &self,
+        session: &Arc<Liveness>,
+        deadline: Moment,
+    ) -> Option<(SessionId, CallError)> {
+        if session.is_ours() {
+            session.lose(&Loss::Closed);
+            let closed = self.close(session, deadline).await;
+            return closed.err().map(|why| (session.id(), why));
+        }
+        let endings = &self.hub.endings;
+        // Leaving it forgets what was given up before, which the cluster may not have answered yet.
+        let begun = endings.of(session.key());
+        // Left first: a grant that comes from now on is not admitted, and is released where it comes.
+        let held = session.lose_all(&Loss::Left).unwrap_or_default();
+        let released = held
+            .iter()
+            .map(|grant| endings.note_release(session, &grant.name, grant.token));
+        let left: Vec<_> = begun.into_iter().chain(released).collect();
+        let settling = left.iter().map(|ending| endings.settled(ending, deadline));
+        let settled = join_all(settling).await.into_iter().all(|settled| settled);
+        (!settled).then(|| {
+            let why = "a release was not answered in time".into();
+            (session.id(), CallError::Unknown { why })
+        })
     }
-    // Leaving it forgets what was given up before, which the cluster may not have answered yet.
-    let begun = hub.unsettled.of(session.key());
-    // Left first: a grant that comes from now on is not admitted, and is released where it comes.
-    let held = session.lose_all(&Loss::Left).unwrap_or_default();
-    let released = held.iter().map(|grant| {
-        hub.unsettled
-            .note_release(session, &grant.name, grant.token)
-    });
-    let endings: Vec<_> = begun.into_iter().chain(released).collect();
-    let settling = endings.iter().map(|ending| ending.settled(deadline));
-    let settled = join_all(settling).await.into_iter().all(|settled| settled);
-    (!settled).then(|| {
-        let why = "a release was not answered in time".into();
-        (session.id(), CallError::Unknown { why })
-    })
 }

@@ -9,11 +9,10 @@ use tokio::sync::mpsc;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use crate::client::Client;
 use crate::driver::{AbortOnDrop, Tether};
 use crate::error::CallError;
-use crate::hub::Hub;
 use crate::refusal::Refusal;
+use crate::transport::Transport;
 use crate::{retry, unary};
 
 /// How many items wait for a slow reader; the server waits with it.
@@ -55,18 +54,22 @@ pub(crate) struct Reader<I> {
 
 impl<I: Send + 'static> Reader<I> {
     /// Begins to read.
-    pub(crate) fn begin<K: Kind<Item = I>>(client: &Client, kind: K) -> Self {
+    pub(crate) fn begin<K: Kind<Item = I>>(
+        transport: &Arc<Transport>,
+        tether: &Arc<Tether>,
+        kind: K,
+    ) -> Self {
         let (out, items) = mpsc::channel(ITEMS_MAX);
-        let hub = Arc::clone(&client.hub);
-        let task = client.hub.thread.spawn(async move {
-            if let Err(error) = follow(&hub, kind, &out).await {
+        let through = Arc::clone(transport);
+        let task = transport.thread.spawn(async move {
+            if let Err(error) = follow(&through, kind, &out).await {
                 out.send(Err(error)).await.ok();
             }
         });
         Self {
             items,
             _task: AbortOnDrop(task),
-            _tether: Arc::clone(&client.tether),
+            _tether: Arc::clone(tether),
         }
     }
 
@@ -84,16 +87,16 @@ impl<I: Send + 'static> Reader<I> {
 
 /// Reads until the reader has gone, or the cluster has refused for good.
 async fn follow<K: Kind>(
-    hub: &Hub,
+    transport: &Transport,
     mut kind: K,
     out: &mpsc::Sender<Result<K::Item, CallError>>,
 ) -> Result<(), CallError> {
     let mut tries = 0;
     loop {
-        let Ok(channel) = unary::channel(hub, hub.deadline()).await else {
+        let Ok(channel) = unary::channel(transport, transport.deadline()).await else {
             continue;
         };
-        let (status, told) = read(hub, &mut kind, channel, out).await;
+        let (status, told) = read(transport, &mut kind, channel, out).await;
         if out.is_closed() {
             return Ok(());
         }
@@ -118,21 +121,26 @@ async fn follow<K: Kind>(
             return Err(refused);
         }
         kind.broke();
-        let until = hub.now() + retry::pause(tries, asked);
-        hub.options.clock.sleep_until(until).await;
+        let until = transport.now() + retry::pause(tries, asked);
+        transport.options.clock.sleep_until(until).await;
         tries = tries.saturating_add(1);
     }
 }
 
 /// Reads one stream to its end; says why it ended, and whether it told anything.
 async fn read<K: Kind>(
-    hub: &Hub,
+    transport: &Transport,
     kind: &mut K,
     channel: Channel,
     out: &mpsc::Sender<Result<K::Item, CallError>>,
 ) -> (Status, bool) {
-    let silence = hub.options.silence_max() + SILENCE_MARGIN;
-    let silent = || hub.options.clock.sleep_until(hub.now() + silence);
+    let silence = transport.options.silence_max() + SILENCE_MARGIN;
+    let silent = || {
+        transport
+            .options
+            .clock
+            .sleep_until(transport.now() + silence)
+    };
     let opened = tokio::select! {
         opened = kind.open(channel) => opened,
         () = silent() => Err(Status::unavailable("no answer in time")),

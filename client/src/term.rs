@@ -90,7 +90,7 @@ impl Term {
     pub fn remaining(&self) -> Duration {
         let valid_until = self.valid_until();
         match self.loss() {
-            None => valid_until.saturating_since(self.liveness.hub.now()),
+            None => valid_until.saturating_since(self.liveness.transport.now()),
             Some(_) => Duration::ZERO,
         }
     }

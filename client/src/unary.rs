@@ -9,9 +9,9 @@ use tonic::{Code, Response, Status};
 use crate::clock::Moment;
 use crate::connection::describe;
 use crate::error::CallError;
-use crate::hub::Hub;
 use crate::refusal::{Reason, Refusal};
 use crate::retry::{self, Meaning};
+use crate::transport::Transport;
 
 impl CallError {
     /// Only a status that carries our own details says what became of the request.
@@ -34,18 +34,18 @@ impl CallError {
 }
 
 /// The channel to the current endpoint; waits for one until the deadline.
-pub(crate) async fn channel(hub: &Hub, deadline: Moment) -> Result<Channel, CallError> {
-    let mut current = hub.link.current();
+pub(crate) async fn channel(transport: &Transport, deadline: Moment) -> Result<Channel, CallError> {
+    let mut current = transport.link.current();
     let connected = async move {
         let current = current.wait_for(Option::is_some).await.ok()?;
         current.as_ref().map(|current| current.channel.clone())
     };
     let channel = tokio::select! {
         channel = connected => channel,
-        () = hub.options.clock.sleep_until(deadline) => None,
+        () = transport.options.clock.sleep_until(deadline) => None,
     };
     channel.ok_or_else(|| CallError::Unavailable {
-        why: hub
+        why: transport
             .link
             .trouble()
             .unwrap_or_else(|| "no connection before the deadline".into()),
@@ -57,32 +57,28 @@ pub(crate) async fn channel(hub: &Hub, deadline: Moment) -> Result<Channel, Call
 /// A call that its caller has dropped is not tried again, but it is not taken back either: that would
 /// reset its stream, and a server takes many resets of streams that it has not accepted yet for an
 /// attack and ends the connection.
-pub(crate) async fn call<T, F, Fut>(hub: &Arc<Hub>, call: F) -> Result<T, CallError>
+pub(crate) async fn call<T, F, Fut>(transport: &Arc<Transport>, call: F) -> Result<T, CallError>
 where
     T: Send + 'static,
     F: Fn(Channel) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
 {
     let (reply, answer) = oneshot::channel();
-    let caller = Arc::clone(hub);
+    let caller = Arc::clone(transport);
     let calling = async move {
-        let (hub, mut reply) = (caller, reply);
-        if let Some(answer) = until_answered(&hub, call, &mut reply).await {
+        let (transport, mut reply) = (caller, reply);
+        if let Some(answer) = until_answered(&transport, call, &mut reply).await {
             // A caller that has gone does not want the answer.
             drop(reply.send(answer));
         }
     };
-    drop(hub.thread.spawn(calling));
-    let stopped = |_| {
-        let why = "the client has stopped".into();
-        Err(CallError::Unknown { why })
-    };
-    answer.await.unwrap_or_else(stopped)
+    drop(transport.thread.spawn(calling));
+    answer.await.unwrap_or_else(|_| Err(CallError::stopped()))
 }
 
 /// The answer, or `None` if nobody waits for it any more.
 async fn until_answered<T, F, Fut>(
-    hub: &Arc<Hub>,
+    transport: &Arc<Transport>,
     call: F,
     reply: &mut oneshot::Sender<Result<T, CallError>>,
 ) -> Option<Result<T, CallError>>
@@ -90,13 +86,13 @@ where
     F: Fn(Channel) -> Fut,
     Fut: Future<Output = Result<Response<T>, Status>>,
 {
-    let deadline = hub.deadline();
-    let sleep_until = |moment| hub.options.clock.sleep_until(moment);
+    let deadline = transport.deadline();
+    let sleep_until = |moment| transport.options.clock.sleep_until(moment);
     let mut tries = 0;
     let mut maybe_done = None;
     loop {
         let channel = tokio::select! {
-            channel = channel(hub, deadline) => channel,
+            channel = channel(transport, deadline) => channel,
             () = reply.closed() => return None,
         };
         let channel = match channel {
@@ -108,7 +104,7 @@ where
                 Ok(response) => return Some(Ok(response.into_inner())),
                 Err(status) => status,
             },
-            () = deserted(hub, reply) => return None,
+            () = deserted(transport, reply) => return None,
             () = sleep_until(deadline) => {
                 let why = "no reply before the deadline".into();
                 return Some(Err(CallError::Unknown { why }));
@@ -130,7 +126,7 @@ where
         if matches!(error, CallError::Unknown { .. }) {
             maybe_done = Some(error.clone());
         }
-        let until = hub.now() + retry::pause(tries, asked);
+        let until = transport.now() + retry::pause(tries, asked);
         if !again || until >= deadline {
             return Some(Err(maybe_done.unwrap_or(error)));
         }
@@ -142,9 +138,9 @@ where
 }
 
 /// Completes if the caller has gone and too many calls go on without theirs.
-async fn deserted<T>(hub: &Hub, reply: &mut oneshot::Sender<T>) {
+async fn deserted<T>(transport: &Transport, reply: &mut oneshot::Sender<T>) {
     reply.closed().await;
-    let Ok(_place) = hub.deserted.try_acquire() else {
+    let Ok(_place) = transport.deserted.try_acquire() else {
         return;
     };
     std::future::pending::<()>().await;

@@ -10,9 +10,9 @@ use tonic::Status;
 use crate::clock::Moment;
 use crate::connection::{self, Opened};
 use crate::endpoint::Endpoint;
-use crate::hub::{Hub, cluster_time_of};
 use crate::race::race;
 use crate::retry;
+use crate::transport::{Transport, cluster_time_of};
 
 /// How long the leader has to answer when another member names it; that member serves as well.
 const DETOUR_MAX: Duration = Duration::from_millis(250);
@@ -25,94 +25,98 @@ const LOOKS: u32 = 4;
 const STEADY_MIN: Duration = Duration::from_millis(500);
 
 /// Runs until the client's thread ends.
-pub(crate) async fn run(hub: &Hub) {
+pub(crate) async fn run(transport: &Transport) {
     // Streams in a row that were of little use. The first is followed by another at once, since
     // leaders die; later ones after pauses, or a server that breaks every stream, or two that name
     // each other as the leader, would be connected to as fast as they can take it.
     let mut in_vain = 0_u32;
     loop {
-        let opened = establish(hub).await;
-        let since = hub.now();
+        let opened = establish(transport).await;
+        let since = transport.now();
         let endpoint = opened.endpoint.clone();
-        hub.link.connected(
+        transport.link.connected(
             endpoint.clone(),
             opened.channel.clone(),
             opened.outbound.clone(),
         );
         tracing::debug!(%endpoint, "connected");
-        let end = Serving::new(hub, &endpoint).until_over(opened).await;
-        hub.link.disconnected(&format!("{endpoint}: {}", end.why));
+        let end = Serving::new(transport, &endpoint).until_over(opened).await;
+        transport
+            .link
+            .disconnected(&format!("{endpoint}: {}", end.why));
         tracing::debug!(%endpoint, why = end.why, "disconnected");
-        let now = hub.now();
+        let now = transport.now();
         if end.failed {
-            hub.follow().failed(&endpoint, now);
+            transport.follow().failed(&endpoint, now);
         }
         let steady = now.saturating_since(since) >= STEADY_MIN;
         in_vain = if steady { 0 } else { in_vain.saturating_add(1) };
         if let Some(tries) = in_vain.checked_sub(2) {
             let until = now + retry::pause(tries, None);
-            hub.options.clock.sleep_until(until).await;
+            transport.options.clock.sleep_until(until).await;
         }
     }
 }
 
 /// Connects to a member, the leader if it can be reached.
-async fn establish(hub: &Hub) -> Opened {
+async fn establish(transport: &Transport) -> Opened {
     let mut tries = 0;
     let mut strangers = false;
     loop {
-        let candidates = hub.follow().candidates(hub.now());
-        let race = race(candidates, &hub.options, tries).await;
+        let candidates = transport.follow().candidates(transport.now());
+        let race = race(candidates, &transport.options, tries).await;
         let mut troubles = Vec::new();
         for (endpoint, why) in race.failed {
-            hub.follow().failed(&endpoint, hub.now());
+            transport.follow().failed(&endpoint, transport.now());
             troubles.push(format!("{endpoint}: {why}"));
         }
         if let Some(opened) = race.winner {
-            match accept(hub, &opened, strangers) {
-                Ok(()) => return prefer_leader(hub, opened).await,
+            match accept(transport, &opened, strangers) {
+                Ok(()) => return prefer_leader(transport, opened).await,
                 Err(why) => {
-                    hub.follow().failed(&opened.endpoint, hub.now());
+                    transport.follow().failed(&opened.endpoint, transport.now());
                     // Adopted if a second round finds nobody of the cluster we knew.
                     strangers = tries > 0;
                     troubles.push(format!("{}: {why}", opened.endpoint));
                 }
             }
         }
-        hub.link.unreachable(&troubles.join("; "));
-        let until = hub.now() + retry::pause(tries, None);
-        hub.options.clock.sleep_until(until).await;
+        transport.link.unreachable(&troubles.join("; "));
+        let until = transport.now() + retry::pause(tries, None);
+        transport.options.clock.sleep_until(until).await;
         tries = tries.saturating_add(1);
     }
 }
 
 /// Whether to talk to the cluster that greeted.
-fn accept(hub: &Hub, opened: &Opened, strangers: bool) -> Result<(), &'static str> {
+fn accept(transport: &Transport, opened: &Opened, strangers: bool) -> Result<(), &'static str> {
     let greeting = &opened.greeting;
     let cluster =
         ClusterId::from_slice(&greeting.cluster_id).ok_or("it belongs to no cluster yet")?;
-    let idle = hub.sessions().is_empty();
-    if !hub.is_ours(cluster) && !idle && !strangers {
+    let idle = transport.is_idle();
+    if !transport.is_ours(cluster) && !idle && !strangers {
         return Err("it belongs to another cluster than before");
     }
-    hub.belong_to(cluster, greeting.cluster_time_ms);
-    hub.follow().greeted(&opened.endpoint);
+    transport.belong_to(cluster, greeting.cluster_time_ms);
+    transport.follow().greeted(&opened.endpoint);
     Ok(())
 }
 
 /// Goes to the leader that the greeting names, if it answers quickly.
-async fn prefer_leader(hub: &Hub, opened: Opened) -> Opened {
+async fn prefer_leader(transport: &Transport, opened: Opened) -> Opened {
     let named = &opened.greeting.leader_client_address;
-    let hint = hub.follow().hint(named, Some(&opened.endpoint), hub.now());
+    let hint = transport
+        .follow()
+        .hint(named, Some(&opened.endpoint), transport.now());
     let Some(leader) = hint else { return opened };
-    match connection::open(&leader, &hub.options, DETOUR_MAX).await {
+    match connection::open(&leader, &transport.options, DETOUR_MAX).await {
         Ok(direct) if direct.greeting.cluster_id == opened.greeting.cluster_id => {
-            hub.saw_cluster_time(direct.greeting.cluster_time_ms);
-            hub.follow().greeted(&leader);
+            transport.saw_cluster_time(direct.greeting.cluster_time_ms);
+            transport.follow().greeted(&leader);
             direct
         }
         Ok(_) | Err(_) => {
-            hub.follow().failed(&leader, hub.now());
+            transport.follow().failed(&leader, transport.now());
             opened
         }
     }
@@ -126,18 +130,18 @@ struct End {
 }
 
 struct Serving<'a> {
-    hub: &'a Hub,
+    transport: &'a Transport,
     endpoint: &'a Endpoint,
     heard: Moment,
     refusing_since: Option<Moment>,
 }
 
 impl<'a> Serving<'a> {
-    fn new(hub: &'a Hub, endpoint: &'a Endpoint) -> Self {
+    fn new(transport: &'a Transport, endpoint: &'a Endpoint) -> Self {
         Self {
-            hub,
+            transport,
             endpoint,
-            heard: hub.now(),
+            heard: transport.now(),
             refusing_since: None,
         }
     }
@@ -147,7 +151,7 @@ impl<'a> Serving<'a> {
         loop {
             let end = tokio::select! {
                 message = opened.inbound.message() => self.take(message),
-                () = self.hub.options.clock.sleep_until(look) => {
+                () = self.transport.options.clock.sleep_until(look) => {
                     look = self.next_look();
                     self.look()
                 }
@@ -175,7 +179,7 @@ impl<'a> Serving<'a> {
                 });
             }
         };
-        let now = self.hub.now();
+        let now = self.transport.now();
         self.heard = now;
         let mut replies = message.frames;
         let newest = replies
@@ -183,7 +187,7 @@ impl<'a> Serving<'a> {
             .filter_map(|frame| cluster_time_of(frame.body.as_ref()?))
             .max();
         if let Some(time) = newest {
-            self.hub.saw_cluster_time(time);
+            self.transport.saw_cluster_time(time);
         }
         let mut leaving = None;
         replies.retain(|frame| match &frame.body {
@@ -194,9 +198,11 @@ impl<'a> Serving<'a> {
             _ => frame.id != 0,
         });
         let count = replies.len();
-        let setbacks = self.hub.link.answer(replies);
+        let setbacks = self.transport.link.answer(replies);
         if let Some(leader) = leaving {
-            self.hub.follow().hint(&leader, Some(self.endpoint), now);
+            self.transport
+                .follow()
+                .hint(&leader, Some(self.endpoint), now);
             return Some(End {
                 why: "the server is stopping".into(),
                 failed: true,
@@ -205,7 +211,7 @@ impl<'a> Serving<'a> {
         if setbacks.len() < count {
             self.refusing_since = None;
         }
-        let mut follow = self.hub.follow();
+        let mut follow = self.transport.follow();
         for leader in setbacks
             .iter()
             .filter_map(|setback| setback.leader.as_deref())
@@ -233,18 +239,18 @@ impl<'a> Serving<'a> {
     /// Looks whether the connection is dead: something was asked, and nothing at all was heard
     /// since.
     fn look(&self) -> Option<End> {
-        let asked = self.hub.link.oldest_unanswered()?;
-        let silent = self.hub.now().saturating_since(asked.max(self.heard));
+        let asked = self.transport.link.oldest_unanswered()?;
+        let silent = self.transport.now().saturating_since(asked.max(self.heard));
         let why = format!("no reply for {silent:?}");
         (silent >= self.silence_max()).then_some(End { why, failed: true })
     }
 
     fn next_look(&self) -> Moment {
-        let now = self.hub.now();
+        let now = self.transport.now();
         let max = self.silence_max();
         let next = now + max / LOOKS;
         // What is unanswered already is looked at when it is due, not a quarter later.
-        match self.hub.link.oldest_unanswered() {
+        match self.transport.link.oldest_unanswered() {
             Some(asked) => next.min(now.max(asked.max(self.heard) + max)),
             None => next,
         }
@@ -254,7 +260,11 @@ impl<'a> Serving<'a> {
     /// TTL leaves the time to ask another member before the window ends.
     fn silence_max(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(200);
-        let shortest = self.hub.shortest_ttl().unwrap_or(Duration::MAX);
-        self.hub.options.silence_max().min(shortest / 4).max(LEAST)
+        let shortest = self.transport.shortest_ttl().unwrap_or(Duration::MAX);
+        self.transport
+            .options
+            .silence_max()
+            .min(shortest / 4)
+            .max(LEAST)
     }
 }

@@ -9,8 +9,9 @@ use ringfence_core::{EndsBelief, Fence, FencingToken, LeaseName, SessionId};
 
 use super::wait;
 use crate::clock::Moment;
+use crate::endings::Transferred;
 use crate::error::ReleaseError;
-use crate::lease::{TransferError, Transferred};
+use crate::lease::TransferError;
 use crate::loss::Loss;
 use crate::range::Range;
 use crate::term::Guarded;
@@ -96,13 +97,13 @@ impl HeldLease {
     /// Blocks until the lease is lost, or `timeout` has passed: then `None`.
     #[must_use]
     pub fn wait_lost(&self, timeout: Duration) -> Option<Loss> {
-        let hub = Arc::clone(&self.inner.hold.liveness.hub);
-        let until = hub.now() + timeout;
+        let transport = Arc::clone(&self.inner.hold.liveness.transport);
+        let until = transport.now() + timeout;
         wait(async {
             tokio::select! {
                 biased;
                 loss = self.inner.lost() => Some(loss),
-                () = hub.sleep_until(until) => None,
+                () = transport.sleep_until(until) => None,
             }
         })
     }

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 use super::{HeldLease, wait};
 use crate::acquire::AcquireError;
 use crate::clock::Moment;
+use crate::endings::Transferred;
 use crate::error::{CloseError, ReleaseError};
 use crate::handle::SessionHandle;
 use crate::heartbeat::Heartbeat;
-use crate::lease::{TransferError, Transferred};
+use crate::lease::TransferError;
 use crate::state::SessionState;
 
 /// A session that is kept alive by the client's own thread; see [`crate::Session`]. Cheap to clone.

@@ -118,7 +118,7 @@ async fn sessions_of(client: &Client, identity: &str) -> Result<Vec<SessionId>, 
             after,
             ..ListSessionsRequest::default()
         };
-        let page = unary::call(&client.hub, move |channel| async move {
+        let page = unary::call(&client.hub.transport, move |channel| async move {
             SessionsClient::new(channel).list(request).await
         })
         .await?;

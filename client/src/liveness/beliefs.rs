@@ -12,9 +12,7 @@ use ringfence_proto::v1;
 use super::Liveness;
 use crate::grant::{Belief, Grant};
 use crate::loss::Loss;
-use crate::settle::{self, Work};
 use crate::sync::lock;
-use crate::unsettled::What;
 
 impl Liveness {
     /// These grants ended against the session's will. Belief in them ends before this returns.
@@ -22,11 +20,11 @@ impl Liveness {
         for lost in grants {
             self.grant_lost(lost.token, || Loss::of_grant(lost.cause.clone()));
         }
-        self.hub.sooner.notify_one();
+        self.wake();
     }
 
     fn grant_lost(&self, token: u64, why: impl FnOnce() -> Loss) {
-        let now = self.hub.now();
+        let now = self.transport.now();
         let mut inner = lock(&self.inner);
         let until = inner.window.valid_until();
         let grant = inner.grants.remove(&token);
@@ -56,7 +54,7 @@ impl Liveness {
         };
         if grant.is_some_and(|grant| grant.belief() == Belief::Held) {
             self.grant_lost(token, || Loss::GrantEnded { cause });
-            self.hub.sooner.notify_one();
+            self.wake();
         }
     }
 
@@ -74,8 +72,8 @@ impl Liveness {
 
     /// A grant that is believed in may have ended: the answer to a keep-alive says so.
     pub(crate) fn ask_soon(&self) {
-        self.hurry(self.hub.now());
-        self.hub.sooner.notify_one();
+        self.hurry(self.transport.now());
+        self.wake();
     }
 
     /// Begins to believe in a grant, unless it or the session was lost meanwhile; then the cluster
@@ -89,9 +87,9 @@ impl Liveness {
         if let Some(loss) = loss.or_else(|| inner.lost.clone()).or(listed) {
             drop(inner);
             self.disown(grant.token);
-            self.hub
-                .unsettled
-                .note_release(self, &grant.name, grant.token);
+            if let Some(keeper) = self.keeper.upgrade() {
+                keeper.grant_left(self, &grant);
+            }
             return Err(loss);
         }
         let grant = Arc::new(grant);
@@ -102,12 +100,12 @@ impl Liveness {
     /// A grant was made at this client's own wish, and it has not begun to believe in it. When it is
     /// told that it was lost, or has been told before, it acknowledges that.
     pub(crate) fn disown(&self, token: FencingToken) {
-        let now = self.hub.now();
+        let now = self.transport.now();
         let mut inner = lock(&self.inner);
         if inner.losses.has_listed(token.get()) {
             inner.noticed(token.get(), now);
             drop(inner);
-            self.hub.sooner.notify_one();
+            self.wake();
         } else {
             inner.losses.give_up(token.get());
         }
@@ -120,12 +118,12 @@ impl Liveness {
 
     /// Such work has ended: a loss that the cluster was not to hear of goes out at once.
     pub(crate) fn work_ended(&self, token: FencingToken) {
-        let now = self.hub.now();
+        let now = self.transport.now();
         let mut inner = lock(&self.inner);
         if inner.losses.work_ended(token.get()) {
             inner.renew_at(now);
             drop(inner);
-            self.hub.sooner.notify_one();
+            self.wake();
         }
     }
 
@@ -172,9 +170,9 @@ impl Liveness {
         if grant.end(&Loss::Reported, self.valid_until()) {
             tracing::warn!(name = %grant.name, token = %grant.token, "lease lost: a guard refused its token");
             self.drop_grant(grant.token);
-            let what = What::Grant(grant.token);
-            let ending = self.hub.unsettled.begin(self, &grant.name, what);
-            settle::in_background(&self.hub, Work::on(ending), None);
+            if let Some(keeper) = self.keeper.upgrade() {
+                keeper.release(self, grant);
+            }
         }
     }
 }
@@ -202,26 +200,26 @@ mod tests {
         let options = Options::default();
         let (thread, _tether) = driver::start(&options).unwrap();
         let nowhere = Follow::new(vec![Endpoint::parse("127.0.0.1:1").unwrap()], 0);
-        let hub = Arc::new(Hub::new(options, thread, nowhere));
+        let hub = Hub::new(options, thread, nowhere);
         let handle = SessionHandle {
             session: SessionId::new(3).unwrap(),
             secret: Secret::new([7; 16]),
         };
-        let (ttl, opened) = (Duration::from_secs(60), hub.now());
+        let (ttl, opened) = (Duration::from_secs(60), hub.transport.now());
         let numbers = Numbers::from(1);
-        let session = Liveness::new(Arc::clone(&hub), handle, ttl, opened, numbers);
+        let session = hub.session(handle, ttl, opened, numbers);
         let session = Arc::new(session);
-        let asks = || session.join_keep_alive(hub.now()).is_some();
+        let asks = || session.join_keep_alive(hub.transport.now()).is_some();
         assert!(!asks(), "nothing is due");
         session.ask_soon();
         assert!(asks());
-        let sent = hub.now();
+        let sent = hub.transport.now();
         assert!(!asks(), "it waits for the answer");
 
         session.ask_soon();
         session.acknowledge(sent);
         assert!(asks(), "the second question is forgotten");
-        session.acknowledge(hub.now());
+        session.acknowledge(hub.transport.now());
         assert!(!asks());
     }
 }

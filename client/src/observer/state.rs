@@ -29,7 +29,7 @@ struct Followed {
 
 /// What an item of the watch brings.
 #[derive(Debug, PartialEq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// A grant of this name.
     Granted(LeaseName),
     /// The end of a grant.

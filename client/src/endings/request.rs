@@ -1,66 +1,29 @@
-//! Ending a grant or a request at the cluster, repeated until it is answered.
+//! Ending a grant or a request at the cluster: what is sent, and repeated until it is answered.
 
 use std::sync::Arc;
 
-use ringfence_core::FencingToken;
+use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::cancel_response::Result as CancelResult;
-use ringfence_proto::v1::{CancelRequest, ReleaseRequest, client_frame, server_frame};
+use ringfence_proto::v1::{
+    CancelRequest, ReleaseRequest, TransferRequest, client_frame, server_frame,
+};
 
+use super::{Ending, What};
 use crate::calls::Manner;
 use crate::clock::Moment;
 use crate::error::CallError;
-use crate::hub::Hub;
 use crate::liveness::Liveness;
 use crate::numbers::{Number, Use};
 use crate::refusal::Reason;
 use crate::retry;
-use crate::session::Hold;
-use crate::unsettled::{Ending, What};
 
 /// Between two tries: as long as after so many in a row.
 const PAUSE_STEP: u32 = 3;
 
-/// Works on an ending in the background, as long as the session lives. A `hold` keeps it alive
-/// meanwhile.
-pub(crate) fn in_background(hub: &Hub, work: Work, hold: Option<Arc<Hold>>) {
-    let task = async move {
-        let settled = end(&work.ending, None).await;
-        work.over(settled);
-        drop(hold);
-    };
-    drop(hub.thread.spawn(task));
-}
-
-/// The work on an ending that was claimed. Dropping it leaves the ending to others.
-pub(crate) struct Work {
-    pub(crate) ending: Arc<Ending>,
-    settled: bool,
-}
-
-impl Work {
-    pub(crate) fn on(ending: Arc<Ending>) -> Self {
-        Self {
-            ending,
-            settled: false,
-        }
-    }
-
-    pub(crate) fn over(mut self, settled: bool) {
-        self.settled = settled;
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let hub = &self.ending.session.hub;
-        hub.unsettled.finish(&self.ending, self.settled);
-    }
-}
-
 /// Repeats the ending until the cluster has answered it; or, with a deadline, until then; or,
 /// without one, as long as the session lives. Says whether it is settled.
-pub(crate) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
+pub(super) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
     let token = match ending.what {
         What::Grant(token) => Some(token),
         What::Request(target) => match cancel(&ending.session, target, deadline).await {
@@ -116,7 +79,7 @@ async fn cancel(
 }
 
 /// Releases a grant.
-pub(crate) async fn release(
+pub(super) async fn release(
     ending: &Ending,
     token: FencingToken,
     deadline: Option<Moment>,
@@ -134,18 +97,55 @@ pub(crate) async fn release(
     repeat(&ending.session, deadline, body).await.map(drop)
 }
 
+/// What a hand-over brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transferred {
+    /// The new holder.
+    pub to: SessionId,
+    /// The new holder's token.
+    pub token: FencingToken,
+}
+
+/// Hands a grant over, to a session that waits for it or to the head of the queue.
+pub(crate) async fn transfer(
+    session: &Arc<Liveness>,
+    name: &LeaseName,
+    token: FencingToken,
+    to: Option<SessionId>,
+) -> Result<Transferred, CallError> {
+    let deadline = session.transport.deadline();
+    let body = |number: Number| {
+        client_frame::Body::Transfer(TransferRequest {
+            session: Some(session.handle().to_wire()),
+            number: number.number,
+            lowest: number.lowest,
+            name: name.to_string(),
+            token: token.get(),
+            to_session: to.map_or(0, SessionId::get),
+        })
+    };
+    let reply = repeat(session, Some(deadline), body).await?;
+    let transferred = match reply {
+        server_frame::Body::Transfer(reply) => SessionId::new(reply.to_session)
+            .zip(FencingToken::new(reply.token))
+            .map(|(to, token)| Transferred { to, token }),
+        _ => None,
+    };
+    transferred.ok_or_else(CallError::misfit)
+}
+
 /// Sends a request until it is answered, under one number; with a deadline until then, without one
 /// as long as the session lives. The request has to name what it ends, so that sending it once
 /// more under another number does no harm.
-pub(crate) async fn repeat(
+async fn repeat(
     session: &Arc<Liveness>,
     deadline: Option<Moment>,
     body: impl Fn(Number) -> client_frame::Body,
 ) -> Result<server_frame::Body, CallError> {
-    let hub = &session.hub;
+    let transport = &session.transport;
     let mut number: Option<Spent> = None;
     loop {
-        let until = deadline.unwrap_or_else(|| hub.deadline());
+        let until = deadline.unwrap_or_else(|| transport.deadline());
         let with = match &number {
             Some(spent) => spent.number,
             None => match session.number(Use::Ending, until).await {
@@ -161,7 +161,7 @@ pub(crate) async fn repeat(
                 Err(error) => return Err(error),
             },
         };
-        let error = match hub.call(body(with), Manner::Prompt, until).await {
+        let error = match transport.call(body(with), Manner::Prompt, until).await {
             // Not a reason to believe for longer, see the answer of an acquire.
             Ok(answer) => return Ok(answer.body),
             Err(error) => error,
@@ -175,7 +175,7 @@ pub(crate) async fn repeat(
             }
         }
         let give_up = match deadline {
-            Some(deadline) => hub.now() >= deadline,
+            Some(deadline) => transport.now() >= deadline,
             None => session.loss().is_some(),
         };
         if give_up {
@@ -187,7 +187,7 @@ pub(crate) async fn repeat(
             _ => None,
         };
         let pause = retry::pause(PAUSE_STEP, retry_after);
-        hub.sleep_until(hub.now() + pause).await;
+        transport.sleep_until(transport.now() + pause).await;
     }
 }
 

@@ -3,55 +3,38 @@
 //!
 //! An acquire of a name waits until what is unsettled of that name is settled: requests in flight
 //! together have no order, so it could overtake the release, and new work must have a new token.
+//!
+//! [`ending`] is one of these and how far it is, [`request`] what is sent for it and repeated until
+//! it is answered, [`work`] the claim of whoever sends it. This file is the table of all.
+
+mod ending;
+mod request;
+mod work;
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use ringfence_core::{FencingToken, LeaseName, SessionId};
-use tokio::sync::Notify;
 
 use crate::clock::Moment;
 use crate::error::CallError;
+use crate::grant::Grant;
 use crate::liveness::Liveness;
-use crate::settle::{self, Work};
+use crate::loss::Loss;
 use crate::sync::lock;
+
+use ending::Stage;
+pub(crate) use ending::{Ending, What};
+pub use request::Transferred;
+pub(crate) use request::transfer;
+pub(crate) use work::Work;
 
 /// The most that is remembered. What is forgotten is granted until its session ends.
 const ENDINGS_MAX: usize = 65_536;
 
-/// What is to be ended at the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A grant.
-    Grant(FencingToken),
-    /// An acquire with this request number, whatever became of it.
-    Request(u64),
-}
-
-/// How far an ending is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Nobody works on it.
-    Idle,
-    /// Somebody does.
-    Running,
-    /// The cluster has answered.
-    Done,
-}
-
-/// Something to be ended.
-pub(crate) struct Ending {
-    pub(crate) session: Arc<Liveness>,
-    pub(crate) name: LeaseName,
-    pub(crate) what: What,
-    stage: Mutex<Stage>,
-    moved: Notify,
-}
-
 /// All of a client's endings, by name.
 #[derive(Default)]
-pub(crate) struct Unsettled {
+pub(crate) struct Endings {
     names: Mutex<Names>,
 }
 
@@ -61,13 +44,7 @@ struct Names {
     count: usize,
 }
 
-impl Unsettled {
-    #[cfg(feature = "sim")]
-    pub(crate) fn forget(&self) {
-        let names = std::mem::take(&mut *lock(&self.names));
-        drop(names);
-    }
-
+impl Endings {
     /// Remembers that a grant was lost here that the cluster may still grant.
     pub(crate) fn note_release(
         &self,
@@ -80,12 +57,13 @@ impl Unsettled {
 
     /// Remembers an ending that the caller is about to work on.
     pub(crate) fn begin(
-        &self,
+        self: &Arc<Self>,
         session: &Arc<Liveness>,
         name: &LeaseName,
         what: What,
-    ) -> Arc<Ending> {
-        self.add(session, name, what, Stage::Running)
+    ) -> Work {
+        let ending = self.add(session, name, what, Stage::Running);
+        Work::on(Arc::clone(self), ending)
     }
 
     fn add(
@@ -95,13 +73,7 @@ impl Unsettled {
         what: What,
         stage: Stage,
     ) -> Arc<Ending> {
-        let ending = Arc::new(Ending {
-            session: Arc::clone(session),
-            name: name.clone(),
-            what,
-            stage: Mutex::new(stage),
-            moved: Notify::new(),
-        });
+        let ending = Arc::new(Ending::new(session, name, what, stage));
         let mut names = lock(&self.names);
         if names.count < ENDINGS_MAX {
             names.count += 1;
@@ -114,6 +86,21 @@ impl Unsettled {
         ending
     }
 
+    /// A session is over for this client, and what it believed in may still be granted.
+    pub(crate) fn session_lost(&self, session: &Arc<Liveness>, why: &Loss, grants: &[Arc<Grant>]) {
+        if may_still_be_granted(why) {
+            for grant in grants {
+                self.note_release(session, &grant.name, grant.token);
+            }
+        }
+        match why {
+            Loss::SessionEnded { .. } | Loss::ClusterChanged => self.session_over(session.id()),
+            // Only this attachment is over.
+            Loss::Left | Loss::WrongSecret => self.left(session.key()),
+            _ => {}
+        }
+    }
+
     /// The session is known to have ended: nothing of it is granted any more.
     pub(crate) fn session_over(&self, session: SessionId) {
         let mut names = lock(&self.names);
@@ -121,7 +108,7 @@ impl Unsettled {
     }
 
     /// An attachment to a session is over: what it has begun is left to the session's end.
-    pub(crate) fn left(&self, key: u64) {
+    fn left(&self, key: u64) {
         let mut names = lock(&self.names);
         names.retain(|ending| ending.session.key() != key);
     }
@@ -135,25 +122,48 @@ impl Unsettled {
     }
 
     /// The work on an ending is over.
-    pub(crate) fn finish(&self, ending: &Arc<Ending>, settled: bool) {
+    fn finish(&self, ending: &Arc<Ending>, settled: bool) {
         if settled {
             let mut names = lock(&self.names);
             names.remove(ending);
         }
-        *lock(&ending.stage) = if settled { Stage::Done } else { Stage::Idle };
-        ending.moved.notify_waiters();
+        ending.stop(if settled { Stage::Done } else { Stage::Idle });
     }
 
     /// Waits until nothing of `name` is unsettled, and works on what nobody works on.
-    pub(crate) async fn settle(&self, name: &LeaseName, deadline: Moment) -> Result<(), CallError> {
+    pub(crate) async fn settle(
+        self: &Arc<Self>,
+        name: &LeaseName,
+        deadline: Moment,
+    ) -> Result<(), CallError> {
         while let Some(ending) = self.first(name) {
-            let in_time = ending.settle_once(deadline).await;
+            let in_time = self.settle_once(&ending, deadline).await;
             if !in_time && !ending.is_done() {
                 let why = format!("an earlier grant or request of {name} is not settled yet");
                 return Err(CallError::Unavailable { why });
             }
         }
         Ok(())
+    }
+
+    /// Settles one by the deadline, unless another task does; returns whether it is settled.
+    pub(crate) async fn settled(self: &Arc<Self>, ending: &Arc<Ending>, deadline: Moment) -> bool {
+        while !ending.is_done() && self.settle_once(ending, deadline).await {}
+        ending.is_done()
+    }
+
+    /// Works on it, or waits for the task that does. Returns whether the deadline is still ahead.
+    async fn settle_once(self: &Arc<Self>, ending: &Arc<Ending>, deadline: Moment) -> bool {
+        if ending.claim() {
+            let work = Work::on(Arc::clone(self), Arc::clone(ending));
+            let settled = request::end(ending, Some(deadline)).await;
+            work.over(settled);
+        }
+        let transport = &ending.session.transport;
+        tokio::select! {
+            () = ending.stopped() => transport.now() < deadline,
+            () = transport.sleep_until(deadline) => false,
+        }
     }
 
     fn first(&self, name: &LeaseName) -> Option<Arc<Ending>> {
@@ -187,51 +197,15 @@ impl Names {
     }
 }
 
-impl Ending {
-    /// Settles it by the deadline, unless another task does; returns whether it is settled.
-    pub(crate) async fn settled(self: &Arc<Self>, deadline: Moment) -> bool {
-        while !self.is_done() && self.settle_once(deadline).await {}
-        self.is_done()
-    }
-
-    /// Works on it, or waits for the task that does. Returns whether the deadline is still ahead.
-    async fn settle_once(self: &Arc<Self>, deadline: Moment) -> bool {
-        if self.claim() {
-            let work = Work::on(Arc::clone(self));
-            let settled = settle::end(self, Some(deadline)).await;
-            work.over(settled);
-        }
-        let hub = &self.session.hub;
-        tokio::select! {
-            () = self.stopped() => hub.now() < deadline,
-            () = hub.sleep_until(deadline) => false,
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        *lock(&self.stage) == Stage::Done
-    }
-
-    /// Takes over the work, unless somebody has.
-    fn claim(&self) -> bool {
-        let mut stage = lock(&self.stage);
-        let idle = *stage == Stage::Idle;
-        if idle {
-            *stage = Stage::Running;
-        }
-        idle
-    }
-
-    /// Waits until nobody works on it.
-    async fn stopped(&self) {
-        loop {
-            let mut moved = pin!(self.moved.notified());
-            // From here on no move is missed.
-            moved.as_mut().enable();
-            if *lock(&self.stage) != Stage::Running {
-                return;
-            }
-            moved.await;
-        }
+/// Whether the cluster may still grant what was lost for this reason.
+fn may_still_be_granted(why: &Loss) -> bool {
+    match why {
+        Loss::WindowPassed | Loss::Stuck | Loss::Reported | Loss::Closed => true,
+        Loss::SessionEnded { .. }
+        | Loss::GrantEnded { .. }
+        | Loss::WrongSecret
+        | Loss::ClusterChanged
+        | Loss::Left
+        | Loss::Released => false,
     }
 }
