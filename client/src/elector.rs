@@ -35,11 +35,11 @@ pub use shards::Candidates;
 pub use shared::{CampaignState, Leader};
 pub use timings::{InvalidTimings, Timings};
 
-use crate::client::Client;
-use crate::error::OpenError;
-use crate::identity::unique_identity;
-use crate::open::{self, Life};
+use crate::lease::identity::unique_identity;
 use crate::session::Session;
+use crate::session::client::Client;
+use crate::session::error::OpenError;
+use crate::session::open::{self, Life};
 use crate::sync::lock;
 use shared::Own;
 

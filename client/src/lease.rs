@@ -1,4 +1,19 @@
 //! A held lease: proof that can run out.
+//!
+//! `acquire` asks for one under a session, `first_try` together with a session, and `lock` until it
+//! is granted. A `term` is what work sees of a held lease; `working` delays the news of its loss,
+//! `range` is its time by the wall clock. `by_token` gives leases up without holding them, `reading`
+//! asks and watches, `identity` says who holds.
+
+pub(crate) mod acquire;
+pub(crate) mod by_token;
+pub(crate) mod first_try;
+pub(crate) mod identity;
+pub(crate) mod lock;
+pub(crate) mod range;
+pub(crate) mod reading;
+pub(crate) mod term;
+pub(crate) mod working;
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,14 +23,15 @@ use ringfence_core::{FencingToken, SessionId};
 use ringfence_planted::{Bug, planted};
 use tokio::sync::oneshot;
 
-use crate::endings::{self, Transferred, What};
-use crate::error::{CallError, ReleaseError};
-use crate::grant::Grant;
-use crate::loss::Loss;
-use crate::observer::Observer;
-use crate::refusal::Reason;
+use crate::lease::term::Term;
 use crate::session::Hold;
-use crate::term::Term;
+use crate::session::endings::{self, Transferred, What};
+use crate::session::error::ReleaseError;
+use crate::session::grant::Grant;
+use crate::session::loss::Loss;
+use crate::transport::error::CallError;
+use crate::transport::refusal::Reason;
+use crate::watch::observer::Observer;
 
 /// A lease that this client holds, until it is released, handed over, or lost. What can be asked of
 /// it, and work that runs under it, are methods of its [`Term`].

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 
-use crate::acquire::AcquireError;
-use crate::client::Client;
 use crate::clock::Moment;
-use crate::error::{CallError, OpenError, ReleaseError};
-use crate::heartbeat::Heartbeat;
-use crate::identity::{DuplicateIdentity, Pulse, look};
 use crate::lease::HeldLease;
-use crate::loss::Loss;
-use crate::observer::Observer;
+use crate::lease::acquire::AcquireError;
+use crate::lease::identity::{DuplicateIdentity, Pulse, look};
+use crate::session::client::Client;
+use crate::session::error::{OpenError, ReleaseError};
+use crate::session::heartbeat::Heartbeat;
+use crate::session::loss::Loss;
 use crate::session::{Session, SessionOptions};
+use crate::transport::error::CallError;
+use crate::watch::observer::Observer;
 
 /// Which part of the TTL a call renews the lock for before it needs another one.
 const CALLS_PER_TTL: u32 = 3;

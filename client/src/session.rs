@@ -1,4 +1,31 @@
 //! Sessions: a client's liveness contract with the cluster.
+//!
+//! From below: `liveness` is what the client knows of one session: its `window`, its `grant`s and
+//! `losses`, its request `numbers`, the signs of life (`beat`) that it waits for. `endings` are what
+//! was given up but may still be granted. The `hub` has the table of all sessions and holds both;
+//! `keepalive` renews them. The `client`, set up by `builder`, is a hub and its thread. On top
+//! `open` makes sessions (also for a `pod`, and from a `handle`), `heartbeat` binds them to the work,
+//! `shutdown` ends them. `state`, `loss` and `error` are what callers are told.
+
+pub(crate) mod beat;
+pub(crate) mod builder;
+pub(crate) mod client;
+pub(crate) mod endings;
+pub(crate) mod error;
+pub(crate) mod grant;
+pub(crate) mod handle;
+pub(crate) mod heartbeat;
+pub(crate) mod hub;
+pub(crate) mod keepalive;
+pub(crate) mod liveness;
+pub(crate) mod loss;
+pub(crate) mod losses;
+pub(crate) mod numbers;
+pub(crate) mod open;
+pub(crate) mod pod;
+pub(crate) mod shutdown;
+pub(crate) mod state;
+pub(crate) mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +34,15 @@ use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_proto::v1::{CloseRequest, client_frame};
 use tokio::sync::watch;
 
-use crate::calls::Manner;
-use crate::client::Client;
 use crate::clock::Moment;
-use crate::error::{CallError, CloseError, ReleaseError};
-use crate::handle::SessionHandle;
-use crate::liveness::Liveness;
-use crate::loss::Loss;
-use crate::state::SessionState;
+use crate::session::client::Client;
+use crate::session::error::{CloseError, ReleaseError};
+use crate::session::handle::SessionHandle;
+use crate::session::liveness::Liveness;
+use crate::session::loss::Loss;
+use crate::session::state::SessionState;
+use crate::transport::calls::Manner;
+use crate::transport::error::CallError;
 
 /// What a session is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]

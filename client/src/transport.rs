@@ -1,5 +1,30 @@
 //! The way to the cluster that all parts of one client share: its thread, its connection, and what
-//! is known of the cluster at the other end.
+//! is known of the cluster at the other end. It knows no session, except as what it [serves](Served).
+//!
+//! `driver` is the client's own thread. On it `upkeep` keeps one stream open: `follow` chooses the
+//! member, `race` tries several, `connection` connects to one `endpoint` (by `tls`) and `outbound` is
+//! what goes there. `link` and `calls` are the calls in flight on that stream; `unary` and `streams`
+//! go beside it. `retry` says when to try again, `chance` with which jitter. What comes back is an
+//! `error` or a `refusal`; `options` are the settings.
+
+pub(crate) mod calls;
+pub(crate) mod chance;
+pub(crate) mod connection;
+pub(crate) mod driver;
+pub(crate) mod endpoint;
+pub(crate) mod error;
+pub(crate) mod follow;
+pub(crate) mod link;
+pub(crate) mod options;
+pub(crate) mod outbound;
+pub(crate) mod race;
+pub(crate) mod refusal;
+pub(crate) mod retry;
+pub(crate) mod streams;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
+pub(crate) mod unary;
+pub(crate) mod upkeep;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -9,14 +34,14 @@ use ringfence_core::ClusterId;
 use ringfence_proto::v1::{client_frame, server_frame};
 use tokio::sync::Semaphore;
 
-use crate::calls::{Answer, Manner};
 use crate::clock::Moment;
-use crate::driver::{AbortOnDrop, Thread};
-use crate::error::CallError;
-use crate::follow::Follow;
-use crate::link::Link;
-use crate::options::Options;
 use crate::sync::lock;
+use crate::transport::calls::{Answer, Manner};
+use crate::transport::driver::{AbortOnDrop, Thread};
+use crate::transport::error::CallError;
+use crate::transport::follow::Follow;
+use crate::transport::link::Link;
+use crate::transport::options::Options;
 
 /// The most unary calls that go on to their answers although nobody waits for these any more.
 const DESERTED_MAX: usize = 1_024;
@@ -37,7 +62,7 @@ pub(crate) trait Served: Send + Sync {
 }
 
 /// See the module. It does not keep the client's thread running; a
-/// [`Tether`](crate::driver::Tether) does.
+/// [`Tether`](crate::transport::driver::Tether) does.
 pub(crate) struct Transport {
     pub(crate) options: Options,
     pub(crate) thread: Thread,

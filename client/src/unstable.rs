@@ -12,14 +12,14 @@ use ringfence_proto::v1::{client_frame, server_frame};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::calls::Manner;
-use crate::client::Client;
-use crate::driver::on_thread;
-use crate::error::CallError;
-use crate::unary;
+use crate::session::client::Client;
+use crate::transport::calls::Manner;
+use crate::transport::driver::on_thread;
+use crate::transport::error::CallError;
+use crate::transport::unary;
 
 /// The longest message that a client takes, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = crate::connection::MESSAGE_BYTES_MAX;
+pub const MESSAGE_BYTES_MAX: usize = crate::transport::connection::MESSAGE_BYTES_MAX;
 
 /// Sends one request over the client's stream and waits at most `timeout` for its reply. It is
 /// repeated unchanged, so with the same request number, as long as its outcome is open: every

@@ -1,4 +1,13 @@
 //! Watching leases: every grant and every end, in order, without gaps or duplicates.
+//!
+//! `info` is what a watch tells of a lease, `position` the place from which it goes on, `floors` a
+//! watch of the greatest tokens. `observer` shares few watches among the many leases that one client
+//! follows. No session is known here.
+
+pub(crate) mod floors;
+pub(crate) mod info;
+pub(crate) mod observer;
+pub(crate) mod position;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,14 +19,14 @@ use ringfence_proto::v1::{self, watch_event};
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::connection::MESSAGE_BYTES_MAX;
-use crate::driver::Tether;
-use crate::error::CallError;
-use crate::info::{EndInfo, GrantInfo, LeaseInfo};
-use crate::position::Position;
-use crate::refusal::{Reason, Refusal};
-use crate::streams::{Kind, Reader};
 use crate::transport::Transport;
+use crate::transport::connection::MESSAGE_BYTES_MAX;
+use crate::transport::driver::Tether;
+use crate::transport::error::CallError;
+use crate::transport::refusal::{Reason, Refusal};
+use crate::transport::streams::{Kind, Reader};
+use crate::watch::info::{EndInfo, GrantInfo, LeaseInfo};
+use crate::watch::position::Position;
 
 /// One thing that a [`Watch`] tells.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use ringfence_core::{EndsBelief, Fence, FencingToken, LeaseName, SessionId};
 
 use super::wait;
 use crate::clock::Moment;
-use crate::endings::Transferred;
-use crate::error::ReleaseError;
 use crate::lease::TransferError;
-use crate::loss::Loss;
-use crate::range::Range;
-use crate::term::Guarded;
+use crate::lease::range::Range;
+use crate::lease::term::Guarded;
+use crate::session::endings::Transferred;
+use crate::session::error::ReleaseError;
+use crate::session::loss::Loss;
 
 /// A lease that this client holds, until it is released, handed over, or lost; see
 /// [`crate::HeldLease`]. Dropping it releases it in the background.

@@ -16,9 +16,9 @@ use super::shared::CampaignState;
 use super::shared::{Leader, Shared};
 use super::term::{Ended, tell};
 use crate::lease::HeldLease;
-use crate::loss::Loss;
-use crate::observer::Observer;
+use crate::session::loss::Loss;
 use crate::sync::lock;
+use crate::watch::observer::Observer;
 
 impl Campaign {
     /// Campaigns for ever, or until [asked to leave](super::CampaignHandle::leave). In each term
