@@ -46,8 +46,8 @@ use tonic::Status;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::loss::Loss;
-use crate::term::Term;
+use crate::lease::term::Term;
+use crate::session::loss::Loss;
 
 /// The header, or gRPC metadata, with the token in decimal digits.
 pub const TOKEN_HEADER: &str = "ringfence-token";

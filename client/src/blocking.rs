@@ -44,11 +44,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::builder::ClientBuilder;
 use crate::clock::Moment;
-use crate::error::{AttachError, ConnectError, OpenError};
-use crate::handle::SessionHandle;
 use crate::session::SessionOptions;
+use crate::session::builder::ClientBuilder;
+use crate::session::error::{AttachError, OpenError};
+use crate::session::handle::SessionHandle;
+use crate::transport::error::ConnectError;
 
 pub use lease::HeldLease;
 pub use session::{Acquire, Session, Stop};

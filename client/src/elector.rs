@@ -35,12 +35,12 @@ pub use shards::Candidates;
 pub use shared::{CampaignState, Leader};
 pub use timings::{InvalidTimings, Timings};
 
-use crate::client::Client;
-use crate::error::OpenError;
-use crate::hub::lock;
-use crate::identity::unique_identity;
-use crate::open::{self, Life};
+use crate::lease::identity::unique_identity;
 use crate::session::Session;
+use crate::session::client::Client;
+use crate::session::error::OpenError;
+use crate::session::open::{self, Life};
+use crate::sync::lock;
 use shared::Own;
 
 /// One candidate for any number of leases, with one session for all of them. Cheap to clone.
@@ -218,8 +218,7 @@ impl Inner {
                 patience: self.timings.renew_deadline(),
             },
         };
-        let (hub, tether) = (&self.client.hub, &self.client.tether);
-        let session = open::open(hub, tether, self.identity.clone(), life).await?;
+        let session = open::open(&self.client, self.identity.clone(), life).await?;
         self.own.add(session.id());
         *present = Some(session.clone());
         Ok(session)

@@ -1,4 +1,19 @@
 //! A held lease: proof that can run out.
+//!
+//! `acquire` asks for one under a session, `first_try` together with a session, and `lock` until it
+//! is granted. A `term` is what work sees of a held lease; `working` delays the news of its loss,
+//! `range` is its time by the wall clock. `by_token` gives leases up without holding them, `reading`
+//! asks and watches, `identity` says who holds.
+
+pub(crate) mod acquire;
+pub(crate) mod by_token;
+pub(crate) mod first_try;
+pub(crate) mod identity;
+pub(crate) mod lock;
+pub(crate) mod range;
+pub(crate) mod reading;
+pub(crate) mod term;
+pub(crate) mod working;
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,17 +23,15 @@ use ringfence_core::{FencingToken, SessionId};
 use ringfence_planted::{Bug, planted};
 use tokio::sync::oneshot;
 
-use crate::client::Client;
-use crate::error::{CallError, ReleaseError};
-use crate::give_up;
-use crate::grant::Grant;
-use crate::loss::Loss;
-use crate::observer::Observer;
-use crate::refusal::Reason;
+use crate::lease::term::Term;
 use crate::session::Hold;
-use crate::settle::{self, Work};
-use crate::term::Term;
-use crate::unsettled::What;
+use crate::session::endings::{self, Transferred, What};
+use crate::session::error::ReleaseError;
+use crate::session::grant::Grant;
+use crate::session::loss::Loss;
+use crate::transport::error::CallError;
+use crate::transport::refusal::Reason;
+use crate::watch::observer::Observer;
 
 /// A lease that this client holds, until it is released, handed over, or lost. What can be asked of
 /// it, and work that runs under it, are methods of its [`Term`].
@@ -32,15 +45,6 @@ pub struct HeldLease {
     term: Term,
     /// Tells of its end before a keep-alive does, and where no task sends any.
     following: Option<Observer>,
-}
-
-/// What a hand-over brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transferred {
-    /// The new holder.
-    pub to: SessionId,
-    /// The new holder's token.
-    pub token: FencingToken,
 }
 
 /// What came of a hand-over that did not succeed.
@@ -82,11 +86,8 @@ impl HeldLease {
     /// From now on a watch reports its end. A watch that runs already has reported what went before:
     /// if this grant is not among what it knows to be in force, the cluster is asked.
     pub(crate) fn follow(&mut self) {
-        let client = Client {
-            hub: Arc::clone(&self.hold.liveness.hub),
-            tether: Arc::clone(&self.hold.tether),
-        };
-        let following = Observer::begin(&client, self.term.grant.name.clone(), drop);
+        let client = &self.hold.client;
+        let following = client.observe(self.term.grant.name.clone(), drop);
         if let Some(present) = following.present()
             && present != Some(self.token())
         {
@@ -111,21 +112,21 @@ impl HeldLease {
         if let Some(loss) = self.loss() {
             return Err(ReleaseError::Lost(loss));
         }
-        let (hold, name, token) = (
-            Arc::clone(&self.hold),
-            self.term.grant.name.clone(),
-            self.token(),
-        );
         if planted(Bug::BeliefOutlivesRelease) {
-            let answer = give_up::release(hold, name, token).await;
+            let answer = self.hold.release(self.name(), self.token()).await;
             self.end_belief();
             return answer;
         }
         if !self.end_belief() {
             return Err(ReleaseError::Lost(self.loss().unwrap_or(Loss::Released)));
         }
+        let (hold, name, token) = (
+            Arc::clone(&self.hold),
+            self.term.grant.name.clone(),
+            self.token(),
+        );
         drop(self);
-        give_up::release(hold, name, token)
+        hold.release(&name, token)
             .await
             .map_err(|error| match error {
                 ReleaseError::Call(CallError::Refused(refusal)) => match refusal.reason {
@@ -163,21 +164,19 @@ impl HeldLease {
         to: Option<SessionId>,
     ) -> Result<Transferred, TransferError> {
         let (reply, answer) = oneshot::channel();
-        let hub = Arc::clone(&self.hold.liveness.hub);
-        drop(hub.thread.spawn(async move {
+        let thread = self.hold.liveness.transport.thread.clone();
+        drop(thread.spawn(async move {
             // If no caller wants the answer any more, a lease that comes back in it is released.
             drop(reply.send(self.hand_over(to).await));
         }));
         answer
             .await
-            .unwrap_or_else(|_| Err(TransferError::Call(give_up::stopped())))
+            .unwrap_or_else(|_| Err(TransferError::Call(CallError::stopped())))
     }
 
     async fn hand_over(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
         let session = &self.hold.liveness;
-        match give_up::request_transfer(session, &self.term.grant.name, self.term.grant.token, to)
-            .await
-        {
+        match endings::transfer(session, &self.term.grant.name, self.term.grant.token, to).await {
             Ok(transferred) => Ok(transferred),
             Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
                 let lease = Some(self.again().map_err(TransferError::Lost)?);
@@ -198,9 +197,8 @@ impl HeldLease {
     fn again(mut self) -> Result<Self, Loss> {
         let liveness = &self.hold.liveness;
         let grant = liveness.admit(self.term.grant.anew())?;
-        liveness
-            .hub
-            .take_back(self.term.grant.session.get(), self.term.grant.token);
+        let hub = &self.hold.client.hub;
+        hub.take_back(self.term.grant.session.get(), self.term.grant.token);
         Ok(Self {
             hold: Arc::clone(&self.hold),
             term: Term {
@@ -219,14 +217,13 @@ impl HeldLease {
     }
 
     fn release_in_background(&self) {
-        let liveness = &self.hold.liveness;
+        let Hold {
+            client, liveness, ..
+        } = &*self.hold;
         let what = What::Grant(self.term.grant.token);
-        let ending = liveness
-            .hub
-            .unsettled
-            .begin(liveness, &self.term.grant.name, what);
-        let hold = Arc::clone(&self.hold);
-        settle::in_background(&liveness.hub, Work::on(ending), Some(hold));
+        let endings = &client.hub.endings;
+        let work = endings.begin(liveness, &self.term.grant.name, what);
+        work.in_background(Arc::clone(&self.hold));
     }
 
     /// Ends belief by this client's own doing; says whether it had not ended before. What is

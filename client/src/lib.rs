@@ -104,68 +104,31 @@
 //! up no later request. At most 192 other requests of a session are under way at once; one more
 //! waits for an answer, and fails as [unavailable](CallError::Unavailable) if none comes in time.
 
-mod acquire;
+// The layers, from below. No module names one of a layer above its own; `tests/public_api.rs`
+// checks it.
+mod clock;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
+mod sync;
+
+mod transport;
+
+mod watch;
+
+mod session;
+
+mod lease;
+
 #[cfg(feature = "tower")]
 pub mod attach;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-mod builder;
-mod calls;
-mod chance;
-mod client;
-mod clock;
-mod connection;
-mod driver;
 mod elector;
-mod endpoint;
-mod error;
-mod floors;
-mod follow;
-mod give_up;
-mod grant;
-mod handle;
-mod heartbeat;
-mod hub;
-mod identity;
-mod info;
-mod keepalive;
-mod lease;
-mod link;
-mod liveness;
-mod lock;
-mod loss;
-mod losses;
-mod numbers;
-mod observer;
-mod open;
-mod outbound;
-mod pod;
-mod position;
-mod race;
-mod range;
 mod raw_lock;
-mod reading;
-mod refusal;
-mod retry;
-mod session;
-mod settle;
-mod shutdown;
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub mod sim;
-mod streams;
-mod term;
-#[cfg(feature = "tls")]
-mod tls;
-mod unary;
-mod unsettled;
 #[cfg(feature = "unstable")]
 #[doc(hidden)]
 pub mod unstable;
-mod upkeep;
-mod watch;
-mod window;
-mod working;
 
 #[doc = include_str!("../ROWS.md")]
 pub mod rows {}
@@ -177,37 +140,40 @@ pub mod from_client_go {}
 #[doc = include_str!("../PAINS.md")]
 pub mod pains {}
 
-pub use acquire::{Acquire, AcquireError, Blocked, Holder};
-pub use builder::ClientBuilder;
-pub use client::Client;
 pub use clock::{BootClock, Clock, Moment, Sleep};
 pub use elector::{
     AlreadyRegistered, Campaign, CampaignError, CampaignHandle, CampaignState, Candidates, Elector,
     ElectorBuilder, Gauges, InvalidTimings, Leader, Leading, Outcome, Reading, StopCause, Stopped,
     Successor, Timings,
 };
-pub use error::{AttachError, CallError, CloseError, ConnectError, OpenError, ReleaseError};
-pub use floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
-pub use handle::{InvalidHandle, SessionHandle};
-pub use heartbeat::Heartbeat;
-pub use identity::{DuplicateIdentity, unique_identity};
-pub use info::{EndInfo, GrantInfo, LeaseInfo};
-pub use lease::{HeldLease, TransferError, Transferred};
-pub use lock::LockRequest;
-pub use loss::Loss;
-pub use pod::{POD_VARIABLES, UnknownPod, this_pod};
-pub use position::{InvalidPosition, Position};
-pub use range::Range;
+pub use lease::acquire::{Acquire, AcquireError, Blocked, Holder};
+pub use lease::identity::{DuplicateIdentity, unique_identity};
+pub use lease::lock::LockRequest;
+pub use lease::range::Range;
+pub use lease::term::{Guarded, Term};
+pub use lease::working::Working;
+pub use lease::{HeldLease, TransferError};
 pub use raw_lock::{Lock, LockError, Owner, RawLock};
-pub use refusal::{Reason, Refusal};
 pub use ringfence_core::{
     ClusterId, EndCause, EndsBelief, Fence, FencingToken, InvalidName, InvalidPod, InvalidText,
     LeaseName, Pod, PodSeen, PodText, PodUid, Refused, Secret, SessionEnd, SessionId, Verdict,
 };
-pub use session::{Session, SessionOptions, SessionState};
-pub use shutdown::ShutdownError;
-pub use term::{Guarded, Term};
+pub use session::builder::ClientBuilder;
+pub use session::client::Client;
+pub use session::endings::Transferred;
+pub use session::error::{AttachError, CloseError, OpenError, ReleaseError};
+pub use session::handle::{InvalidHandle, SessionHandle};
+pub use session::heartbeat::Heartbeat;
+pub use session::loss::Loss;
+pub use session::pod::{POD_VARIABLES, UnknownPod, this_pod};
+pub use session::shutdown::ShutdownError;
+pub use session::state::SessionState;
+pub use session::{Session, SessionOptions};
+pub use transport::error::{CallError, ConnectError};
+pub use transport::refusal::{Reason, Refusal};
 #[cfg(feature = "tls")]
-pub use tls::Tls;
+pub use transport::tls::Tls;
+pub use watch::floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
+pub use watch::info::{EndInfo, GrantInfo, LeaseInfo};
+pub use watch::position::{InvalidPosition, Position};
 pub use watch::{Anew, Watch, WatchItem};
-pub use working::Working;

@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 
-use crate::acquire::AcquireError;
-use crate::client::Client;
 use crate::clock::Moment;
-use crate::error::{CallError, OpenError, ReleaseError};
-use crate::heartbeat::Heartbeat;
-use crate::identity::{DuplicateIdentity, Pulse, look};
 use crate::lease::HeldLease;
-use crate::loss::Loss;
-use crate::observer::Observer;
+use crate::lease::acquire::AcquireError;
+use crate::lease::identity::{DuplicateIdentity, Pulse, look};
+use crate::session::client::Client;
+use crate::session::error::{OpenError, ReleaseError};
+use crate::session::heartbeat::Heartbeat;
+use crate::session::loss::Loss;
 use crate::session::{Session, SessionOptions};
+use crate::transport::error::CallError;
+use crate::watch::observer::Observer;
 
 /// Which part of the TTL a call renews the lock for before it needs another one.
 const CALLS_PER_TTL: u32 = 3;
@@ -250,7 +251,7 @@ impl RawLock {
         let beat = session.heartbeat(limit);
         self.session = Some((session.clone(), beat));
         // It ends belief in what is stolen before the next renewal tells.
-        let observer = Observer::begin(&self.client, self.name.clone(), drop);
+        let observer = self.client.observe(self.name.clone(), drop);
         self.observer = Some(observer);
         Ok(session)
     }

@@ -1,4 +1,31 @@
 //! Sessions: a client's liveness contract with the cluster.
+//!
+//! From below: `liveness` is what the client knows of one session: its `window`, its `grant`s and
+//! `losses`, its request `numbers`, the signs of life (`beat`) that it waits for. `endings` are what
+//! was given up but may still be granted. The `hub` has the table of all sessions and holds both;
+//! `keepalive` renews them. The `client`, set up by `builder`, is a hub and its thread. On top
+//! `open` makes sessions (also for a `pod`, and from a `handle`), `heartbeat` binds them to the work,
+//! `shutdown` ends them. `state`, `loss` and `error` are what callers see.
+
+pub(crate) mod beat;
+pub(crate) mod builder;
+pub(crate) mod client;
+pub(crate) mod endings;
+pub(crate) mod error;
+pub(crate) mod grant;
+pub(crate) mod handle;
+pub(crate) mod heartbeat;
+pub(crate) mod hub;
+pub(crate) mod keepalive;
+pub(crate) mod liveness;
+pub(crate) mod loss;
+pub(crate) mod losses;
+pub(crate) mod numbers;
+pub(crate) mod open;
+pub(crate) mod pod;
+pub(crate) mod shutdown;
+pub(crate) mod state;
+pub(crate) mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +34,15 @@ use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_proto::v1::{CloseRequest, client_frame};
 use tokio::sync::watch;
 
-use crate::acquire::Acquire;
-use crate::calls::Manner;
 use crate::clock::Moment;
-use crate::driver::Tether;
-use crate::error::{CallError, CloseError, ReleaseError};
-use crate::give_up;
-use crate::handle::SessionHandle;
-use crate::lease::{TransferError, Transferred};
-use crate::liveness::Liveness;
-use crate::loss::Loss;
+use crate::session::client::Client;
+use crate::session::error::{CloseError, ReleaseError};
+use crate::session::handle::SessionHandle;
+use crate::session::liveness::Liveness;
+use crate::session::loss::Loss;
+use crate::session::state::SessionState;
+use crate::transport::calls::Manner;
+use crate::transport::error::CallError;
 
 /// What a session is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,23 +64,6 @@ impl Default for SessionOptions {
     }
 }
 
-/// How a session stands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SessionState {
-    /// Its keep-alives are acknowledged.
-    Live,
-    /// Half of its window has passed without an acknowledgement: time to prepare for the loss.
-    Jeopardy {
-        /// When it will be lost, unless a keep-alive is acknowledged before.
-        valid_until: Moment,
-    },
-    /// It is over, for ever.
-    Lost {
-        /// Why.
-        why: Loss,
-    },
-}
-
 /// A session that is kept alive by the client's own thread. Cheap to clone.
 ///
 /// When its last clone and its last [`HeldLease`](crate::HeldLease) are dropped it is closed in the
@@ -65,10 +74,10 @@ pub struct Session {
     pub(crate) hold: Arc<Hold>,
 }
 
-/// Keeps a session open and the client's thread running.
+/// Keeps a session open and the client running.
 pub(crate) struct Hold {
+    pub(crate) client: Client,
     pub(crate) liveness: Arc<Liveness>,
-    pub(crate) tether: Arc<Tether>,
     /// Opened by this client, which therefore closes it.
     pub(crate) ours: bool,
 }
@@ -118,59 +127,6 @@ impl Session {
         self.hold.liveness.loss().is_none()
     }
 
-    /// Begins to acquire the lease `name`.
-    pub fn acquire(&self, name: impl Into<String>) -> Acquire {
-        Acquire::new(Arc::clone(&self.hold), name.into())
-    }
-
-    /// Releases a lease by its token, for a session that was resumed from its handle. A
-    /// [`HeldLease`](crate::HeldLease) is released by its own method.
-    ///
-    /// Every [`HeldLease`](crate::HeldLease) of this grant that this client has, by whichever
-    /// attachment, is lost before the request leaves. For other processes see
-    /// [`handle`](Self::handle).
-    ///
-    /// # Errors
-    /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
-    /// with this token.
-    pub async fn release(&self, name: &LeaseName, token: FencingToken) -> Result<(), ReleaseError> {
-        give_up::release(Arc::clone(&self.hold), name.clone(), token).await
-    }
-
-    /// Hands a lease over by its token, for a session that was resumed from its handle; see
-    /// [`HeldLease::transfer_to`](crate::HeldLease::transfer_to). Belief ends as with
-    /// [`release`](Self::release); if the target does not wait and this client believed in the
-    /// grant, the lease comes back in the error.
-    ///
-    /// # Errors
-    /// [`TransferError`].
-    pub async fn transfer(
-        &self,
-        name: &LeaseName,
-        token: FencingToken,
-        to: Option<SessionId>,
-    ) -> Result<Transferred, TransferError> {
-        give_up::transfer(Arc::clone(&self.hold), name.clone(), token, to).await
-    }
-
-    /// Waits until the cluster has answered for all of `name` that this client has given up: an
-    /// acquire whose future was dropped, a lease that was dropped or lost. Behind it nothing of these
-    /// is granted or waits. For a process that ends and leaves its session to others: what is under
-    /// way ends with it, and its place in a queue would be served.
-    ///
-    /// # Errors
-    /// [`CallError`] if that is not certain within the
-    /// [request timeout](crate::ClientBuilder::request_timeout).
-    pub async fn settle(&self, name: &LeaseName) -> Result<(), CallError> {
-        let hub = Arc::clone(&self.hold.liveness.hub);
-        let name = name.clone();
-        let settling = self.hold.liveness.hub.thread.spawn(async move {
-            let deadline = hub.deadline();
-            hub.unsettled.settle(&name, deadline).await
-        });
-        settling.await.unwrap_or_else(|_| Err(give_up::stopped()))
-    }
-
     /// Ends the session and everything that it holds. Belief ends first, then the request leaves,
     /// also in other attachments of this client. Dropping the future does not stop it.
     ///
@@ -180,16 +136,15 @@ impl Session {
         let liveness = &self.hold.liveness;
         liveness.lose(&Loss::Closed);
         let hold = Arc::clone(&self.hold);
-        let closing = liveness.hub.thread.spawn(async move {
-            let closed = close(&hold.liveness, hold.liveness.hub.deadline()).await;
+        let closing = liveness.transport.thread.spawn(async move {
+            let deadline = hold.liveness.transport.deadline();
+            let closed = hold.client.close(&hold.liveness, deadline).await;
             drop(hold);
             closed
         });
         match closing.await {
             Ok(closed) => closed.map_err(CloseError),
-            Err(_) => Err(CloseError(CallError::Unknown {
-                why: "the client has stopped".into(),
-            })),
+            Err(_) => Err(CloseError(CallError::stopped())),
         }
     }
 
@@ -202,19 +157,34 @@ impl Session {
     }
 }
 
+impl Hold {
+    /// Releases by name and token. The request goes on in the background if it is not answered in
+    /// time, or if the caller does not wait; the session stays open meanwhile.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        name: &LeaseName,
+        token: FencingToken,
+    ) -> Result<(), ReleaseError> {
+        let endings = &self.client.hub.endings;
+        let keep = Arc::clone(self);
+        let released = endings.release(&self.liveness, name, token, keep).await;
+        released.map_err(ReleaseError::Call)
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.ours {
             self.liveness.lose(&Loss::Left);
         } else if self.liveness.lose(&Loss::Closed) {
             let liveness = Arc::clone(&self.liveness);
-            let tether = Arc::clone(&self.tether);
-            drop(self.liveness.hub.thread.spawn(async move {
-                let deadline = liveness.hub.now() + liveness.ttl();
-                if let Err(error) = close(&liveness, deadline).await {
+            // It keeps the thread running until the cluster has answered.
+            let client = self.client.clone();
+            drop(self.liveness.transport.thread.spawn(async move {
+                let deadline = client.now() + liveness.ttl();
+                if let Err(error) = client.close(&liveness, deadline).await {
                     tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
                 }
-                drop(tether);
             }));
         }
     }
@@ -226,10 +196,20 @@ impl std::fmt::Debug for Hold {
     }
 }
 
-pub(crate) async fn close(liveness: &Liveness, deadline: Moment) -> Result<(), CallError> {
-    let session = Some(liveness.handle().to_wire());
-    let body = client_frame::Body::Close(CloseRequest { session });
-    liveness.hub.call(body, Manner::Prompt, deadline).await?;
-    liveness.hub.unsettled.session_over(liveness.id());
-    Ok(())
+impl Client {
+    /// Sends the end of a session that is lost here.
+    pub(crate) async fn close(
+        &self,
+        session: &Liveness,
+        deadline: Moment,
+    ) -> Result<(), CallError> {
+        let request = CloseRequest {
+            session: Some(session.handle().to_wire()),
+        };
+        let body = client_frame::Body::Close(request);
+        let transport = &self.hub.transport;
+        transport.call(body, Manner::Prompt, deadline).await?;
+        self.hub.endings.session_over(session.id());
+        Ok(())
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
@@ -18,8 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::builder::ClientBuilder;
-use crate::hub::{Hub, lock};
+use crate::sync::lock;
 
 /// What a client sends on one stream, in order. It ends when the client gives the stream up.
 pub type Outgoing = Pin<Box<dyn Stream<Item = ClientMessage> + Send>>;
@@ -55,8 +54,6 @@ struct State {
     /// Tasks that had something to do while it was frozen.
     waiting: Vec<Waker>,
     tasks: Vec<AbortHandle>,
-    /// What the clients of the process have in common.
-    hubs: Vec<Weak<Hub>>,
     /// How many tasks there may be before those that have ended are looked for.
     crowd: usize,
 }
@@ -124,19 +121,6 @@ impl Host {
             std::mem::take(&mut state.tasks)
         };
         tasks.iter().for_each(AbortHandle::abort);
-    }
-
-    /// Frees what its clients remember; to be called behind the last of its tasks. The memory of a
-    /// process that ends in the middle of its work would be kept by its own circles.
-    pub fn forget(&self) {
-        let hubs = std::mem::take(&mut lock(&self.state).hubs);
-        let hubs = hubs.iter().filter_map(Weak::upgrade);
-        hubs.for_each(|hub| hub.forget());
-    }
-
-    /// A client runs on this host.
-    pub(crate) fn holds(&self, hub: &Arc<Hub>) {
-        lock(&self.state).hubs.push(Arc::downgrade(hub));
     }
 
     /// Whether it was killed.
@@ -240,13 +224,4 @@ impl RngCore for Chance {
 pub(crate) struct Place {
     pub(crate) host: Arc<Host>,
     pub(crate) network: Arc<dyn Network>,
-}
-
-impl ClientBuilder {
-    /// Puts the client on a simulated host. Give it that host's clock, too, and connect it in a
-    /// task of the host.
-    pub fn simulated(mut self, host: Arc<Host>, network: Arc<dyn Network>) -> Self {
-        self.options.place = Some(Place { host, network });
-        self
-    }
 }

@@ -12,13 +12,14 @@ use ringfence_proto::v1::{client_frame, server_frame};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::calls::Manner;
-use crate::client::{Client, on_thread};
-use crate::error::CallError;
-use crate::unary;
+use crate::session::client::Client;
+use crate::transport::calls::Manner;
+use crate::transport::driver::on_thread;
+use crate::transport::error::CallError;
+use crate::transport::unary;
 
 /// The longest message that a client takes, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = crate::connection::MESSAGE_BYTES_MAX;
+pub const MESSAGE_BYTES_MAX: usize = crate::transport::connection::MESSAGE_BYTES_MAX;
 
 /// Sends one request over the client's stream and waits at most `timeout` for its reply. It is
 /// repeated unchanged, so with the same request number, as long as its outcome is open: every
@@ -37,8 +38,9 @@ pub async fn request(
     } else {
         Manner::Prompt
     };
-    let deadline = client.hub.now() + timeout;
-    Ok(client.hub.call(body, manner, deadline).await?.body)
+    let transport = &client.hub.transport;
+    let deadline = transport.now() + timeout;
+    Ok(transport.call(body, manner, deadline).await?.body)
 }
 
 /// Makes a unary call on the current connection, and repeats it while the cluster is unavailable or
@@ -53,7 +55,7 @@ where
     F: Fn(Channel) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
 {
-    unary::call(&client.hub, call).await
+    unary::call(&client.hub.transport, call).await
 }
 
 /// The connection to the current endpoint, shared with the stream; waits until there is one. It does
@@ -62,9 +64,9 @@ where
 /// # Errors
 /// [`CallError::Unavailable`] if there is none within the request timeout.
 pub async fn channel(client: &Client) -> Result<Channel, CallError> {
-    let hub = Arc::clone(&client.hub);
-    on_thread(&client.hub, async move {
-        unary::channel(&hub, hub.deadline()).await
+    let transport = Arc::clone(&client.hub.transport);
+    on_thread(&client.hub.transport.thread, async move {
+        unary::channel(&transport, transport.deadline()).await
     })
     .await
 }

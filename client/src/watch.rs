@@ -1,6 +1,16 @@
 //! Watching leases: every grant and every end, in order, without gaps or duplicates.
+//!
+//! `info` is what a watch tells of a lease, `position` the place from which it goes on, `floors` a
+//! watch of the greatest tokens. `observer` shares few watches among the many leases that one client
+//! follows. No session is known here.
+
+pub(crate) mod floors;
+pub(crate) mod info;
+pub(crate) mod observer;
+pub(crate) mod position;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ringfence_proto::DecodeError;
@@ -9,13 +19,14 @@ use ringfence_proto::v1::{self, watch_event};
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::client::Client;
-use crate::connection::MESSAGE_BYTES_MAX;
-use crate::error::CallError;
-use crate::info::{EndInfo, GrantInfo, LeaseInfo};
-use crate::position::Position;
-use crate::refusal::{Reason, Refusal};
-use crate::streams::{Kind, Reader};
+use crate::transport::Transport;
+use crate::transport::connection::MESSAGE_BYTES_MAX;
+use crate::transport::driver::Tether;
+use crate::transport::error::CallError;
+use crate::transport::refusal::{Reason, Refusal};
+use crate::transport::streams::{Kind, Reader};
+use crate::watch::info::{EndInfo, GrantInfo, LeaseInfo};
+use crate::watch::position::Position;
 
 /// One thing that a [`Watch`] tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,21 +81,14 @@ pub struct Watch {
     reader: Reader<WatchItem>,
 }
 
-impl Client {
-    /// Watches the leases whose names begin with `prefix` (all of them if it is empty), from the
-    /// present state on.
-    pub fn watch(&self, prefix: impl Into<String>) -> Watch {
-        Watch::begin(self, prefix.into(), None)
-    }
-
-    /// Watches on behind a position that an earlier watch reached, also of another process.
-    pub fn watch_from(&self, prefix: impl Into<String>, position: Position) -> Watch {
-        Watch::begin(self, prefix.into(), Some(position))
-    }
-}
-
 impl Watch {
-    fn begin(client: &Client, prefix: String, told: Option<Position>) -> Self {
+    /// Watches from the present state on, or behind a position.
+    pub(crate) fn begin(
+        transport: &Arc<Transport>,
+        tether: &Arc<Tether>,
+        prefix: String,
+        told: Option<Position>,
+    ) -> Self {
         let kind = Leases {
             prefix,
             anew: told.is_none().then_some(Anew::Start),
@@ -92,7 +96,7 @@ impl Watch {
             told,
         };
         Self {
-            reader: Reader::begin(client, kind),
+            reader: Reader::begin(transport, tether, kind),
         }
     }
 

@@ -1,4 +1,5 @@
-//! What is public in this crate names nothing of the gRPC library and nothing of generated code.
+//! What is public in this crate names nothing of the gRPC library and nothing of generated code; and
+//! no layer of it names one above itself.
 //!
 //! It reads the sources: of every `pub` item outside the modules that carry no promise, the
 //! signature, the public fields, the variants and the re-exports; and the heads, the methods and the
@@ -18,12 +19,73 @@ use syn::{Attribute, Fields, ImplItem, Item, Type, UseTree, Visibility};
 const FOREIGN: [&str; 4] = ["tonic", "prost", "prost_types", "ringfence_proto"];
 /// Modules that are hidden, off unless a feature asks for them, and promise nothing.
 const UNPROMISED: [&str; 2] = ["sim", "unstable"];
+/// The modules at the root of the crate, layer by layer, from below.
+const LAYERS: [&[&str]; 6] = [
+    &["clock", "sim", "sync"],
+    &["transport"],
+    &["watch"],
+    &["session"],
+    &["lease"],
+    &["attach", "blocking", "elector", "raw_lock", "unstable"],
+];
 
 #[test]
 fn no_public_item_names_a_type_of_grpc_or_of_generated_code() {
     let files = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let found = found_in(&files);
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn no_layer_names_one_above_it() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = syn::parse_file(&std::fs::read_to_string(src.join("lib.rs")).unwrap()).unwrap();
+    let mut at_the_root = BTreeSet::new();
+    for item in root.items {
+        match item {
+            Item::Mod(module) if module.content.is_none() => {
+                at_the_root.insert(module.ident.to_string());
+            }
+            _ => {}
+        }
+    }
+    let layered = LAYERS.iter().copied().flatten().map(ToString::to_string);
+    assert_eq!(at_the_root, layered.collect());
+
+    for (at, layer) in LAYERS.iter().enumerate() {
+        for module in *layer {
+            let mut files = rust_files(&src.join(module));
+            files.push(src.join(format!("{module}.rs")));
+            for file in files {
+                let text = std::fs::read_to_string(&file).unwrap();
+                // What tests name does not count.
+                let text = text.split("#[cfg(test)]").next().unwrap();
+                for above in LAYERS[at + 1..].iter().copied().flatten() {
+                    let named = text.lines().find(|line| {
+                        !line.trim_start().starts_with("//")
+                            && line.contains(&format!("crate::{above}::"))
+                    });
+                    assert_eq!(named, None, "{}", file.display());
+                }
+            }
+        }
+    }
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
 }
 
 #[test]

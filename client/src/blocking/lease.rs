@@ -9,11 +9,12 @@ use ringfence_core::{EndsBelief, Fence, FencingToken, LeaseName, SessionId};
 
 use super::wait;
 use crate::clock::Moment;
-use crate::error::ReleaseError;
-use crate::lease::{TransferError, Transferred};
-use crate::loss::Loss;
-use crate::range::Range;
-use crate::term::Guarded;
+use crate::lease::TransferError;
+use crate::lease::range::Range;
+use crate::lease::term::Guarded;
+use crate::session::endings::Transferred;
+use crate::session::error::ReleaseError;
+use crate::session::loss::Loss;
 
 /// A lease that this client holds, until it is released, handed over, or lost; see
 /// [`crate::HeldLease`]. Dropping it releases it in the background.
@@ -96,13 +97,13 @@ impl HeldLease {
     /// Blocks until the lease is lost, or `timeout` has passed: then `None`.
     #[must_use]
     pub fn wait_lost(&self, timeout: Duration) -> Option<Loss> {
-        let hub = Arc::clone(&self.inner.hold.liveness.hub);
-        let until = hub.now() + timeout;
+        let transport = Arc::clone(&self.inner.hold.liveness.transport);
+        let until = transport.now() + timeout;
         wait(async {
             tokio::select! {
                 biased;
                 loss = self.inner.lost() => Some(loss),
-                () = hub.sleep_until(until) => None,
+                () = transport.sleep_until(until) => None,
             }
         })
     }

@@ -8,13 +8,14 @@ use ringfence_core::{FencingToken, LeaseName, SessionId};
 use tokio::sync::watch;
 
 use super::{HeldLease, wait};
-use crate::acquire::AcquireError;
 use crate::clock::Moment;
-use crate::error::{CloseError, ReleaseError};
-use crate::handle::SessionHandle;
-use crate::heartbeat::Heartbeat;
-use crate::lease::{TransferError, Transferred};
-use crate::session::SessionState;
+use crate::lease::TransferError;
+use crate::lease::acquire::AcquireError;
+use crate::session::endings::Transferred;
+use crate::session::error::{CloseError, ReleaseError};
+use crate::session::handle::SessionHandle;
+use crate::session::heartbeat::Heartbeat;
+use crate::session::state::SessionState;
 
 /// A session that is kept alive by the client's own thread; see [`crate::Session`]. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::timings::Timings;
-use crate::chance;
+use crate::transport::chance;
 
 /// The longest pause between two terms, unless the retry period is longer.
 const PAUSE_MAX: Duration = Duration::from_secs(60);

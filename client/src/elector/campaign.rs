@@ -14,9 +14,9 @@ use super::listeners::{Listeners, Stopped};
 use super::room::Room;
 use super::shared::{Leader, Shared};
 
-use crate::hub::lock;
-use crate::identity::DuplicateIdentity;
-use crate::refusal::Refusal;
+use crate::lease::identity::DuplicateIdentity;
+use crate::sync::lock;
+use crate::transport::refusal::Refusal;
 
 /// A campaign for one lease; [`Elector::campaign`](super::Elector::campaign) begins one.
 ///

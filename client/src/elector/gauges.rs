@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::shared::Shared;
-use crate::hub::lock;
+use crate::sync::lock;
 
 /// The gauges `ringfence_lease_is_held{key}` and `ringfence_lease_failing_open{key}` of a program's
 /// campaigns: one set per program, each campaign registered with

@@ -9,11 +9,11 @@ use tokio::sync::watch;
 
 use super::ask::Successor;
 use super::shared::{CampaignState, Leader, Shared};
-use crate::client::Client;
-use crate::error::CallError;
+use crate::lease::range::Range;
 use crate::lease::{HeldLease, TransferError};
-use crate::range::Range;
-use crate::unary;
+use crate::session::client::Client;
+use crate::transport::error::CallError;
+use crate::transport::unary;
 
 /// How many sessions are looked through for a successor's identity.
 const LISTED_MAX: usize = 100_000;
@@ -118,7 +118,7 @@ async fn sessions_of(client: &Client, identity: &str) -> Result<Vec<SessionId>, 
             after,
             ..ListSessionsRequest::default()
         };
-        let page = unary::call(&client.hub, move |channel| async move {
+        let page = unary::call(&client.hub.transport, move |channel| async move {
             SessionsClient::new(channel).list(request).await
         })
         .await?;

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use tokio::sync::watch;
 
-use crate::term::Term;
+use crate::lease::term::Term;
 
 /// One term of a leader, from its grant to its end: a [`Term`] with what its campaign adds. Cheap to
 /// clone; it keeps nothing open, and once it was lost it stays lost: a later term has a `Leading` and

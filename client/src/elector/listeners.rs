@@ -6,8 +6,8 @@ use ringfence_core::FencingToken;
 
 use super::leading::Leading;
 use super::shared::Leader;
-use crate::identity::DuplicateIdentity;
-use crate::loss::Loss;
+use crate::lease::identity::DuplicateIdentity;
+use crate::session::loss::Loss;
 
 /// A term that is over.
 #[derive(Clone, Debug, PartialEq)]

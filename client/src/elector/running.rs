@@ -15,10 +15,10 @@ use super::outcome::{Outcome, sealed::Sealed};
 use super::shared::CampaignState;
 use super::shared::{Leader, Shared};
 use super::term::{Ended, tell};
-use crate::hub::lock;
 use crate::lease::HeldLease;
-use crate::loss::Loss;
-use crate::observer::Observer;
+use crate::session::loss::Loss;
+use crate::sync::lock;
+use crate::watch::observer::Observer;
 
 impl Campaign {
     /// Campaigns for ever, or until [asked to leave](super::CampaignHandle::leave). In each term
@@ -97,7 +97,7 @@ impl Campaign {
             .send_replace(CampaignState::Leading { token });
         tracing::info!(name = self.name, %token, "leading");
         let shared = Arc::clone(&self.shared);
-        let thread = &self.elector.client.hub.thread;
+        let thread = &self.elector.client.hub.transport.thread;
         drop(thread.spawn(async move {
             let why = view.lost().await;
             log_end(view.name(), view.token(), &why);
@@ -212,7 +212,7 @@ impl Campaign {
         let entry = entry.ok_or_else(twice)?;
         let observer = self.observe.then(|| {
             let (shared, own) = (Arc::clone(&self.shared), Arc::clone(&self.elector.own));
-            Observer::begin(&self.elector.client, name.clone(), move |grant| {
+            self.elector.client.observe(name.clone(), move |grant| {
                 shared.saw(grant.map(|grant| Leader::of(grant, &own)));
             })
         });

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 use super::ask::Ask;
 use crate::clock;
-use crate::hub::lock;
-use crate::info::GrantInfo;
-use crate::loss::Loss;
-use crate::range::{Range, millis};
-use crate::term::Term;
+use crate::lease::range::{Range, millis};
+use crate::lease::term::Term;
+use crate::session::loss::Loss;
+use crate::sync::lock;
+use crate::watch::info::GrantInfo;
 
 /// The most sessions that an elector remembers as its own; each of them lives for two TTLs at most
 /// after it was lost.

@@ -12,11 +12,13 @@ use super::campaign::{Campaign, CampaignError};
 use super::room::Place;
 use super::shared::CampaignState;
 use super::shared::Shared;
-use crate::acquire::AcquireError;
-use crate::error::{CallError, OpenError};
 use crate::lease::HeldLease;
-use crate::refusal::Reason;
-use crate::session::{Session, SessionState};
+use crate::lease::acquire::AcquireError;
+use crate::session::Session;
+use crate::session::error::OpenError;
+use crate::session::state::SessionState;
+use crate::transport::error::CallError;
+use crate::transport::refusal::Reason;
 
 /// How long one request waits in the queue before another takes its place.
 const WAIT: Duration = Duration::from_secs(12 * 60 * 60);

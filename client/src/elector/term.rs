@@ -17,11 +17,11 @@ use super::handle::hand_over;
 use super::leading::Leading;
 use super::listeners::{Listener, StopCause, Stopped};
 use super::shared::{CampaignState, Leader, Shared};
-use crate::hub::lock;
-use crate::identity::{DuplicateIdentity, is_kept_alive};
 use crate::lease::HeldLease;
-use crate::loss::Loss;
-use crate::term::Term;
+use crate::lease::identity::{DuplicateIdentity, is_kept_alive};
+use crate::lease::term::Term;
+use crate::session::loss::Loss;
+use crate::sync::lock;
 
 /// What a panic carries.
 pub(super) type Panic = Box<dyn Any + Send>;

@@ -88,13 +88,26 @@ impl Member {
                 *self.keep_alives.lock().unwrap() += 1;
                 Body::KeepAlive(v1::KeepAliveResponse::default())
             }
+            Ask::Acquire(acquire) => Body::Acquire(v1::AcquireResponse {
+                grant: Some(v1::Grant {
+                    name: acquire.name,
+                    token: 1,
+                    session: 1,
+                    ..v1::Grant::default()
+                }),
+                ..v1::AcquireResponse::default()
+            }),
             other => panic!("nobody asks {other:?} here"),
         }
     }
 }
 
 async fn open(host: &Arc<Host>, member: &Member) -> Session {
-    let (host, member) = (Arc::clone(host), Arc::new(member.clone()));
+    open_by(host, Arc::new(member.clone())).await
+}
+
+async fn open_by(host: &Arc<Host>, member: Arc<Member>) -> Session {
+    let host = Arc::clone(host);
     let opening = Arc::clone(&host).spawn(async move {
         let client = Client::builder()
             .endpoints(["n1:1"])
@@ -147,6 +160,26 @@ async fn nothing_runs_on_a_dead_host() {
     assert!(host.is_dead());
     assert_eq!(*member.keep_alives.lock().unwrap(), before);
     assert!(host.spawn(async {}).await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_process_remembered_is_freed() {
+    let host = Host::new(tokio::runtime::Handle::current(), 1);
+    let network = Arc::new(Member::default());
+    let used = Arc::downgrade(&network);
+    let session = open_by(&host, network).await;
+    let lease = session.acquire("jobs/x").send().await.unwrap();
+    host.freeze();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    // The client has to remember it: the cluster may still grant the lease.
+    assert!(!lease.is_valid());
+    assert_ne!(used.strong_count(), 0);
+
+    host.kill();
+    drop((lease, session));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    assert_eq!(used.strong_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,7 +97,7 @@ where
         .rng_seed(RngSeed::from_bytes(&seed.to_le_bytes()))
         .build()
         .expect("a runtime without input and output needs nothing");
-    let (world, report) = runtime.block_on(async {
+    let report = runtime.block_on(async {
         let world = World::new(seed, setup, listener, trace.clone());
         // The runtime would shut down in the middle of a task, and tasks that are dropped there
         // cannot wake others.
@@ -110,18 +110,16 @@ where
         let net = world.net().counts();
         let turns = world.machines().iter().map(Machine::turns).sum();
         world.end();
-        let report = value.map(|value| Report {
+        value.map(|value| Report {
             value,
             simulated,
             hash: trace.hash(),
             trace: trace.text(),
             net,
             turns,
-        });
-        (world, report)
+        })
     });
     drop(runtime);
-    world.forget();
     match report {
         Some(report) if PANICKED.with_borrow(Option::is_none) => report,
         _ => panic!(

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringfence_client::sim::Host;
 use ringfence_core::StateMachine;
 use ringfence_raft::{Node, Role};
 use tokio::sync::oneshot;
@@ -48,8 +47,6 @@ struct Inner {
     context: Context,
     machines: Mutex<Vec<Machine>>,
     nodes: Mutex<Vec<SimNode>>,
-    /// The processes of all clients.
-    hosts: Mutex<Vec<Weak<Host>>>,
 }
 
 impl World {
@@ -71,7 +68,6 @@ impl World {
                 },
                 machines: Mutex::default(),
                 nodes: Mutex::default(),
-                hosts: Mutex::default(),
             }),
         };
         for _ in 0..first {
@@ -259,20 +255,6 @@ impl World {
             let world = (world.strong_count() > 0).then(|| "the world".to_owned());
             world.into_iter().chain(alive).collect()
         }
-    }
-
-    /// A client's process has begun.
-    pub(crate) fn keep(&self, host: &Arc<Host>) {
-        lock(&self.inner.hosts).push(Arc::downgrade(host));
-    }
-
-    /// Frees what the processes of clients have left, behind the last of their tasks.
-    pub(crate) fn forget(&self) {
-        let hosts = std::mem::take(&mut *lock(&self.inner.hosts));
-        hosts
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|host| host.forget());
     }
 
     /// Ends everything, in the order in which it came.

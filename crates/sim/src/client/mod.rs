@@ -121,7 +121,6 @@ impl SimClient {
         let purpose = format!("client {} life {}", self.shared.number, state.lives);
         let seed = self.shared.world.random(&purpose).next();
         let host = Host::new(Handle::current(), seed);
-        self.shared.world.keep(&host);
         if self.shared.machine.is_paused() {
             host.freeze();
         }

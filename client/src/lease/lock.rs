@@ -1,0 +1,221 @@
+//! A lease with a session of its own, in one call and, where no client holds it, one round trip.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringfence_core::LeaseName;
+
+use crate::clock::Moment;
+use crate::lease::HeldLease;
+use crate::lease::acquire::{Acquire, AcquireError, Terms};
+use crate::lease::first_try::{FirstTry, open_and_acquire};
+use crate::lease::identity::unique_identity;
+use crate::session::client::Client;
+use crate::session::error::OpenError;
+use crate::session::{Session, SessionOptions};
+use crate::transport::error::CallError;
+use crate::transport::refusal::Reason;
+use crate::transport::retry;
+
+/// How long one request waits in the queue before another takes its place.
+const WAIT: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// A lock in the making; [`Client::lock`] begins one, and `.await` carries it out.
+///
+/// Dropping the future at any point leaves no grant and no place in the queue behind.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is locked until it is awaited"]
+pub struct LockRequest {
+    client: Client,
+    name: String,
+    options: SessionOptions,
+    limit: Limit,
+    terms: Terms,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Never,
+    After(Duration),
+}
+
+impl Client {
+    /// Acquires the lease `name` under a session of its own, which is closed when the lease is
+    /// dropped or released. It waits as long as it takes, also through outages of the cluster; see
+    /// [`LockRequest::wait`] and [`LockRequest::try_once`].
+    ///
+    /// Opening and acquiring are one request: a lease that is free costs one round trip.
+    /// For several leases open one [session](Self::open_session) and acquire them with it.
+    ///
+    /// ```no_run
+    /// # use ringfence_client::{Client, HeldLease};
+    /// # async fn f(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let lease = client.lock("jobs/x").await?;
+    /// println!("working as {}", lease.fence());
+    /// lease.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock(&self, name: impl Into<String>) -> LockRequest {
+        LockRequest {
+            client: self.clone(),
+            name: name.into(),
+            options: SessionOptions {
+                identity: unique_identity(),
+                ..SessionOptions::default()
+            },
+            limit: Limit::Never,
+            terms: Terms::default(),
+        }
+    }
+}
+
+impl LockRequest {
+    /// Waits for at most this long, outages included, and fails with
+    /// [`AcquireError::TimedOut`] then.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.limit = Limit::After(limit);
+        self
+    }
+
+    /// Does not wait: a lease that is held is refused with [`AcquireError::Held`].
+    pub fn try_once(mut self) -> Self {
+        self.limit = Limit::After(Duration::ZERO);
+        self
+    }
+
+    /// The session's TTL; see [`SessionOptions::ttl`].
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// Who the holder is, for people; a [unique identity](unique_identity) unless set.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.options.identity = identity.into();
+        self
+    }
+
+    /// Publishes up to 1 KiB with the grant; see [`Acquire::data`].
+    pub fn data(mut self, data: impl Into<Bytes>) -> Self {
+        self.terms.data = data.into();
+        self
+    }
+
+    /// How long the lease stays blocked after a dirty end; see [`Acquire::lock_delay`].
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.terms.lock_delay = delay;
+        self
+    }
+
+    async fn send(self) -> Result<HeldLease, AcquireError> {
+        let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
+        let transport = Arc::clone(&self.client.hub.transport);
+        let until = match self.limit {
+            Limit::Never => None,
+            Limit::After(limit) => Some(transport.now() + limit),
+        };
+        let mut session: Option<Session> = None;
+        let mut tries = 0;
+        loop {
+            let open = session.take().filter(Session::is_live);
+            let failed = match open {
+                None => match self.first_try(&name).await {
+                    Ok((_, Ok(lease))) => return Ok(lease),
+                    Ok((opened, Err(refused))) => {
+                        session = Some(opened);
+                        refused
+                    }
+                    Err(error) => error,
+                },
+                Some(open) => {
+                    let left = until.map_or(WAIT, |until| until.saturating_since(transport.now()));
+                    let mut terms = self.terms.clone();
+                    terms.wait = Some(left.min(WAIT));
+                    let acquire = Acquire::with_terms(&open, name.to_string(), terms);
+                    let waited = acquire.send().await;
+                    session = Some(open);
+                    match waited {
+                        Ok(lease) => return Ok(lease),
+                        Err(error) => error,
+                    }
+                }
+            };
+            let pause = match next(&failed) {
+                Next::Fail => return Err(failed),
+                Next::Wait => Duration::ZERO,
+                Next::Pause => retry::pause(tries, None),
+            };
+            if until.is_some_and(|until| is_over(until, transport.now() + pause)) {
+                return Err(self.at_the_limit(failed));
+            }
+            if !pause.is_zero() {
+                tries += 1;
+                transport.sleep_until(transport.now() + pause).await;
+            }
+        }
+    }
+
+    async fn first_try(&self, name: &LeaseName) -> Result<FirstTry, AcquireError> {
+        let (options, terms) = (self.options.clone(), self.terms.clone());
+        open_and_acquire(&self.client, options, name.clone(), terms).await
+    }
+
+    /// What to say when the time is over: without a limit above zero, why it is not free.
+    fn at_the_limit(&self, failed: AcquireError) -> AcquireError {
+        let waited = matches!(self.limit, Limit::After(limit) if !limit.is_zero());
+        match failed {
+            AcquireError::Held(_) | AcquireError::Queued { .. } | AcquireError::NotNow { .. }
+                if waited =>
+            {
+                AcquireError::TimedOut
+            }
+            failed => failed,
+        }
+    }
+}
+
+fn is_over(until: Moment, now: Moment) -> bool {
+    now >= until
+}
+
+/// What to do after a try that brought nothing.
+enum Next {
+    /// It would be refused again.
+    Fail,
+    /// Stand in the queue.
+    Wait,
+    /// Try again after a while.
+    Pause,
+}
+
+fn next(failed: &AcquireError) -> Next {
+    match failed {
+        AcquireError::Held(_)
+        | AcquireError::Queued { .. }
+        | AcquireError::NotNow { .. }
+        | AcquireError::TimedOut => Next::Wait,
+        AcquireError::Ended(_) | AcquireError::SessionLost(_) => Next::Pause,
+        AcquireError::InvalidName(_) => Next::Fail,
+        AcquireError::Call(error) | AcquireError::Open(OpenError::Call(error)) => match error {
+            CallError::Refused(refusal) if refusal.reason == Reason::Limit => Next::Pause,
+            CallError::Refused(_) => Next::Fail,
+            CallError::Unavailable { .. } | CallError::Unknown { .. } => Next::Pause,
+        },
+        AcquireError::Open(OpenError::TooLate) => Next::Pause,
+        AcquireError::Open(OpenError::InvalidIdentity(_) | OpenError::ShutDown) => Next::Fail,
+    }
+}
+
+impl IntoFuture for LockRequest {
+    type Output = Result<HeldLease, AcquireError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}

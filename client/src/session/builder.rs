@@ -1,0 +1,118 @@
+//! How a client is set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::session::client::Client;
+#[cfg(feature = "sim")]
+use crate::sim;
+use crate::transport::endpoint::Endpoint;
+use crate::transport::error::ConnectError;
+use crate::transport::options::Options;
+
+/// Sets up a [`Client`]; [`Client::builder`] begins one.
+#[must_use = "a builder does nothing until connect()"]
+pub struct ClientBuilder {
+    endpoints: Vec<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
+    pub(crate) options: Options,
+}
+
+impl Client {
+    /// Connects to a cluster with the standard settings.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub async fn connect(
+        endpoints: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, ConnectError> {
+        Self::builder().endpoints(endpoints).connect().await
+    }
+
+    /// Begins to set up a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+}
+
+impl ClientBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            #[cfg(feature = "tls")]
+            tls: None,
+            options: Options::default(),
+        }
+    }
+
+    /// Adds addresses of members, `HOST:PORT`, `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
+    /// One that works is enough, since each member names the leader; several survive the loss of
+    /// one. Names are resolved again at each connection. All members are connected to in one way,
+    /// those that the cluster names too.
+    pub fn endpoints(mut self, endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.endpoints.extend(endpoints.into_iter().map(Into::into));
+        self
+    }
+
+    /// Connects with TLS: whom to trust, and what to show. Endpoints are then `https://` or without
+    /// a scheme.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// How long [`connect`](Self::connect) tries until it fails, 5 s unless set.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a request is tried, retries included, 10 s unless set. An acquire that waits has
+    /// its wait on top.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.options.request_timeout = timeout;
+        self
+    }
+
+    /// How often an idle connection is probed, 2 s unless set, and how long the answer may take,
+    /// 2 s unless set. A connection that is dead or half-open is replaced within the sum of both.
+    pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
+        self.options.keep_alive_interval = interval;
+        self.options.keep_alive_timeout = timeout;
+        self
+    }
+
+    /// Another clock than the machine's, for tests that step time.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.options.clock = clock;
+        self
+    }
+
+    /// Puts the client on a simulated host. Give it that host's clock, too, and connect it in a
+    /// task of the host.
+    #[cfg(feature = "sim")]
+    pub fn simulated(mut self, host: Arc<sim::Host>, network: Arc<dyn sim::Network>) -> Self {
+        self.options.place = Some(sim::Place { host, network });
+        self
+    }
+
+    /// Starts the client and waits until a member has greeted it.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if an endpoint is malformed, a certificate cannot be used, or no member
+    /// answers in time.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let endpoints = Endpoint::parse_all(&self.endpoints)?;
+        #[cfg(feature = "tls")]
+        let options = Options {
+            tls: crate::transport::tls::connector(&self.endpoints, self.tls)?,
+            ..self.options
+        };
+        #[cfg(not(feature = "tls"))]
+        let options = self.options;
+        Client::start(endpoints, options).await
+    }
+}

@@ -1,0 +1,205 @@
+//! Ending a grant or a request at the cluster: what is sent, and repeated until it is answered.
+
+use std::sync::Arc;
+
+use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::v1::cancel_response::Result as CancelResult;
+use ringfence_proto::v1::{
+    CancelRequest, ReleaseRequest, TransferRequest, client_frame, server_frame,
+};
+
+use super::{Ending, What};
+use crate::clock::Moment;
+use crate::session::liveness::Liveness;
+use crate::session::numbers::{Number, Use};
+use crate::transport::calls::Manner;
+use crate::transport::error::CallError;
+use crate::transport::refusal::Reason;
+use crate::transport::retry;
+
+/// Between two tries: as long as after so many in a row.
+const PAUSE_STEP: u32 = 3;
+
+/// Repeats the ending until the cluster has answered it; or, with a deadline, until then; or,
+/// without one, as long as the session lives. Says whether it is settled.
+pub(super) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
+    let token = match ending.what {
+        What::Grant(token) => Some(token),
+        What::Request(target) => match cancel(&ending.session, target, deadline).await {
+            Ok(granted) => {
+                ending.session.confirm(target);
+                if let Some(token) = granted {
+                    ending.session.disown(token);
+                }
+                granted
+            }
+            Err(error) => {
+                if is_answer(&error) {
+                    ending.session.confirm(target);
+                }
+                return is_answer(&error);
+            }
+        },
+    };
+    let Some(token) = token else { return true };
+    match release(ending, token, deadline).await {
+        Ok(()) => true,
+        Err(error) => is_answer(&error),
+    }
+}
+
+/// A refusal settles the matter as well: what was to be ended has ended.
+fn is_answer(error: &CallError) -> bool {
+    matches!(error, CallError::Refused(_))
+}
+
+/// Takes a request back. Returns the token it was granted, if it was.
+async fn cancel(
+    session: &Arc<Liveness>,
+    target: u64,
+    deadline: Option<Moment>,
+) -> Result<Option<FencingToken>, CallError> {
+    let body = |number: Number| {
+        client_frame::Body::Cancel(CancelRequest {
+            session: Some(session.handle().to_wire()),
+            number: number.number,
+            lowest: number.lowest,
+            target,
+        })
+    };
+    match repeat(session, deadline, body).await? {
+        server_frame::Body::Cancel(reply)
+            if reply.result() == CancelResult::Granted && !planted(Bug::CrossedGrantKept) =>
+        {
+            Ok(FencingToken::new(reply.token))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Releases a grant.
+pub(super) async fn release(
+    ending: &Ending,
+    token: FencingToken,
+    deadline: Option<Moment>,
+) -> Result<(), CallError> {
+    let body = |number: Number| {
+        client_frame::Body::Release(ReleaseRequest {
+            session: Some(ending.session.handle().to_wire()),
+            number: number.number,
+            lowest: number.lowest,
+            name: ending.name.to_string(),
+            token: token.get(),
+            close_session: false,
+        })
+    };
+    repeat(&ending.session, deadline, body).await.map(drop)
+}
+
+/// What a hand-over brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transferred {
+    /// The new holder.
+    pub to: SessionId,
+    /// The new holder's token.
+    pub token: FencingToken,
+}
+
+/// Hands a grant over, to a session that waits for it or to the head of the queue.
+pub(crate) async fn transfer(
+    session: &Arc<Liveness>,
+    name: &LeaseName,
+    token: FencingToken,
+    to: Option<SessionId>,
+) -> Result<Transferred, CallError> {
+    let deadline = session.transport.deadline();
+    let body = |number: Number| {
+        client_frame::Body::Transfer(TransferRequest {
+            session: Some(session.handle().to_wire()),
+            number: number.number,
+            lowest: number.lowest,
+            name: name.to_string(),
+            token: token.get(),
+            to_session: to.map_or(0, SessionId::get),
+        })
+    };
+    let reply = repeat(session, Some(deadline), body).await?;
+    let transferred = match reply {
+        server_frame::Body::Transfer(reply) => SessionId::new(reply.to_session)
+            .zip(FencingToken::new(reply.token))
+            .map(|(to, token)| Transferred { to, token }),
+        _ => None,
+    };
+    transferred.ok_or_else(CallError::misfit)
+}
+
+/// Sends a request until it is answered, under one number; with a deadline until then, without one
+/// as long as the session lives. The request has to name what it ends, so that sending it once
+/// more under another number does no harm.
+async fn repeat(
+    session: &Arc<Liveness>,
+    deadline: Option<Moment>,
+    body: impl Fn(Number) -> client_frame::Body,
+) -> Result<server_frame::Body, CallError> {
+    let transport = &session.transport;
+    let mut number: Option<Spent> = None;
+    loop {
+        let until = deadline.unwrap_or_else(|| transport.deadline());
+        let with = match &number {
+            Some(spent) => spent.number,
+            None => match session.number(Use::Ending, until).await {
+                Ok(taken) => {
+                    let spent = Spent {
+                        session,
+                        number: taken,
+                    };
+                    number.insert(spent).number
+                }
+                // As many are under way as there may be; what was given up is not forgotten for that.
+                Err(_) if deadline.is_none() && session.loss().is_none() => continue,
+                Err(error) => return Err(error),
+            },
+        };
+        let error = match transport.call(body(with), Manner::Prompt, until).await {
+            // Not a reason to believe for longer, see the answer of an acquire.
+            Ok(answer) => return Ok(answer.body),
+            Err(error) => error,
+        };
+        if let CallError::Refused(refusal) = &error {
+            session.heed(refusal);
+            match refusal.reason {
+                // Another client spends numbers of this session, or holds them up.
+                Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
+                _ => return Err(error),
+            }
+        }
+        let give_up = match deadline {
+            Some(deadline) => transport.now() >= deadline,
+            None => session.loss().is_some(),
+        };
+        if give_up {
+            return Err(error);
+        }
+        // Also where nothing was sent, which may be reported at once.
+        let retry_after = match &error {
+            CallError::Refused(refusal) => refusal.retry_after,
+            _ => None,
+        };
+        let pause = retry::pause(PAUSE_STEP, retry_after);
+        transport.sleep_until(transport.now() + pause).await;
+    }
+}
+
+/// A number that is confirmed when no caller asks under it any more, in whatever way that comes:
+/// the request names what it ends, so a late duplicate of it does no harm.
+struct Spent<'a> {
+    session: &'a Liveness,
+    number: Number,
+}
+
+impl Drop for Spent<'_> {
+    fn drop(&mut self) {
+        self.session.confirm(self.number.number);
+    }
+}

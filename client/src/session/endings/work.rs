@@ -1,0 +1,91 @@
+//! The work on an ending: one task at a time, and others take over if it stops.
+
+use std::sync::Arc;
+
+use ringfence_core::{FencingToken, LeaseName};
+
+use super::request;
+use super::{Ending, Endings, What};
+use crate::session::liveness::Liveness;
+use crate::transport::error::CallError;
+
+/// The work on an ending that was claimed. Dropping it leaves the ending to others.
+pub(crate) struct Work {
+    endings: Arc<Endings>,
+    ending: Arc<Ending>,
+    settled: bool,
+}
+
+impl Work {
+    pub(super) fn on(endings: Arc<Endings>, ending: Arc<Ending>) -> Self {
+        Self {
+            endings,
+            ending,
+            settled: false,
+        }
+    }
+
+    pub(super) fn over(mut self, settled: bool) {
+        self.settled = settled;
+    }
+
+    /// Works on it in the background, as long as the session lives. What is passed to `keep` is
+    /// dropped behind it: a session that is to stay open meanwhile.
+    pub(crate) fn in_background(self, keep: impl Send + 'static) {
+        let thread = self.ending.session.transport.thread.clone();
+        drop(thread.spawn(async move {
+            let settled = request::end(&self.ending, None).await;
+            self.over(settled);
+            drop(keep);
+        }));
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.endings.finish(&self.ending, self.settled);
+    }
+}
+
+impl Endings {
+    /// Releases by name and token. The caller may believe in the grant: belief ends before
+    /// the request leaves. It goes on in the background if it is not answered in time, or if the
+    /// caller does not wait; `keep` is dropped behind it.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        session: &Arc<Liveness>,
+        name: &LeaseName,
+        token: FencingToken,
+        keep: impl Send + 'static,
+    ) -> Result<(), CallError> {
+        let work = self.begin(session, name, What::Grant(token));
+        let ending = Arc::clone(&work.ending);
+        let releasing = Releasing(Some((work, keep)));
+        let deadline = session.transport.deadline();
+        let answer = request::release(&ending, token, Some(deadline)).await;
+        if matches!(answer, Ok(()) | Err(CallError::Refused(_))) {
+            releasing.over();
+        }
+        answer
+    }
+}
+
+/// A release that goes on in the background when its caller stops waiting before it is answered.
+struct Releasing<K: Send + 'static>(Option<(Work, K)>);
+
+impl<K: Send + 'static> Releasing<K> {
+    fn over(mut self) {
+        if let Some((work, keep)) = self.0.take() {
+            work.over(true);
+            drop(keep);
+        }
+    }
+}
+
+impl<K: Send + 'static> Drop for Releasing<K> {
+    fn drop(&mut self) {
+        if let Some((work, keep)) = self.0.take() {
+            work.in_background(keep);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Keep-alives: one message for all sessions of the client, and an eye on their windows.
+//!
+//! It runs on the client's own thread, so that an application which blocks its executor loses no
+//! session by that.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ringfence_core::FencingToken;
+use ringfence_proto::v1::check_response::Verdict;
+use ringfence_proto::v1::{
+    Acknowledged, CheckRequest, KeepAliveRequest, KeepAliveResponse, Reason, client_frame,
+    server_frame,
+};
+use tokio::sync::oneshot;
+
+use crate::clock::Moment;
+use crate::session::grant::Grant;
+use crate::session::hub::Hub;
+use crate::session::liveness::Liveness;
+use crate::session::loss::Loss;
+use crate::transport::calls::{Answer, Manner};
+use crate::transport::error::CallError;
+
+/// The most sessions in one request; the server takes 10,000, and a message has an end too.
+const SESSIONS_MAX: usize = 4_096;
+/// The most grants of one session that are asked about at one time.
+const QUESTIONS_MAX: usize = 256;
+
+/// Runs until the client's thread ends.
+pub(crate) async fn run(hub: &Arc<Hub>) {
+    let mut current = hub.transport.link.current();
+    loop {
+        hub.arm(None);
+        let connected = current.borrow().is_some();
+        let now = hub.transport.now();
+        let sessions = hub.sessions();
+        let mut next: Option<Moment> = None;
+        let mut due = false;
+        for session in &sessions {
+            let Some((look, keep_alive)) = session.tend(now) else {
+                continue;
+            };
+            due |= connected && keep_alive <= now;
+            let wake = if connected {
+                look.min(keep_alive)
+            } else {
+                look
+            };
+            next = Some(next.map_or(wake, |next| next.min(wake)));
+        }
+        if due {
+            send(hub, &sessions, now);
+            continue;
+        }
+        hub.arm(next);
+        tokio::select! {
+            () = sleep(hub, next) => {}
+            () = hub.sooner.notified() => {}
+            changed = current.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                // A new stream, so perhaps a new leader: it learns at once who is alive.
+                let now = hub.transport.now();
+                hub.sessions().iter().for_each(|session| session.hurry(now));
+            }
+        }
+    }
+}
+
+async fn sleep(hub: &Hub, until: Option<Moment>) {
+    match until {
+        Some(moment) => hub.transport.options.clock.sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The sessions of one request, each with the losses it acknowledged.
+type Batch = Vec<(Arc<Liveness>, Vec<u64>)>;
+
+fn send(hub: &Arc<Hub>, sessions: &[Arc<Liveness>], now: Moment) {
+    let mut request = KeepAliveRequest::default();
+    let mut batch = Batch::new();
+    for session in sessions {
+        let Some(part) = session.join_keep_alive(now) else {
+            continue;
+        };
+        let number = session.id().get();
+        request.sessions.push(part.handle);
+        let acknowledged = part.acknowledged.iter();
+        request
+            .acknowledged
+            .extend(acknowledged.map(|&token| Acknowledged {
+                session: number,
+                token,
+            }));
+        batch.push((Arc::clone(session), part.acknowledged));
+        if request.sessions.len() + request.acknowledged.len() >= SESSIONS_MAX {
+            dispatch(
+                hub,
+                std::mem::take(&mut request),
+                std::mem::take(&mut batch),
+                now,
+            );
+        }
+    }
+    if !batch.is_empty() {
+        dispatch(hub, request, batch, now);
+    }
+}
+
+fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment) {
+    // An answer that comes when the last window has passed is of no use.
+    let longest = batch
+        .iter()
+        .map(|(session, _)| session.ttl())
+        .max()
+        .unwrap_or_default();
+    let body = client_frame::Body::KeepAlive(request);
+    let reply = hub.transport.link.call(body, Manner::Once, now + longest);
+    let taker = Arc::clone(hub);
+    let taking = async move { take(&taker, reply, batch).await };
+    drop(hub.transport.thread.spawn(taking));
+}
+
+async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, batch: Batch) {
+    // Without an answer there is nothing to do: the next keep-alive is scheduled already.
+    let Ok(Ok(Answer {
+        body: server_frame::Body::KeepAlive(reply),
+        sent,
+    })) = reply.await
+    else {
+        return;
+    };
+    apply(reply, sent, &batch);
+    hub.sooner.notify_one();
+}
+
+fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
+    for (session, acknowledged) in batch {
+        let number = session.id().get();
+        if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
+            let why = match ended.reason() {
+                Reason::WrongSecret => Loss::WrongSecret,
+                _ => Loss::of_session(ended.cause.clone()),
+            };
+            session.lose(&why);
+            continue;
+        }
+        // It may have lost anything: nothing is extended, and it asks again soon.
+        if reply.untold.contains(&number) {
+            continue;
+        }
+        // What was lost first, then what the reply extends: nothing for the lost.
+        if let Some(lost) = reply.lost.iter().find(|lost| lost.session == number) {
+            session.grants_lost(&lost.grants);
+        }
+        session.acknowledged(acknowledged);
+        session.acknowledge(sent);
+        ask_about(session);
+    }
+}
+
+/// Asks whether the grants of a session whose handle others have are still in force. A keep-alive
+/// tells what ended against the session's will; what another process ended by the handle is the
+/// session's will.
+fn ask_about(session: &Arc<Liveness>) {
+    let doubtful = session.doubtful();
+    if doubtful.is_empty() || session.checking.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let asking = Arc::clone(session);
+    drop(session.transport.thread.spawn(async move {
+        for grants in doubtful.chunks(QUESTIONS_MAX) {
+            let questions = grants.iter().map(|grant| is_over(&asking, grant));
+            let answers = futures_util::future::join_all(questions).await;
+            for ended in answers.into_iter().flatten() {
+                asking.told_ended(ended, None);
+            }
+        }
+        asking.checking.store(false, Ordering::Relaxed);
+    }));
+}
+
+/// Whether the cluster says that a grant is not in force; without an answer nothing is known.
+async fn is_over(session: &Liveness, grant: &Grant) -> Option<FencingToken> {
+    let question = client_frame::Body::Check(CheckRequest {
+        name: grant.name.to_string(),
+        token: grant.token.get(),
+        read: None,
+    });
+    let transport = &session.transport;
+    let answer = transport
+        .call(question, Manner::Prompt, transport.deadline())
+        .await;
+    let Ok(Answer {
+        body: server_frame::Body::Check(reply),
+        ..
+    }) = answer
+    else {
+        return None;
+    };
+    match reply.verdict() {
+        Verdict::Unspecified | Verdict::Current => None,
+        Verdict::Superseded | Verdict::Ended | Verdict::Unknown => Some(grant.token),
+    }
+}

@@ -1,0 +1,275 @@
+//! Opening a session, and resuming one from its handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::Rng;
+use ringfence_core::{Identity, Pod, Secret, SessionId};
+use ringfence_proto::v1::sessions_client::SessionsClient;
+use ringfence_proto::v1::{
+    self, GetSessionRequest, KeepAliveRequest, OpenRequest, client_frame, server_frame,
+};
+use ringfence_proto::wire::pod_to_wire;
+
+use crate::clock;
+use crate::session::client::Client;
+use crate::session::error::{AttachError, OpenError};
+use crate::session::handle::SessionHandle;
+use crate::session::liveness::Liveness;
+use crate::session::loss::Loss;
+use crate::session::numbers::Numbers;
+use crate::session::{Hold, Session, SessionOptions};
+use crate::transport::calls::{Answer, Manner};
+use crate::transport::chance;
+use crate::transport::driver;
+use crate::transport::error::CallError;
+use crate::transport::refusal::Reason;
+use crate::transport::unary;
+
+impl Client {
+    /// Opens a session and keeps it alive until it is closed, left, or lost.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the options are refused or the cluster does not answer in time.
+    pub async fn open_session(&self, options: SessionOptions) -> Result<Session, OpenError> {
+        let life = Life::Ttl {
+            ttl: options.ttl,
+            patience: Duration::MAX,
+        };
+        open(self, options.identity, life).await
+    }
+
+    /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened
+    /// with; the cluster is asked, and the smaller one counts. Pass [`Duration::MAX`] to take the
+    /// cluster's word.
+    ///
+    /// One process at a time should send requests for a session; others may keep it alive.
+    /// Dropping a resumed session neither closes it nor releases what it holds.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the session has ended, or the secret is wrong.
+    pub async fn attach(
+        &self,
+        handle: SessionHandle,
+        ttl: Duration,
+    ) -> Result<Session, AttachError> {
+        attach(self, handle, ttl).await
+    }
+}
+
+/// What a session's life depends on.
+pub(crate) enum Life {
+    /// On keep-alives.
+    Ttl {
+        /// How long it outlives the last one.
+        ttl: Duration,
+        /// It is not believed in for longer than this after a keep-alive that was acknowledged.
+        patience: Duration,
+    },
+    /// On a Pod's life.
+    Pod(Pod),
+}
+
+/// Opens a session. If no caller waits for it any more when the answer comes, it is closed.
+pub(crate) async fn open(
+    client: &Client,
+    identity: String,
+    life: Life,
+) -> Result<Session, OpenError> {
+    let Some(under_way) = client.hub.opening().await else {
+        return Err(OpenError::ShutDown);
+    };
+    let identity = Identity::parse(&identity).map_err(OpenError::InvalidIdentity)?;
+    let (ttl, patience, pod) = match life {
+        Life::Ttl { ttl, patience } => (Some(ttl), patience, None),
+        Life::Pod(pod) => (None, Duration::MAX, Some(pod)),
+    };
+    let secret = Secret::new(chance::rng().random());
+    let opener = client.clone();
+    let opening = client.hub.transport.thread.spawn(async move {
+        let request = OpenRequest {
+            secret: Bytes::copy_from_slice(secret.as_bytes()),
+            ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+            identity: identity.as_str().to_owned(),
+            pod: pod.as_ref().map(pod_to_wire),
+            ..OpenRequest::default()
+        };
+        let answer = ask(&opener, request, client_frame::Body::Open);
+        let answer = answer.await.map_err(OpenError::Call)?;
+        let Answer {
+            body: server_frame::Body::Open(reply),
+            sent,
+        } = answer
+        else {
+            return Err(OpenError::Call(CallError::misfit()));
+        };
+        let session = SessionId::new(reply.session).ok_or(OpenError::Call(CallError::misfit()))?;
+        let handle = SessionHandle { session, secret };
+        let ttl = Duration::from_millis(reply.ttl_ms);
+        let liveness = opener.hub.session(handle, ttl, sent, Numbers::from(1));
+        let liveness = liveness.with_patience(patience, sent);
+        let kept = keep(&opener, liveness, true).map_err(|_| OpenError::TooLate);
+        let session = unless_shut(kept?).await.ok_or(OpenError::ShutDown)?;
+        drop(under_way);
+        Ok(session)
+    });
+    // Dropping this future drops the session that the task returns, and so closes it.
+    match opening.await {
+        Ok(opened) => opened,
+        Err(_) => Err(OpenError::Call(CallError::stopped())),
+    }
+}
+
+/// How often a session is asked for again, under another id.
+const TRIES: u32 = 5;
+/// Between two tries of one for a Pod.
+const POD_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sends an `Open`. For a Pod it has to know a later cluster time than the process that was in its
+/// container before; the greeting of a node that is behind may not tell one, a refusal does.
+///
+/// A call is repeated under its id until it is answered. If the id is known and its session over,
+/// an earlier try opened it, no caller heard, and no task kept it alive: there is nothing to keep,
+/// and another is asked for. Not for a Pod: its session ended because its container did, and asking
+/// with a later time would end the successor's.
+pub(crate) async fn ask(
+    client: &Client,
+    mut request: OpenRequest,
+    body: impl Fn(OpenRequest) -> client_frame::Body,
+) -> Result<Answer, CallError> {
+    let transport = &client.hub.transport;
+    let mut tries = TRIES;
+    loop {
+        let id: [u8; 16] = chance::rng().random();
+        request.id = Bytes::copy_from_slice(&id);
+        request.seen_cluster_time_ms = Some(transport.cluster_time_ms());
+        let body = body(request.clone());
+        let refusal = match transport
+            .call(body, Manner::Prompt, transport.deadline())
+            .await
+        {
+            Err(CallError::Refused(refusal)) => refusal,
+            other => return other,
+        };
+        tries -= 1;
+        let for_pod = request.pod.is_some();
+        match refusal.reason {
+            Reason::OpenTooOld if for_pod && tries > 0 => {}
+            Reason::OpenIdUsed if !for_pod && tries > 0 => continue,
+            _ => return Err(CallError::Refused(refusal)),
+        }
+        if let Some(Ok(now)) = refusal.metadata.get("now").map(|now| now.parse()) {
+            transport.saw_cluster_time(now);
+        }
+        transport.sleep(POD_PAUSE).await;
+    }
+}
+
+/// Resumes a session.
+pub(crate) async fn attach(
+    client: &Client,
+    handle: SessionHandle,
+    ttl: Duration,
+) -> Result<Session, AttachError> {
+    let Some(_under_way) = client.hub.opening().await else {
+        return Err(AttachError::ShutDown);
+    };
+    let ttl = ttl.min(ttl_of(client, handle.session).await?);
+    let request = KeepAliveRequest {
+        sessions: vec![handle.to_wire()],
+        ..KeepAliveRequest::default()
+    };
+    let body = client_frame::Body::KeepAlive(request);
+    let transport = &client.hub.transport;
+    let (through, deadline) = (Arc::clone(transport), transport.deadline());
+    let renewing = async move { through.call(body, Manner::Prompt, deadline).await };
+    let answer = driver::on_thread(&transport.thread, renewing)
+        .await
+        .map_err(AttachError::Call)?;
+    let Answer {
+        body: server_frame::Body::KeepAlive(reply),
+        sent,
+    } = answer
+    else {
+        return Err(AttachError::Call(CallError::misfit()));
+    };
+    if let Some(ended) = reply.ended.first() {
+        let loss = match ended.reason() {
+            v1::Reason::WrongSecret => Loss::WrongSecret,
+            _ => Loss::of_session(ended.cause.clone()),
+        };
+        return Err(AttachError::Lost(loss));
+    }
+    // Above all numbers that were spent before, in this process or another. If the wall clock was
+    // set back since, the cluster's refusal tells the right one.
+    let numbers = Numbers::from(clock::wall_micros().max(1));
+    let liveness = client.hub.session(handle, ttl, sent, numbers);
+    liveness.share();
+    let kept = keep(client, liveness, false).map_err(AttachError::Lost);
+    unless_shut(kept?).await.ok_or(AttachError::ShutDown)
+}
+
+/// Keeps the session alive from now on, unless its window has passed already.
+pub(crate) fn keep(client: &Client, liveness: Liveness, ours: bool) -> Result<Session, Loss> {
+    let liveness = Arc::new(liveness);
+    if ours {
+        liveness.own();
+    }
+    client.hub.register(&liveness);
+    let hold = Arc::new(Hold {
+        client: client.clone(),
+        liveness,
+        ours,
+    });
+    match hold.liveness.loss() {
+        None => Ok(Session { hold }),
+        Some(loss) => Err(loss),
+    }
+}
+
+/// The session, unless the client was shut down while it was opened or resumed: the caller that
+/// shuts it down may have looked at its sessions before this one was among them.
+pub(crate) async fn unless_shut(session: Session) -> Option<Session> {
+    let Hold {
+        client,
+        liveness,
+        ours,
+    } = &*session.hold;
+    if !client.hub.is_shut() {
+        return Some(session);
+    }
+    if *ours && liveness.lose(&Loss::Closed) {
+        let deadline = liveness.transport.deadline();
+        let closed = client.close(liveness, deadline).await;
+        if let Err(error) = closed {
+            tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
+        }
+    }
+    None
+}
+
+/// The TTL of a session, from the cluster: believing in a longer one would be unsafe.
+async fn ttl_of(client: &Client, session: SessionId) -> Result<Duration, AttachError> {
+    let request = GetSessionRequest {
+        session: session.get(),
+        read: None,
+    };
+    let answer = unary::call(&client.hub.transport, move |channel| async move {
+        SessionsClient::new(channel).get(request).await
+    });
+    match answer.await {
+        Ok(reply) => {
+            let session = reply
+                .session
+                .ok_or(AttachError::Call(CallError::misfit()))?;
+            Ok(Duration::from_millis(session.ttl_ms))
+        }
+        Err(CallError::Refused(refusal))
+            if matches!(refusal.reason, Reason::NotFound | Reason::SessionExpired) =>
+        {
+            Err(AttachError::Lost(Loss::SessionEnded { cause: None }))
+        }
+        Err(error) => Err(AttachError::Call(error)),
+    }
+}

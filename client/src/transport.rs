@@ -1,0 +1,200 @@
+//! The way to the cluster that all parts of one client share: its thread, its connection, and what
+//! is known of the cluster at the other end. It knows no session, except as what it [serves](Served).
+//!
+//! `driver` is the client's own thread. On it `upkeep` keeps one stream open: `follow` chooses the
+//! member, `race` tries several, `connection` connects to one `endpoint` (by `tls`) and `outbound` is
+//! what goes there. `link` and `calls` are the calls in flight on that stream; `unary` and `streams`
+//! go beside it. `retry` says when to try again, `chance` with which jitter. What comes back is an
+//! `error` or a `refusal`; `options` are the settings.
+
+pub(crate) mod calls;
+pub(crate) mod chance;
+pub(crate) mod connection;
+pub(crate) mod driver;
+pub(crate) mod endpoint;
+pub(crate) mod error;
+pub(crate) mod follow;
+pub(crate) mod link;
+pub(crate) mod options;
+pub(crate) mod outbound;
+pub(crate) mod race;
+pub(crate) mod refusal;
+pub(crate) mod retry;
+pub(crate) mod streams;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
+pub(crate) mod unary;
+pub(crate) mod upkeep;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use ringfence_core::ClusterId;
+use ringfence_proto::v1::{client_frame, server_frame};
+use tokio::sync::Semaphore;
+
+use crate::clock::Moment;
+use crate::sync::lock;
+use crate::transport::calls::{Answer, Manner};
+use crate::transport::driver::{AbortOnDrop, Thread};
+use crate::transport::error::CallError;
+use crate::transport::follow::Follow;
+use crate::transport::link::Link;
+use crate::transport::options::Options;
+
+/// The most unary calls that go on to their answers although no caller waits for these any more.
+const DESERTED_MAX: usize = 1_024;
+
+/// What the transport has to know of the sessions that use it.
+pub(crate) trait Served: Send + Sync {
+    /// Whether there are none: then nothing is lost by a change of the cluster.
+    fn is_idle(&self) -> bool;
+
+    /// The shortest TTL among them.
+    fn shortest_ttl(&self) -> Option<Duration>;
+
+    /// This request is about to be sent: no holder believes in what it ends when this returns.
+    fn end_belief_before(&self, body: &client_frame::Body);
+
+    /// The cluster is another one, which knows none of them.
+    fn cluster_changed(&self);
+}
+
+/// See the module. It does not keep the client's thread running; a
+/// [`Tether`](crate::transport::driver::Tether) does.
+pub(crate) struct Transport {
+    pub(crate) options: Options,
+    pub(crate) thread: Thread,
+    pub(crate) link: Link,
+    follow: Mutex<Follow>,
+    cluster: Mutex<Option<ClusterId>>,
+    cluster_time_ms: AtomicU64,
+    /// Room for unary calls that go on without their callers.
+    pub(crate) deserted: Semaphore,
+    /// The sessions hold the transport, so it must not hold them.
+    served: Weak<dyn Served>,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        options: Options,
+        thread: Thread,
+        follow: Follow,
+        served: Weak<dyn Served>,
+    ) -> Self {
+        Self {
+            link: Link::new(Arc::clone(&options.clock)),
+            options,
+            thread,
+            follow: Mutex::new(follow),
+            cluster: Mutex::default(),
+            cluster_time_ms: AtomicU64::new(0),
+            deserted: Semaphore::new(DESERTED_MAX),
+            served,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.options.clock.now()
+    }
+
+    /// The deadline of a request that is sent now.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.now() + self.options.request_timeout
+    }
+
+    /// Sends a request and waits for its answer. Every request of a session but its keep-alives
+    /// passes here, so no API can send the end of a grant that is still believed in.
+    pub(crate) async fn call(
+        &self,
+        body: client_frame::Body,
+        manner: Manner,
+        deadline: Moment,
+    ) -> Result<Answer, CallError> {
+        // A session that is believed in holds what is served, so this is there while it matters.
+        if let Some(served) = self.served.upgrade() {
+            served.end_belief_before(&body);
+        }
+        let reply = self.link.call(body, manner, deadline);
+        match reply.await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::stopped()),
+        }
+    }
+
+    /// Sleeps until `moment`, on any executor: the client's own thread keeps the timer.
+    pub(crate) async fn sleep_until(&self, moment: Moment) {
+        let clock = Arc::clone(&self.options.clock);
+        let asleep = self
+            .thread
+            .spawn(async move { clock.sleep_until(moment).await });
+        // The thread ends only when no caller has a use for this client any more.
+        drop((&mut AbortOnDrop(asleep).0).await);
+    }
+
+    /// Sleeps for this long; for tasks of the client's own thread.
+    pub(crate) async fn sleep(&self, pause: Duration) {
+        let clock = &self.options.clock;
+        clock.sleep_until(clock.now() + pause).await;
+    }
+
+    pub(crate) fn follow(&self) -> MutexGuard<'_, Follow> {
+        lock(&self.follow)
+    }
+
+    /// Whether no session would be lost by a change of the cluster.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.served.upgrade().is_none_or(|served| served.is_idle())
+    }
+
+    /// The shortest TTL among the sessions that are kept alive.
+    pub(crate) fn shortest_ttl(&self) -> Option<Duration> {
+        self.served.upgrade()?.shortest_ttl()
+    }
+
+    /// The newest cluster time seen, in milliseconds; 0 before the first greeting.
+    pub(crate) fn cluster_time_ms(&self) -> u64 {
+        self.cluster_time_ms.load(Ordering::Relaxed)
+    }
+
+    /// Takes notice of a cluster time that a reply carried.
+    pub(crate) fn saw_cluster_time(&self, millis: u64) {
+        self.cluster_time_ms.fetch_max(millis, Ordering::Relaxed);
+    }
+
+    /// Whether a member of `cluster` is one of ours: it is if this client knows no cluster yet.
+    pub(crate) fn is_ours(&self, cluster: ClusterId) -> bool {
+        lock(&self.cluster).is_none_or(|known| known == cluster)
+    }
+
+    /// Belongs to `cluster` from now on. Sessions of another one are lost.
+    pub(crate) fn belong_to(&self, cluster: ClusterId, time_ms: u64) {
+        let before = lock(&self.cluster).replace(cluster);
+        if before.is_some_and(|before| before != cluster) {
+            self.cluster_time_ms.store(time_ms, Ordering::Relaxed);
+            if let Some(served) = self.served.upgrade() {
+                served.cluster_changed();
+            }
+        }
+        self.saw_cluster_time(time_ms);
+    }
+}
+
+/// The cluster time that a reply carries, if it does.
+pub(crate) fn cluster_time_of(body: &server_frame::Body) -> Option<u64> {
+    use server_frame::Body;
+    match body {
+        Body::Greeting(greeting) => Some(greeting.cluster_time_ms),
+        Body::Open(reply) => Some(reply.cluster_time_ms),
+        Body::KeepAlive(reply) => Some(reply.cluster_time_ms),
+        Body::Close(reply) => Some(reply.cluster_time_ms),
+        Body::Acquire(reply) => Some(reply.cluster_time_ms),
+        Body::Cancel(reply) => Some(reply.cluster_time_ms),
+        Body::Release(reply) => Some(reply.cluster_time_ms),
+        Body::Transfer(reply) => Some(reply.cluster_time_ms),
+        Body::Get(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
+        Body::Check(reply) => reply.at.as_ref().map(|at| at.cluster_time_ms),
+        Body::Refusal(_) | Body::GoingAway(_) => None,
+    }
+}

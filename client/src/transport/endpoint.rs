@@ -1,0 +1,141 @@
+//! Where a member is reached.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::transport::error::ConnectError;
+
+/// The most endpoints a client takes.
+const ENDPOINTS_MAX: usize = 64;
+
+/// What an address with TLS may begin with.
+pub(crate) const ENCRYPTED: &str = "https://";
+/// What an address without TLS may begin with.
+pub(crate) const PLAIN: &str = "http://";
+
+/// A member's address, `HOST:PORT`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Endpoint(Arc<str>);
+
+impl Endpoint {
+    /// Parses what a user wrote, dropping repeats.
+    pub(crate) fn parse_all(offered: &[String]) -> Result<Vec<Self>, ConnectError> {
+        let mut endpoints = Vec::new();
+        for text in offered {
+            let endpoint = Self::parse(text).map_err(|fault| ConnectError::InvalidEndpoint {
+                offered: text.clone(),
+                fault,
+            })?;
+            if !endpoints.contains(&endpoint) {
+                endpoints.push(endpoint);
+            }
+        }
+        if endpoints.is_empty() {
+            return Err(ConnectError::NoEndpoints);
+        }
+        if endpoints.len() > ENDPOINTS_MAX {
+            return Err(ConnectError::InvalidEndpoint {
+                offered: format!("{} endpoints", endpoints.len()),
+                fault: "at most 64 are allowed",
+            });
+        }
+        Ok(endpoints)
+    }
+
+    /// Parses one address.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim();
+        let encrypted = text.strip_prefix(ENCRYPTED);
+        if encrypted.is_some() && !cfg!(feature = "tls") {
+            return Err("this program has no TLS; ringfence-client has it with its feature `tls`");
+        }
+        let plain = || text.strip_prefix(PLAIN).unwrap_or(text);
+        let address = encrypted.unwrap_or_else(plain);
+        let address = address.strip_suffix('/').unwrap_or(address);
+        let (host, port) = address.rsplit_once(':').ok_or("the port is missing")?;
+        if host.is_empty() {
+            return Err("the host is missing");
+        }
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        if host.contains(':') && !bracketed {
+            return Err("an IPv6 address stands in brackets");
+        }
+        if !host
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"/?#@".contains(&byte))
+        {
+            return Err("the host has a character that no host has");
+        }
+        match port.parse::<u16>() {
+            Ok(0) | Err(_) => Err("the port is no number from 1 to 65535"),
+            Ok(_) => Ok(Self(Arc::from(address))),
+        }
+    }
+
+    /// The address as a URI; a connection with TLS has another [`origin`](Self::origin).
+    pub(crate) fn uri(&self) -> String {
+        format!("{PLAIN}{}", self.0)
+    }
+
+    /// What requests over a connection with TLS are addressed to.
+    #[cfg(feature = "tls")]
+    pub(crate) fn origin(&self) -> Result<http::Uri, http::uri::InvalidUri> {
+        format!("{ENCRYPTED}{}", self.0).parse()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_scheme_and_a_slash_make_no_difference() {
+        let spellings = [
+            "127.0.0.1:7420",
+            " http://127.0.0.1:7420",
+            "127.0.0.1:7420/",
+        ];
+        let parsed = Endpoint::parse_all(&spellings.map(String::from)).unwrap();
+
+        assert_eq!(parsed.len(), 1);
+        assert_eq!(parsed[0].uri(), "http://127.0.0.1:7420");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_its_fault() {
+        let faults = [
+            ("", "port is missing"),
+            ("localhost", "port is missing"),
+            (":7420", "host is missing"),
+            ("localhost:0", "no number from 1"),
+            ("localhost:70000", "no number from 1"),
+            ("::1:7420", "brackets"),
+            ("a b:7420", "character"),
+            ("http://host/path:7420", "character"),
+        ];
+        for (text, fault) in faults {
+            let error = Endpoint::parse_all(&[text.to_owned()])
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(fault), "{text}: {error}");
+        }
+        assert!(matches!(
+            Endpoint::parse_all(&[]),
+            Err(ConnectError::NoEndpoints)
+        ));
+    }
+}

@@ -1,0 +1,270 @@
+//! Keeps one good stream open, for ever: connects, follows the leader, notices dead connections,
+//! hands replies to their callers.
+
+use std::time::Duration;
+
+use ringfence_core::ClusterId;
+use ringfence_proto::v1::{ServerMessage, server_frame};
+use tonic::Status;
+
+use crate::clock::Moment;
+use crate::transport::connection::{self, Opened};
+use crate::transport::endpoint::Endpoint;
+use crate::transport::race::race;
+use crate::transport::retry;
+use crate::transport::{Transport, cluster_time_of};
+
+/// How long the leader has to answer when another member names it; that member serves as well.
+const DETOUR_MAX: Duration = Duration::from_millis(250);
+/// A member that only refuses for this long may be cut off from the rest: try another one.
+const REFUSING_MAX: Duration = Duration::from_secs(1);
+/// How often a stream is looked at, at least this many times within the time it may be silent.
+const LOOKS: u32 = 4;
+/// A stream that lived for less than this was of little use, whatever it answered: what is asked on
+/// every new stream may be what breaks it.
+const STEADY_MIN: Duration = Duration::from_millis(500);
+
+/// Runs until the client's thread ends.
+pub(crate) async fn run(transport: &Transport) {
+    // Streams in a row that were of little use. The first is followed by another at once, since
+    // leaders die; later ones after pauses, or a server that breaks every stream, or two that name
+    // each other as the leader, would be connected to as fast as they can take it.
+    let mut in_vain = 0_u32;
+    loop {
+        let opened = establish(transport).await;
+        let since = transport.now();
+        let endpoint = opened.endpoint.clone();
+        transport.link.connected(
+            endpoint.clone(),
+            opened.channel.clone(),
+            opened.outbound.clone(),
+        );
+        tracing::debug!(%endpoint, "connected");
+        let end = Serving::new(transport, &endpoint).until_over(opened).await;
+        transport
+            .link
+            .disconnected(&format!("{endpoint}: {}", end.why));
+        tracing::debug!(%endpoint, why = end.why, "disconnected");
+        let now = transport.now();
+        if end.failed {
+            transport.follow().failed(&endpoint, now);
+        }
+        let steady = now.saturating_since(since) >= STEADY_MIN;
+        in_vain = if steady { 0 } else { in_vain.saturating_add(1) };
+        if let Some(tries) = in_vain.checked_sub(2) {
+            let until = now + retry::pause(tries, None);
+            transport.options.clock.sleep_until(until).await;
+        }
+    }
+}
+
+/// Connects to a member, the leader if it can be reached.
+async fn establish(transport: &Transport) -> Opened {
+    let mut tries = 0;
+    let mut strangers = false;
+    loop {
+        let candidates = transport.follow().candidates(transport.now());
+        let race = race(candidates, &transport.options, tries).await;
+        let mut troubles = Vec::new();
+        for (endpoint, why) in race.failed {
+            transport.follow().failed(&endpoint, transport.now());
+            troubles.push(format!("{endpoint}: {why}"));
+        }
+        if let Some(opened) = race.winner {
+            match accept(transport, &opened, strangers) {
+                Ok(()) => return prefer_leader(transport, opened).await,
+                Err(why) => {
+                    transport.follow().failed(&opened.endpoint, transport.now());
+                    // Adopted if a second round finds no node of the cluster we knew.
+                    strangers = tries > 0;
+                    troubles.push(format!("{}: {why}", opened.endpoint));
+                }
+            }
+        }
+        transport.link.unreachable(&troubles.join("; "));
+        let until = transport.now() + retry::pause(tries, None);
+        transport.options.clock.sleep_until(until).await;
+        tries = tries.saturating_add(1);
+    }
+}
+
+/// Whether to talk to the cluster that greeted.
+fn accept(transport: &Transport, opened: &Opened, strangers: bool) -> Result<(), &'static str> {
+    let greeting = &opened.greeting;
+    let cluster =
+        ClusterId::from_slice(&greeting.cluster_id).ok_or("it belongs to no cluster yet")?;
+    let idle = transport.is_idle();
+    if !transport.is_ours(cluster) && !idle && !strangers {
+        return Err("it belongs to another cluster than before");
+    }
+    transport.belong_to(cluster, greeting.cluster_time_ms);
+    transport.follow().greeted(&opened.endpoint);
+    Ok(())
+}
+
+/// Goes to the leader that the greeting names, if it answers quickly.
+async fn prefer_leader(transport: &Transport, opened: Opened) -> Opened {
+    let named = &opened.greeting.leader_client_address;
+    let hint = transport
+        .follow()
+        .hint(named, Some(&opened.endpoint), transport.now());
+    let Some(leader) = hint else { return opened };
+    match connection::open(&leader, &transport.options, DETOUR_MAX).await {
+        Ok(direct) if direct.greeting.cluster_id == opened.greeting.cluster_id => {
+            transport.saw_cluster_time(direct.greeting.cluster_time_ms);
+            transport.follow().greeted(&leader);
+            direct
+        }
+        Ok(_) | Err(_) => {
+            transport.follow().failed(&leader, transport.now());
+            opened
+        }
+    }
+}
+
+/// Why a stream is over.
+struct End {
+    why: String,
+    /// Whether the address is to be avoided for a while.
+    failed: bool,
+}
+
+struct Serving<'a> {
+    transport: &'a Transport,
+    endpoint: &'a Endpoint,
+    heard: Moment,
+    refusing_since: Option<Moment>,
+}
+
+impl<'a> Serving<'a> {
+    fn new(transport: &'a Transport, endpoint: &'a Endpoint) -> Self {
+        Self {
+            transport,
+            endpoint,
+            heard: transport.now(),
+            refusing_since: None,
+        }
+    }
+
+    async fn until_over(mut self, mut opened: Opened) -> End {
+        let mut look = self.next_look();
+        loop {
+            let end = tokio::select! {
+                message = opened.inbound.message() => self.take(message),
+                () = self.transport.options.clock.sleep_until(look) => {
+                    look = self.next_look();
+                    self.look()
+                }
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Hands the replies of a message out.
+    fn take(&mut self, message: Result<Option<ServerMessage>, Status>) -> Option<End> {
+        let message = match message {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                return Some(End {
+                    why: "the server ended it".into(),
+                    failed: true,
+                });
+            }
+            Err(status) => {
+                return Some(End {
+                    why: connection::describe(&status),
+                    failed: true,
+                });
+            }
+        };
+        let now = self.transport.now();
+        self.heard = now;
+        let mut replies = message.frames;
+        let newest = replies
+            .iter()
+            .filter_map(|frame| cluster_time_of(frame.body.as_ref()?))
+            .max();
+        if let Some(time) = newest {
+            self.transport.saw_cluster_time(time);
+        }
+        let mut leaving = None;
+        replies.retain(|frame| match &frame.body {
+            Some(server_frame::Body::GoingAway(notice)) => {
+                leaving = Some(notice.leader_client_address.clone());
+                false
+            }
+            _ => frame.id != 0,
+        });
+        let count = replies.len();
+        let setbacks = self.transport.link.answer(replies);
+        if let Some(leader) = leaving {
+            self.transport
+                .follow()
+                .hint(&leader, Some(self.endpoint), now);
+            return Some(End {
+                why: "the server is stopping".into(),
+                failed: true,
+            });
+        }
+        if setbacks.len() < count {
+            self.refusing_since = None;
+        }
+        let mut follow = self.transport.follow();
+        for leader in setbacks
+            .iter()
+            .filter_map(|setback| setback.leader.as_deref())
+        {
+            if let Some(leader) = follow.hint(leader, Some(self.endpoint), now) {
+                return Some(End {
+                    why: format!("the leader is {leader}"),
+                    failed: false,
+                });
+            }
+        }
+        drop(follow);
+        if !setbacks.is_empty() {
+            let since = *self.refusing_since.get_or_insert(now);
+            if now.saturating_since(since) > REFUSING_MAX {
+                return Some(End {
+                    why: "it only refuses".into(),
+                    failed: true,
+                });
+            }
+        }
+        None
+    }
+
+    /// Looks whether the connection is dead: something was asked, and nothing at all was heard
+    /// since.
+    fn look(&self) -> Option<End> {
+        let asked = self.transport.link.oldest_unanswered()?;
+        let silent = self.transport.now().saturating_since(asked.max(self.heard));
+        let why = format!("no reply for {silent:?}");
+        (silent >= self.silence_max()).then_some(End { why, failed: true })
+    }
+
+    fn next_look(&self) -> Moment {
+        let now = self.transport.now();
+        let max = self.silence_max();
+        let next = now + max / LOOKS;
+        // What is unanswered already is looked at when it is due, not a quarter later.
+        match self.transport.link.oldest_unanswered() {
+            Some(asked) => next.min(now.max(asked.max(self.heard) + max)),
+            None => next,
+        }
+    }
+
+    /// How long the server may leave what was asked without any reply. A quarter of the shortest
+    /// TTL leaves the time to ask another member before the window ends.
+    fn silence_max(&self) -> Duration {
+        const LEAST: Duration = Duration::from_millis(200);
+        let shortest = self.transport.shortest_ttl().unwrap_or(Duration::MAX);
+        self.transport
+            .options
+            .silence_max()
+            .min(shortest / 4)
+            .max(LEAST)
+    }
+}

@@ -1,0 +1,276 @@
+//! Following floors: the greatest token ever granted per name, for guards that want to know it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ringfence_core::{ClusterId, FencingToken, FloorNews, LeaseName};
+use ringfence_proto::DecodeError;
+use ringfence_proto::v1;
+use ringfence_proto::v1::leases_client::LeasesClient;
+use ringfence_proto::wire::floor_from_wire;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+use crate::transport::Transport;
+use crate::transport::connection::MESSAGE_BYTES_MAX;
+use crate::transport::driver::Tether;
+use crate::transport::error::CallError;
+use crate::transport::refusal::Refusal;
+use crate::transport::streams::{Kind, Reader};
+use crate::watch::position::Position;
+
+/// How many names [`Floors`] remembers, the ones that were granted last: of these it tells no floor
+/// twice.
+pub const FLOOR_NAMES_MAX: usize = 100_000;
+
+/// How many bytes these names may have, together.
+pub const FLOOR_NAME_BYTES_MAX: usize = 16 << 20;
+
+/// One thing that [`Floors`] tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FloorsItem {
+    /// The cluster is another one than before, restored for example: what follows is its state.
+    /// Its tokens are greater all the same.
+    ClusterChanged,
+    /// The greatest floor that was ever forgotten with an idle name, whatever its prefix.
+    Forgotten(FencingToken),
+    /// The floor of a name has risen to this token.
+    Floor {
+        /// The name.
+        name: LeaseName,
+        /// The greatest token ever granted for it.
+        token: FencingToken,
+    },
+    /// Everything up to here has been reported. Comes at least every second.
+    Reached(Position),
+}
+
+impl From<FloorsItem> for FloorNews {
+    fn from(item: FloorsItem) -> Self {
+        match item {
+            FloorsItem::ClusterChanged => Self::Anew,
+            FloorsItem::Forgotten(token) => Self::Forgotten(token),
+            FloorsItem::Floor { name, token } => Self::Floor { name, token },
+            FloorsItem::Reached(_) => Self::Reached,
+        }
+    }
+}
+
+/// Floors of the names that begin with a prefix, all of them first, then each rise, in order: a
+/// stream that goes on at another node when one fails, and never tells a smaller token for a name
+/// than before. It remembers one token per name, for the [`FLOOR_NAMES_MAX`] names that were granted
+/// last, of [`FLOOR_NAME_BYTES_MAX`] bytes: of an older one it may tell a floor again, or behind a
+/// change of nodes a smaller one.
+#[must_use = "following ends when it is dropped"]
+pub struct Floors {
+    reader: Reader<FloorsItem>,
+}
+
+impl Floors {
+    /// Follows the floors of the names that begin with `prefix`.
+    pub(crate) fn begin(transport: &Arc<Transport>, tether: &Arc<Tether>, prefix: String) -> Self {
+        let kind = Rising {
+            prefix,
+            ..Rising::default()
+        };
+        Self {
+            reader: Reader::begin(transport, tether, kind),
+        }
+    }
+
+    /// What is reported next; `None` behind an error. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`CallError`] if the cluster refuses to be followed so; nothing follows.
+    pub async fn next(&mut self) -> Option<Result<FloorsItem, CallError>> {
+        self.reader.next().await
+    }
+}
+
+impl futures_core::Stream for Floors {
+    type Item = Result<FloorsItem, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.reader.poll_next(cx)
+    }
+}
+
+impl std::fmt::Debug for Floors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Floors").finish_non_exhaustive()
+    }
+}
+
+/// What was reported.
+#[derive(Default)]
+struct Rising {
+    prefix: String,
+    cluster: Option<ClusterId>,
+    forgotten: u64,
+    floors: Told,
+    reached: (u64, u32),
+}
+
+/// The floors that were reported, of the names that were granted last.
+#[derive(Default)]
+struct Told {
+    by_name: BTreeMap<LeaseName, FencingToken>,
+    /// The same, the oldest grant first.
+    by_age: BTreeSet<(FencingToken, LeaseName)>,
+    /// The bytes of these names.
+    bytes: usize,
+}
+
+impl Told {
+    /// Notes a floor; says whether it has risen, as far as is remembered.
+    fn raise(&mut self, name: &LeaseName, token: FencingToken) -> bool {
+        let before = self.by_name.get(name).copied();
+        if before.is_some_and(|before| before >= token) {
+            return false;
+        }
+        match before {
+            Some(before) => drop(self.by_age.remove(&(before, name.clone()))),
+            None => self.bytes += name.as_str().len(),
+        }
+        self.by_name.insert(name.clone(), token);
+        self.by_age.insert((token, name.clone()));
+        while self.by_name.len() > FLOOR_NAMES_MAX || self.bytes > FLOOR_NAME_BYTES_MAX {
+            let Some((_, oldest)) = self.by_age.pop_first() else {
+                break;
+            };
+            self.by_name.remove(&oldest);
+            self.bytes -= oldest.as_str().len();
+        }
+        true
+    }
+}
+
+impl Kind for Rising {
+    type Message = v1::WatchFloorsResponse;
+    type Item = FloorsItem;
+
+    async fn open(&self, channel: Channel) -> Result<Streaming<v1::WatchFloorsResponse>, Status> {
+        let request = v1::WatchFloorsRequest {
+            prefix: self.prefix.clone(),
+        };
+        let mut leases = LeasesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        Ok(leases.watch_floors(request).await?.into_inner())
+    }
+
+    fn take(&mut self, message: v1::WatchFloorsResponse) -> Result<Vec<FloorsItem>, DecodeError> {
+        let position = message.position.as_ref().map(Position::from_wire);
+        let position = position.transpose()?;
+        let floors: Vec<_> = message
+            .floors
+            .iter()
+            .map(floor_from_wire)
+            .collect::<Result<_, _>>()?;
+
+        let mut items = Vec::new();
+        if let Some(position) = position
+            && self.cluster != Some(position.cluster())
+        {
+            if self.cluster.is_some() {
+                items.push(FloorsItem::ClusterChanged);
+                self.reached = (0, 0);
+            }
+            self.cluster = Some(position.cluster());
+        }
+        if message.forgotten > self.forgotten {
+            self.forgotten = message.forgotten;
+            items.extend(FencingToken::new(message.forgotten).map(FloorsItem::Forgotten));
+        }
+        for (name, token) in floors {
+            // A stream that was opened again begins with all floors, on a node that may lag.
+            if self.floors.raise(&name, token) {
+                items.push(FloorsItem::Floor { name, token });
+            }
+        }
+        if let Some(position) = position.filter(|_| message.complete) {
+            let reached = (position.index(), position.events().unwrap_or(u32::MAX));
+            if reached >= self.reached {
+                self.reached = reached;
+                items.push(FloorsItem::Reached(position));
+            }
+        }
+        Ok(items)
+    }
+
+    fn broke(&mut self) {}
+
+    fn refused(&mut self, _: &Refusal) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(index: u64, floors: &[(&str, u64)]) -> v1::WatchFloorsResponse {
+        let floors = floors.iter().map(|&(name, token)| v1::Floor {
+            name: name.into(),
+            token,
+        });
+        v1::WatchFloorsResponse {
+            forgotten: 0,
+            floors: floors.collect(),
+            position: Some(v1::Position {
+                cluster_id: vec![1; 16].into(),
+                index,
+                n: 0,
+                term: 0,
+            }),
+            complete: true,
+        }
+    }
+
+    fn take(kind: &mut Rising, message: v1::WatchFloorsResponse) -> Vec<FloorsItem> {
+        kind.take(message).expect("it makes sense")
+    }
+
+    #[test]
+    fn a_floor_is_told_again_only_if_it_has_risen() {
+        let mut kind = Rising::default();
+        assert_eq!(take(&mut kind, message(5, &[("a", 3), ("b", 4)])).len(), 3);
+
+        // Opened again on a node that lags: nothing is reported twice, nothing goes back.
+        assert_eq!(take(&mut kind, message(4, &[("a", 3), ("b", 2)])), []);
+
+        assert_eq!(take(&mut kind, message(6, &[("a", 3), ("b", 7)])).len(), 2);
+    }
+
+    #[test]
+    fn no_more_floors_are_remembered_than_allowed() {
+        let mut told = Told::default();
+        let token = |value| FencingToken::new(value).expect("in range");
+        let name = |at: u64| LeaseName::parse(&format!("{at:0>255}")).expect("a name");
+        let count = u64::try_from(FLOOR_NAME_BYTES_MAX / 255).expect("fits") + 1_000;
+        for at in 1..=count {
+            assert!(told.raise(&name(at), token(at)));
+        }
+        assert!(told.bytes <= FLOOR_NAME_BYTES_MAX);
+        assert_eq!(told.by_name.len(), told.by_age.len());
+        assert!(!told.raise(&name(count), token(count)));
+        // Forgotten: reported again.
+        assert!(told.raise(&name(1), token(1)));
+    }
+
+    #[test]
+    fn another_cluster_is_told() {
+        let mut kind = Rising::default();
+        take(&mut kind, message(5, &[("a", 3)]));
+        let mut other = message(1, &[("a", 900)]);
+        if let Some(position) = &mut other.position {
+            position.cluster_id = vec![2; 16].into();
+        }
+
+        let items = take(&mut kind, other);
+
+        assert_eq!(items[0], FloorsItem::ClusterChanged);
+        assert_eq!(items.len(), 3);
+    }
+}

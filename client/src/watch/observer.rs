@@ -1,0 +1,292 @@
+//! Who holds a lease: few watches for the many leases that one client follows.
+//!
+//! Observers of one name share a watch. Once a client has [`OWN_MAX`] watches of single names in a
+//! folder (`jobs/` is that of `jobs/17`), all further names in it share one watch of the folder. Once
+//! it has [`WATCHES_MAX`] watches, further names share one of the topmost folder that they are in, and
+//! one of everything if they are in none, or if there are [`FOLDERS_MAX`] more. A connection carries
+//! at most 1,024 streams, and a node 10,000 watches: a client with a campaign for each of 2,000 shards
+//! could otherwise not even send other requests.
+//!
+//! What a watch tells goes to the sessions first: one from which a grant was taken hears of it long
+//! before the next keep-alive.
+
+mod state;
+
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use ringfence_core::{FencingToken, LeaseName};
+use tokio::sync::Notify;
+
+use crate::sync::lock;
+use crate::transport::Transport;
+use crate::transport::driver::{AbortOnDrop, Tether};
+use crate::transport::error::CallError;
+use crate::watch::Watch;
+use crate::watch::info::GrantInfo;
+
+pub(crate) use state::News;
+use state::{Saw, State};
+
+/// How many names of one folder a client watches one by one before it watches the folder: a client
+/// with a few leases should not receive the events of all leases.
+const OWN_MAX: usize = 16;
+/// How many watches a client begins for names and their folders.
+const WATCHES_MAX: usize = 128;
+/// How many it begins for topmost folders once it has those.
+const FOLDERS_MAX: usize = 128;
+/// A watch of a folder begins again for names that have joined, and at most this often.
+const JOIN_EVERY: Duration = Duration::from_secs(1);
+/// How long it takes until a watch is tried again that the cluster refused, by a server that has none
+/// for example.
+const REFUSED_EVERY: Duration = Duration::from_secs(30);
+
+/// Follows a lease until it is dropped.
+pub(crate) struct Observer {
+    stream: Arc<Stream>,
+    name: LeaseName,
+    number: u64,
+}
+
+/// The watches of a client.
+pub(crate) struct Streams {
+    transport: Arc<Transport>,
+    /// Gets all news before the observers do.
+    first: Arc<First>,
+    /// By what each tells of.
+    running: Mutex<BTreeMap<String, Weak<Stream>>>,
+}
+
+/// Who hears of something before the observers do.
+type First = dyn Fn(&News) + Send + Sync;
+
+/// One watch, as long as an observer uses it.
+struct Stream {
+    shared: Arc<Shared>,
+    _task: AbortOnDrop<()>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// A name has joined that the running watch has not reported the present state of.
+    joined: Notify,
+}
+
+impl Observer {
+    /// The token in force, as far as the watch has reported; `None` if it has not reported this name
+    /// yet, and does so soon.
+    pub(crate) fn present(&self) -> Option<Option<FencingToken>> {
+        lock(&self.stream.shared.state).present(&self.name)
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let left = lock(&self.stream.shared.state).leave(&self.name, self.number);
+        // What it holds goes without the lock.
+        drop(left);
+    }
+}
+
+impl Streams {
+    pub(crate) fn new(
+        transport: Arc<Transport>,
+        first: impl Fn(&News) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            transport,
+            first: Arc::new(first),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Begins to follow `name`; `saw` gets the present grant at each change, `None` if there is
+    /// none. It must not block, and must not follow anything. The client's thread runs as long as
+    /// the watch does.
+    pub(crate) fn observe(
+        &self,
+        tether: &Arc<Tether>,
+        name: LeaseName,
+        saw: impl Fn(Option<GrantInfo>) + Send + Sync + 'static,
+    ) -> Observer {
+        let stream = self.of(tether, &name);
+        let number = stream.shared.join(&name, Box::new(saw));
+        Observer {
+            stream,
+            name,
+            number,
+        }
+    }
+
+    /// The watch that tells of this name: one that runs, or a new one.
+    fn of(&self, tether: &Arc<Tether>, name: &LeaseName) -> Arc<Stream> {
+        let mut streams = lock(&self.running);
+        streams.retain(|_, stream| stream.strong_count() > 0);
+        let prefix = prefix_for(
+            name,
+            streams.len(),
+            |prefix| streams.contains_key(prefix),
+            |folder| {
+                let from_it = (Bound::Included(folder), Bound::Unbounded);
+                let keys = streams.range::<str, _>(from_it).map(|(key, _)| key);
+                let within = keys.map_while(|key| key.strip_prefix(folder));
+                within.filter(|rest| !rest.contains('/')).count()
+            },
+        );
+        match streams.entry(prefix) {
+            btree_map::Entry::Occupied(mut running) => {
+                // The last observer may have gone since it was looked at.
+                running.get().upgrade().unwrap_or_else(|| {
+                    let stream = self.begin(tether, running.key());
+                    running.insert(Arc::downgrade(&stream));
+                    stream
+                })
+            }
+            btree_map::Entry::Vacant(free) => {
+                let stream = self.begin(tether, free.key());
+                free.insert(Arc::downgrade(&stream));
+                stream
+            }
+        }
+    }
+
+    fn begin(&self, tether: &Arc<Tether>, prefix: &str) -> Arc<Stream> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new()),
+            joined: Notify::new(),
+        });
+        let following = Following {
+            transport: Arc::clone(&self.transport),
+            tether: Arc::clone(tether),
+            first: Arc::clone(&self.first),
+            shared: Arc::clone(&shared),
+            prefix: prefix.to_owned(),
+        };
+        let task = self.transport.thread.spawn(following.run());
+        Arc::new(Stream {
+            shared,
+            _task: AbortOnDrop(task),
+        })
+    }
+}
+
+/// What to watch for this name: itself, a folder that it is in, or everything (the empty prefix). A
+/// folder's key ends in a slash and a name's never does, so no two are the same.
+fn prefix_for(
+    name: &LeaseName,
+    watches: usize,
+    runs: impl Fn(&str) -> bool,
+    running_in: impl Fn(&str) -> usize,
+) -> String {
+    let name = name.as_str();
+    if runs(name) {
+        return name.to_owned();
+    }
+    // From the nearest one to everything.
+    let mut folders = name.rmatch_indices('/').map(|(at, _)| &name[..=at]);
+    let above = folders.clone().chain([""]);
+    if let Some(running) = above.clone().find(|folder| runs(folder)) {
+        return running.to_owned();
+    }
+    let nearest = folders.next();
+    if watches < WATCHES_MAX {
+        let crowded = nearest.filter(|folder| running_in(folder) >= OWN_MAX);
+        return crowded.unwrap_or(name).to_owned();
+    }
+    let topmost = folders.next_back().or(nearest);
+    let topmost = topmost.filter(|_| watches < WATCHES_MAX + FOLDERS_MAX);
+    topmost.unwrap_or_default().to_owned()
+}
+
+impl Shared {
+    fn join(&self, name: &LeaseName, saw: Saw) -> u64 {
+        let number = lock(&self.state).join(name, saw);
+        self.joined.notify_one();
+        number
+    }
+}
+
+/// The task of one watch.
+struct Following {
+    transport: Arc<Transport>,
+    tether: Arc<Tether>,
+    first: Arc<First>,
+    shared: Arc<Shared>,
+    prefix: String,
+}
+
+impl Following {
+    async fn run(self) {
+        loop {
+            if let Err(error) = self.watch().await {
+                tracing::warn!(prefix = self.prefix, %error, "leases cannot be watched");
+                self.transport.sleep(REFUSED_EVERY).await;
+            }
+        }
+    }
+
+    /// Watches until names have joined that the watch has not reported yet.
+    async fn watch(&self) -> Result<(), CallError> {
+        let shared = &self.shared;
+        let mut watch = Watch::begin(&self.transport, &self.tether, self.prefix.clone(), None);
+        let clock = &self.transport.options.clock;
+        let earliest = clock.now() + JOIN_EVERY;
+        lock(&shared.state).presenting = true;
+        loop {
+            let begin_anew = lock(&shared.state).is_incomplete();
+            let item = tokio::select! {
+                item = watch.next() => item,
+                () = shared.joined.notified() => continue,
+                () = clock.sleep_until(earliest), if begin_anew => return Ok(()),
+            };
+            let Some(item) = item.transpose()? else {
+                return Ok(());
+            };
+            let news = lock(&shared.state).take(item);
+            if let Some(news) = news {
+                (self.first)(&news);
+                lock(&shared.state).tell(&news);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> LeaseName {
+        LeaseName::parse(text).expect("a name")
+    }
+
+    #[test]
+    fn names_are_watched_one_by_one_until_there_are_many_in_a_folder() {
+        let none = |_: &str| false;
+        assert_eq!(prefix_for(&name("db"), 1, none, |_| 1_000), "db");
+        assert_eq!(
+            prefix_for(&name("a/b/c"), 1, none, |_| OWN_MAX - 1),
+            "a/b/c"
+        );
+        assert_eq!(prefix_for(&name("a/b/c"), 1, none, |_| OWN_MAX), "a/b/");
+        // A watch that runs reports it.
+        for running in ["", "a/", "a/b/"] {
+            let prefix = prefix_for(&name("a/b/c"), 1, |key| key == running, |_| 0);
+            assert_eq!(prefix, running);
+        }
+        let own = prefix_for(&name("a/b/c"), 1, |key| key == "a/b/c", |_| OWN_MAX);
+        assert_eq!(own, "a/b/c");
+    }
+
+    #[test]
+    fn a_client_with_many_watches_begins_none_for_single_names() {
+        let none = |_: &str| false;
+        let prefix = |text: &str, watches| prefix_for(&name(text), watches, none, |_| 0);
+        assert_eq!(prefix("a/b/c", WATCHES_MAX - 1), "a/b/c");
+        assert_eq!(prefix("a/b/c", WATCHES_MAX), "a/");
+        assert_eq!(prefix("a/c", WATCHES_MAX), "a/");
+        assert_eq!(prefix("db", WATCHES_MAX), "");
+        assert_eq!(prefix("a/c", WATCHES_MAX + FOLDERS_MAX), "");
+    }
+}
