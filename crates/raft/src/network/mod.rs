@@ -2,13 +2,11 @@
 
 mod client;
 pub(crate) mod forward;
-mod header;
-mod intake;
+pub(crate) mod header;
 mod ledger;
 mod linger;
 mod listen;
 mod reversion;
-mod server;
 mod serving;
 mod wire;
 
@@ -21,7 +19,6 @@ pub(crate) use header::Caller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use header::check_any as check_headers;
 pub use listen::listen;
-pub(crate) use server::PeerService;
 pub use serving::PEER_CONNECTIONS_MAX;
 pub(crate) use serving::bind;
 
@@ -30,9 +27,9 @@ use ringfence_wal::Fs;
 
 use self::forward::Forwarder;
 use self::reversion::{Reversions, Watermark};
-use crate::incarnation::Incarnation;
-use crate::reply::LeaderHint;
-use crate::type_config::{Peer, TypeConfig};
+use crate::types::incarnation::Incarnation;
+use crate::types::reply::LeaderHint;
+use crate::types::type_config::{Peer, TypeConfig};
 
 /// The most bytes of one message between nodes. An append carries up to 2 MiB of entries and one
 /// more, a call up to a command and its answer.

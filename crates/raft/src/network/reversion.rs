@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::type_config::LogId;
+use crate::types::type_config::LogId;
 
 /// How often followers were found to have forgotten, on all links of a node.
 pub(super) type Reversions = Arc<AtomicU64>;
@@ -85,7 +85,7 @@ impl Watermark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::type_config::log_id;
+    use crate::types::type_config::log_id;
 
     fn watermark() -> (Watermark, Reversions) {
         let reversions = Reversions::default();
