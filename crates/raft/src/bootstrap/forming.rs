@@ -120,7 +120,7 @@ async fn form(
     first: &[(String, String)],
     answers: &BTreeMap<&String, pb::HelloResponse>,
 ) -> Result<(), String> {
-    let offered = inner.identity().forming;
+    let offered = inner.identity.lock().forming;
     let to_join = to_join(inner, first);
     none_to_join(to_join.into_iter().map(|at| (at, answers.get(at))), offered)?;
     let mut members = Vec::new();
@@ -219,7 +219,7 @@ fn first_member(name: &str, address: &str, answer: &pb::HelloResponse) -> Result
 /// Draws the cluster's id and keeps it, so that a restart in between offers the same one.
 fn draw_cluster(inner: &Inner) -> Result<ClusterId, String> {
     let cluster = ClusterId::new(runtime::random_bytes());
-    let mut identity = inner.identity();
+    let mut identity = inner.identity.lock();
     identity.forming = Some(cluster);
     identity
         .save(inner.files(), &inner.config.data_dir)
@@ -284,7 +284,7 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         ..pb::HelloResponse::default()
     };
     let (seat, forming) = {
-        let identity = inner.identity();
+        let identity = inner.identity.lock();
         (identity.seat, identity.forming)
     };
     answer.offers = forming.map_or_else(Bytes::new, |cluster| {
@@ -364,7 +364,7 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
         cluster,
         node_id: member.node_id,
     };
-    if let Some(taken) = inner.identity().seat {
+    if let Some(taken) = inner.identity.lock().seat {
         let same = taken == seat;
         return if same {
             Ok(())

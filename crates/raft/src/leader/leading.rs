@@ -1,8 +1,9 @@
 //! Leading: what a node may do and remembers only while it leads, in one term.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use ringfence_core::{ClusterTime, Command};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::{decode_command, encode_command, version_of};
@@ -136,7 +137,7 @@ impl Leading {
 
     /// This leader's reading of cluster time, now.
     pub(crate) fn read_time(&self) -> ClusterTime {
-        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading.lock();
         // The clock is read under the lock: readings must not overtake each other.
         let (applied, lead) = self.state.time.read();
         reading.read(applied, lead, clock::since_boot())

@@ -11,8 +11,8 @@ mod serving;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use client::{Link, PeerClient, connect};
 pub(crate) use header::Caller;
@@ -22,6 +22,7 @@ pub use listen::listen;
 pub use serving::PEER_CONNECTIONS_MAX;
 pub(crate) use serving::bind;
 
+use parking_lot::Mutex;
 use ringfence_tls::Connector;
 use ringfence_wal::Fs;
 
@@ -71,7 +72,7 @@ impl Transport {
     /// The connections to a peer. They are opened when they are first used.
     pub(crate) fn link(&self, node_id: u64, peer: &Peer) -> Arc<Link> {
         let key = (node_id, peer.incarnation, peer.peer_address.clone());
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         // An id at another address or incarnation is a former one.
         links.retain(|other, _| other.0 != node_id || *other == key);
         let open = || {
@@ -98,10 +99,7 @@ impl Transport {
     pub(crate) fn forwarder(&self, node_id: u64, peer: &Peer) -> Arc<Forwarder> {
         let key = (node_id, peer.incarnation, peer.peer_address.clone());
         let link = self.link(node_id, peer);
-        let mut forwarders = self
-            .forwarders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut forwarders = self.forwarders.lock();
         forwarders.retain(|other, _| other.0 != node_id || *other == key);
         let hint = LeaderHint {
             node_id,

@@ -6,8 +6,10 @@
 //! written. The leader can tell, since it holds both answers; the follower alone cannot, since a
 //! forgotten end looks like a torn write. The follower is told, checks, and stops.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::types::type_config::LogId;
 
@@ -37,13 +39,9 @@ impl Watermark {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Something is sent in `term`; returns what the peer is to be told.
     pub(super) fn sending(&self, term: u64) -> Option<LogId> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.term != term {
             *state = State {
                 term,
@@ -55,7 +53,7 @@ impl Watermark {
 
     /// The peer has acknowledged everything up to `log_id` in `term`.
     pub(super) fn acknowledged(&self, term: u64, log_id: Option<LogId>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.term == term {
             state.acknowledged = state.acknowledged.max(log_id);
         }
@@ -63,7 +61,7 @@ impl Watermark {
 
     /// The peer has answered in `term` that it lacks `log_id`.
     pub(super) fn conflicted(&self, term: u64, node_id: u64, log_id: LogId) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.term != term || state.acknowledged < Some(log_id) {
             return;
         }

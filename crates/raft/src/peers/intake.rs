@@ -2,8 +2,9 @@
 //! and nothing more once nobody waits for the answers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ringfence_proto::raft as pb;
 use tokio::sync::watch;
 use tonic::Status;
@@ -68,7 +69,7 @@ impl Intake {
                 .log
                 .has_room_for(term, bytes, self.segment_bytes, waiting);
             self.while_answered(room).await?;
-            self.taken().push_back((last, on_disk(bytes)));
+            self.taken.lock().push_back((last, on_disk(bytes)));
         }
         Ok(request)
     }
@@ -76,16 +77,12 @@ impl Intake {
     /// How many bytes were taken that the disk does not have.
     fn on_the_way(&self) -> u64 {
         let flushed = self.log.flushed_index();
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         while taken
             .pop_front_if(|(last, _)| Some(*last) <= flushed)
             .is_some()
         {}
         taken.iter().map(|(_, bytes)| bytes).sum()
-    }
-
-    fn taken(&self) -> std::sync::MutexGuard<'_, VecDeque<(u64, u64)>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn while_answered(&self, wait: impl Future<Output = ()>) -> Result<(), Status> {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
 use openraft::Snapshot;
@@ -11,6 +11,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult,
     TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
 };
+use parking_lot::Mutex;
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_server::Peers;
@@ -74,10 +75,7 @@ impl PeerService {
 
     /// Only a person can help nodes that take each other for somebody else.
     fn tell_operator(&self, why: &str) {
-        let mut last = self
-            .turned_away
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.turned_away.lock();
         if *last != why {
             why.clone_into(&mut last);
             tracing::warn!(
@@ -362,9 +360,9 @@ async fn notice_forgotten(inner: &Arc<Inner>, running: &Running, message: &pb::A
     let (term, acknowledged) = (forgotten.leader_id.term, forgotten.index);
     let identity = Identity {
         forgot: Some((term, acknowledged)),
-        ..inner.identity().clone()
+        ..inner.identity.lock().clone()
     };
-    *inner.identity() = identity.clone();
+    *inner.identity.lock() = identity.clone();
     let saving = inner.clone();
     let saved = runtime::blocking(move || identity.save(saving.files(), &saving.config.data_dir));
     // Without the mark it would be found out once more after its next start.

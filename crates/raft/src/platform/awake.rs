@@ -2,9 +2,9 @@
 //! sleeps.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::platform::clock;
@@ -77,7 +77,7 @@ impl Awake {
     pub(crate) fn ago(&self, ago: Duration) -> Duration {
         let awake = self.begun.elapsed();
         let passed = clock::since_boot().saturating_sub(self.begun_since_boot);
-        let mut sleeps = self.sleeps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleeps = self.sleeps.lock();
         sleeps.ago(ago, awake, passed)
     }
 }

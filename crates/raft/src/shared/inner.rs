@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver;
+use parking_lot::Mutex;
 use ringfence_history::History;
 use ringfence_tls::PortFigures;
 use ringfence_wal::{Fs, FsLock};
@@ -120,10 +121,6 @@ impl Inner {
         self.config.hooks.files.as_ref()
     }
 
-    pub(crate) fn identity(&self) -> MutexGuard<'_, Identity> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The peer address of the leader, if one is known.
     pub(crate) fn leader_peer_address(&self) -> Option<String> {
         let running = self.running.get()?;
@@ -144,11 +141,7 @@ impl Inner {
 
     /// Lets other processes use the directory.
     pub(crate) fn unlock_dir(&self) {
-        let lock = self
-            .lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let lock = self.lock.lock().take();
         drop(lock);
     }
 
@@ -217,13 +210,13 @@ pub(crate) struct Tasks(Mutex<Vec<tokio::task::AbortHandle>>);
 impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let handle = crate::platform::runtime::spawn(task).abort_handle();
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
         tasks.push(handle);
     }
 
     pub(crate) fn abort_all(&self) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.lock();
         for task in tasks.drain(..) {
             task.abort();
         }

@@ -1,8 +1,9 @@
 //! The newest events of this node, for watchers: a ring with a position for each.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use ringfence_core::{EndCause, Event, SessionEnd};
 use ringfence_planted::{Bug, planted};
 use tokio::sync::watch;
@@ -104,13 +105,13 @@ impl EventLog {
     /// Notes the term of an applied entry, before its events are published.
     pub(crate) fn note_term(&self, index: u64, term: u64) {
         let newest = {
-            let terms = self.terms.read().unwrap_or_else(PoisonError::into_inner);
+            let terms = self.terms.read();
             terms.back().map(|(_, term)| *term)
         };
         if newest == Some(term) {
             return;
         }
-        let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        let mut terms = self.terms.write();
         if terms.len() == TERMS_KEPT {
             terms.pop_front();
         }
@@ -119,7 +120,7 @@ impl EventLog {
 
     /// The term of the entry at `index`; `None` if it is not known here.
     fn term_of(&self, index: u64) -> Option<u64> {
-        let terms = self.terms.read().unwrap_or_else(PoisonError::into_inner);
+        let terms = self.terms.read();
         let next = terms.partition_point(|(first, _)| *first <= index);
         let (_, term) = terms.get(next.checked_sub(1)?)?;
         (index <= self.head.borrow().index).then_some(*term)
@@ -128,7 +129,7 @@ impl EventLog {
     /// Adds the events of applied entries, in order, and moves the head behind the last of them.
     pub(crate) fn publish(&self, events: Vec<(Position, Event)>, head: Position) {
         if !events.is_empty() {
-            let mut kept = self.lock();
+            let mut kept = self.kept.lock();
             for (position, event) in events {
                 // Before it comes in, or the ring would reserve twice what it may hold.
                 kept.make_room(self.limits, cost(&event));
@@ -144,11 +145,11 @@ impl EventLog {
     pub(crate) fn compact(&self, index: u64, term: u64) {
         let at = Position::end_of(index);
         {
-            let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+            let mut terms = self.terms.write();
             terms.clear();
             terms.push_back((index, term));
         }
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         kept.events.clear();
         kept.bytes = 0;
         kept.floor = at;
@@ -161,10 +162,6 @@ impl EventLog {
             log: self.clone(),
             moved: self.head.subscribe(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -248,7 +245,7 @@ impl EventFeed {
     pub fn since(&self, from: Position, max: usize) -> Result<Batch, Compacted> {
         // The head is read first: events that come meanwhile are left for the next call.
         let head = self.head();
-        let kept = self.log.lock();
+        let kept = self.log.kept.lock();
         if from < kept.floor && !planted(Bug::WatchHidesItsGap) {
             return Err(Compacted { oldest: kept.floor });
         }
@@ -356,7 +353,7 @@ mod tests {
             Err(Compacted { oldest: at(3, 1) })
         );
         log.compact(7, 1);
-        assert_eq!(log.lock().bytes, 0);
+        assert_eq!(log.kept.lock().bytes, 0);
     }
 
     #[test]
@@ -406,7 +403,7 @@ mod tests {
         for index in 10..10 + 2 * TERMS_KEPT as u64 {
             log.note_term(index, index);
         }
-        assert_eq!(log.terms.read().unwrap().len(), TERMS_KEPT);
+        assert_eq!(log.terms.read().len(), TERMS_KEPT);
     }
 
     #[tokio::test]

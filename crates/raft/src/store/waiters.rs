@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use ringfence_core::{Acquired, Event, RequestNumber, SessionId, StateMachine};
 use tokio::sync::oneshot;
 
@@ -51,7 +52,7 @@ impl Waiters {
         settle: Settle,
     ) -> WaiterKey {
         let key = (session, number, self.next.fetch_add(1, Ordering::Relaxed));
-        self.lock().insert(key, settle);
+        self.table.lock().insert(key, settle);
         WaiterKey {
             waiters: self.clone(),
             key,
@@ -65,7 +66,7 @@ impl Waiters {
         events: impl Iterator<Item = &'a Event>,
         settled: &mut Settled,
     ) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.is_empty() {
             return;
         }
@@ -93,7 +94,7 @@ impl Waiters {
     /// Looks at every waiter anew: the state was replaced, and the events in between are unknown.
     pub(crate) fn settle_all(&self, machine: &StateMachine) -> Settled {
         let mut settled = Settled::default();
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let keys: Vec<Key> = table.keys().copied().collect();
         for key in keys {
             settle_one(&mut table, key, machine, &mut settled);
@@ -102,11 +103,7 @@ impl Waiters {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Settle>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().len()
     }
 }
 
@@ -142,7 +139,7 @@ pub struct WaiterKey {
 
 impl Drop for WaiterKey {
     fn drop(&mut self) {
-        let removed = self.waiters.lock().remove(&self.key);
+        let removed = self.waiters.table.lock().remove(&self.key);
         // Dropped outside the lock: what it captured may have drops of its own.
         drop(removed);
     }

@@ -138,7 +138,7 @@ pub(crate) async fn take_seat(
     first_members: Vec<(u64, Peer)>,
 ) -> Result<(), SeatError> {
     let _once = inner.seating.lock().await;
-    if let Some(taken) = inner.identity().seat {
+    if let Some(taken) = inner.identity.lock().seat {
         // A seat is taken once. One that did not get as far as running has made promises all the
         // same: its log is not to be cleared away, and the next start goes on with it.
         return if taken == seat && inner.running.get().is_some() {
@@ -153,7 +153,7 @@ pub(crate) async fn take_seat(
     let identity = Identity {
         seat: Some(seat),
         first_members,
-        ..inner.identity().clone()
+        ..inner.identity.lock().clone()
     };
     let data_dir = &inner.config.data_dir;
     let wal_dir = data_dir.join(WAL_DIR);
@@ -166,14 +166,14 @@ pub(crate) async fn take_seat(
     let opened = open_log(inner, &identity, &wal_dir, false).await?;
     // From here on the node is a member, and its log must be there at every start.
     identity.save(inner.files(), data_dir)?;
-    *inner.identity() = identity;
+    *inner.identity.lock() = identity;
     run(inner, seat, opened).await
 }
 
 /// Goes on in the seat that the identity file names.
 pub(crate) async fn resume(inner: &Arc<Inner>, seat: Seat) -> Result<(), SeatError> {
     let _once = inner.seating.lock().await;
-    let identity = inner.identity().clone();
+    let identity = inner.identity.lock().clone();
     let wal_dir = inner.config.data_dir.join(WAL_DIR);
     if let Some((term, acknowledged)) = identity.forgot {
         return Err(SeatError::Forgot { term, acknowledged });
@@ -314,7 +314,7 @@ fn form(inner: &Inner, cluster: ClusterId) -> Form {
 
 /// The former begins the log, once: every first member has its seat by now.
 async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), SeatError> {
-    let members = inner.identity().first_members.clone();
+    let members = inner.identity.lock().first_members.clone();
     if members.is_empty() {
         return Ok(());
     }
@@ -333,9 +333,9 @@ async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), Sea
     }
     let begun = Identity {
         first_members: Vec::new(),
-        ..inner.identity().clone()
+        ..inner.identity.lock().clone()
     };
     begun.save(inner.files(), &inner.config.data_dir)?;
-    *inner.identity() = begun;
+    *inner.identity.lock() = begun;
     Ok(())
 }

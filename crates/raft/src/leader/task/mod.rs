@@ -2,13 +2,14 @@
 
 mod giving_way;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::{ReadPolicy, ServerState};
+use parking_lot::Mutex;
 use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, WallTime};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_command;

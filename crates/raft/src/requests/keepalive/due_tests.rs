@@ -1,9 +1,10 @@
 //! More sessions come due at once than one entry ends: what is told of those that it did not reach.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::stream;
 use openraft::storage::RaftStateMachine;
+use parking_lot::Mutex;
 use ringfence_core::{
     ClusterId, ENDS_PER_ENTRY_MAX, Entry as CoreEntry, Event, Form, Identity, Millis, Open, OpenId,
     SessionEnd, Settings, StateMachine, WallTime,
@@ -31,7 +32,7 @@ struct Newest(Mutex<Option<Outcome>>);
 
 impl Observer for Newest {
     fn applied(&self, _: &StateMachine, _: &CoreEntry, outcome: &Outcome, _: &[Event]) {
-        *self.0.lock().unwrap() = Some(outcome.clone());
+        *self.0.lock() = Some(outcome.clone());
     }
 
     fn skipped(&self, _: &StateMachine, _: u64, _: u64) {}
@@ -113,7 +114,7 @@ impl Storm {
         };
         let entries = stream::iter([Ok((entry, None))]);
         self.store.apply(entries).await.unwrap();
-        self.newest.0.lock().unwrap().take().unwrap()
+        self.newest.0.lock().take().unwrap()
     }
 
     /// Keeps a session alive, as the leader does: checked, logged, applied, answered.

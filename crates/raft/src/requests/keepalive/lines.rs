@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use ringfence_planted::{Bug, planted};
 use tokio::sync::Notify;
 
@@ -74,7 +74,7 @@ impl<T> Lines<T> {
     /// A flood keeps no other source out: full lines still take one item of a source that has nothing
     /// waiting, and the items of bounded sources, up to as many again.
     pub(super) fn push(&self, source: KeepAliveSource, item: T, bounded: bool) -> Result<(), T> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let apart = bounded || !waiting.lines.contains_key(&source);
         let max = match apart && !planted(Bug::FullLinesKeepAllOut) {
             true => self.max.saturating_mul(2),
@@ -94,7 +94,7 @@ impl<T> Lines<T> {
     pub(super) async fn next(&self) -> T {
         loop {
             let came = self.came.notified();
-            if let Some((_, item)) = self.lock().next() {
+            if let Some((_, item)) = self.waiting.lock().next() {
                 return item;
             }
             came.await;
@@ -103,7 +103,7 @@ impl<T> Lines<T> {
 
     /// Drops what waits, and takes nothing any more.
     pub(super) fn close(&self) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         waiting.closed = true;
         waiting.count = 0;
         let dropped = std::mem::take(&mut waiting.lines);
@@ -111,11 +111,6 @@ impl<T> Lines<T> {
         drop(waiting);
         // Whoever is told by that may ask again.
         drop(dropped);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
-        // Nothing panics while it holds the lock, so that the lines are whole.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -167,6 +162,7 @@ mod tests {
 
     fn next<T>(lines: &Lines<T>) -> Option<(u64, T)> {
         lines
+            .waiting
             .lock()
             .next()
             .map(|(KeepAliveSource(n), item)| (n, item))
@@ -276,7 +272,7 @@ mod tests {
                 taken[n as usize] += 1;
             }
             prop_assert_eq!(pushed, taken);
-            prop_assert_eq!(lines.lock().count, 0);
+            prop_assert_eq!(lines.waiting.lock().count, 0);
         }
     }
 }

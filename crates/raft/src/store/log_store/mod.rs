@@ -10,12 +10,13 @@ mod stored;
 mod uncommitted;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use openraft::LogState;
 use openraft::storage::{IOFlushed, RaftLogStorage};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use prost::Message;
 use ringfence_planted::{Bug, planted};
 use ringfence_wal::{LogEntry, Recovered, Wal};
@@ -180,12 +181,7 @@ impl LogStore {
 
     /// Closes the log, so that its directory is free. What was appended is on disk then.
     pub(crate) fn close(&self) {
-        let wal = self
-            .log
-            .wal
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let wal = self.log.wal.write().take();
         // Whoever reads the disk at this moment closes it when done.
         if let Some(wal) = wal.and_then(Arc::into_inner) {
             wal.close();
@@ -200,7 +196,7 @@ impl LogStore {
 
     /// Up to where the disk has the log.
     pub(crate) fn flushed_index(&self) -> Option<u64> {
-        self.log.flushed().index
+        self.log.flushed.lock().index
     }
 
     /// Entries that were appended and are not known to be committed, and the bytes of their payloads.
@@ -280,24 +276,16 @@ impl Log {
     }
 
     fn wal(&self) -> io::Result<Arc<Wal>> {
-        let wal = self
-            .wal
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let wal = self.wal.read().clone();
         wal.ok_or_else(|| io::Error::other("the log is closed"))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn flushed(&self) -> MutexGuard<'_, Flushed> {
-        self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.write()
     }
 }
 
@@ -363,7 +351,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: Send,
     {
         let (flushed, cuts) = {
-            let flushed = self.log.flushed();
+            let flushed = self.log.flushed.lock();
             (flushed.index, flushed.cuts)
         };
         let wal = self.log.wal()?;
@@ -399,7 +387,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             batch,
             Box::new(move |result| {
                 if let (Ok(()), Some(log)) = (&result, log.upgrade()) {
-                    let mut flushed = log.flushed();
+                    let mut flushed = log.flushed.lock();
                     if flushed.cuts == cuts {
                         flushed.index = flushed.index.max(Some(last));
                     }
@@ -427,7 +415,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let mut inner = self.log.write();
             let kept = last.map(|last| last.index);
             {
-                let mut flushed = self.log.flushed();
+                let mut flushed = self.log.flushed.lock();
                 flushed.cuts += 1;
                 flushed.index = flushed.index.min(kept);
             }

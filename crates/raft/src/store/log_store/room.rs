@@ -1,6 +1,5 @@
 //! Waiting for room in the log.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use ringfence_planted::{Bug, planted};
@@ -29,14 +28,12 @@ impl LogStore {
         segment_bytes: u64,
         waiting: impl Fn() -> u64,
     ) {
-        let reserve = || {
-            let reserve = self.log.reserve.lock();
-            reserve.unwrap_or_else(PoisonError::into_inner)
-        };
         let begun = clock::since_boot();
         loop {
             if self.no_room() {
-                if !planted(Bug::NewTermsHeldBack) && reserve().take(term, bytes, segment_bytes) {
+                if !planted(Bug::NewTermsHeldBack)
+                    && self.log.reserve.lock().take(term, bytes, segment_bytes)
+                {
                     return;
                 }
                 tokio::time::sleep(ROOM_AGAIN).await;
@@ -46,7 +43,7 @@ impl LogStore {
             let waited = clock::since_boot().saturating_sub(begun);
             if need <= self.log.prepared() || waited > PREPARED_WITHIN || planted(Bug::ReserveLent)
             {
-                reserve().refill();
+                self.log.reserve.lock().refill();
                 return;
             }
             tokio::time::sleep(PREPARED_AGAIN).await;

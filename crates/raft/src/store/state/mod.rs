@@ -8,9 +8,10 @@ mod store;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock};
 
 use openraft::storage::ApplyResponder;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use ringfence_core::{
     ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
 };
@@ -127,7 +128,7 @@ impl State {
 
     /// The state machine, for reading.
     pub(crate) fn machine(&self) -> RwLockReadGuard<'_, StateMachine> {
-        self.machine.read().unwrap_or_else(PoisonError::into_inner)
+        self.machine.read()
     }
 
     /// The index of the newest applied entry.
@@ -137,7 +138,7 @@ impl State {
 
     /// The index up to which the newest snapshot goes, 0 if there is none.
     pub(crate) fn snapshot_index(&self) -> u64 {
-        let current = self.current();
+        let current = self.current.lock();
         let last = current.as_ref().and_then(|(meta, _)| meta.last_log_id);
         last.map_or(0, |last| last.index)
     }
@@ -199,7 +200,7 @@ impl State {
             .map_err(io::Error::other)?;
         let file = SnapshotFile { path };
         self.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
-        let mut current = self.current();
+        let mut current = self.current.lock();
         // A newer one may have been installed while this one was written, which is then of no use.
         if let Some((newest, installed)) = &*current
             && newest.last_log_id > meta.last_log_id
@@ -222,21 +223,13 @@ impl State {
             .ok_or_else(|| io::Error::other("the node belongs to no cluster yet"))
     }
 
-    fn position(&self) -> MutexGuard<'_, AppliedPosition> {
-        self.position.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<(SnapshotMeta, SnapshotFile)>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Applies decoded entries and tells everybody who waits for them.
     fn apply(&self, batch: Vec<Decoded>) {
         let Some(newest) = batch.last().map(|decoded| decoded.log_id) else {
             return;
         };
         let mut done = Done::default();
-        let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
+        let mut machine = self.machine.write();
         let mut events = Vec::new();
         let due_before = machine.next_deadline();
         for decoded in batch {
@@ -249,7 +242,7 @@ impl State {
             self.counts.ended(before, machine.time());
         }
         let lead_shrank = self.time.publish(&machine);
-        self.position().log_id = Some(newest);
+        self.position.lock().log_id = Some(newest);
         drop(machine);
 
         let earlier = due.is_some_and(|due| due.0 < self.armed.load(Ordering::Acquire));
@@ -295,7 +288,7 @@ impl State {
             }
             What::Blank => self.skip(machine, log_id),
             What::Membership(membership) => {
-                self.position().membership = membership;
+                self.position.lock().membership = membership;
                 self.skip(machine, log_id)
             }
         };
@@ -328,7 +321,7 @@ impl State {
     pub(crate) fn freeze(&self) -> (SnapshotMeta, Frozen) {
         // Both under one lock: the position must be that of the frozen state.
         let machine = self.machine();
-        let position = self.position().clone();
+        let position = self.position.lock().clone();
         let meta = SnapshotMeta {
             last_log_id: position.log_id,
             last_membership: position.membership,
@@ -344,7 +337,7 @@ impl State {
         } = loaded;
         let index = meta.last_log_id.map_or(0, |id| id.index);
         let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
-        let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
+        let mut machine = self.machine.write();
         let older = std::mem::replace(&mut *machine, newer);
         // A node does not lead while it installs a state, so no timer has to know.
         let _ = self.time.publish(&machine);
@@ -353,12 +346,12 @@ impl State {
             observer.installed(&machine, index, term);
         }
         {
-            let mut position = self.position();
+            let mut position = self.position.lock();
             position.log_id = meta.last_log_id;
             position.membership = meta.last_membership.clone();
         }
         drop(machine);
-        *self.current() = Some((meta, file));
+        *self.current.lock() = Some((meta, file));
         self.counts
             .snapshots_installed
             .fetch_add(1, Ordering::Relaxed);

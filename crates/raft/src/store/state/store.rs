@@ -31,7 +31,7 @@ impl RaftStateMachine<TypeConfig> for StateStore {
     type SnapshotBuilder = Self;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        let position = self.state.position().clone();
+        let position = self.state.position.lock().clone();
         Ok((position.log_id, position.membership))
     }
 
@@ -113,7 +113,7 @@ impl RaftStateMachine<TypeConfig> for StateStore {
     async fn get_current_snapshot(
         &mut self,
     ) -> Result<Option<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>>, io::Error> {
-        let current = self.state.current().clone();
+        let current = self.state.current.lock().clone();
         Ok(current.map(|(meta, snapshot)| Snapshot { meta, snapshot }))
     }
 }
@@ -127,7 +127,7 @@ impl RaftSnapshotBuilder<TypeConfig> for StateStore {
         &mut self,
     ) -> Result<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>, io::Error> {
         let prepared = self.state.prepared.swap(false, Ordering::AcqRel);
-        let current = self.state.current().clone().filter(|_| prepared);
+        let current = self.state.current.lock().clone().filter(|_| prepared);
         let (meta, snapshot) = match current {
             Some(current) => current,
             None => self.state.take_snapshot().await?,
