@@ -9,7 +9,7 @@ use ringfence_core::Settings;
 use ringfence_planted::{Bug, planted};
 use ringfence_tls::{Acceptor, Connector};
 
-use crate::hooks::Hooks;
+use crate::platform::hooks::Hooks;
 use ringfence_history::HistoryLimits;
 
 /// The most entries that are kept only to be dropped together.

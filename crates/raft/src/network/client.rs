@@ -29,12 +29,12 @@ use super::ledger::Ledger;
 use super::linger::linger;
 use super::reversion::Watermark;
 use super::wire::Wire;
-use crate::codec::{self, Malformed};
-use crate::files::Through;
-use crate::place;
-use crate::runtime;
-use crate::snapshot_file::SnapshotFile;
-use crate::type_config::{Peer, TypeConfig, Vote};
+use crate::platform::files::Through;
+use crate::platform::place;
+use crate::platform::runtime;
+use crate::store::snapshot_file::SnapshotFile;
+use crate::types::codec::{self, Malformed};
+use crate::types::type_config::{Peer, TypeConfig, Vote};
 
 /// Bytes of a snapshot in one message.
 const SNAPSHOT_PART_BYTES: usize = 1 << 20;

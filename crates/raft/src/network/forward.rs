@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::client::Link;
-use crate::reply::{Applied, LeaderHint, ProposeError};
+use crate::types::reply::{Applied, LeaderHint, ProposeError};
 
 /// The most calls that wait for the stream to one leader.
 const CALLS_QUEUED_MAX: usize = 65_536;
@@ -177,7 +177,7 @@ impl Forwarder {
     pub(crate) fn new(hint: LeaderHint, link: Arc<Link>) -> Self {
         let (queue, calls) = mpsc::channel(CALLS_QUEUED_MAX);
         let abandoned = watch::Sender::new(());
-        let task = crate::runtime::spawn(run(link, calls, abandoned.subscribe()));
+        let task = crate::platform::runtime::spawn(run(link, calls, abandoned.subscribe()));
         Self {
             hint,
             queue,
@@ -384,7 +384,7 @@ mod tests {
                 .ok()
                 .unwrap();
         }
-        let running = crate::runtime::spawn(async move {
+        let running = crate::platform::runtime::spawn(async move {
             let mut stream = Stream {
                 frames,
                 answers: ReceiverStream::new(answers),

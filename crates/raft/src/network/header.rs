@@ -5,9 +5,9 @@ use ringfence_proto::record::RECORD_VERSION;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
-use crate::identity::Seat;
-use crate::incarnation::Incarnation;
-use crate::type_config::Peer;
+use crate::store::identity::Seat;
+use crate::types::incarnation::Incarnation;
+use crate::types::type_config::Peer;
 
 const CLUSTER: &str = "ringfence-cluster";
 const FROM: &str = "ringfence-from";

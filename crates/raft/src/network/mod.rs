@@ -2,37 +2,35 @@
 
 mod client;
 pub(crate) mod forward;
-mod header;
-mod intake;
+pub(crate) mod header;
 mod ledger;
 mod linger;
 mod listen;
 mod reversion;
-mod server;
 mod serving;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use client::{Link, PeerClient, connect};
 pub(crate) use header::Caller;
 #[cfg(any(test, fuzzing))]
 pub(crate) use header::check_any as check_headers;
 pub use listen::listen;
-pub(crate) use server::PeerService;
 pub use serving::PEER_CONNECTIONS_MAX;
 pub(crate) use serving::bind;
 
+use parking_lot::Mutex;
 use ringfence_tls::Connector;
 use ringfence_wal::Fs;
 
 use self::forward::Forwarder;
 use self::reversion::{Reversions, Watermark};
-use crate::incarnation::Incarnation;
-use crate::reply::LeaderHint;
-use crate::type_config::{Peer, TypeConfig};
+use crate::types::incarnation::Incarnation;
+use crate::types::reply::LeaderHint;
+use crate::types::type_config::{Peer, TypeConfig};
 
 /// The most bytes of one message between nodes. An append carries up to 2 MiB of entries and one
 /// more, a call up to a command and its answer.
@@ -74,7 +72,7 @@ impl Transport {
     /// The connections to a peer. They are opened when they are first used.
     pub(crate) fn link(&self, node_id: u64, peer: &Peer) -> Arc<Link> {
         let key = (node_id, peer.incarnation, peer.peer_address.clone());
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         // An id at another address or incarnation is a former one.
         links.retain(|other, _| other.0 != node_id || *other == key);
         let open = || {
@@ -101,10 +99,7 @@ impl Transport {
     pub(crate) fn forwarder(&self, node_id: u64, peer: &Peer) -> Arc<Forwarder> {
         let key = (node_id, peer.incarnation, peer.peer_address.clone());
         let link = self.link(node_id, peer);
-        let mut forwarders = self
-            .forwarders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut forwarders = self.forwarders.lock();
         forwarders.retain(|other, _| other.0 != node_id || *other == key);
         let hint = LeaderHint {
             node_id,

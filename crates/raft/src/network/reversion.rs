@@ -6,10 +6,12 @@
 //! written. The leader can tell, since it holds both answers; the follower alone cannot, since a
 //! forgotten end looks like a torn write. The follower is notified, checks, and stops.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::type_config::LogId;
+use parking_lot::Mutex;
+
+use crate::types::type_config::LogId;
 
 /// How often followers were found to have forgotten, on all links of a node.
 pub(super) type Reversions = Arc<AtomicU64>;
@@ -37,13 +39,9 @@ impl Watermark {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Something is sent in `term`; returns what to notify the peer of.
     pub(super) fn sending(&self, term: u64) -> Option<LogId> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.term != term {
             *state = State {
                 term,
@@ -55,7 +53,7 @@ impl Watermark {
 
     /// The peer has acknowledged everything up to `log_id` in `term`.
     pub(super) fn acknowledged(&self, term: u64, log_id: Option<LogId>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.term == term {
             state.acknowledged = state.acknowledged.max(log_id);
         }
@@ -63,7 +61,7 @@ impl Watermark {
 
     /// The peer has answered in `term` that it lacks `log_id`.
     pub(super) fn conflicted(&self, term: u64, node_id: u64, log_id: LogId) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.term != term || state.acknowledged < Some(log_id) {
             return;
         }
@@ -85,7 +83,7 @@ impl Watermark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::type_config::log_id;
+    use crate::types::type_config::log_id;
 
     fn watermark() -> (Watermark, Reversions) {
         let reversions = Reversions::default();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
-use ringfence_proto::raft::peers_server::PeersServer;
+use ringfence_proto::raft::peers_server::{Peers, PeersServer};
 use ringfence_tls::{Acceptor, Connection as Accepted, Port, PortFigures, PortLimits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
@@ -17,12 +17,11 @@ use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::listen::listen;
-use super::server::PeerService;
 use super::{
     CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, MESSAGE_BYTES_MAX, STREAM_WINDOW,
 };
-use crate::place::{self, Exchange};
-use crate::stop::StopSignal;
+use crate::platform::place::{self, Exchange};
+use crate::types::stop::StopSignal;
 
 /// The most connections of other nodes at a time. Each node of a cluster has a few: for entries,
 /// heartbeats, votes, snapshots and forwarded calls.
@@ -55,10 +54,10 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<(PeerServer, So
 
 impl PeerServer {
     /// Serves until the task is aborted; streams between nodes have no end to wait for, so they
-    /// break when the node stops.
+    /// break when the node stops. `service` answers the calls; this module knows nothing of it.
     pub(crate) async fn run(
         self,
-        service: PeerService,
+        service: impl Peers,
         stop: StopSignal,
         tls: Option<Acceptor>,
         figures: Arc<PortFigures>,
@@ -90,7 +89,7 @@ impl PeerServer {
 }
 
 /// At a simulated place there are calls, and no connections under them that this node would see.
-fn serve_at_place(address: SocketAddr, service: PeersServer<PeerService>) {
+fn serve_at_place(address: SocketAddr, service: PeersServer<impl Peers>) {
     let answer = move |request: http::Request<Body>| -> Exchange {
         let mut service = service.clone();
         Box::pin(async move {

@@ -12,7 +12,7 @@ use tonic::transport::channel::ResponseFuture;
 use tonic::transport::{Channel, Endpoint};
 
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_EVERY, KEEP_ALIVE_MAX, STREAM_WINDOW};
-use crate::place::{self, Dial, Exchange};
+use crate::platform::place::{self, Dial, Exchange};
 
 /// How long a connection attempt may take.
 const CONNECT_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,202 @@
+//! Leading: what a node may do and remembers only while it leads, in one term.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use ringfence_core::{ClusterTime, Command};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::record::{decode_command, encode_command, version_of};
+
+use crate::config::WAL_SEGMENT_BYTES;
+use crate::leader::write::write_in_term;
+use crate::membership::term::MembersOfTerm;
+use crate::network::Transport;
+use crate::network::forward::Forwarder;
+use crate::platform::clock::{self, Reading};
+use crate::store::log_store::LogStore;
+use crate::store::log_store::reserve::share_of_a_term;
+use crate::store::state::Raft;
+use crate::store::state::State;
+use crate::types::entry_size::{self, NotAdmitted};
+use crate::types::proposal::Proposal;
+use crate::types::reply::{Applied, LeaderHint, ProposeError};
+
+/// The most entries of a leader's log that may wait to be committed; see
+/// [`LOG_UNCOMMITTED_BYTES_MAX`].
+pub const LOG_UNCOMMITTED_ENTRIES_MAX: u64 = 32_768;
+/// The most bytes of a leader's log that may wait to be committed, with what each entry takes in
+/// memory. Followers that answer heartbeats and take no entries keep a leader in its place: behind this
+/// limit it refuses proposals as not done, or its log would grow as long as anybody asks. What is under
+/// way when the limit is reached is still taken.
+///
+/// The first entry of a new term stands behind all of them, and a follower without room takes only a
+/// share of a segment in a term. So with shorter segments it is less: a quarter of a segment, though at
+/// least [`LOG_UNCOMMITTED_BYTES_MIN`].
+pub const LOG_UNCOMMITTED_BYTES_MAX: u64 = 16 << 20;
+/// See [`LOG_UNCOMMITTED_BYTES_MAX`].
+pub const LOG_UNCOMMITTED_BYTES_MIN: u64 = 1 << 20;
+const _: () = assert!(
+    2 * LOG_UNCOMMITTED_BYTES_MAX <= share_of_a_term(WAL_SEGMENT_BYTES),
+    "a follower without room takes what a leader may leave uncommitted, and as much under way"
+);
+
+/// The limit with segments of so many bytes.
+pub(crate) fn log_uncommitted_max(segment_bytes: u64) -> u64 {
+    (share_of_a_term(segment_bytes) / 2).clamp(LOG_UNCOMMITTED_BYTES_MIN, LOG_UNCOMMITTED_BYTES_MAX)
+}
+
+/// One term of one process in which this node leads and its first entry has been applied. A node
+/// that leads in term 5 and again in term 7 has two of these, and nothing passes between them.
+pub(crate) struct Leading {
+    pub(super) term: u64,
+    pub(crate) node_id: u64,
+    pub(super) reading: Mutex<Reading>,
+    pub(super) raft: Raft,
+    pub(crate) state: Arc<State>,
+    pub(crate) log: LogStore,
+    pub(super) log_unflushed_max: u64,
+    pub(super) log_uncommitted_max: u64,
+    pub(super) pod_sessions: bool,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) members: MembersOfTerm,
+}
+
+impl Leading {
+    /// Lets an encoded command pass that may be proposed now; else says why it may not.
+    pub(crate) fn admit(&self, command: &[u8]) -> Result<(), NotAdmitted> {
+        if !planted(Bug::SizeLeftToTheLog) {
+            entry_size::check(Proposal::encoded_len(command)).map_err(NotAdmitted::ForGood)?;
+        }
+        if !self.pod_sessions && opens_for_a_pod(command) {
+            let why = "the leader watches no Pods: start all nodes with --kube-pods, or open the \
+                       session with a TTL";
+            return Err(NotAdmitted::ForGood(why.to_owned()));
+        }
+        self.admit_now(command).map_err(NotAdmitted::ForNow)
+    }
+
+    fn admit_now(&self, command: &[u8]) -> Result<(), String> {
+        if self.log.no_room() {
+            return Err(
+                "the leader's file system has no room for more log: free space where its data \
+                 directory is; it goes on by itself once there is room"
+                    .to_owned(),
+            );
+        }
+        if self.members.lack_room() && !planted(Bug::FullFollowersFed) {
+            return Err(self.who_lacks_room());
+        }
+        let waiting = self.log.unflushed();
+        let limit = self.log_unflushed_max;
+        if waiting > limit {
+            return Err(format!(
+                "the leader's disk is behind: {waiting} bytes of its log wait to be written, at \
+                 most {limit} may; look at its disk, or hand leadership to another node"
+            ));
+        }
+        let (entries, bytes) = self.log.uncommitted();
+        let bytes_max = self.log_uncommitted_max;
+        if entries > LOG_UNCOMMITTED_ENTRIES_MAX || bytes > bytes_max {
+            return Err(format!(
+                "the other nodes are behind: {entries} entries of the log, {bytes} bytes, wait to \
+                 be committed, at most {LOG_UNCOMMITTED_ENTRIES_MAX} and {bytes_max} may; look at the disks of the other nodes and at \
+                 their room"
+            ));
+        }
+        match version_of(command) {
+            // Every release knows the first version.
+            Some(0..=1) => Ok(()),
+            Some(needed) => self.known_by_all(needed),
+            None => Err(
+                "this node leads and its release does not know this kind of command: upgrade it \
+                 first"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn who_lacks_room(&self) -> String {
+        let mut view = self.members.view();
+        view.look_at_room(&self.transport);
+        let full: Vec<String> = view.full().into_iter().map(|id| view.called(id)).collect();
+        format!(
+            "no majority can do without nodes whose file systems have no room for more log ({}): \
+             free space where their data directories are; it goes on by itself once there is room",
+            full.join(", ")
+        )
+    }
+
+    pub(crate) fn term(&self) -> u64 {
+        self.term
+    }
+
+    pub(crate) fn raft(&self) -> &Raft {
+        &self.raft
+    }
+
+    /// This leader's reading of cluster time, now.
+    pub(crate) fn read_time(&self) -> ClusterTime {
+        let mut reading = self.reading.lock();
+        // The clock is read under the lock: readings must not overtake each other.
+        let (applied, lead) = self.state.time.read();
+        reading.read(applied, lead, clock::since_boot())
+    }
+
+    /// A proposal of an encoded command, with the time it is.
+    pub(crate) fn stamp(&self, command: &[u8]) -> Proposal {
+        Proposal::new(self.read_time(), clock::wall(), command)
+    }
+
+    /// Writes a command in this term and waits until it is applied.
+    pub(crate) async fn write(&self, command: &Command) -> Result<Applied, ProposeError> {
+        let command = encode_command(command);
+        self.admit(&command)?;
+        let proposal = self.stamp(&command);
+        write_in_term(&self.raft, self.term, proposal).await
+    }
+}
+
+/// Where proposals go.
+#[derive(Clone)]
+pub(crate) enum Route {
+    /// No node leads as far as this node knows.
+    Nowhere,
+    Leader(Arc<Leading>),
+    Follower(Arc<Forwarder>),
+}
+
+impl Route {
+    pub(crate) fn hint(&self) -> Option<LeaderHint> {
+        match self {
+            Self::Nowhere | Self::Leader(_) => None,
+            Self::Follower(forwarder) => Some(forwarder.hint()),
+        }
+    }
+
+    /// The leader's node id.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        match self {
+            Self::Nowhere => None,
+            Self::Leader(leading) => Some(leading.node_id),
+            Self::Follower(forwarder) => Some(forwarder.node_id()),
+        }
+    }
+}
+
+/// Whether an encoded command opens a session that lasts as long as a Pod.
+fn opens_for_a_pod(command: &[u8]) -> bool {
+    // Most commands are of the first version, and need not be decoded for this.
+    version_of(command).is_some_and(|version| version > 1)
+        && matches!(decode_command(command), Ok(Command::OpenForPod(_)))
+}
+
+/// Figures about leading.
+#[derive(Debug, Default)]
+pub(crate) struct LeadCounts {
+    /// How often this node has begun to lead.
+    pub(crate) terms_led: AtomicU64,
+    /// How often the known leader changed.
+    pub(crate) leader_changes: AtomicU64,
+    pub(crate) ticks: AtomicU64,
+}

@@ -1,0 +1,90 @@
+//! Keeps what a node knows of itself fresh: its status, and the age of its state.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use openraft::ServerState;
+use openraft::async_runtime::WatchReceiver;
+
+use crate::leader::leading::Route;
+use crate::read::reading;
+use crate::shared::inner::Inner;
+use crate::types::reply::LeaderHint;
+use crate::types::status::{Role, Status};
+
+/// How often a status is refreshed when nothing important changes.
+const REFRESH: Duration = Duration::from_millis(250);
+
+pub(crate) fn status_of(inner: &Inner) -> Status {
+    let Some(running) = inner.running.get() else {
+        return Status::starting(&inner.config.name);
+    };
+    let route = inner.route.borrow().clone();
+    let (state, term) = {
+        let metrics = running.raft.server_metrics();
+        let now = metrics.borrow_watched();
+        (now.state, now.vote.leader_id.term)
+    };
+    let formed = inner.state.machine().cluster();
+    let role = match state {
+        ServerState::Leader => Role::Leader,
+        ServerState::Candidate => Role::Candidate,
+        ServerState::Follower => Role::Follower,
+        ServerState::Learner | ServerState::Shutdown => Role::Learner,
+    };
+    let leader = match &route {
+        Route::Leader(_) => Some(LeaderHint {
+            node_id: running.caller.seat.node_id,
+            client_address: inner.config.client_advertise.clone(),
+        }),
+        other => other.hint(),
+    };
+    Status {
+        cluster: Some(running.caller.seat.cluster),
+        node_id: Some(running.caller.seat.node_id),
+        name: inner.config.name.clone(),
+        role,
+        serving: formed.is_some() && leader.is_some() && !inner.stop.is_stopped(),
+        leader,
+        term,
+        last_log_index: running.log.last_index(),
+        applied_index: inner.state.applied_index(),
+    }
+}
+
+/// Keeps the watched status fresh.
+pub(crate) async fn keep_fresh(inner: Arc<Inner>) {
+    let mut route = inner.route.subscribe();
+    loop {
+        let now = status_of(&inner);
+        inner.status.send_if_modified(|status| {
+            let changed = *status != now;
+            *status = now;
+            changed
+        });
+        tokio::select! {
+            changed = route.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = tokio::time::sleep(REFRESH) => {}
+        }
+    }
+}
+
+/// How long a follower's state may be unconfirmed while a caller asks for its age.
+const CONFIRM_EVERY: Duration = Duration::from_millis(500);
+
+/// Confirms from time to time how new local state is, while anybody wants to know.
+pub(crate) async fn keep_age(inner: Arc<Inner>) {
+    loop {
+        tokio::time::sleep(CONFIRM_EVERY).await;
+        if inner.age_wanted.swap(false, Ordering::Relaxed)
+            && let Err(error) = reading::barrier(&inner).await
+        {
+            tracing::debug!(%error, "the age of local state is not known");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Linearizable reads: a point in the log that no acknowledged entry lies behind, and local state
+//! that has got there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::ReadPolicy;
+use openraft::errors::{LinearizableReadError, RaftError};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::raft as pb;
+
+use crate::leader::leading::Route;
+use crate::network::forward::{CallBody, unexpected};
+use crate::platform::clock;
+use crate::shared::inner::Inner;
+use crate::store::events::Position;
+use crate::types::reply::ProposeError;
+use crate::types::type_config::TypeConfig;
+
+/// How long a read that found no leader waits before it looks again.
+const RETRY_AFTER: Duration = Duration::from_millis(10);
+
+/// Returns once local state holds everything that was acknowledged before the call, and tells
+/// [`Inner`] when that was.
+pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
+    let begun = clock::since_boot();
+    let limit = inner.config.timing.leader_wait;
+    let passed = tokio::time::timeout(limit, pass(inner)).await;
+    passed.map_err(|_| ProposeError::not_done("no leader answered the read in time"))??;
+    inner.newest_at(begun);
+    Ok(())
+}
+
+/// Whether the log has a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It has: every event behind the position comes behind it here too.
+    Yes,
+    /// It has not. It was reported by a log that was lost since, or never.
+    No {
+        /// Up to this index the log is applied here.
+        newest: u64,
+    },
+}
+
+/// Every position that was ever reported is committed, and a node that holds all committed entries
+/// has it. A node that was restarted may stand behind what it reported before, so a position in the
+/// future is judged after a linearizable read.
+pub(crate) async fn known(
+    inner: &Arc<Inner>,
+    at: Position,
+    term: Option<u64>,
+) -> Result<Known, ProposeError> {
+    let feed = inner.state.events.feed();
+    if at.index > feed.head().index && !planted(Bug::PositionNotAwaited) {
+        barrier(inner).await?;
+    }
+    let newest = feed.head().index;
+    let ours = feed.term_of(at.index);
+    let other_term = ours.zip(term).is_some_and(|(ours, theirs)| ours != theirs);
+    Ok(match at.index > newest || other_term {
+        true => Known::No { newest },
+        false => Known::Yes,
+    })
+}
+
+async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
+    let mut route = inner.route.subscribe();
+    loop {
+        let now = route.borrow_and_update().clone();
+        let index = match now {
+            Route::Leader(_) => leader_read_index(inner).await,
+            Route::Follower(forwarder) => match forwarder.ask(CallBody::ReadIndex).await {
+                Ok(answer) => match answer.0 {
+                    pb::answer::Body::ReadIndex(index) => Ok(index),
+                    other => Err(unexpected(&other)),
+                },
+                Err(failed) => Err(failed.into()),
+            },
+            Route::Nowhere => Err(ProposeError::not_done("no node leads")),
+        };
+        match index {
+            Ok(_) if planted(Bug::ReadBeforeApplied) => return Ok(()),
+            Ok(index) => return wait_applied(inner, index).await,
+            Err(error @ ProposeError::Fault { .. }) => return Err(error),
+            // A read has no effect, so it may be repeated after any failure.
+            Err(_) => {
+                tokio::select! {
+                    _ = route.changed() => {}
+                    () = tokio::time::sleep(RETRY_AFTER) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn wait_applied(inner: &Inner, index: u64) -> Result<(), ProposeError> {
+    let mut applied = inner.state.watch_applied();
+    tokio::select! {
+        reached = applied.wait_for(|applied| *applied >= index) => {
+            reached.map(|_| ()).map_err(|_| stopping())
+        }
+        _ = inner.stop.stopped() => Err(stopping()),
+    }
+}
+
+fn stopping() -> ProposeError {
+    ProposeError::Fault {
+        why: "this node is stopping".to_owned(),
+    }
+}
+
+/// The log index that a read must wait for, confirmed by a majority after the call.
+pub(crate) async fn leader_read_index(inner: &Arc<Inner>) -> Result<u64, ProposeError> {
+    let leads = matches!(&*inner.route.borrow(), Route::Leader(_));
+    let running = inner.running.get().filter(|_| leads);
+    let running = running.ok_or_else(|| ProposeError::not_done("this node does not lead"))?;
+    if planted(Bug::ReadWithoutMajority) {
+        return Ok(*inner.state.watch_applied().borrow());
+    }
+    match running
+        .raft
+        .get_read_linearizer(ReadPolicy::ReadIndex)
+        .await
+    {
+        Ok(linearizer) => Ok(linearizer.read_log_id().index()),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+fn refusal(error: RaftError<TypeConfig, LinearizableReadError<TypeConfig>>) -> ProposeError {
+    match error {
+        RaftError::APIError(error) => ProposeError::not_done(error.to_string()),
+        RaftError::Fatal(fatal) => ProposeError::Fault {
+            why: fatal.to_string(),
+        },
+    }
+}

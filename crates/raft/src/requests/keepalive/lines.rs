@@ -1,0 +1,278 @@
+//! Keep-alives that wait to be gathered: a line for each source, so that none waits behind all
+//! that another one has asked for.
+//!
+//! Sources are served in turn, one request each. One that had nothing waiting comes before the next
+//! of those that have much, so a client that keeps its sessions alive from time to time waits for
+//! one turn, however many requests others have under way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ringfence_planted::{Bug, planted};
+use tokio::sync::Notify;
+
+/// Who asks: a connection of a client, a stream of another node, or this node itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeepAliveSource(u64);
+
+impl KeepAliveSource {
+    /// Callers that do not tell themselves from each other.
+    pub(crate) const UNNAMED: Self = Self(0);
+
+    /// A source unlike all others of this process.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What waits.
+#[derive(Debug)]
+pub(super) struct Lines<T> {
+    waiting: Mutex<Waiting<T>>,
+    /// Notified when something came.
+    came: Notify,
+    max: usize,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    /// None is empty.
+    lines: BTreeMap<KeepAliveSource, VecDeque<T>>,
+    /// Sources that had nothing waiting before; each stands here or in `busy`, once.
+    fresh: VecDeque<KeepAliveSource>,
+    /// Sources that were served and have more.
+    busy: VecDeque<KeepAliveSource>,
+    /// The last one served was a fresh one, though there were busy ones.
+    fresh_before: bool,
+    count: usize,
+    closed: bool,
+}
+
+impl<T> Lines<T> {
+    /// Lines with at most so many in all of them together; for twice as many see [`Lines::push`].
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            waiting: Mutex::new(Waiting {
+                lines: BTreeMap::new(),
+                fresh: VecDeque::new(),
+                busy: VecDeque::new(),
+                fresh_before: false,
+                count: 0,
+                closed: false,
+            }),
+            came: Notify::new(),
+            max,
+        }
+    }
+
+    /// Puts it at the end of its source's line, or gives it back if too many wait or the lines are
+    /// closed. `bounded` says that its source never has more than so many waiting.
+    ///
+    /// A flood keeps no other source out: full lines still take one item of a source that has nothing
+    /// waiting, and the items of bounded sources, up to as many again.
+    pub(super) fn push(&self, source: KeepAliveSource, item: T, bounded: bool) -> Result<(), T> {
+        let mut waiting = self.waiting.lock();
+        let apart = bounded || !waiting.lines.contains_key(&source);
+        let max = match apart && !planted(Bug::FullLinesKeepAllOut) {
+            true => self.max.saturating_mul(2),
+            false => self.max,
+        };
+        if waiting.closed || waiting.count >= max {
+            return Err(item);
+        }
+        waiting.push(source, item);
+        drop(waiting);
+        self.came.notify_one();
+        Ok(())
+    }
+
+    /// The next one, as soon as there is one. Only one caller may wait at a time; it loses nothing
+    /// by giving up.
+    pub(super) async fn next(&self) -> T {
+        loop {
+            let came = self.came.notified();
+            if let Some((_, item)) = self.waiting.lock().next() {
+                return item;
+            }
+            came.await;
+        }
+    }
+
+    /// Drops what waits, and takes nothing any more.
+    pub(super) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        waiting.count = 0;
+        let dropped = std::mem::take(&mut waiting.lines);
+        (waiting.fresh, waiting.busy) = (VecDeque::new(), VecDeque::new());
+        drop(waiting);
+        // A caller that is notified by that may ask again.
+        drop(dropped);
+    }
+}
+
+impl<T> Waiting<T> {
+    fn push(&mut self, source: KeepAliveSource, item: T) {
+        let line = self.lines.entry(source).or_default();
+        if line.is_empty() {
+            self.fresh.push_back(source);
+        }
+        line.push_back(item);
+        self.count += 1;
+    }
+
+    fn next(&mut self) -> Option<(KeepAliveSource, T)> {
+        // In turn, so that ever new sources keep none from being served either.
+        let fresh_now = match (self.fresh.is_empty(), self.busy.is_empty()) {
+            (false, false) => !self.fresh_before,
+            (fresh_is_empty, _) => !fresh_is_empty,
+        };
+        self.fresh_before = fresh_now;
+        let turn = match fresh_now {
+            true => &mut self.fresh,
+            false => &mut self.busy,
+        };
+        let source = turn.pop_front()?;
+        let line = self.lines.get_mut(&source)?;
+        let item = line.pop_front()?;
+        self.count -= 1;
+        if line.is_empty() {
+            self.lines.remove(&source);
+        } else {
+            self.busy.push_back(source);
+        }
+        Some((source, item))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FLOOD: usize = 10_000;
+
+    fn source(n: u64) -> KeepAliveSource {
+        KeepAliveSource(n)
+    }
+
+    fn next<T>(lines: &Lines<T>) -> Option<(u64, T)> {
+        lines
+            .waiting
+            .lock()
+            .next()
+            .map(|(KeepAliveSource(n), item)| (n, item))
+    }
+
+    #[test]
+    fn one_request_waits_for_one_turn_behind_floods_of_others() {
+        let lines = Lines::new(usize::MAX);
+        for flood in 1..=100 {
+            for at in 0..FLOOD / 100 {
+                lines.push(source(flood), at, false).unwrap();
+            }
+        }
+        // All floods have had their first turn.
+        for _ in 0..300 {
+            assert!(next(&lines).is_some());
+        }
+        lines.push(source(500), 7, false).unwrap();
+        let behind = (0..).take_while(|_| next(&lines) != Some((500, 7)));
+        assert!(behind.count() <= 1, "it waits behind a flood");
+    }
+
+    #[test]
+    fn ever_new_sources_keep_no_old_one_waiting() {
+        let lines = Lines::new(usize::MAX);
+        (0..3).for_each(|at| lines.push(source(1), at, false).unwrap());
+        assert_eq!(next(&lines), Some((1, 0)));
+        let mut served = 0;
+        for new in 2..20 {
+            lines.push(source(new), 0, false).unwrap();
+            lines.push(source(new + 100), 0, false).unwrap();
+            served += usize::from(next(&lines).is_some_and(|(n, _)| n == 1));
+        }
+        assert_eq!(served, 2);
+    }
+
+    #[test]
+    fn lines_are_full_together_and_take_nothing_once_they_are_closed() {
+        let lines = Lines::new(2);
+        lines.push(source(1), 'a', false).unwrap();
+        lines.push(source(2), 'b', false).unwrap();
+        assert_eq!(lines.push(source(2), 'c', false), Err('c'));
+        assert_eq!(next(&lines), Some((1, 'a')));
+        lines.push(source(2), 'c', false).unwrap();
+        lines.close();
+        assert_eq!(next(&lines), None);
+        assert_eq!(lines.push(source(1), 'd', false), Err('d'));
+        assert_eq!(lines.push(source(1), 'd', true), Err('d'));
+    }
+
+    #[test]
+    fn those_that_fill_the_lines_keep_nobody_else_out() {
+        let lines = Lines::new(64);
+        for at in 0..64 {
+            lines.push(source(at % 4), at, false).unwrap();
+        }
+        assert!(lines.push(source(1), 64, false).is_err(), "a flood");
+        lines.push(source(9), 7, false).expect("it has one waiting");
+        assert!(lines.push(source(9), 8, false).is_err(), "and no more");
+        for at in 0..63 {
+            let bounded = lines.push(source(10), at, true);
+            bounded.expect("another node bounds what it forwards");
+        }
+        assert!(lines.push(source(10), 63, true).is_err(), "twice as many");
+        assert!(lines.push(source(11), 0, false).is_err(), "twice as many");
+        // Neither of the two waits behind the floods.
+        let taken: Vec<u64> = std::iter::from_fn(|| next(&lines))
+            .map(|(n, _)| n)
+            .take(12)
+            .collect();
+        assert!(taken.contains(&9) && taken.contains(&10), "{taken:?}");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_woken() {
+        let lines = std::sync::Arc::new(Lines::new(9));
+        let waiting = tokio::spawn({
+            let lines = lines.clone();
+            async move { lines.next().await }
+        });
+        tokio::task::yield_now().await;
+        lines.push(source(4), 'x', false).unwrap();
+        assert_eq!(waiting.await.unwrap(), 'x');
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Each comes out once, and those of a source in their order.
+        #[test]
+        fn nothing_is_lost_or_overtaken_by_its_own(
+            steps in proptest::collection::vec((any::<bool>(), 0..4_u64), 0..200),
+        ) {
+            let lines = Lines::new(usize::MAX);
+            let (mut pushed, mut taken) = (vec![0_usize; 4], vec![0_usize; 4]);
+            for (push, n) in steps {
+                if push {
+                    lines.push(source(n), pushed[n as usize], false).unwrap();
+                    pushed[n as usize] += 1;
+                } else if let Some((n, item)) = next(&lines) {
+                    prop_assert_eq!(item, taken[n as usize]);
+                    taken[n as usize] += 1;
+                }
+            }
+            while let Some((n, item)) = next(&lines) {
+                prop_assert_eq!(item, taken[n as usize]);
+                taken[n as usize] += 1;
+            }
+            prop_assert_eq!(pushed, taken);
+            prop_assert_eq!(lines.waiting.lock().count, 0);
+        }
+    }
+}

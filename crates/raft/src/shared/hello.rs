@@ -1,0 +1,37 @@
+//! Asking other nodes who they are, before there is a cluster.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringfence_proto::raft as pb;
+use ringfence_tls::Connector;
+
+use crate::network::connect;
+use crate::shared::inner::Inner;
+
+/// How long a node is given to say who it is.
+const HELLO_MAX: Duration = Duration::from_millis(500);
+
+/// The names and addresses of the first members, sorted by name.
+pub(crate) fn first_members(inner: &Inner) -> Vec<(String, String)> {
+    let mut members = inner.config.initial_cluster.clone();
+    members.sort();
+    members
+}
+
+/// What this node connects to others with, if there is TLS between them.
+pub(crate) fn tls_of(inner: &Inner) -> Option<&Connector> {
+    Some(&inner.config.peer_tls.as_ref()?.connect)
+}
+
+/// What the node at this address says of itself; `None` if none says so in time.
+pub(crate) async fn hello(inner: &Inner, address: &str) -> Option<pb::HelloResponse> {
+    let mut client = connect(address, tls_of(inner))?;
+    let request = pb::HelloRequest {
+        name: inner.config.name.clone(),
+        incarnation: Bytes::copy_from_slice(inner.incarnation.as_bytes()),
+        ..pb::HelloRequest::default()
+    };
+    let answer = tokio::time::timeout(HELLO_MAX, client.hello(request)).await;
+    Some(answer.ok()?.ok()?.into_inner())
+}

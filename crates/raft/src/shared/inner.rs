@@ -1,0 +1,224 @@
+//! What a node consists of, shared by everything that works for it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::async_runtime::WatchReceiver;
+use parking_lot::Mutex;
+use ringfence_history::History;
+use ringfence_tls::PortFigures;
+use ringfence_wal::{Fs, FsLock};
+use tokio::sync::watch;
+
+use crate::config::NodeConfig;
+use crate::leader::leading::{LeadCounts, Route};
+use crate::membership::list::members;
+use crate::membership::standing::Standing;
+use crate::network::{Caller, Transport};
+use crate::platform::awake::Awake;
+use crate::platform::clock;
+use crate::requests::keepalive::KeepAlives;
+use crate::requests::propose::Proposals;
+use crate::store::identity::Identity;
+use crate::store::log_store::LogStore;
+use crate::store::state::Raft;
+use crate::store::state::State;
+use crate::types::incarnation::Incarnation;
+use crate::types::status::Status;
+use crate::types::stop::StopSignal;
+use crate::types::type_config::StoredMembership;
+
+/// A node, whether it belongs to a cluster yet or not.
+pub(crate) struct Inner {
+    pub(crate) config: NodeConfig,
+    pub(crate) peer_address: SocketAddr,
+    /// host:port that other nodes receive.
+    pub(crate) peer_advertise: String,
+    pub(crate) incarnation: Incarnation,
+    /// Tells this process from another one with the same identity. Empty in a simulation.
+    pub(crate) process: Bytes,
+    pub(crate) identity: Mutex<Identity>,
+    pub(crate) state: Arc<State>,
+    pub(crate) history: Arc<History>,
+    pub(crate) stop: StopSignal,
+    /// Set once the node belongs to a cluster and its log is open.
+    pub(crate) running: OnceLock<Arc<Running>>,
+    /// Held while the node takes its seat: it takes one only.
+    pub(crate) seating: tokio::sync::Mutex<()>,
+    /// Whether everything has been stopped.
+    pub(crate) ended: tokio::sync::Mutex<bool>,
+    pub(crate) proposals: Proposals,
+    pub(crate) keepalives: KeepAlives,
+    pub(crate) route: watch::Sender<Route>,
+    pub(crate) status: watch::Sender<Status>,
+    pub(crate) lead_counts: Arc<LeadCounts>,
+    pub(crate) tasks: Tasks,
+    /// Counts the connections of other nodes.
+    pub(crate) peer_port: Arc<PortFigures>,
+    /// Nanoseconds on [`clock::since_boot`] at which local state was known to be the newest.
+    newest: AtomicU64,
+    /// The same for the last word of a leader.
+    heard: AtomicU64,
+    /// Whether and how long this machine has slept.
+    pub(crate) awake: Awake,
+    /// Whether a caller has asked for the age of local state lately.
+    pub(crate) age_wanted: AtomicBool,
+    /// Keeps other processes out of the directory while it is there.
+    lock: Mutex<Option<FsLock>>,
+}
+
+/// What [`Inner`] is made of at the start.
+pub(crate) struct Parts {
+    pub(crate) config: NodeConfig,
+    pub(crate) peer_address: SocketAddr,
+    pub(crate) peer_advertise: String,
+    pub(crate) identity: Identity,
+    pub(crate) process: Bytes,
+    pub(crate) state: Arc<State>,
+    pub(crate) history: Arc<History>,
+    pub(crate) stop: StopSignal,
+    pub(crate) proposals: Proposals,
+    pub(crate) keepalives: KeepAlives,
+    pub(crate) route: watch::Sender<Route>,
+    pub(crate) lock: FsLock,
+}
+
+impl Inner {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            status: watch::Sender::new(Status::starting(&parts.config.name)),
+            config: parts.config,
+            peer_address: parts.peer_address,
+            peer_advertise: parts.peer_advertise,
+            incarnation: parts.identity.incarnation,
+            process: parts.process,
+            identity: Mutex::new(parts.identity),
+            state: parts.state,
+            history: parts.history,
+            stop: parts.stop,
+            running: OnceLock::new(),
+            seating: tokio::sync::Mutex::default(),
+            ended: tokio::sync::Mutex::default(),
+            proposals: parts.proposals,
+            keepalives: parts.keepalives,
+            route: parts.route,
+            lead_counts: Arc::default(),
+            tasks: Tasks::default(),
+            peer_port: Arc::default(),
+            newest: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            awake: Awake::new(),
+            age_wanted: AtomicBool::new(false),
+            lock: Mutex::new(Some(parts.lock)),
+        }
+    }
+
+    /// Where the node keeps its files.
+    pub(crate) fn files(&self) -> &dyn Fs {
+        self.config.hooks.files.as_ref()
+    }
+
+    /// The peer address of the leader, if one is known.
+    pub(crate) fn leader_peer_address(&self) -> Option<String> {
+        let running = self.running.get()?;
+        let leader = self.route.borrow().leader()?;
+        let membership = running.membership();
+        let peer = membership.get_node(&leader)?;
+        Some(peer.peer_address.clone())
+    }
+
+    /// What this node is among the members that it knows.
+    pub(crate) fn standing(&self) -> Standing {
+        let Some(running) = self.running.get() else {
+            return Standing::None;
+        };
+        let members = members(&running.raft, None);
+        Standing::among(&members, running.caller.seat.node_id, &self.config.name)
+    }
+
+    /// Lets other processes use the directory.
+    pub(crate) fn unlock_dir(&self) {
+        let lock = self.lock.lock().take();
+        drop(lock);
+    }
+
+    /// Notes that local state held, at `at`, everything that had been acknowledged.
+    pub(crate) fn newest_at(&self, at: Duration) {
+        self.newest.fetch_max(nanos(at), Ordering::Relaxed);
+    }
+
+    /// How long ago local state was last known to be the newest.
+    pub(crate) fn newest_ago(&self) -> Option<Duration> {
+        ago(self.newest.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a leader was heard.
+    pub(crate) fn heard_leader(&self) {
+        self.heard
+            .fetch_max(nanos(clock::since_boot()), Ordering::Relaxed);
+    }
+
+    /// How long ago a leader was heard.
+    pub(crate) fn heard_ago(&self) -> Option<Duration> {
+        ago(self.heard.load(Ordering::Relaxed))
+    }
+}
+
+fn nanos(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn ago(at: u64) -> Option<Duration> {
+    (at > 0).then(|| clock::since_boot().saturating_sub(Duration::from_nanos(at)))
+}
+
+/// A node that belongs to a cluster.
+pub(crate) struct Running {
+    pub(crate) caller: Caller,
+    pub(crate) raft: Raft,
+    pub(crate) log: LogStore,
+    pub(crate) transport: Arc<Transport>,
+}
+
+impl Running {
+    /// The newest membership this node knows, committed or not.
+    pub(crate) fn membership(&self) -> Arc<StoredMembership> {
+        self.raft
+            .server_metrics()
+            .borrow_watched()
+            .membership_config
+            .clone()
+    }
+
+    /// The newest membership that is known to be committed.
+    pub(crate) fn committed_membership(&self) -> Arc<StoredMembership> {
+        self.raft
+            .server_metrics()
+            .borrow_watched()
+            .committed_membership_config
+            .clone()
+    }
+}
+
+/// The tasks of a node, to be ended with it.
+#[derive(Default)]
+pub(crate) struct Tasks(Mutex<Vec<tokio::task::AbortHandle>>);
+
+impl Tasks {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let handle = crate::platform::runtime::spawn(task).abort_handle();
+        let mut tasks = self.0.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(handle);
+    }
+
+    pub(crate) fn abort_all(&self) {
+        let mut tasks = self.0.lock();
+        for task in tasks.drain(..) {
+            task.abort();
+        }
+    }
+}

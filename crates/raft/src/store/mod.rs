@@ -1,0 +1,19 @@
+//! What a node keeps: its identity, its log, its snapshots and the applied state.
+//!
+//! [`log_store`] is openraft's log on top of the WAL, with its newest entries in the [`ring`].
+//! [`state`] applies committed entries to the state machine, feeds [`events`] and [`waiters`], and
+//! takes snapshots by way of [`snapshot_file`] and [`snapshot_frames`]. [`identity`] is the file that
+//! says whose directory it is; [`data_dir`] names everything that may lie there, and [`stored_log`]
+//! reads the log of a stopped node. No module here talks to another node.
+
+pub(crate) mod data_dir;
+pub(crate) mod events;
+pub(crate) mod identity;
+pub(crate) mod log_store;
+pub(crate) mod ring;
+pub(crate) mod snapshot_error;
+pub(crate) mod snapshot_file;
+pub(crate) mod snapshot_frames;
+pub(crate) mod state;
+pub(crate) mod stored_log;
+pub(crate) mod waiters;

@@ -1,0 +1,421 @@
+//! The applied state of a node, and openraft's way to it.
+//!
+//! Entries are decoded before the state is locked and answered after it is unlocked; what happens
+//! in between is the core's work alone.
+
+mod store;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use openraft::storage::ApplyResponder;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use ringfence_core::{
+    ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
+};
+use ringfence_history::HistoryFeed;
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::record::decode_command;
+use tokio::sync::{Notify, watch};
+
+pub(crate) use self::store::{Raft, StateStore};
+use crate::platform::clock::{self, AppliedTime};
+use crate::platform::hooks::Observer;
+use crate::store::events::{EventLog, Limits, Position};
+use crate::store::snapshot_file::{Loaded, SnapshotDir, SnapshotFile};
+use crate::store::waiters::{Settled, Waiters};
+use crate::types::reply::Applied;
+use crate::types::stop::{StopReason, StopSignal};
+use crate::types::type_config::{
+    Entry, LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig,
+};
+
+/// How many entries are applied before readers get their turn.
+const APPLY_CHUNK: usize = 64;
+
+/// The applied state and everything that hangs on its movement.
+pub(crate) struct State {
+    machine: RwLock<StateMachine>,
+    position: Mutex<AppliedPosition>,
+    /// Set once the node belongs to a cluster.
+    snapshots: OnceLock<SnapshotDir>,
+    /// The newest snapshot on disk.
+    current: Mutex<Option<(SnapshotMeta, SnapshotFile)>>,
+    /// `current` was taken for the next builder.
+    prepared: AtomicBool,
+    /// Held while a snapshot is written, by the thread that does it, which cannot be stopped.
+    building: Arc<tokio::sync::Mutex<()>>,
+    applied: watch::Sender<u64>,
+    /// For the leader's readings.
+    pub(crate) time: AppliedTime,
+    /// The deadline that the leader's timer waits for.
+    armed: AtomicU64,
+    /// Notified when a deadline came up that is earlier than the armed one, and when cluster time has
+    /// to move in shorter steps.
+    pub(crate) deadline_moved: Notify,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) waiters: Arc<Waiters>,
+    history: HistoryFeed,
+    observer: Option<Arc<dyn Observer>>,
+    stop: StopSignal,
+    pub(crate) counts: Counts,
+}
+
+/// Figures about the state machine's work.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) applied: AtomicU64,
+    pub(crate) snapshots_built: AtomicU64,
+    pub(crate) snapshots_installed: AtomicU64,
+    /// Snapshots that could not be taken.
+    pub(crate) snapshots_failed: AtomicU64,
+    /// Of the newest end, and the greatest, in milliseconds of cluster time.
+    pub(crate) last_lag: AtomicU64,
+    pub(crate) max_lag: AtomicU64,
+}
+
+impl Counts {
+    /// What was due at `due` was ended when cluster time was `now`.
+    fn ended(&self, due: ClusterTime, now: ClusterTime) {
+        let lag = now.0.saturating_sub(due.0);
+        self.last_lag.store(lag, Ordering::Relaxed);
+        self.max_lag.fetch_max(lag, Ordering::Relaxed);
+    }
+}
+
+#[derive(Default, Clone)]
+struct AppliedPosition {
+    log_id: Option<LogId>,
+    membership: StoredMembership,
+}
+
+impl State {
+    /// The empty state of a node that belongs to no cluster yet.
+    pub(crate) fn new(
+        history: HistoryFeed,
+        stop: StopSignal,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        Self {
+            machine: RwLock::new(StateMachine::new()),
+            position: Mutex::default(),
+            snapshots: OnceLock::new(),
+            current: Mutex::default(),
+            prepared: AtomicBool::new(false),
+            building: Arc::default(),
+            applied: watch::Sender::new(0),
+            time: AppliedTime::default(),
+            armed: AtomicU64::new(0),
+            deadline_moved: Notify::new(),
+            events: Arc::new(EventLog::new(0, Limits::STANDARD)),
+            waiters: Arc::default(),
+            history,
+            observer,
+            stop,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes up the newest snapshot of the node's directory; once, before anything is applied.
+    pub(crate) fn open(&self, snapshots: SnapshotDir, newest: Option<(PathBuf, Loaded)>) {
+        drop(self.snapshots.set(snapshots));
+        if let Some((path, loaded)) = newest {
+            drop(self.replace(loaded, SnapshotFile { path }));
+        }
+    }
+
+    /// The state machine, for reading.
+    pub(crate) fn machine(&self) -> RwLockReadGuard<'_, StateMachine> {
+        self.machine.read()
+    }
+
+    /// The index of the newest applied entry.
+    pub(crate) fn applied_index(&self) -> u64 {
+        *self.applied.borrow()
+    }
+
+    /// The index up to which the newest snapshot goes, 0 if there is none.
+    pub(crate) fn snapshot_index(&self) -> u64 {
+        let current = self.current.lock();
+        let last = current.as_ref().and_then(|(meta, _)| meta.last_log_id);
+        last.map_or(0, |last| last.index)
+    }
+
+    /// Follows the index of the newest applied entry.
+    pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
+    }
+
+    /// Cluster time of the newest applied entry.
+    pub(crate) fn time(&self) -> ClusterTime {
+        self.time.time()
+    }
+
+    /// The next deadline. [`State::deadline_moved`] tells of an earlier one from now on.
+    pub(crate) fn arm(&self) -> Option<ClusterTime> {
+        let machine = self.machine();
+        let next = machine.next_deadline();
+        self.armed
+            .store(next.map_or(u64::MAX, |next| next.0), Ordering::Release);
+        next
+    }
+
+    /// Takes a snapshot of the state as it is now, which the next builder hands out. A failure is
+    /// counted, and the snapshot before it stays.
+    pub(crate) async fn prepare_snapshot(self: &Arc<Self>) -> io::Result<()> {
+        let built = self.take_snapshot().await;
+        match &built {
+            Ok(_) => self.prepared.store(true, Ordering::Release),
+            Err(_) => {
+                self.counts.snapshots_failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        built.map(drop)
+    }
+
+    async fn take_snapshot(self: &Arc<Self>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
+        let early = planted(Bug::SnapshotOfTwoMoments).then(|| self.freeze().0);
+        let state = self.clone();
+        let alone = self.building.clone().lock_owned().await;
+        let built = crate::platform::runtime::writing(move || {
+            let _alone = alone;
+            state.build(early)
+        });
+        built.await.map_err(io::Error::other)?
+    }
+
+    /// Returns once no snapshot is being written.
+    pub(crate) async fn snapshot_written(&self) {
+        drop(self.building.lock().await);
+    }
+
+    fn build(&self, early: Option<SnapshotMeta>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
+        let (meta, frozen) = self.freeze();
+        let meta = early.unwrap_or(meta);
+        let path = self
+            .snapshots()?
+            .write(&meta, &frozen)
+            .map_err(io::Error::other)?;
+        let file = SnapshotFile { path };
+        self.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
+        let mut current = self.current.lock();
+        // A newer one may have been installed while this one was written, which is then of no use.
+        if let Some((newest, installed)) = &*current
+            && newest.last_log_id > meta.last_log_id
+        {
+            self.snapshots()?.remove_leftover(&file.path);
+            return Ok((newest.clone(), installed.clone()));
+        }
+        *current = Some((meta.clone(), file.clone()));
+        drop(current);
+        Ok((meta, file))
+    }
+
+    /// Where snapshots are kept.
+    ///
+    /// # Errors
+    /// If the node belongs to no cluster yet; no caller asks before.
+    pub(crate) fn snapshots(&self) -> io::Result<&SnapshotDir> {
+        self.snapshots
+            .get()
+            .ok_or_else(|| io::Error::other("the node belongs to no cluster yet"))
+    }
+
+    /// Applies decoded entries and notifies all that wait for them.
+    fn apply(&self, batch: Vec<Decoded>) {
+        let Some(newest) = batch.last().map(|decoded| decoded.log_id) else {
+            return;
+        };
+        let mut done = Done::default();
+        let mut machine = self.machine.write();
+        let mut events = Vec::new();
+        let due_before = machine.next_deadline();
+        for decoded in batch {
+            self.apply_one(&mut machine, decoded, &mut events, &mut done);
+        }
+        let happened = done.events.iter().map(|(_, event)| event);
+        self.waiters.settle(&machine, happened, &mut done.settled);
+        let due = machine.next_deadline();
+        if let Some(before) = due_before.filter(|before| *before <= machine.time()) {
+            self.counts.ended(before, machine.time());
+        }
+        let lead_shrank = self.time.publish(&machine);
+        self.position.lock().log_id = Some(newest);
+        drop(machine);
+
+        let earlier = due.is_some_and(|due| due.0 < self.armed.load(Ordering::Acquire));
+        if earlier || lead_shrank {
+            self.deadline_moved.notify_one();
+        }
+        self.counts
+            .applied
+            .fetch_add(done.replies.len() as u64, Ordering::Relaxed);
+        let happened = done.events.iter().map(|(at, event)| (at.index, event));
+        self.history.applied(newest.index, happened);
+        self.events.publish(done.events, done.head);
+        let _ = self.applied.send_replace(newest.index);
+        for (responder, applied) in done.replies {
+            if let Some(responder) = responder {
+                responder.send(applied);
+            }
+        }
+        done.settled.tell();
+    }
+
+    fn apply_one(
+        &self,
+        machine: &mut StateMachine,
+        decoded: Decoded,
+        events: &mut Vec<Event>,
+        done: &mut Done,
+    ) {
+        let Decoded {
+            log_id,
+            what,
+            responder,
+        } = decoded;
+        let index = log_id.index;
+        self.events.note_term(index, log_id.leader_id.term);
+        let outcome = match what {
+            What::Command(entry) => {
+                let outcome = machine.apply(&entry, events);
+                if let Some(observer) = &self.observer {
+                    observer.applied(machine, &entry, &outcome, events);
+                }
+                outcome
+            }
+            What::Blank => self.skip(machine, log_id),
+            What::Membership(membership) => {
+                self.position.lock().membership = membership;
+                self.skip(machine, log_id)
+            }
+        };
+        let mut n = 0;
+        for event in events.drain(..) {
+            n += 1;
+            done.events.push((Position { index, n }, event));
+        }
+        done.head = Position { index, n };
+        done.replies.push((
+            responder,
+            Applied {
+                outcome,
+                index,
+                time: machine.time(),
+            },
+        ));
+    }
+
+    /// Goes past an entry that holds no command.
+    fn skip(&self, machine: &mut StateMachine, log_id: LogId) -> Outcome {
+        machine.skip(log_id.index);
+        if let Some(observer) = &self.observer {
+            observer.skipped(machine, log_id.index, log_id.leader_id.term);
+        }
+        Outcome::Done
+    }
+
+    /// The state as it is now and its position; entries are applied while it is written out.
+    pub(crate) fn freeze(&self) -> (SnapshotMeta, Frozen) {
+        // Both under one lock: the position must be that of the frozen state.
+        let machine = self.machine();
+        let position = self.position.lock().clone();
+        let meta = SnapshotMeta {
+            last_log_id: position.log_id,
+            last_membership: position.membership,
+        };
+        (meta, machine.freeze())
+    }
+
+    /// Replaces the state by an installed one and returns it.
+    fn replace(&self, loaded: Loaded, file: SnapshotFile) -> StateMachine {
+        let Loaded {
+            meta,
+            machine: newer,
+        } = loaded;
+        let index = meta.last_log_id.map_or(0, |id| id.index);
+        let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
+        let mut machine = self.machine.write();
+        let older = std::mem::replace(&mut *machine, newer);
+        // A node does not lead while it installs a state, so no timer has to know.
+        let _ = self.time.publish(&machine);
+        let settled = self.waiters.settle_all(&machine);
+        if let Some(observer) = &self.observer {
+            observer.installed(&machine, index, term);
+        }
+        {
+            let mut position = self.position.lock();
+            position.log_id = meta.last_log_id;
+            position.membership = meta.last_membership.clone();
+        }
+        drop(machine);
+        *self.current.lock() = Some((meta, file));
+        self.counts
+            .snapshots_installed
+            .fetch_add(1, Ordering::Relaxed);
+        self.history.skipped_to(index);
+        self.events.compact(index, term);
+        let _ = self.applied.send_replace(index);
+        self.deadline_moved.notify_one();
+        settled.tell();
+        older
+    }
+}
+
+/// What became of a batch, to be reported once the state is unlocked.
+#[derive(Default)]
+struct Done {
+    events: Vec<(Position, Event)>,
+    head: Position,
+    replies: Vec<(Option<ApplyResponder<TypeConfig>>, Applied)>,
+    settled: Settled,
+}
+
+struct Decoded {
+    log_id: LogId,
+    what: What,
+    responder: Option<ApplyResponder<TypeConfig>>,
+}
+
+enum What {
+    Blank,
+    Membership(StoredMembership),
+    Command(CoreEntry),
+}
+
+fn decode(
+    entry: Entry,
+    responder: Option<ApplyResponder<TypeConfig>>,
+) -> Result<Decoded, StopReason> {
+    let log_id = entry.log_id;
+    let what = match entry.payload {
+        Payload::Blank => What::Blank,
+        Payload::Membership(membership) => {
+            What::Membership(StoredMembership::new(Some(log_id), membership))
+        }
+        Payload::Normal(proposal) => {
+            let command: Command =
+                decode_command(&proposal.command()).map_err(|error| StopReason::UnknownEntry {
+                    index: log_id.index,
+                    why: error.to_string(),
+                })?;
+            What::Command(CoreEntry {
+                index: log_id.index,
+                term: log_id.leader_id.term,
+                time: proposal.time(),
+                wall: match planted(Bug::WallReadInApply) {
+                    true => clock::wall(),
+                    false => proposal.wall(),
+                },
+                command,
+            })
+        }
+    };
+    Ok(Decoded {
+        log_id,
+        what,
+        responder,
+    })
+}
