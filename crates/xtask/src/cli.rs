@@ -18,6 +18,8 @@ cargo xtask: the project's own commands
                                --crate NAME, --bug NAME: only those of a crate, only that one
   cargo xtask sim [OPTIONS]    writes to target/sim: simulates whole clusters, 100 seeds of them;
                                `cargo xtask sim --help` has the options, `--seed N` repeats one
+  cargo xtask targets          checks that everything compiles for macOS, and the client for Windows;
+                               installs into target/zig what compiles C for them; minutes
   cargo xtask test-node        a real node of Kubernetes in namespaces of its own, and a cluster
                                deployed on it; needs root, Go, and of Debian's packages containerd,
                                runc, containernetworking-plugins, iptables, nftables and curl;
@@ -39,6 +41,8 @@ pub enum Command {
     Planted(planted::Request),
     /// Simulate clusters; the words behind it are the simulation's.
     Simulate,
+    /// Check for other systems.
+    Targets,
     /// Deploy on a real node of Kubernetes.
     TestNode,
     /// Explain the commands.
@@ -74,10 +78,15 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         ["verify", "--quick"] => Ok(Command::Verify(Tests::Skip)),
         ["fix"] => Ok(Command::Fix),
         ["tidy"] => Ok(Command::Tidy),
+        ["targets"] => Ok(Command::Targets),
         ["test-node"] => Ok(Command::TestNode),
         ["planted", options @ ..] => parse_planted(options).map(Command::Planted),
         [] => Err("error: which command?".to_owned()),
-        ["verify" | "fix" | "tidy" | "test-node", extra, ..] => Err(format!(
+        [
+            "verify" | "fix" | "tidy" | "targets" | "test-node",
+            extra,
+            ..,
+        ] => Err(format!(
             "error: unexpected `{extra}`; only `verify` takes an option, and that is `--quick`"
         )),
         [unknown, ..] => Err(format!("error: no command is called `{unknown}`")),
@@ -123,6 +132,7 @@ mod tests {
         assert_eq!(parsed("verify --quick"), Ok(Command::Verify(Tests::Skip)));
         assert_eq!(parsed("fix"), Ok(Command::Fix));
         assert_eq!(parsed("tidy"), Ok(Command::Tidy));
+        assert_eq!(parsed("targets"), Ok(Command::Targets));
         assert_eq!(parsed("test-node"), Ok(Command::TestNode));
         assert_eq!(parsed("sim --seed 7"), Ok(Command::Simulate));
         assert_eq!(parsed("fix --help"), Ok(Command::Help));

@@ -113,7 +113,11 @@ fn steps(command: Command) -> Vec<Step> {
         Command::Verify(Tests::Run) => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC, TESTS],
         Command::Fix => vec![CLIPPY_FIX, FORMAT_FIX, TIDY],
         Command::Tidy => vec![TIDY],
-        Command::Planted(_) | Command::Simulate | Command::TestNode | Command::Help => Vec::new(),
+        Command::Planted(_)
+        | Command::Simulate
+        | Command::Targets
+        | Command::TestNode
+        | Command::Help => Vec::new(),
     }
 }
 
