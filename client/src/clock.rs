@@ -8,8 +8,6 @@ use std::ops::Add;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// A reading of the client's clock: time since the machine was booted, suspend included. It has
 /// nothing to do with the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,11 +62,47 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const COUNTS_SUSPEND: ClockId = ClockId::Boottime;
-/// On Apple's systems the monotonic clock goes on while the machine sleeps.
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+/// On Apple's systems both monotonic clocks count sleep. The plain one is wall time less the time of
+/// boot: it is slewed with the wall clock, and has been seen to step back by microseconds.
 #[cfg(target_vendor = "apple")]
-const COUNTS_SUSPEND: ClockId = ClockId::Monotonic;
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn since_boot() -> Duration {
+    let clock = nix::time::ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+    clock
+        .now()
+        .expect("every supported release has this clock")
+        .into()
+}
+
+/// On Windows the interrupt time counts sleep and hibernation, the unbiased one does not. The plain
+/// reading is up to a tick old, 16 ms, by which a lease would be believed too long: hence the precise
+/// one.
+#[cfg(windows)]
+#[allow(unsafe_code)]
+fn since_boot() -> Duration {
+    let mut ticks = 0;
+    // SAFETY: the call writes one integer to the address, which is that of a live one.
+    unsafe {
+        windows_sys::Win32::System::WindowsProgramming::QueryInterruptTimePrecise(&raw mut ticks);
+    }
+    /// One is 100 ns.
+    const TICKS_PER_SECOND: u64 = 10_000_000;
+    let nanos = u32::try_from(ticks % TICKS_PER_SECOND * 100).unwrap_or(0);
+    Duration::new(ticks / TICKS_PER_SECOND, nanos)
+}
+
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_vendor = "apple",
+    windows
+)))]
 compile_error!("no clock is known here that counts while the machine is suspended");
 
 /// Timers of the runtime stand still while the machine is suspended, so the clock itself is asked
@@ -85,10 +119,7 @@ pub struct BootClock;
 
 impl Clock for BootClock {
     fn now(&self) -> Moment {
-        let time = clock_gettime(COUNTS_SUSPEND);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-        Moment(Duration::new(seconds, nanos))
+        Moment(since_boot())
     }
 
     fn sleep_until(&self, moment: Moment) -> Sleep {

@@ -9,23 +9,38 @@ use crate::limits::DESCRIPTORS_RESERVED;
 /// The soft limit is low for programs that use `select`, which this one does not.
 pub(crate) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum {
+    let wanted = attainable(current, maximum);
+    if current == wanted {
         return current;
     }
     let raised = setrlimit(
         Resource::Nofile,
         Rlimit {
-            current: maximum,
+            current: wanted,
             maximum,
         },
     );
     match raised {
-        Ok(()) => maximum,
+        Ok(()) => wanted,
         Err(error) => {
             tracing::warn!(%error, ?current, ?maximum, "the limit of open files cannot be raised");
             current
         }
     }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn attainable(_current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
+    maximum
+}
+
+/// Apple's systems show no hard limit and refuse a soft one above `OPEN_MAX`, unless an
+/// administrator has raised what the kernel allows.
+#[cfg(target_vendor = "apple")]
+fn attainable(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
+    const OPEN_MAX: u64 = 10_240;
+    let maximum = maximum.unwrap_or(OPEN_MAX).min(OPEN_MAX);
+    current.map(|current| current.max(maximum))
 }
 
 /// How many connections of clients there is room for with so many descriptors, and at most

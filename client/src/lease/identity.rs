@@ -36,16 +36,25 @@ pub struct DuplicateIdentity {
 /// An identity that no other process has: the host's name, an underscore and a random UUID.
 #[must_use]
 pub fn unique_identity() -> String {
-    let name = rustix::system::uname();
-    let host: String = name
-        .nodename()
-        .to_string_lossy()
+    let host: String = host_name()
         .chars()
         .filter(|c| !c.is_control())
         .take(64)
         .collect();
     let host = if host.is_empty() { "host" } else { &host };
     format!("{host}_{}", uuid(rand::random()))
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Windows sets this variable for every process.
+#[cfg(windows)]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 /// Random bytes as a UUID of version 4.

@@ -9,26 +9,50 @@
 //!
 //! A seed fixes the *schedule* of faults, not what comes of them: that is up to real processes.
 
-mod capability;
+// What only the run uses of the modules that are for every system.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
+
 mod clock;
-mod cluster;
-mod crew;
-mod faults;
-mod judge;
-pub mod net;
 pub mod plan;
+mod progress;
 pub mod record;
 pub mod report;
-mod roles;
-mod run;
 pub mod schedule;
-mod scratch;
-mod stage;
-mod sys;
-mod tally;
 pub mod workload;
 
-pub use capability::Ground;
+// The run and what it stands on need Linux. `elsewhere` has the same functions, which say so.
+#[cfg(target_os = "linux")]
+mod capability;
+#[cfg(target_os = "linux")]
+mod cluster;
+#[cfg(target_os = "linux")]
+mod crew;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod faults;
+#[cfg(target_os = "linux")]
+mod judge;
+#[cfg(target_os = "linux")]
+pub mod net;
+#[cfg(target_os = "linux")]
+mod roles;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod scratch;
+#[cfg(target_os = "linux")]
+mod stage;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod tally;
+
 pub use plan::{Kind, Plan, Target};
-pub use run::{RunError, Say, run};
-pub use scratch::sweep;
+pub use progress::{RunError, Say};
+
+#[cfg(target_os = "linux")]
+pub use {capability::Ground, run::run, scratch::sweep};
+
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Ground, run, sweep};

@@ -16,6 +16,7 @@ use crate::clock::now_ns;
 use crate::crew::Crew;
 use crate::judge;
 use crate::plan::{Kind, Plan};
+use crate::progress::{RunError, Say};
 use crate::record::Report;
 use crate::roles::Roles;
 use crate::schedule::{Means, Schedule, ScheduleError};
@@ -23,49 +24,6 @@ use crate::stage::Stage;
 use crate::sys;
 use crate::tally::Tally;
 use course::Run;
-
-/// What is shown to people while the run goes on.
-#[derive(Clone, Debug)]
-pub enum Say {
-    /// A line that stays.
-    Line(String),
-    /// How things stand now; replaces what was said so before.
-    Now(String),
-}
-
-/// Why there is no verdict at all.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The schedule cannot be had.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// None of the faults can be had on this machine.
-    #[error("no fault can be had on this machine: {why}")]
-    NoFaults {
-        /// What is missing.
-        why: String,
-    },
-    /// Something could not be made or started.
-    #[error("cannot {what}: {cause}")]
-    Setup {
-        /// What.
-        what: &'static str,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The cluster that is there already cannot be worked on.
-    #[error("the target does not serve: {cause}")]
-    NotReached {
-        /// Why.
-        cause: io::Error,
-    },
-    /// The cluster did not form.
-    #[error("the cluster does not serve: {why}")]
-    NotFormed {
-        /// How the nodes stand.
-        why: String,
-    },
-}
 
 fn setup(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |cause| RunError::Setup { what, cause }

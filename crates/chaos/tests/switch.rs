@@ -1,5 +1,6 @@
 //! The switch, with real TCP through real namespaces. These tests need root, or whatever else may
 //! make network namespaces, and say so loudly where they cannot be run.
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};

@@ -63,6 +63,7 @@ mod segment;
 pub mod sim;
 mod spares;
 mod stats;
+mod system;
 mod wal;
 mod work;
 mod writer;

@@ -2,14 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Advice, FlockOperation};
+use rustix::fs::FlockOperation;
 
 use crate::fs::{Fs, FsFile, FsLock};
+use crate::system;
 
 /// How often a lock that another process has is tried, and how long it is waited in between: half a
 /// second in all.
@@ -54,7 +55,7 @@ impl Fs for RealFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        system::sync_names(&File::open(dir)?)
     }
 
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
@@ -74,7 +75,7 @@ impl Fs for RealFs {
 
     fn block_bytes(&self, dir: &Path) -> u64 {
         let page = rustix::param::page_size() as u64;
-        page.max(physical_sector(dir).unwrap_or(0))
+        page.max(system::physical_sector(dir).unwrap_or(0))
     }
 
     fn lock(&self, path: &Path) -> io::Result<FsLock> {
@@ -103,18 +104,6 @@ impl Fs for RealFs {
         drop(told);
         Ok(FsLock::Held(Box::new(file)))
     }
-}
-
-/// The physical sector of the device under `dir`, in bytes, if the system says so. A file system
-/// without a device of its own, such as an overlay, has none.
-fn physical_sector(dir: &Path) -> Option<u64> {
-    let device = std::fs::metadata(dir).ok()?.dev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let block = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has no queue of its own; that of its disk is beside it.
-    let queues = ["queue", "../queue"].map(|queue| Path::new(&block).join(queue));
-    let read = |queue: &PathBuf| std::fs::read_to_string(queue.join("physical_block_size")).ok();
-    queues.iter().find_map(read)?.trim().parse().ok()
 }
 
 /// Locks the file; false if another process keeps it.
@@ -154,7 +143,7 @@ impl FsFile for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        system::sync_content(&self.0)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
@@ -162,6 +151,6 @@ impl FsFile for RealFile {
     }
 
     fn drop_cache(&self) -> io::Result<()> {
-        Ok(rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed)?)
+        system::drop_cache(&self.0)
     }
 }

@@ -20,6 +20,8 @@ cargo xtask: the project's own commands
                                `cargo xtask sim --help` has the options, `--seed N` repeats one
   cargo xtask kubernetes       writes to the user's cache: builds the components of Kubernetes that
                                tests start; needs Go; a quarter of an hour on two cores, once
+  cargo xtask targets          checks that everything compiles for macOS, and the client for Windows;
+                               installs into target/zig what compiles C for them; minutes
   cargo xtask test-node        a real node of Kubernetes in namespaces of its own, and a cluster
                                deployed on it; needs root, Go, and of Debian's packages containerd,
                                runc, containernetworking-plugins, iptables, nftables and curl;
@@ -43,6 +45,8 @@ pub enum Command {
     Simulate,
     /// Build the components of Kubernetes.
     Kubernetes,
+    /// Check for other systems.
+    Targets,
     /// Deploy on a real node of Kubernetes.
     TestNode,
     /// Explain the commands.
@@ -79,11 +83,12 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         ["fix"] => Ok(Command::Fix),
         ["tidy"] => Ok(Command::Tidy),
         ["kubernetes"] => Ok(Command::Kubernetes),
+        ["targets"] => Ok(Command::Targets),
         ["test-node"] => Ok(Command::TestNode),
         ["planted", options @ ..] => parse_planted(options).map(Command::Planted),
         [] => Err("error: which command?".to_owned()),
         [
-            "verify" | "fix" | "tidy" | "kubernetes" | "test-node",
+            "verify" | "fix" | "tidy" | "kubernetes" | "targets" | "test-node",
             extra,
             ..,
         ] => Err(format!(
@@ -133,6 +138,7 @@ mod tests {
         assert_eq!(parsed("fix"), Ok(Command::Fix));
         assert_eq!(parsed("tidy"), Ok(Command::Tidy));
         assert_eq!(parsed("kubernetes"), Ok(Command::Kubernetes));
+        assert_eq!(parsed("targets"), Ok(Command::Targets));
         assert_eq!(parsed("test-node"), Ok(Command::TestNode));
         assert_eq!(parsed("sim --seed 7"), Ok(Command::Simulate));
         assert_eq!(parsed("fix --help"), Ok(Command::Help));

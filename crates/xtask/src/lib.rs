@@ -11,6 +11,7 @@ pub mod node;
 pub mod planted;
 pub mod sim;
 pub mod steps;
+pub mod targets;
 pub mod tidy;
 
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match xtask::cli::parse(&arguments) {
         Ok(Command::Kubernetes) => xtask::kubernetes::run(&xtask::workspace_root()),
+        Ok(Command::Targets) => xtask::targets::run(&xtask::workspace_root()),
         Ok(Command::TestNode) => xtask::node::run(&xtask::workspace_root()),
         Ok(Command::Simulate) => xtask::sim::run(&arguments[1..], &xtask::workspace_root()),
         Ok(command) => xtask::steps::run(command, &xtask::workspace_root()),

@@ -116,6 +116,7 @@ fn steps(command: Command) -> Vec<Step> {
         Command::Planted(_)
         | Command::Simulate
         | Command::Kubernetes
+        | Command::Targets
         | Command::TestNode
         | Command::Help => Vec::new(),
     }

@@ -27,7 +27,8 @@ const LINES_PER_PRINT: u32 = 50;
 /// the same writes did to a store without a guard. A seed fixes the schedule of faults, not what
 /// comes of them. Nothing is left behind but the report.
 ///
-/// Root is not needed where the kernel grants user namespaces; what else is missing is said.
+/// Linux only. Root is not needed where the kernel grants user namespaces; what else is missing is
+/// said.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence chaos
@@ -158,6 +159,8 @@ fn failed(error: &RunError) -> Failure {
     let code = Verdict::Unknown.exit_code();
     match error {
         RunError::Schedule(_) => Failure::usage(error.to_string()),
+        RunError::LinuxOnly => Failure::new(code, "UNAVAILABLE", error.to_string())
+            .hint("run it on Linux or in a container; `demo` and `dev` work here"),
         RunError::NoFaults { .. } => Failure::new(code, "UNAVAILABLE", error.to_string())
             .hint("run it as root, or allow user namespaces; kill and pause need neither"),
         RunError::Setup { .. } => Failure::new(code, "FAULT", error.to_string()),

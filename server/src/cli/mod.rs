@@ -30,6 +30,7 @@ mod tls;
 mod usage;
 mod view;
 mod waiting;
+mod watchdog;
 
 use crate::duration;
 use std::process::ExitCode;
@@ -120,7 +121,7 @@ pub(crate) enum ClientCommand {
     #[command(hide = true)]
     Tethered(tether::Tethered),
     #[command(hide = true)]
-    LockWatchdog(lock::LockWatchdog),
+    LockWatchdog(watchdog::LockWatchdog),
     #[command(hide = true)]
     ChaosClient(chaos::ChaosClient),
     #[command(hide = true)]

@@ -6,6 +6,7 @@ mod chaos;
 mod commands;
 mod demo;
 mod dev;
+mod gate;
 mod harness;
 mod history;
 mod kube;

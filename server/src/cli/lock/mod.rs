@@ -3,7 +3,6 @@
 mod group;
 mod supervise;
 mod terminal;
-mod watchdog;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,7 +13,6 @@ use ringfence_client::{HeldLease, LeaseName, Loss, Session};
 use super::context::{Context, NewSession};
 use super::{Failure, Global, duration, exit, parse, waiting};
 use supervise::{Finished, Running};
-pub(crate) use watchdog::LockWatchdog;
 
 const EXAMPLE: &str = r#"Example:
   ringfence lock reports/daily --wait 30s -- sh -c 'echo "token $RINGFENCE_TOKEN"; sleep 5'"#;

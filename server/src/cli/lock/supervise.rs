@@ -11,9 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::group;
 use super::terminal::{Job, Terminal};
-use super::watchdog::Watchdog;
 use crate::cli::stderr::aside;
-use crate::cli::{Failure, exit, tether};
+use crate::cli::tether::{self, Gate};
+use crate::cli::watchdog::Watchdog;
+use crate::cli::{Failure, exit};
 
 /// How long before the window's end CMD gets SIGTERM, at most; a fifth of the TTL if that is less.
 const TERM_LEAD_MAX: Duration = Duration::from_secs(5);
@@ -28,6 +29,8 @@ const GLANCE: Duration = Duration::from_millis(10);
 pub(super) struct Running {
     process: tokio::process::Child,
     group: Pid,
+    /// CMD waits at it for the watchdog, on systems without a death signal.
+    gate: Option<Gate>,
     terminal: Option<Terminal>,
     forwarded: Forwarded,
 }
@@ -56,7 +59,7 @@ impl Running {
         };
         // From here on none is missed.
         let forwarded = Forwarded::new()?;
-        let mut tethered = tether::command(&command[0], &command[1..]);
+        let (mut tethered, gate) = tether::command(&command[0], &command[1..]).map_err(failed)?;
         tethered.envs(environment).process_group(0);
         let mut started = tokio::process::Command::from(tethered);
         let process = started.kill_on_drop(true).spawn().map_err(failed)?;
@@ -68,6 +71,7 @@ impl Running {
         Ok(Self {
             process,
             group,
+            gate,
             terminal: Terminal::share(group),
             forwarded,
         })
@@ -81,6 +85,9 @@ impl Running {
         ttl: Duration,
     ) -> Finished {
         let mut watchdog = self.guarded(lease.valid_until());
+        if let Some(gate) = self.gate.take() {
+            gate.open();
+        }
         let finished = self.supervise(client, lease, ttl, &mut watchdog).await;
         if let Some(watchdog) = watchdog {
             watchdog.done();

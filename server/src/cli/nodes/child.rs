@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cli::tether;
+use crate::cli::tether::{self, Gate};
+use crate::cli::watchdog::Watchdog;
 
 /// A running process.
 #[derive(Debug)]
 pub(crate) struct Child {
     process: tokio::process::Child,
     pid: u32,
+    /// Kills it when this process ends, if the kernel does not.
+    watchdog: Option<Watchdog>,
 }
 
 /// How a process ended.
@@ -45,12 +48,12 @@ impl Child {
     /// If the log cannot be opened or the process not be started.
     pub(crate) fn start(program: &OsStr, arguments: &[String], log: &Path) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
-        let mut command = tether::command(program, arguments);
+        let (mut command, gate) = tether::command(program, arguments)?;
         command
             .stdout(log.try_clone()?)
             .stderr(log)
             .stdin(Stdio::null());
-        Self::spawn(command)
+        Self::spawn(command, gate)
     }
 
     /// Starts this binary with `arguments`, connected to this process by pipes; what it writes to
@@ -60,15 +63,16 @@ impl Child {
     /// As for [`Child::start`].
     pub(crate) fn start_piped(arguments: &[String], log: &Path) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
-        let mut command = tether::command(std::env::current_exe()?.as_os_str(), arguments);
+        let program = std::env::current_exe()?;
+        let (mut command, gate) = tether::command(program.as_os_str(), arguments)?;
         command
             .stdout(Stdio::piped())
             .stdin(Stdio::piped())
             .stderr(log);
-        Self::spawn(command)
+        Self::spawn(command, gate)
     }
 
-    fn spawn(mut command: std::process::Command) -> io::Result<Self> {
+    fn spawn(mut command: std::process::Command, gate: Option<Gate>) -> io::Result<Self> {
         // Settings meant for a node or client of the user's own do not reach these.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("RINGFENCE_") {
@@ -83,7 +87,21 @@ impl Child {
         let pid = process
             .id()
             .expect("a process that was not waited for has an id");
-        Ok(Self { process, pid })
+        let mut child = Self {
+            process,
+            pid,
+            watchdog: None,
+        };
+        if let Some(gate) = gate {
+            child.watchdog = child.group().map(Watchdog::until_the_end).transpose()?;
+            gate.open();
+        }
+        Ok(child)
+    }
+
+    /// Its process group, whose first process it is.
+    fn group(&self) -> Option<Pid> {
+        i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
     /// Its process id.
@@ -100,7 +118,7 @@ impl Child {
 
     /// Sends it a signal; one that has ended does not mind.
     pub(crate) fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+        if let Some(pid) = self.group() {
             // Not waited for yet, so the id cannot be another process's by now.
             kill_process(pid, signal).ok();
         }
@@ -108,7 +126,11 @@ impl Child {
 
     /// Waits until it ends.
     pub(crate) async fn ended(&mut self) -> Ended {
-        Ended(self.process.wait().await.ok())
+        let ended = Ended(self.process.wait().await.ok());
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.done();
+        }
+        ended
     }
 
     /// Kills it and waits until it is gone.

@@ -126,10 +126,26 @@ pub(crate) fn since_boot() -> Duration {
     if let Some(shown) = place::ask(|place| place.since_boot()) {
         return shown;
     }
+    counts_suspend()
+}
+
+#[cfg(target_os = "linux")]
+fn counts_suspend() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
+}
+
+/// Both monotonic clocks count sleep here. The plain one is wall time less the time of boot: it is
+/// slewed with the wall clock, and has been seen to step back by microseconds.
+#[cfg(target_vendor = "apple")]
+fn counts_suspend() -> Duration {
+    let clock = nix::time::ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+    clock
+        .now()
+        .expect("every supported release has this clock")
+        .into()
 }
 
 /// The wall clock; zero if it shows a time before 1970.

@@ -1,4 +1,5 @@
-//! A second process that ends CMD if `lock` itself cannot.
+//! A second process that ends CMD if `lock` itself cannot, or a child process of `dev`, `demo` or
+//! `bench` where the kernel does not end it with its parent.
 //!
 //! `lock` keeps the lease and ends CMD in time, but it is a process like any other: a signal can
 //! stop it while CMD runs on, and SIGKILL ends it with only CMD's first process tied to it. The
@@ -21,13 +22,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::cli::tether::own_binary;
-use crate::cli::{Failure, exit};
+use super::tether::own_binary;
+use super::{Failure, exit};
 
 /// One message: milliseconds on the clock that counts suspend, little endian.
 const MESSAGE: usize = size_of::<u64>();
 
+/// The longest wait for a message at once: `poll` takes no more than 24 days on some systems.
+const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// `lock`'s end of it.
+#[derive(Debug)]
 pub(super) struct Watchdog {
     process: Child,
     deadlines: ChildStdin,
@@ -50,6 +55,14 @@ impl Watchdog {
             .process_group(0)
             .spawn()?;
         Self::of(process, deadline)
+    }
+
+    /// Starts it for `group`, to be killed when this process ends and not before.
+    ///
+    /// # Errors
+    /// As for [`Watchdog::start`].
+    pub(super) fn until_the_end(group: Pid) -> io::Result<Self> {
+        Self::start(group, Moment::from_boot(Duration::MAX))
     }
 
     fn of(mut process: Child, deadline: Moment) -> io::Result<Self> {
@@ -175,7 +188,7 @@ enum Word {
 fn next(stdin: &mut File, deadline: Option<Moment>) -> io::Result<Word> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_since(BootClock.now()));
-        let timeout = left.map(|left| Timespec::try_from(left).unwrap_or_default());
+        let timeout = left.map(|left| Timespec::try_from(left.min(WAIT_MAX)).unwrap_or_default());
         let mut ready = [PollFd::new(stdin, PollFlags::IN)];
         match poll(&mut ready, timeout.as_ref()) {
             // What was sent before is read first: `lock` may have gone on while this was stopped.
