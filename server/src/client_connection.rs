@@ -5,25 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ringfence_services::{Account, Client, Pool};
 use ringfence_tls::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tonic::transport::server::Connected;
-
-use super::account::{Account, Pool};
-
-/// What every request on a connection knows of it, as an extension of the request.
-#[derive(Clone)]
-pub(crate) struct Client {
-    account: Arc<Account>,
-}
-
-impl Client {
-    /// The account of the connection that a request came by.
-    pub(crate) fn account(&self) -> &Arc<Account> {
-        &self.account
-    }
-}
 
 /// A connection at the client port.
 pub(crate) struct ClientConnection {
@@ -39,7 +25,7 @@ impl ClientConnection {
         Self {
             connection,
             closing: Some(account.closing()),
-            client: Client { account },
+            client: Client::new(account),
         }
     }
 }

@@ -12,7 +12,7 @@ use ringfence_testkit::ports::Port;
 use tokio::sync::watch;
 
 use super::Context;
-use crate::metrics::{Metrics, Ports};
+use crate::clients::Pool;
 
 /// How many leases [`Alone::fill`] takes.
 pub(super) const LEASES: u64 = 1_000;
@@ -48,9 +48,7 @@ pub(super) async fn alone_with(hooks: Hooks) -> Alone {
     let serving = status.wait_for(|status| status.serving);
     drop(within("a node that serves", serving).await.unwrap());
     let (stop, stopping) = watch::channel(false);
-    let ports = Ports::new();
-    let metrics = Metrics::new(&node, &ports, None, None);
-    let context = Context::new(node.clone(), metrics, ports.pool, stopping);
+    let context = Context::new(node.clone(), Pool::new(), stopping);
     Alone {
         node,
         context,

@@ -1,7 +1,7 @@
-//! The client port: its connections, and the memory that each of them may take.
+//! Connections of clients, and the memory that each of them may take.
 //!
 //! ```text
-//!   Port ──> ClientConnection{ account } ──> metered bodies ──> services: outbox, watch, lists
+//!   connection{ Client{ account } } ──> metered bodies ──> services: outbox, watch, lists
 //!                      │                          │                        │
 //!                      └──── Account <────────────┴── bytes charged until they are written
 //!                               └──> Pool: what all connections of the node share
@@ -9,12 +9,14 @@
 
 mod account;
 mod body;
-mod connection;
+mod client;
 mod incoming;
 mod metered;
 mod reserved;
 
-pub(crate) use account::{Account, Held, Pool};
-pub(crate) use connection::{Client, ClientConnection};
-pub(crate) use metered::{MeteredLayer, crowded};
+pub(crate) use account::Held;
+pub use account::{Account, Pool};
+pub use client::Client;
+pub use metered::MeteredLayer;
+pub(crate) use metered::crowded;
 pub(crate) use reserved::Reserved;

@@ -9,18 +9,19 @@ use ringfence_raft::{
 use tonic::{Request, Response, Status};
 
 use super::{Context, deadline};
-use crate::config::{HOST_PORT_ALLOWED, is_host_port};
+use crate::address::{HOST_PORT_ALLOWED, is_host_port};
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_read};
 
 /// Service `ringfence.v1.Cluster`.
-pub(crate) struct ClusterService {
+pub struct ClusterService {
     context: Context,
 }
 
 impl ClusterService {
     /// The service of this node.
-    pub(crate) fn new(context: Context) -> Self {
+    #[must_use]
+    pub fn new(context: Context) -> Self {
         Self { context }
     }
 

@@ -18,13 +18,14 @@ use super::outbox::Stalled;
 use replies::{Outbox, Outgoing, outbox};
 
 /// Service `ringfence.v1.Connection`.
-pub(crate) struct ConnectionService {
+pub struct ConnectionService {
     context: Context,
 }
 
 impl ConnectionService {
     /// The service of this node.
-    pub(crate) fn new(context: Context) -> Self {
+    #[must_use]
+    pub fn new(context: Context) -> Self {
         Self { context }
     }
 }

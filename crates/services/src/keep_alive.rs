@@ -148,7 +148,7 @@ pub(super) fn memory(answer: &v1::KeepAliveResponse) -> usize {
 }
 
 /// What a `Sessions.KeepAlive` stream answers.
-pub(crate) struct KeepAliveStream(Inbox<v1::KeepAliveResponse>);
+pub struct KeepAliveStream(Inbox<v1::KeepAliveResponse>);
 
 impl Stream for KeepAliveStream {
     type Item = Result<v1::KeepAliveResponse, Status>;
@@ -248,9 +248,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::alone::{Alone, alone, within};
     use crate::clients::Pool;
     use crate::limits::{BYTES_PER_CALL, KEEP_ALIVES_PER_CONNECTION_MAX};
-    use crate::services::alone::{Alone, alone, within};
 
     const SOON: Duration = Duration::from_millis(300);
 

@@ -12,14 +12,15 @@ use super::{Context, deadline, watch};
 use crate::metrics::Call;
 
 /// Service `ringfence.v1.Leases`.
-pub(crate) struct LeaseService {
+pub struct LeaseService {
     context: Context,
     listings: Arc<Listings>,
 }
 
 impl LeaseService {
     /// The service of this node.
-    pub(crate) fn new(context: Context) -> Self {
+    #[must_use]
+    pub fn new(context: Context) -> Self {
         Self {
             context,
             listings: Arc::default(),

@@ -1,22 +1,36 @@
-//! The public gRPC services: decode, propose or read, encode. They decide nothing.
+//! What serves the clients of a node: decode, propose or read, encode. It decides nothing.
+//!
+//! ```text
+//!  connections ─▶ clients: each has an account ─▶ services ─▶ ringfence_raft::Node
+//!                   metered bodies, bytes held      one module per service, one per
+//!                   until they are written          mechanism: outbox, keep_alive, watch, list
+//! ```
+//!
+//! Nothing here opens a socket. The binary puts the services behind its client port; the simulation
+//! drives [`serve`], the multiplexed stream, over its own network.
 
 mod acquire;
+mod address;
 #[cfg(test)]
 mod alone;
 mod answers;
+mod clients;
 mod cluster;
 mod connection;
 mod deadline;
 mod history;
 mod keep_alive;
 mod leases;
+mod limits;
 mod list;
 mod malformed;
+mod metrics;
 mod outbox;
 mod paging;
 mod proposals;
 mod reads;
 mod sessions;
+mod status;
 mod watch;
 
 use std::sync::Arc;
@@ -28,23 +42,25 @@ use ringfence_raft::{Node, ProposeError};
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
-use crate::clients::{Account, Client, Pool};
 use crate::limits::WATCHERS_MAX;
-use crate::metrics::{Call, Metrics};
+use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
 use reads::Query;
 use watch::Presents;
 
-pub(crate) use cluster::ClusterService;
-pub(crate) use connection::ConnectionService;
-pub(crate) use leases::LeaseService;
-pub(crate) use malformed::name_malformed;
-pub(crate) use sessions::SessionService;
+pub use address::{HOST_PORT_ALLOWED, is_host_port};
+pub use clients::{Account, Client, MeteredLayer, Pool};
+pub use cluster::ClusterService;
+pub use connection::ConnectionService;
+pub use leases::LeaseService;
+pub use malformed::name_malformed;
+pub use metrics::Metrics;
+pub use sessions::SessionService;
 
 /// What all services share.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub struct Context {
     node: Node,
     metrics: Arc<Metrics>,
     /// True once the node is stopping.
@@ -58,21 +74,24 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// What services of `node` share; `stopping` turns true when streams have to end.
-    pub(crate) fn new(
-        node: Node,
-        metrics: Arc<Metrics>,
-        pool: Arc<Pool>,
-        stopping: tokio_watch::Receiver<bool>,
-    ) -> Self {
+    /// What services of `node` share; clients borrow from `pool`. `stopping` turns true when streams
+    /// have to end.
+    #[must_use]
+    pub fn new(node: Node, pool: Arc<Pool>, stopping: tokio_watch::Receiver<bool>) -> Self {
         Self {
             node,
-            metrics,
+            metrics: Metrics::new(),
             stopping,
             pool,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             presents: Presents::new(),
         }
+    }
+
+    /// What the services of this node have counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The account of the connection that a request came by.

@@ -248,8 +248,8 @@ mod tests {
     use ringfence_raft::{Hooks, Observer};
 
     use super::*;
+    use crate::alone::{PATIENCE, alone_with};
     use crate::clients::Pool;
-    use crate::services::alone::{PATIENCE, alone_with};
 
     fn listing() -> Listing {
         Listing {

@@ -14,7 +14,8 @@ const UNDECODABLE: &str = "failed to decode Protobuf message";
 const TOO_LARGE: &str = "decoded message length too large";
 
 /// The response with a reason of ours if the transport refused the request.
-pub(crate) fn name_malformed<B>(mut response: http::Response<B>) -> http::Response<B> {
+#[must_use]
+pub fn name_malformed<B>(mut response: http::Response<B>) -> http::Response<B> {
     let Some(status) = Status::from_header_map(response.headers()) else {
         return response;
     };

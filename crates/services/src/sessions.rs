@@ -7,13 +7,14 @@ use super::{Context, deadline, keep_alive};
 use crate::metrics::Call;
 
 /// Service `ringfence.v1.Sessions`.
-pub(crate) struct SessionService {
+pub struct SessionService {
     context: Context,
 }
 
 impl SessionService {
     /// The service of this node.
-    pub(crate) fn new(context: Context) -> Self {
+    #[must_use]
+    pub fn new(context: Context) -> Self {
         Self { context }
     }
 }

@@ -19,7 +19,7 @@ use crate::limits::{
 
 /// What all connections of a node borrow from.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     /// Below 0 for a moment when an answer is larger than was expected.
     left: AtomicI64,
     /// What all accounts hold, borrowed or not.
@@ -35,7 +35,7 @@ struct Limits {
 
 /// What one connection holds.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub struct Account {
     pool: Arc<Pool>,
     limits: Limits,
     used: Mutex<Used>,
@@ -65,7 +65,9 @@ pub(crate) struct Held {
 }
 
 impl Pool {
-    pub(crate) fn new() -> Arc<Self> {
+    /// One that lends as much as a node has for its clients.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
         Self::of(BYTES_PER_NODE_MAX)
     }
 
@@ -83,7 +85,8 @@ impl Pool {
     }
 
     /// The bytes that the node holds for all its clients.
-    pub(crate) fn held(&self) -> u64 {
+    #[must_use]
+    pub fn held(&self) -> u64 {
         u64::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
@@ -112,7 +115,8 @@ fn signed(bytes: usize) -> i64 {
 
 impl Account {
     /// The account of a new connection.
-    pub(crate) fn new(pool: Arc<Pool>) -> Arc<Self> {
+    #[must_use]
+    pub fn new(pool: Arc<Pool>) -> Arc<Self> {
         let limits = Limits {
             share: BYTES_PER_CONNECTION_SHARE,
             max: BYTES_PER_CONNECTION_MAX,
@@ -163,7 +167,8 @@ impl Account {
     }
 
     /// Resolves when the connection has to be closed; for the connection itself.
-    pub(crate) fn closing(&self) -> oneshot::Receiver<()> {
+    #[must_use]
+    pub fn closing(&self) -> oneshot::Receiver<()> {
         let (close, closing) = oneshot::channel();
         *self.close.lock().unwrap_or_else(PoisonError::into_inner) = Some(close);
         closing

@@ -233,6 +233,7 @@ mod tests {
     use std::future::poll_fn;
     use std::time::Duration;
 
+    use http_body_util::StreamBody;
     use proptest::prelude::*;
 
     use super::super::account::Pool;
@@ -276,9 +277,9 @@ mod tests {
     fn body(frames: Vec<Vec<u8>>) -> tonic::body::Body {
         let frames = frames
             .into_iter()
-            .map(|bytes| Ok::<_, Status>(Bytes::from(bytes)));
+            .map(|bytes| Ok::<_, Status>(Frame::data(Bytes::from(bytes))));
         let frames = tokio_stream::iter(frames.collect::<Vec<_>>());
-        tonic::body::Body::new(axum::body::Body::from_stream(frames))
+        tonic::body::Body::new(StreamBody::new(frames))
     }
 
     async fn next(question: &mut Question) -> Option<Bytes> {
@@ -352,9 +353,10 @@ mod tests {
     #[tokio::test]
     async fn a_message_that_does_not_end_breaks_its_call() {
         tokio::time::pause();
-        let begun = tokio_stream::iter([Ok::<_, Status>(Bytes::from(message(100)).slice(..20))]);
+        let begun = Frame::data(Bytes::from(message(100)).slice(..20));
+        let begun = tokio_stream::iter([Ok::<_, Status>(begun)]);
         let silent = tokio_stream::StreamExt::chain(begun, tokio_stream::pending());
-        let silent = tonic::body::Body::new(axum::body::Body::from_stream(silent));
+        let silent = tonic::body::Body::new(StreamBody::new(silent));
         let mut question = Question::new(silent, Account::new(Pool::new()));
         next(&mut question).await.unwrap();
         let broken = poll_fn(|cx| Pin::new(&mut question).poll_frame(cx)).await;

@@ -12,7 +12,7 @@ use tower::{Layer, Service};
 
 use super::account::{Account, Pool};
 use super::body::Answer;
-use super::connection::Client;
+use super::client::Client;
 use super::incoming::Question;
 use super::reserved::Reserved;
 use crate::limits::{BYTES_PER_CALL, BYTES_PER_CONNECTION_MAX};
@@ -20,13 +20,14 @@ use crate::status::RETRY_AFTER;
 
 /// Counts the calls of a service.
 #[derive(Clone)]
-pub(crate) struct MeteredLayer {
+pub struct MeteredLayer {
     pool: Arc<Pool>,
 }
 
 impl MeteredLayer {
     /// For connections without an account, of this pool.
-    pub(crate) fn new(pool: Arc<Pool>) -> Self {
+    #[must_use]
+    pub fn new(pool: Arc<Pool>) -> Self {
         Self { pool }
     }
 }
@@ -42,7 +43,7 @@ impl<S> Layer<S> for MeteredLayer {
 
 /// See [`MeteredLayer`].
 #[derive(Clone)]
-pub(crate) struct Metered<S> {
+pub struct Metered<S> {
     service: S,
     pool: Arc<Pool>,
 }

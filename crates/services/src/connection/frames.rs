@@ -263,8 +263,8 @@ mod tests {
 
     use super::super::replies::outbox;
     use super::*;
+    use crate::alone::{alone, within};
     use crate::clients::{Account, Pool};
-    use crate::services::alone::{alone, within};
 
     fn get(id: u64) -> v1::ClientFrame {
         let request = v1::GetRequest {

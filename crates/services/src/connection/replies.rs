@@ -34,7 +34,7 @@ pub(super) struct Reply {
 }
 
 /// The receiving side: what the client reads.
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     frames: Inbox<v1::ServerFrame>,
     waits: Arc<Waits>,
     /// Told behind the message that was being gathered when it came.

@@ -7,8 +7,8 @@ use ringfence_core::{Event, FencingToken, Frozen, LeaseName};
 use ringfence_proto::{Refusal, v1, wire};
 
 use super::{Messages, Told, View, begin, page};
+use crate::Context;
 use crate::clients::Account;
-use crate::services::Context;
 
 /// Floors of names that begin with a prefix.
 struct Floors {
@@ -18,7 +18,7 @@ struct Floors {
 }
 
 /// Begins a watch of floors.
-pub(in crate::services) fn floors(
+pub(crate) fn floors(
     context: &Context,
     account: Arc<Account>,
     request: v1::WatchFloorsRequest,

@@ -7,8 +7,8 @@ use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::Position;
 
 use super::{Messages, Resumed, Told, View, begin, page};
+use crate::Context;
 use crate::clients::Account;
-use crate::services::Context;
 
 /// Leases whose names begin with a prefix.
 struct Leases {
@@ -16,7 +16,7 @@ struct Leases {
 }
 
 /// Begins a watch of leases.
-pub(in crate::services) fn leases(
+pub(crate) fn leases(
     context: &Context,
     account: Arc<Account>,
     request: v1::WatchRequest,

@@ -26,7 +26,7 @@ impl<M> Charged<M> {
 
 /// What the client reads. The room of a message is free once it is taken.
 #[derive(Debug)]
-pub(in crate::services) struct Messages<M>(mpsc::Receiver<Result<Charged<M>, Status>>);
+pub(crate) struct Messages<M>(mpsc::Receiver<Result<Charged<M>, Status>>);
 
 impl<M> Messages<M> {
     pub(super) fn new(messages: mpsc::Receiver<Result<Charged<M>, Status>>) -> Self {

@@ -12,7 +12,7 @@ use crate::limits::{WATCH_PRESENT_PACE_MIN, WATCH_PRESENT_STALL_MAX, WATCH_PRESE
 
 /// What all watches of a node share while they tell present states.
 #[derive(Clone)]
-pub(in crate::services) struct Presents {
+pub(crate) struct Presents {
     /// One for each state that is kept.
     places: Arc<Semaphore>,
     /// The newest of them, for watches that begin while nothing has changed.
@@ -52,7 +52,7 @@ pub(super) struct Pace {
 }
 
 impl Presents {
-    pub(in crate::services) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::limited(Limits {
             states: WATCH_PRESENTS_MAX,
             stall: WATCH_PRESENT_STALL_MAX,
@@ -126,12 +126,12 @@ mod tests {
 
     use super::super::{Messages, leases};
     use super::*;
+    use crate::alone::{Alone, LEASES, PATIENCE, alone, within};
     use crate::clients::{Account, Pool};
     use crate::limits::{
         BYTES_PER_CONNECTION_MAX, BYTES_PER_CONNECTION_SHARE, WATCH_EVENT_BYTES_EXPECTED,
         WATCH_MESSAGE_BYTES_EXPECTED,
     };
-    use crate::services::alone::{Alone, LEASES, PATIENCE, alone, within};
 
     const LIMITS: Limits = Limits {
         states: 1,
