@@ -95,6 +95,8 @@ pub use ringfence_history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryFigures, HistoryLimits,
     HistoryQuery, HistoryRecord, HistoryState,
 };
+#[doc(hidden)]
+pub use runtime::spawn;
 pub use seat::SeatError;
 pub use snapshot_error::SnapshotError;
 pub use start::StartError;

@@ -1,21 +1,28 @@
 //! The multiplexed stream: one reader, one writer, no task per request.
 //!
-//! The reader submits each frame with a closure that pushes the reply into the stream's outbox.
+//! It reads any stream of messages: gRPC's in the binary, that of a simulated network in the
+//! simulation. The reader submits each frame with a closure that pushes the reply into the stream's outbox.
 //! When too much is under way it stops reading, and the client's window fills.
 
 mod frames;
 mod replies;
 mod wait;
 
+use std::sync::Arc;
+
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::Context;
 use super::keep_alive::Turn;
 use super::malformed::name_malformed_status;
 use super::outbox::Stalled;
-use replies::{Outbox, Outgoing, outbox};
+use crate::clients::Account;
+use replies::{Outbox, outbox};
+
+pub use replies::{AnswerObserver, Outgoing};
 
 /// Service `ringfence.v1.Connection`.
 pub struct ConnectionService {
@@ -38,17 +45,38 @@ impl v1::connection_server::Connection for ConnectionService {
         &self,
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Outgoing>, Status> {
-        let greeting = greeting(&self.context)?;
-        let (outbox, outgoing) = outbox(self.context.account(&request));
-        outbox.tell(Body::Greeting(greeting));
-        let open = self.context.metrics.stream_opened();
-        let context = self.context.clone();
-        tokio::spawn(async move {
-            read(&context, request.into_inner(), &outbox).await;
-            drop(open);
-        });
+        let account = self.context.account(&request);
+        let outgoing = serve(&self.context, account, request.into_inner(), None)?;
         Ok(Response::new(outgoing))
     }
+}
+
+/// Serves a stream on the connection with this account: greets its client, and answers what it asks
+/// until it ends the stream, drops the answers, or this node stops.
+///
+/// The work runs in tasks of the caller's place.
+///
+/// # Errors
+/// [`Refusal`] if this node belongs to no cluster yet.
+pub fn serve<S>(
+    context: &Context,
+    account: Arc<Account>,
+    incoming: S,
+    observer: Option<Arc<dyn AnswerObserver>>,
+) -> Result<Outgoing, Refusal>
+where
+    S: Stream<Item = Result<v1::ClientMessage, Status>> + Send + Unpin + 'static,
+{
+    let greeting = greeting(context)?;
+    let (outbox, outgoing) = outbox(account, observer);
+    outbox.tell(Body::Greeting(greeting));
+    let open = context.metrics.stream_opened();
+    let context = context.clone();
+    ringfence_raft::spawn(async move {
+        read(&context, incoming, &outbox).await;
+        drop(open);
+    });
+    Ok(outgoing)
 }
 
 fn greeting(context: &Context) -> Result<v1::Greeting, Refusal> {
@@ -68,12 +96,15 @@ fn greeting(context: &Context) -> Result<v1::Greeting, Refusal> {
 }
 
 /// Reads the stream until the client ends it, or breaks it, or this node stops.
-async fn read(context: &Context, mut incoming: Streaming<v1::ClientMessage>, outbox: &Outbox) {
+async fn read<S>(context: &Context, mut incoming: S, outbox: &Outbox)
+where
+    S: Stream<Item = Result<v1::ClientMessage, Status>> + Unpin,
+{
     let mut turn = Turn::default();
     loop {
         let next = async {
             let place = outbox.place().await?;
-            Ok::<_, Stalled>((place, incoming.message().await))
+            Ok::<_, Stalled>((place, incoming.next().await))
         };
         let next = tokio::select! {
             biased;
@@ -85,10 +116,10 @@ async fn read(context: &Context, mut incoming: Streaming<v1::ClientMessage>, out
             return;
         };
         let frames = match message {
-            Ok(Some(message)) => message.frames,
+            Some(Ok(message)) => message.frames,
             // The client has nothing more to ask; what is under way is still answered.
-            Ok(None) => return,
-            Err(status) => return outbox.end(name_malformed_status(status)),
+            None => return,
+            Some(Err(status)) => return outbox.end(name_malformed_status(status)),
         };
         if frames.len() > wire::MESSAGE_FRAMES_MAX {
             let allowed = format!("at most {} in one message", wire::MESSAGE_FRAMES_MAX);

@@ -166,7 +166,7 @@ pub(super) fn serve(
 ) -> KeepAliveStream {
     let (answers, outgoing) = outbox(account, KEEP_ALIVES_PER_STREAM_MAX);
     let open = context.metrics.stream_opened();
-    tokio::spawn(async move {
+    ringfence_raft::spawn(async move {
         read(&context, incoming, &answers).await;
         drop(open);
     });

@@ -52,7 +52,7 @@ use watch::Presents;
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
 pub use clients::{Account, Client, MeteredLayer, Pool};
 pub use cluster::ClusterService;
-pub use connection::ConnectionService;
+pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
@@ -88,6 +88,12 @@ impl Context {
         }
     }
 
+    /// The account of a new connection of this node.
+    #[must_use]
+    pub fn new_account(&self) -> Arc<Account> {
+        Account::new(Arc::clone(&self.pool))
+    }
+
     /// What the services of this node have counted.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
@@ -98,7 +104,7 @@ impl Context {
     fn account<T>(&self, request: &Request<T>) -> Arc<Account> {
         match request.extensions().get::<Client>() {
             Some(client) => Arc::clone(client.account()),
-            None => Account::new(Arc::clone(&self.pool)),
+            None => self.new_account(),
         }
     }
 

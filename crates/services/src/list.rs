@@ -127,7 +127,7 @@ impl Listings {
         drop(oldest);
 
         let (listings, id) = (Arc::downgrade(self), listing.id);
-        tokio::spawn(async move {
+        ringfence_raft::spawn(async move {
             tokio::time::sleep(LISTING_AGE_MAX).await;
             if let Some(listings) = listings.upgrade() {
                 listings.lock().listings.retain(|listing| listing.id != id);

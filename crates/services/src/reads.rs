@@ -79,17 +79,19 @@ impl Context {
     pub(super) async fn read<Q: Query>(&self, query: Q) -> Result<Q::Answer, Refusal> {
         let (asked, max_staleness) = query.asked()?;
         let age = self.ready_to_read(max_staleness).await?;
-        self.look::<Q>(asked, age)
+        self.look::<Q>(asked, age).1
     }
 
-    /// Answers one read from a state of this age.
+    /// Answers one read from a state of this age; also its index.
     pub(super) fn look<Q: Query>(
         &self,
         asked: Q::Asked,
         age: Duration,
-    ) -> Result<Q::Answer, Refusal> {
-        self.node
-            .read(|machine| Q::look(asked, machine, point(machine, age)))
+    ) -> (u64, Result<Q::Answer, Refusal>) {
+        self.node.read(|machine| {
+            let answer = Q::look(asked, machine, point(machine, age));
+            (machine.index(), answer)
+        })
     }
 }
 

@@ -122,7 +122,7 @@ fn begin<V: View>(
         account,
         _place: place,
     };
-    tokio::spawn(async move {
+    ringfence_raft::spawn(async move {
         let Over = watch.run(from).await;
     });
     Ok(Messages::new(messages))

@@ -42,7 +42,7 @@ impl Unread {
     pub(super) fn watched(account: &Arc<Account>, max: Duration) -> Self {
         let (unread, written) = oneshot::channel();
         let account = Arc::clone(account);
-        tokio::spawn(async move {
+        ringfence_raft::spawn(async move {
             if timeout(max, written).await.is_err() {
                 tracing::info!("connection closed: an answer was not read for {max:?}");
                 account.close();

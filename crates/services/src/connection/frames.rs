@@ -110,7 +110,7 @@ pub(super) async fn submit(
             Some(Ask::Check(request)) => reads.push(Read::Check(reply, request)),
             None => {
                 let allowed = "one of the requests that this version knows";
-                reply.send(Err(Refusal::missing("frames.body", allowed)));
+                reply.send(None, Err(Refusal::missing("frames.body", allowed)));
             }
         }
     }
@@ -141,7 +141,7 @@ fn begin(context: &Context, reads: &mut Vec<Read>) {
         return;
     }
     let (context, reads) = (context.clone(), std::mem::take(reads));
-    tokio::spawn(async move { answer_reads(&context, reads).await });
+    ringfence_raft::spawn(async move { answer_reads(&context, reads).await });
 }
 
 /// Whether the replies to these may need more than the one place that there is.
@@ -176,7 +176,7 @@ async fn submit_wait(
         None => {
             let advice = "open another connection, or wait for fewer leases";
             let refusal = limit("waits_per_connection", WAITS_PER_CONNECTION_MAX, advice);
-            outbox.reply(None, id).await?.send(Err(refusal));
+            outbox.reply(None, id).await?.send(None, Err(refusal));
         }
     }
     Ok(())
@@ -194,18 +194,19 @@ fn propose<P: Proposal>(
         Ok(command) => {
             let (node, pod) = (context.node.clone(), pod_of(&command));
             context.node.submit(command, move |applied| {
+                let index = applied.as_ref().ok().map(|applied| applied.index);
                 let answer = applied
                     .map_err(|error| not_logged(pod.as_ref(), error))
                     .and_then(|applied| P::answer(applied, &node))
                     .map_err(|refusal| hinted(&node, refusal));
                 metrics.answered(P::CALL, &answer);
-                reply.send(answer.map(body));
+                reply.send(index, answer.map(body));
             });
         }
         Err(refusal) => {
             let answer = Err(refusal);
             metrics.answered(P::CALL, &answer);
-            reply.send(answer.map(body));
+            reply.send(None, answer.map(body));
         }
     }
 }
@@ -219,7 +220,7 @@ fn submit_keep_alive(
 ) {
     keep_alive::submit(context, source, request, move |answer| {
         drop(under_way);
-        reply.send(answer.map(Body::KeepAlive));
+        reply.send(None, answer.map(Body::KeepAlive));
     });
 }
 
@@ -229,31 +230,41 @@ async fn answer_reads(context: &Context, reads: Vec<Read>) {
     for read in reads {
         match read {
             Read::Get(reply, request) => {
-                let answer = look(context, &mut barrier, request).await;
+                let (index, answer) = look(context, &mut barrier, request).await;
                 let answer = context.answered(Call::Get, answer);
-                reply.send(answer.map(Body::Get));
+                reply.send(index, answer.map(Body::Get));
             }
             Read::Check(reply, request) => {
-                let answer = look(context, &mut barrier, request).await;
+                let (index, answer) = look(context, &mut barrier, request).await;
                 let answer = context.answered(Call::Check, answer);
-                reply.send(answer.map(Body::Check));
+                reply.send(index, answer.map(Body::Check));
             }
         }
     }
 }
 
+/// The answer to a read, and the index of the state that it comes from.
 async fn look<Q: Query>(
     context: &Context,
     barrier: &mut Option<Result<Duration, Refusal>>,
     query: Q,
-) -> Result<Q::Answer, Refusal> {
-    let (asked, max_staleness) = query.asked()?;
-    let age = match (max_staleness, &barrier) {
-        (None, Some(passed)) => passed.clone()?,
-        (None, None) => barrier.insert(context.ready_to_read(None).await).clone()?,
-        (Some(_), _) => context.ready_to_read(max_staleness).await?,
+) -> (Option<u64>, Result<Q::Answer, Refusal>) {
+    let ready = async {
+        let (asked, max_staleness) = query.asked()?;
+        let age = match (max_staleness, &barrier) {
+            (None, Some(passed)) => passed.clone()?,
+            (None, None) => barrier.insert(context.ready_to_read(None).await).clone()?,
+            (Some(_), _) => context.ready_to_read(max_staleness).await?,
+        };
+        Ok::<_, Refusal>((asked, age))
     };
-    context.look::<Q>(asked, age)
+    match ready.await {
+        Ok((asked, age)) => {
+            let (index, answer) = context.look::<Q>(asked, age);
+            (Some(index), answer)
+        }
+        Err(refusal) => (None, Err(refusal)),
+    }
 }
 
 #[cfg(test)]
@@ -304,7 +315,7 @@ mod tests {
         mixed.push(keep_alive(801, 8_000));
         let largest = [1, 2].map(|id| keep_alive(id, KEEP_ALIVE_SESSIONS_MAX));
         for frames in [gets(3_000), mixed, largest.to_vec()] {
-            let (outbox, mut outgoing) = outbox(Account::new(Pool::empty()));
+            let (outbox, mut outgoing) = outbox(Account::new(Pool::empty()), None);
             let asked = frames.len();
             let submitted = async {
                 let place = outbox.place().await.expect("a place");

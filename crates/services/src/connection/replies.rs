@@ -1,7 +1,7 @@
 //! The replies of a multiplexed stream, gathered into as few messages as possible, and the waits
 //! that end with the stream.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
@@ -18,10 +18,19 @@ use super::super::outbox::{self, Inbox, Stalled, Ticket};
 use crate::clients::{Account, Held};
 use crate::limits::{IN_FLIGHT_PER_STREAM_MAX, REPLY_BYTES_AIM, REPLY_BYTES_EXPECTED};
 
+/// Learns which entries a stream's answers come from. The wire does not say it, and a checker of the
+/// log needs it; a server has none.
+pub trait AnswerObserver: Send + Sync {
+    /// Request `id` is about to be answered with the outcome of the entry at `index`; a read with the
+    /// state that this entry left.
+    fn answered_by(&self, id: u64, index: u64);
+}
+
 /// The sending side of a stream's replies.
 pub(super) struct Outbox {
     frames: outbox::Outbox<v1::ServerFrame>,
     waits: Arc<Waits>,
+    observer: Option<Arc<dyn AnswerObserver>>,
 }
 
 /// The right to answer a request that is not known yet.
@@ -31,6 +40,7 @@ pub(super) struct Place(Ticket<v1::ServerFrame>);
 pub(super) struct Reply {
     id: u64,
     ticket: Ticket<v1::ServerFrame>,
+    observer: Option<Arc<dyn AnswerObserver>>,
 }
 
 /// The receiving side: what the client reads.
@@ -42,12 +52,16 @@ pub struct Outgoing {
 }
 
 /// Both sides of a new stream on the connection with this account.
-pub(super) fn outbox(account: Arc<Account>) -> (Outbox, Outgoing) {
+pub(super) fn outbox(
+    account: Arc<Account>,
+    observer: Option<Arc<dyn AnswerObserver>>,
+) -> (Outbox, Outgoing) {
     let (frames, inbox) = outbox::outbox(account, IN_FLIGHT_PER_STREAM_MAX);
     let waits = Arc::new(Waits::default());
     let outbox = Outbox {
         frames,
         waits: waits.clone(),
+        observer,
     };
     (
         outbox,
@@ -72,7 +86,7 @@ impl Outbox {
             Some(place) => place,
             None => self.place().await?,
         };
-        Ok(Reply { id, ticket })
+        Ok(self.reply_with(id, ticket))
     }
 
     /// Makes room for so many bytes more of a reply, of which `counted` are held already.
@@ -94,7 +108,16 @@ impl Outbox {
     /// A reply to a request that may wait for long; `None` if too many do already.
     pub(super) fn late_reply(&self, id: u64) -> Option<Reply> {
         let ticket = self.frames.late_ticket()?;
-        Some(Reply { id, ticket })
+        Some(self.reply_with(id, ticket))
+    }
+
+    fn reply_with(&self, id: u64, ticket: Ticket<v1::ServerFrame>) -> Reply {
+        let observer = self.observer.clone();
+        Reply {
+            id,
+            ticket,
+            observer,
+        }
     }
 
     /// Tells the client something that is no reply.
@@ -132,8 +155,11 @@ impl Outbox {
 }
 
 impl Reply {
-    /// Answers.
-    pub(super) fn send(self, answer: Result<Body, Refusal>) {
+    /// Answers, with what the log says at `index` if the answer comes from there.
+    pub(super) fn send(self, index: Option<u64>, answer: Result<Body, Refusal>) {
+        if let (Some(observer), Some(index)) = (&self.observer, index) {
+            observer.answered_by(self.id, index);
+        }
         let body = answer.unwrap_or_else(|refusal| Body::Refusal(refusal.into()));
         let frame = v1::ServerFrame {
             id: self.id,
@@ -213,7 +239,7 @@ pub(super) struct Waits {
 struct WaitTable {
     next: u64,
     /// `None` between the drawing of a number and the registration.
-    keys: HashMap<u64, Option<WaiterKey>>,
+    keys: BTreeMap<u64, Option<WaiterKey>>,
 }
 
 impl Waits {

@@ -44,7 +44,7 @@ pub(super) fn acquire(
     let waits = request.wait_ms.is_some();
     let command = match wire::acquire_from_wire(request) {
         Ok(command) => command,
-        Err(refusal) => return answer(context, reply, Err(refusal)),
+        Err(refusal) => return answer(context, reply, None, Err(refusal)),
     };
     if !waits {
         return acquire_now(context, reply, command);
@@ -65,8 +65,12 @@ pub(super) fn acquire(
     }
     let node = context.node.clone();
     context.node.submit(command, move |applied| match applied {
-        Ok(applied) => waiting.applied(progress(applied, awaited, &node), awaited.is_some()),
-        Err(error) => waiting.finish(Err(not_proposed(error))),
+        Ok(applied) => {
+            let index = applied.index;
+            let progress = progress(applied, awaited, &node);
+            waiting.applied(index, progress, awaited.is_some());
+        }
+        Err(error) => waiting.finish(None, Err(not_proposed(error))),
     });
 }
 
@@ -74,6 +78,7 @@ pub(super) fn acquire(
 fn acquire_now(context: &Context, reply: Reply, command: Command) {
     let (node, context) = (&context.node, context.clone());
     node.submit(command, move |applied| {
+        let index = applied.as_ref().ok().map(|applied| applied.index);
         let told = applied.map_err(not_proposed).and_then(|applied| {
             match progress(applied, None, &context.node) {
                 Progress::Answered(told) => told,
@@ -83,13 +88,18 @@ fn acquire_now(context: &Context, reply: Reply, command: Command) {
                 }
             }
         });
-        answer(&context, reply, told);
+        answer(&context, reply, index, told);
     });
 }
 
-fn answer(context: &Context, reply: Reply, answer: Result<v1::AcquireResponse, Refusal>) {
+fn answer(
+    context: &Context,
+    reply: Reply,
+    index: Option<u64>,
+    answer: Result<v1::AcquireResponse, Refusal>,
+) {
     let answer = context.answered(Call::Acquire, answer);
-    reply.send(answer.map(Body::Acquire));
+    reply.send(index, answer.map(Body::Acquire));
 }
 
 impl Waiting {
@@ -101,9 +111,9 @@ impl Waiting {
     }
 
     /// The entry is applied.
-    fn applied(self: &Arc<Self>, progress: Progress, registered: bool) {
+    fn applied(self: &Arc<Self>, index: u64, progress: Progress, registered: bool) {
         let place = match progress {
-            Progress::Answered(answer) => return self.finish(answer),
+            Progress::Answered(answer) => return self.finish(Some(index), answer),
             Progress::Waiting(place) => place,
         };
         let mut state = self.lock();
@@ -114,12 +124,16 @@ impl Waiting {
                 if self.context.has_applied(place.index) {
                     self.register_late(reply, place);
                 } else {
-                    tokio::spawn(self.clone().catch_up(reply, place));
+                    ringfence_raft::spawn(self.clone().catch_up(reply, place));
                 }
             }
             State::Early(reply, done) => {
                 drop(state);
-                self.tell(reply, settled(done, place, &self.context.node));
+                self.tell(
+                    reply,
+                    Some(place.index),
+                    settled(done, place, &self.context.node),
+                );
             }
             State::Queued(..) | State::Answered => {}
         }
@@ -139,7 +153,7 @@ impl Waiting {
     async fn catch_up(self: Arc<Self>, reply: Reply, place: Place) {
         match self.context.catch_up(place.index).await {
             Ok(()) => self.register_late(reply, place),
-            Err(refusal) => self.tell(reply, Err(refusal)),
+            Err(refusal) => self.tell(reply, None, Err(refusal)),
         }
     }
 
@@ -150,20 +164,24 @@ impl Waiting {
             State::Proposed(reply) | State::Early(reply, _) => *state = State::Early(reply, done),
             State::Queued(reply, place) => {
                 drop(state);
-                self.tell(reply, settled(done, place, &self.context.node));
+                self.tell(
+                    reply,
+                    Some(place.index),
+                    settled(done, place, &self.context.node),
+                );
             }
             State::Answered => {}
         }
     }
 
     /// Answers, whatever was known before.
-    fn finish(&self, answer: Result<v1::AcquireResponse, Refusal>) {
+    fn finish(&self, index: Option<u64>, answer: Result<v1::AcquireResponse, Refusal>) {
         let mut state = self.lock();
         let before = std::mem::replace(&mut *state, State::Answered);
         drop(state);
         match before {
             State::Proposed(reply) | State::Early(reply, _) | State::Queued(reply, _) => {
-                self.tell(reply, answer);
+                self.tell(reply, index, answer);
             }
             State::Answered => {}
         }
@@ -174,8 +192,8 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, reply: Reply, told: Result<v1::AcquireResponse, Refusal>) {
+    fn tell(&self, reply: Reply, index: Option<u64>, told: Result<v1::AcquireResponse, Refusal>) {
         self.waits.forget(self.number);
-        answer(&self.context, reply, told);
+        answer(&self.context, reply, index, told);
     }
 }

@@ -40,8 +40,4 @@ pub(super) const STANDING: &[Standing] = &[
             "working",
         ],
     },
-    Standing {
-        package: "ringfence-sim",
-        modules: &["client::gateway", "client::stream"],
-    },
 ];
