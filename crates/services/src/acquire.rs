@@ -1,14 +1,11 @@
-//! Acquire: one log entry, and for a caller that waits the end of its wait.
-//!
-//! The end of a wait is only ever told once the caller's own entry is applied: an answer that came
-//! from this node's state alone would make the client believe in a keep-alive that nobody logged.
+//! What an applied acquire, and the end of a wait, mean to the caller.
 
 use ringfence_core::{Acquired, Command, Opened, Outcome, RequestNumber, SessionId};
-use ringfence_proto::{Refusal, v1, wire};
+use ringfence_proto::{Refusal, v1};
 use ringfence_raft::{Applied, Node, WaitDone};
 
-use super::{Context, answers};
-use crate::status::{not_proposed, not_read, unexpected};
+use super::answers;
+use crate::status::unexpected;
 
 /// What an applied acquire came to.
 pub(super) enum Progress {
@@ -108,61 +105,4 @@ pub(super) fn over_already(
         None if machine.session(session).is_some() => None,
         None => Some(WaitDone::SessionGone),
     })
-}
-
-impl Context {
-    /// Acquires, and waits if the caller does.
-    pub(super) async fn acquire(
-        &self,
-        request: v1::AcquireRequest,
-    ) -> Result<v1::AcquireResponse, Refusal> {
-        let command = wire::acquire_from_wire(request)?;
-        let awaited = awaited(&command);
-        // Registered before the entry exists, so that its end cannot be missed.
-        let waiter = awaited.map(|(session, number)| self.node.waiter(session, number));
-        let applied = self.node.propose(command).await.map_err(not_proposed)?;
-
-        let place = match progress(applied, awaited, &self.node) {
-            Progress::Answered(answer) => return answer,
-            Progress::Waiting(place) => place,
-        };
-        let waiter = match waiter {
-            Some(waiter) => waiter,
-            None => {
-                self.catch_up(place.index).await?;
-                let waiter = self.node.waiter(place.session, place.number);
-                if let Some(done) = over_already(place.session, place.number, &self.node) {
-                    return settled(done, place, &self.node);
-                }
-                waiter
-            }
-        };
-        tokio::select! {
-            done = waiter => settled(done, place, &self.node),
-            () = self.stopped() => Err(going_away()),
-        }
-    }
-
-    /// Whether this node has applied the entry at `index`; behind another node's answer it may lag
-    /// a little.
-    pub(super) fn has_applied(&self, index: u64) -> bool {
-        self.node.read(ringfence_core::StateMachine::index) >= index
-    }
-
-    /// Waits until it has.
-    pub(super) async fn catch_up(&self, index: u64) -> Result<(), Refusal> {
-        if self.has_applied(index) {
-            return Ok(());
-        }
-        // The request stands in the queue, so whatever happens here is no "not done".
-        self.node
-            .read_barrier()
-            .await
-            .map_err(|error| Refusal::outcome_unknown(not_read(error).message))
-    }
-}
-
-/// A wait that this node cannot follow any longer.
-pub(super) fn going_away() -> Refusal {
-    Refusal::outcome_unknown("this node is stopping while the request waits")
 }

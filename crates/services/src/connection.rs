@@ -6,7 +6,6 @@
 
 mod frames;
 mod replies;
-mod wait;
 
 use std::sync::Arc;
 

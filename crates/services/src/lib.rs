@@ -31,6 +31,8 @@ mod proposals;
 mod reads;
 mod sessions;
 mod status;
+mod waiting;
+mod waits;
 mod watch;
 
 use std::sync::Arc;

@@ -17,9 +17,8 @@ use super::super::keep_alive::{Demand, Turn};
 use super::super::outbox::Stalled;
 use super::super::proposals::Proposal;
 use super::super::reads::Query;
-use super::super::{Context, hinted, keep_alive, not_logged, pod_of};
+use super::super::{Context, hinted, keep_alive, not_logged, pod_of, waiting};
 use super::replies::{Outbox, Place, Reply};
-use super::wait;
 use crate::clients::crowded;
 use crate::limits::WAITS_PER_CONNECTION_MAX;
 use crate::metrics::Call;
@@ -88,7 +87,7 @@ pub(super) async fn submit(
             Some(Ask::Cancel(request)) => propose(context, reply, request, Body::Cancel),
             Some(Ask::Release(request)) => propose(context, reply, request, Body::Release),
             Some(Ask::Transfer(request)) => propose(context, reply, request, Body::Transfer),
-            Some(Ask::Acquire(request)) => wait::acquire(context, outbox, reply, request),
+            Some(Ask::Acquire(request)) => acquire(context, outbox, reply, request),
             Some(Ask::KeepAlive(request)) => {
                 let under_way = match Demand::of(&request) {
                     Some(demand) => {
@@ -172,7 +171,7 @@ async fn submit_wait(
         return Ok(());
     };
     match outbox.late_reply(id) {
-        Some(reply) => wait::acquire(context, outbox, reply, request),
+        Some(reply) => acquire(context, outbox, reply, request),
         None => {
             let advice = "open another connection, or wait for fewer leases";
             let refusal = limit("waits_per_connection", WAITS_PER_CONNECTION_MAX, advice);
@@ -180,6 +179,14 @@ async fn submit_wait(
         }
     }
     Ok(())
+}
+
+fn acquire(context: &Context, outbox: &Outbox, reply: Reply, request: v1::AcquireRequest) {
+    let answering = context.clone();
+    waiting::submit(context, outbox.waits(), request, move |index, answer| {
+        let answer = answering.answered(Call::Acquire, answer);
+        reply.send(index, answer.map(Body::Acquire));
+    });
 }
 
 fn propose<P: Proposal>(

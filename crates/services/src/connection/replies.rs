@@ -1,20 +1,19 @@
-//! The replies of a multiplexed stream, gathered into as few messages as possible, and the waits
-//! that end with the stream.
+//! The replies of a multiplexed stream, gathered into as few messages as possible.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use prost::Message;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
-use ringfence_raft::{KeepAliveSource, WaiterKey};
+use ringfence_raft::KeepAliveSource;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::Stream;
 use tonic::Status;
 
 use super::super::outbox::{self, Inbox, Stalled, Ticket};
+use super::super::waits::{OwnedWaits, Waits};
 use crate::clients::{Account, Held};
 use crate::limits::{IN_FLIGHT_PER_STREAM_MAX, REPLY_BYTES_AIM, REPLY_BYTES_EXPECTED};
 
@@ -46,7 +45,8 @@ pub(super) struct Reply {
 /// The receiving side: what the client reads.
 pub struct Outgoing {
     frames: Inbox<v1::ServerFrame>,
-    waits: Arc<Waits>,
+    /// The waits of a stream are forgotten with it.
+    _waits: OwnedWaits,
     /// Told behind the message that was being gathered when it came.
     end: Option<Status>,
 }
@@ -57,17 +57,18 @@ pub(super) fn outbox(
     observer: Option<Arc<dyn AnswerObserver>>,
 ) -> (Outbox, Outgoing) {
     let (frames, inbox) = outbox::outbox(account, IN_FLIGHT_PER_STREAM_MAX);
-    let waits = Arc::new(Waits::default());
+    let owned = OwnedWaits::default();
+    let waits = owned.waits().clone();
     let outbox = Outbox {
         frames,
-        waits: waits.clone(),
+        waits,
         observer,
     };
     (
         outbox,
         Outgoing {
             frames: inbox,
-            waits,
+            _waits: owned,
             end: None,
         },
     )
@@ -219,67 +220,5 @@ impl Stream for Outgoing {
             };
         }
         Poll::Ready(Some(Ok(message)))
-    }
-}
-
-impl Drop for Outgoing {
-    fn drop(&mut self) {
-        self.waits.forget_all();
-    }
-}
-
-/// The waits of one stream, so that they are forgotten with it. The places in the queues remain:
-/// a broken stream ends nothing.
-#[derive(Default)]
-pub(super) struct Waits {
-    inner: Mutex<WaitTable>,
-}
-
-#[derive(Default)]
-struct WaitTable {
-    next: u64,
-    /// `None` between the drawing of a number and the registration.
-    keys: BTreeMap<u64, Option<WaiterKey>>,
-}
-
-impl Waits {
-    /// Draws a number for a wait that will be registered.
-    pub(super) fn begin(&self) -> u64 {
-        let mut table = self.lock();
-        table.next += 1;
-        let number = table.next;
-        table.keys.insert(number, None);
-        number
-    }
-
-    /// Keeps the registration of a wait, unless the wait or the stream has ended meanwhile.
-    pub(super) fn keep(&self, number: u64, key: WaiterKey) {
-        let mut table = self.lock();
-        let unwanted = match table.keys.get_mut(&number) {
-            Some(slot) => slot.replace(key),
-            None => Some(key),
-        };
-        // Dropped outside the lock: it may run the wait's closure, which comes back here.
-        drop(table);
-        drop(unwanted);
-    }
-
-    /// The wait has ended.
-    pub(super) fn forget(&self, number: u64) {
-        let key = self.lock().keys.remove(&number);
-        drop(key);
-    }
-
-    /// All waits that were begun end here.
-    pub(super) fn forget_all(&self) {
-        let mut table = self.lock();
-        let keys = std::mem::take(&mut table.keys);
-        drop(table);
-        drop(keys);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WaitTable> {
-        // Nothing panics while it holds the lock, so that the table is whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
