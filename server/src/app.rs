@@ -18,6 +18,10 @@ use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
+use ringfence_services::{
+    ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, SessionService,
+    name_malformed,
+};
 use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,7 +33,7 @@ use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 use tracing::{info, warn};
 
-use crate::clients::{ClientConnection, MeteredLayer};
+use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
 use crate::leave::leave_if_scaled_away;
@@ -40,9 +44,6 @@ use crate::limits::{
 };
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
-use crate::services::{
-    ClusterService, ConnectionService, Context, LeaseService, SessionService, name_malformed,
-};
 use crate::{http, kube, pods};
 
 /// Why a node did not start, or ended on its own.
@@ -117,13 +118,14 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let pod_figures = follows.then(ringfence_kube::pods::Figures::default);
     let ports = Ports::new();
     let pool = ports.pool.clone();
-    let metrics = Metrics::new(&node, &ports, kube_metrics.as_ref(), pod_figures.as_ref());
     let (stop, stopping) = watch::channel(false);
-    let context = Context::new(
-        node.clone(),
-        metrics.clone(),
-        pool.clone(),
-        stopping.clone(),
+    let context = Context::new(node.clone(), pool.clone(), stopping.clone());
+    let metrics = Metrics::new(
+        &node,
+        context.metrics(),
+        &ports,
+        kube_metrics.as_ref(),
+        pod_figures.as_ref(),
     );
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {

@@ -20,7 +20,6 @@ use std::time::Duration;
 use ringfence_core::{Millis, Settings, TOKEN_FLOOR_MAX};
 use ringfence_tls::ServerTls;
 
-pub(crate) use address::{HOST_PORT_ALLOWED, is_host_port};
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;

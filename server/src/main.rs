@@ -5,7 +5,7 @@
 
 mod app;
 mod cli;
-mod clients;
+mod client_connection;
 mod config;
 mod descriptors;
 mod duration;
@@ -18,8 +18,6 @@ mod pods;
 mod ports;
 mod progress;
 mod serve;
-mod services;
-mod status;
 
 use std::process::ExitCode;
 

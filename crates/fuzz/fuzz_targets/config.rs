@@ -2,8 +2,13 @@
 #![no_main]
 #![allow(dead_code, reason = "the parts of the binary that are no decoders")]
 
-// The mirror brings a whole client of Kubernetes; the configuration wants its names alone.
+// The mirror brings a whole client of Kubernetes, and the services a whole node; the configuration
+// wants names and addresses alone.
 extern crate self as ringfence_kube;
+extern crate self as ringfence_services;
+
+#[path = "../../services/src/address.rs"]
+mod address;
 
 #[path = "../../kube/src/name.rs"]
 mod name;
@@ -12,10 +17,12 @@ mod name;
 mod server {
     pub(crate) mod config;
     pub(crate) mod duration;
+    pub(crate) mod limits;
 }
 
+pub use address::{HOST_PORT_ALLOWED, is_host_port};
 pub use name::{InvalidNaming, Naming, PREFIX};
-use server::duration;
+use server::{duration, limits};
 
 mod leave {
     /// The place of a Pod in its StatefulSet, as far as the configuration reads it.

@@ -286,9 +286,7 @@ bugs! {
             "The mark is demanded of the object and its status alone, so a resize of a Pod leaves none."
         RenewalsAtOnePace "renewals-at-one-pace"
             "Renewals keep one pace however many leases are held, so that held ones look expired.";
-    server:
-        RemarksHoldUp "remarks-hold-up"
-            "A command that holds a lease waits until somebody reads what it says on stderr."
+    services:
         UnreadRepliesUncounted "unread-replies-uncounted"
             "A reply gives back its place and its bytes when it is queued, not when it is read."
         TooManySessionsWait "too-many-sessions-wait"
@@ -299,4 +297,7 @@ bugs! {
             "Reads of a message hold the room of their replies while what is behind them waits for it."
         ListsUnderTheLock "lists-under-the-lock"
             "A page of a list is read under the lock that entries are applied under.";
+    server:
+        RemarksHoldUp "remarks-hold-up"
+            "A command that holds a lease waits until somebody reads what it says on stderr.";
 }

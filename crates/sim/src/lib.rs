@@ -1,8 +1,9 @@
 //! The whole cluster in one thread and in virtual time, from one seed.
 //!
 //! The nodes are the real ones: openraft, the log over a simulated disk, the cluster clock, the
-//! batcher of keep-alives, the calls between nodes down to their encoded frames. Only the outside
-//! is simulated: time, disks, the network, and chance. Nothing here ever ships.
+//! batcher of keep-alives, the calls between nodes down to their encoded frames. Their clients use
+//! the client crate, and are served by `ringfence_services`, as by the binary. Only the outside is
+//! simulated: time, disks, the network, and chance. Nothing here ever ships.
 //!
 //! # The engine
 //!

@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ringfence_core::{Entry, Event, Outcome, StateMachine};
 use ringfence_raft::{Hooks, Node, NodeConfig, Observer, StopReason};
+use ringfence_services::Pool;
 use ringfence_wal::sim::Crash as Loss;
+use tokio::sync::watch;
 
 use crate::listener::{End, Listener};
 use crate::lock::lock;
@@ -21,6 +24,9 @@ pub const DATA_DIR: &str = "/data";
 pub const LOG_DIR: &str = "/data/wal";
 /// Its snapshots.
 pub const SNAPSHOT_DIR: &str = "/data/snapshots";
+
+/// How long a node that stops tries to hand leadership over while it still serves: as in the binary.
+const HANDOVER_MAX: Duration = Duration::from_millis(700);
 
 /// How a node dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +66,7 @@ pub(crate) struct Context {
 
 #[derive(Default)]
 struct State {
-    running: Option<Node>,
+    running: Option<Running>,
     starts: u64,
     /// How often its disk was wiped.
     wipes: u64,
@@ -68,6 +74,26 @@ struct State {
     replaces: bool,
     /// Where its operator says that the cluster is, if not at the first members.
     join: Vec<String>,
+}
+
+/// What a process of the binary has.
+struct Running {
+    node: Node,
+    /// What serves its clients.
+    services: ringfence_services::Context,
+    /// Ends their streams.
+    stop: watch::Sender<bool>,
+}
+
+impl Running {
+    fn new(node: Node) -> Self {
+        let (stop, stopping) = watch::channel(false);
+        Self {
+            services: ringfence_services::Context::new(node.clone(), Pool::new(), stopping),
+            node,
+            stop,
+        }
+    }
 }
 
 pub(crate) fn name(index: usize) -> String {
@@ -119,7 +145,15 @@ impl SimNode {
     /// as if in its own process: take [`Machine::spawn`] or [`Machine::visit`] for it.
     #[must_use]
     pub fn handle(&self) -> Option<Node> {
-        lock(&self.shared.state).running.clone()
+        let state = lock(&self.shared.state);
+        state.running.as_ref().map(|running| running.node.clone())
+    }
+
+    /// What serves its clients, while it runs.
+    pub(crate) fn services(&self) -> Option<ringfence_services::Context> {
+        let state = lock(&self.shared.state);
+        let running = state.running.as_ref();
+        running.map(|running| running.services.clone())
     }
 
     /// Whether it runs, paused or not.
@@ -161,7 +195,7 @@ impl SimNode {
         let started = machine.spawn(Node::start(self.config())).await;
         let why = match started {
             Ok(Ok(node)) if !process.is_dead() => {
-                lock(&self.shared.state).running = Some(node.clone());
+                lock(&self.shared.state).running = Some(Running::new(node.clone()));
                 drop(machine.spawn(self.clone().notice_end(node)));
                 return Ok(());
             }
@@ -176,15 +210,20 @@ impl SimNode {
 
     /// Shuts it down as its operator would: leadership is handed over first.
     pub async fn stop(&self) {
-        let Some(node) = self.handle() else { return };
+        let running = lock(&self.shared.state)
+            .running
+            .as_ref()
+            .map(|running| (running.node.clone(), running.stop.clone()));
+        let Some((node, stop)) = running else { return };
         let process = self.machine().process();
         self.say(format_args!("shuts down"));
+        let stopping = async move {
+            node.resign(HANDOVER_MAX).await;
+            stop.send_replace(true);
+            node.shutdown().await;
+        };
         // It may be crashed meanwhile, or be paused.
-        drop(
-            self.machine()
-                .spawn(async move { node.shutdown().await })
-                .await,
-        );
+        drop(self.machine().spawn(stopping).await);
         if !process.is_dead() {
             self.over(Loss::ProcessOnly, false, &End::Stopped);
         }
@@ -242,12 +281,12 @@ impl SimNode {
     /// The end of the process. The files die before the tasks: what a dead process would write at
     /// its end is not written.
     fn over(&self, loss: Loss, power_lost: bool, how: &End) {
-        let node = lock(&self.shared.state).running.take();
+        let running = lock(&self.shared.state).running.take();
         self.machine().disk().crash(loss);
         self.machine().end_process(power_lost);
         self.say(format_args!("is gone: {how:?}"));
         self.shared.context.listener.ended(self.index(), how);
-        drop(node);
+        drop(running);
     }
 
     /// A node that stops on its own ends its process, as a server does. It runs there, so that

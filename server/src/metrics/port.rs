@@ -8,9 +8,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use ringfence_services::Pool;
 use ringfence_tls::PortFigures;
-
-use crate::clients::Pool;
 
 /// Ports by the name that their series have as the label `port`.
 #[derive(Debug)]

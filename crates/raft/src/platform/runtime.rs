@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 use crate::platform::place;
 
-/// Begins a task.
-pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
+/// Begins a task. It runs at the place of its caller, if that has one, and ends with it.
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

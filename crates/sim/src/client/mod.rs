@@ -4,7 +4,6 @@
 //! business.
 
 mod clock;
-mod gateway;
 mod stream;
 mod words;
 

@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 use ringfence_check::history::{Invoked, Op, Outcome, Returned};
 use ringfence_client::sim::{Incoming, Network, Outgoing};
 use ringfence_proto::v1::{self, client_frame, server_frame};
+use ringfence_services::{AnswerObserver, Context, serve};
 use tokio::sync::mpsc;
+use tonic::Status;
 
-use super::{gateway, words};
+use super::words;
 use crate::lock::lock;
 use crate::machine::Machine;
-use crate::net::{Connection, Side};
+use crate::net::{Connection, Inlet, Outlet, Side};
 use crate::node;
 use crate::observe::{Kept, Observation, Recorder};
 use crate::world::World;
@@ -65,28 +67,28 @@ impl Network for Streams {
             let here = |index| node::client_address(index).to_string() == address;
             let node = nodes.iter().find(|node| here(node.index()));
             let node = node.ok_or_else(|| format!("nobody is at {address}"))?;
-            let handle = node.handle();
+            let services = node.services();
             let connecting = world.net().connect(&machine, node.machine(), CONNECT_MAX);
             let connection = connecting.await.map_err(|broken| broken.0)?;
-            let handle = handle.ok_or_else(|| format!("{address} refuses the connection"))?;
+            let services = services.ok_or_else(|| format!("{address} refuses the connection"))?;
             lock(&known).retain(|connection| connection.strong_count() > 0);
             lock(&known).push(Arc::downgrade(&connection));
             let tries = Tries::new(client, node.index(), &recorder);
-            Ok(open(&connection, handle, outgoing, tries))
+            Ok(open(&connection, services, outgoing, tries))
         })
     }
 }
 
 fn open(
     connection: &Arc<Connection>,
-    node: ringfence_raft::Node,
+    services: Context,
     mut outgoing: Outgoing,
     tries: Tries,
 ) -> Incoming {
     let (to_node, at_node) = connection.pipe::<v1::ClientMessage>(Side::Caller);
-    let (to_client, mut at_client) = connection.pipe::<v1::ServerMessage>(Side::Callee);
+    let (to_client, mut at_client) = connection.pipe(Side::Callee);
     let own = Arc::clone(connection);
-    let serving = gateway::serve(node, own, at_node, to_client, tries.clone());
+    let serving = served(services, own, at_node, to_client, tries.clone());
     let _detached = connection.spawn(Side::Callee, serving);
     let (tell, incoming) = mpsc::unbounded_channel();
     let asking = tries.clone();
@@ -101,7 +103,7 @@ fn open(
     let _detached = connection.spawn(Side::Caller, async move {
         loop {
             let message = match at_client.recv().await {
-                Ok(Some(message)) => Ok(message),
+                Ok(Some(message)) => message.map_err(|status: Status| status.to_string()),
                 Ok(None) => break,
                 Err(broken) => Err(broken.0),
             };
@@ -118,9 +120,60 @@ fn open(
     incoming
 }
 
+/// A node's end of a stream, served as the binary serves one of gRPC. To be run in the node's process.
+async fn served(
+    services: Context,
+    connection: Arc<Connection>,
+    at_node: Outlet<v1::ClientMessage>,
+    to_client: Inlet<Result<v1::ServerMessage, Status>>,
+    tries: Tries,
+) {
+    let received = tries.clone();
+    let incoming = stream::unfold(Some(at_node), move |at_node| {
+        let received = received.clone();
+        async move {
+            let mut at_node = at_node?;
+            match at_node.recv().await {
+                Ok(Some(message)) => {
+                    received.received(&message);
+                    Some((Ok(message), Some(at_node)))
+                }
+                Ok(None) => None,
+                Err(broken) => Some((Err(Status::unavailable(broken.0)), None)),
+            }
+        }
+    });
+    let account = services.new_account();
+    let closing = account.closing();
+    let observer: Arc<dyn AnswerObserver> = Arc::new(tries);
+    let answer = async {
+        match serve(
+            &services,
+            Arc::clone(&account),
+            incoming.boxed(),
+            Some(observer),
+        ) {
+            Ok(mut outgoing) => {
+                while let Some(message) = outgoing.next().await {
+                    if to_client.send(message).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(refusal) => to_client.push(Err(refusal.into())),
+        }
+    };
+    tokio::select! {
+        biased;
+        // The client reads nothing.
+        _ = closing => connection.close(Side::Callee),
+        () = answer => {}
+    }
+}
+
 /// The tries of one stream, by the numbers of their frames. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Tries {
+struct Tries {
     client: u32,
     node: usize,
     recorder: Recorder,
@@ -188,19 +241,14 @@ impl Tries {
         (What::Request(op), seen)
     }
 
-    /// A node has taken the frame in.
-    pub(super) fn received(&self, frame: u64) {
-        let id = lock(&self.open).get(&frame).map(|open| open.id);
-        if let Some(id) = id {
-            let node = self.node;
-            self.recorder.see(Observation::Received { id, node });
-        }
-    }
-
-    /// The node knows which entry answers the frame.
-    pub(super) fn answered_by(&self, frame: u64, index: Option<u64>) {
-        if let Some(open) = lock(&self.open).get_mut(&frame) {
-            open.index = index;
+    /// A node has taken the message in.
+    fn received(&self, message: &v1::ClientMessage) {
+        for frame in &message.frames {
+            let id = lock(&self.open).get(&frame.id).map(|open| open.id);
+            if let Some(id) = id {
+                let node = self.node;
+                self.recorder.see(Observation::Received { id, node });
+            }
         }
     }
 
@@ -258,6 +306,14 @@ impl Tries {
                     index: None,
                 }));
             }
+        }
+    }
+}
+
+impl AnswerObserver for Tries {
+    fn answered_by(&self, frame: u64, index: u64) {
+        if let Some(open) = lock(&self.open).get_mut(&frame) {
+            open.index = Some(index);
         }
     }
 }

@@ -1,17 +1,11 @@
 //! No circles between modules: a reader of one file needs those below it, and never all at once.
 
-mod standing;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use self::standing::{STANDING, Standing};
 use super::code;
 use super::source::Package;
 use super::{SourceFile, Violation};
-
-/// The list of those that still stand.
-const LIST: &str = "crates/xtask/src/tidy/circles/standing.rs";
 
 const REMEDY: &str = "move what is shared into the lower module or a file of its own (a re-export \
                       only hides the circle), so that it can do without one of these:";
@@ -30,69 +24,30 @@ type Graph = BTreeMap<String, BTreeMap<String, Edge>>;
 /// Checks the modules of every package. They are called by their path without `crate`, and the root
 /// by the empty name.
 pub(super) fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
-    check_against(STANDING, packages, files)
-}
-
-fn check_against(
-    standing: &[Standing],
-    packages: &[Package],
-    files: &[SourceFile],
-) -> Vec<Violation> {
     let mut violations = Vec::new();
     for package in packages {
         let modules = modules(package.folder(), files);
         let graph = graph(&modules);
-        let circles = circles(&graph);
-        let listed: Vec<BTreeSet<&str>> = standing
-            .iter()
-            .filter(|standing| standing.package == package.name)
-            .map(|standing| standing.modules.iter().copied().collect())
-            .collect();
-        for circle in &circles {
-            violations.extend(fault(circle, &listed, &modules, &graph));
-        }
-        let circling: BTreeSet<&str> = circles.into_iter().flatten().collect();
-        for module in listed.into_iter().flatten() {
-            if !circling.contains(module) {
-                violations.push(Violation::new(
-                    LIST,
-                    1,
-                    format!(
-                        "`{module}` of `{}` is listed and in no circle",
-                        package.name
-                    ),
-                    "take it off STANDING, so that it stays so",
-                ));
-            }
+        for circle in circles(&graph) {
+            violations.extend(fault(&circle, &modules, &graph));
         }
     }
     violations
 }
 
-/// What is wrong with a circle: nothing, if it is within one that is listed.
+/// Names the modules of a circle, and a line of each edge.
 fn fault(
     circle: &BTreeSet<&str>,
-    listed: &[BTreeSet<&str>],
     modules: &BTreeMap<String, Module<'_>>,
     graph: &Graph,
 ) -> Option<Violation> {
-    let nothing = BTreeSet::new();
-    let known = listed
-        .iter()
-        .max_by_key(|known| known.intersection(circle).count())
-        .unwrap_or(&nothing);
-    let strays: BTreeSet<&str> = circle.difference(known).copied().collect();
-    let first = modules.get(*strays.first()?)?;
-    let mut wrong = format!("modules in a circle: {}", told(circle));
-    if strays.len() < circle.len() {
-        let _ = write!(wrong, ", of which {} must not be in it", told(&strays));
-    }
+    let first = modules.get(*circle.first()?)?;
+    let wrong = format!("modules in a circle: {}", quoted(circle));
     let mut at = 1;
     let mut remedy = REMEDY.to_owned();
-    // Of a circle that is listed in part only the new edges.
     for from in circle {
         for (to, edge) in graph.get(*from).into_iter().flatten() {
-            if circle.contains(to.as_str()) && (strays.contains(from) || strays.contains(&**to)) {
+            if circle.contains(to.as_str()) {
                 let path = &modules.get(*from)?.path;
                 let _ = write!(remedy, "\n    {path}:{}: {}", edge.line, edge.path);
                 if *path == first.path && at == 1 {
@@ -104,7 +59,7 @@ fn fault(
     Some(Violation::new(first.path, at, wrong, remedy))
 }
 
-fn told(modules: &BTreeSet<&str>) -> String {
+fn quoted(modules: &BTreeSet<&str>) -> String {
     let quoted: Vec<String> = modules.iter().map(|module| format!("`{module}`")).collect();
     quoted.join(", ")
 }
@@ -238,12 +193,12 @@ mod tests {
     const UP: &str = "use crate::down::Below;\n";
 
     /// The faults of a crate called `it`, of which these are the files.
-    fn faults(standing: &[Standing], files: &[(&str, &str)]) -> Vec<Violation> {
+    fn faults(files: &[(&str, &str)]) -> Vec<Violation> {
         let files: Vec<SourceFile> = files
             .iter()
             .map(|(path, text)| file(&format!("crates/it/src/{path}"), text))
             .collect();
-        check_against(standing, &[package("crates/it", "it", &[])], &files)
+        check(&[package("crates/it", "it", &[])], &files)
     }
 
     /// Whether `up`, which names `down`, is in a circle, if `down` is so.
@@ -254,13 +209,13 @@ mod tests {
             ("down.rs", down),
             ("down/test_only.rs", ""),
         ];
-        !faults(&[], &files).is_empty()
+        !faults(&files).is_empty()
     }
 
     #[test]
     fn a_circle_is_told_with_its_modules_and_a_line_of_each_edge() {
         let down = "//! Below.\n\nuse crate::{other, up::Above};\n";
-        let found = faults(&[], &[("up.rs", UP), ("down.rs", down), ("other.rs", "")]);
+        let found = faults(&[("up.rs", UP), ("down.rs", down), ("other.rs", "")]);
 
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].file, "crates/it/src/down.rs");
@@ -328,11 +283,11 @@ mod tests {
             ("tests/one.rs", "use super::two::Two;\n"),
             ("tests/two.rs", "use super::one::One;\n"),
         ];
-        assert_eq!(faults(&[], &declared), Vec::new());
+        assert_eq!(faults(&declared), Vec::new());
 
         let mut shipped = declared;
         shipped[0].1 = "mod tests;\n";
-        assert_eq!(faults(&[], &shipped).len(), 1);
+        assert_eq!(faults(&shipped).len(), 1);
     }
 
     #[test]
@@ -341,7 +296,7 @@ mod tests {
             ("a/mod.rs", "mod b;\npub use b::B;\nuse self::b::C;\n"),
             ("a/b.rs", "use super::A;\n"),
         ];
-        assert_eq!(faults(&[], &family), Vec::new());
+        assert_eq!(faults(&family), Vec::new());
 
         // But not around a corner.
         let corner = [
@@ -349,7 +304,7 @@ mod tests {
             ("a/b.rs", "use super::A;\n"),
             ("other.rs", "use crate::a::b::B;\n"),
         ];
-        assert_eq!(faults(&[], &corner).len(), 1);
+        assert_eq!(faults(&corner).len(), 1);
     }
 
     #[test]
@@ -361,42 +316,10 @@ mod tests {
             ("d.rs", "use crate::e::E;\n"),
             ("e.rs", "use crate::d::D;\n"),
         ];
-        let found = faults(&[], &files);
+        let found = faults(&files);
 
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].wrong.ends_with("`a`, `b`, `c`"), "{found:?}");
         assert!(found[1].wrong.ends_with("`d`, `e`"), "{found:?}");
-    }
-
-    const OLD: &[Standing] = &[Standing {
-        package: "it",
-        modules: &["down", "up"],
-    }];
-
-    #[test]
-    fn a_listed_circle_may_stand_and_nothing_may_join_it() {
-        let circle = [("up.rs", UP), ("down.rs", "use crate::up::Above;\n")];
-        assert_eq!(faults(OLD, &circle), Vec::new());
-
-        let grown = [
-            ("up.rs", "use crate::{down::Below, newer::New};\n"),
-            ("down.rs", "use crate::up::Above;\n"),
-            ("newer.rs", "use crate::down::Below;\n"),
-        ];
-        let found = faults(OLD, &grown);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].file, "crates/it/src/newer.rs");
-        let told = found[0].to_string();
-        assert!(told.contains("of which `newer` must not"), "{told}");
-        assert!(!told.contains("down.rs:"), "{told}");
-    }
-
-    #[test]
-    fn what_has_left_its_circle_leaves_the_list() {
-        let found = faults(OLD, &[("up.rs", UP), ("down.rs", "")]);
-
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert_eq!(found[0].file, LIST);
-        assert!(found[0].wrong.contains("`down` of `it`"), "{found:?}");
     }
 }

@@ -27,6 +27,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-wal",
         ],
     ),
+    (
+        "ringfence-services",
+        &["ringfence-core", "ringfence-proto", "ringfence-raft"],
+    ),
     ("ringfence-model", &["ringfence-core"]),
     (
         "ringfence-check",
@@ -57,6 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-kube",
             "ringfence-proto",
             "ringfence-raft",
+            "ringfence-services",
             "ringfence-tls",
         ],
     ),
@@ -100,6 +105,7 @@ const CONFINED: &[Confined] = &[
         to: &[
             "ringfence-proto",
             "ringfence-raft",
+            "ringfence-services",
             "ringfence-tls",
             "ringfence",
             "ringfence-client",
@@ -242,6 +248,7 @@ mod tests {
         assert_eq!(faults("ringfence-wal", &["ringfence-core"]).len(), 1);
         assert_eq!(faults("ringfence-client", &["ringfence-raft"]).len(), 1);
         assert_eq!(faults("ringfence", &["ringfence-wal"]).len(), 1);
+        assert_eq!(faults("ringfence-services", &["ringfence-tls"]).len(), 1);
         assert_eq!(faults("xtask", &["ringfence-core"]).len(), 1);
     }
 

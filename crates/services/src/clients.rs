@@ -1,0 +1,22 @@
+//! Connections of clients, and the memory that each of them may take.
+//!
+//! ```text
+//!   connection{ Client{ account } } ──> metered bodies ──> services: outbox, watch, lists
+//!                      │                          │                        │
+//!                      └──── Account <────────────┴── bytes charged until they are written
+//!                               └──> Pool: what all connections of the node share
+//! ```
+
+mod account;
+mod body;
+mod client;
+mod incoming;
+mod metered;
+mod reserved;
+
+pub(crate) use account::Held;
+pub use account::{Account, Pool};
+pub use client::Client;
+pub use metered::MeteredLayer;
+pub(crate) use metered::crowded;
+pub(crate) use reserved::Reserved;

@@ -1,0 +1,299 @@
+//! Service `ringfence.v1.Cluster`.
+
+use ringfence_core::Rejection;
+use ringfence_proto::record::RECORD_VERSION;
+use ringfence_proto::{Refusal, v1, wire};
+use ringfence_raft::{
+    ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Context, deadline};
+use crate::address::{HOST_PORT_ALLOWED, is_host_port};
+use crate::metrics::Call;
+use crate::status::{RETRY_AFTER, not_read};
+
+/// Service `ringfence.v1.Cluster`.
+pub struct ClusterService {
+    context: Context,
+}
+
+impl ClusterService {
+    /// The service of this node.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// Makes a membership change until shortly before the caller's deadline.
+    async fn change<T>(
+        &self,
+        metadata: &tonic::metadata::MetadataMap,
+        change: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<Response<T>, Status> {
+        let answer = deadline::within(metadata, change).await;
+        let answer = self.context.answered(Call::Membership, answer);
+        Ok(Response::new(answer?))
+    }
+}
+
+#[tonic::async_trait]
+impl v1::cluster_server::Cluster for ClusterService {
+    async fn status(
+        &self,
+        _: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        Ok(Response::new(status(&self.context)))
+    }
+
+    async fn list_members(
+        &self,
+        _: Request<v1::ListMembersRequest>,
+    ) -> Result<Response<v1::ListMembersResponse>, Status> {
+        // Only the leader knows how far each has come; without one, what this node knows will do.
+        let members = match self.context.node.members_of_leader().await {
+            Ok(members) => members,
+            Err(_) => self.context.node.members(),
+        };
+        let members = members.into_iter().map(member_to_wire).collect();
+        let voters = self.context.node.voters();
+        Ok(Response::new(v1::ListMembersResponse {
+            members,
+            changing: voters.is_some_and(|voters| !voters.is_settled()),
+        }))
+    }
+
+    async fn add_member(
+        &self,
+        request: Request<v1::AddMemberRequest>,
+    ) -> Result<Response<v1::AddMemberResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let add = async {
+            let incarnation = checked(&request)?;
+            let v1::AddMemberRequest {
+                name,
+                peer_address,
+                client_address,
+                ..
+            } = request;
+            let added =
+                self.context
+                    .node
+                    .add_member(name, peer_address, client_address, incarnation);
+            let node_id = added.await.map_err(refusal)?;
+            Ok(v1::AddMemberResponse { node_id })
+        };
+        self.change(&metadata, add).await
+    }
+
+    async fn promote_member(
+        &self,
+        request: Request<v1::PromoteMemberRequest>,
+    ) -> Result<Response<v1::PromoteMemberResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let promote = async {
+            let node_id = node_id(request.node_id)?;
+            let replaces = (request.replaces != 0).then_some(request.replaces);
+            let node = &self.context.node;
+            let promoted = if request.force {
+                node.force_promote_member(node_id, replaces).await
+            } else {
+                node.promote_member(node_id, replaces).await
+            };
+            promoted.map_err(refusal)?;
+            Ok(v1::PromoteMemberResponse {})
+        };
+        self.change(&metadata, promote).await
+    }
+
+    async fn remove_member(
+        &self,
+        request: Request<v1::RemoveMemberRequest>,
+    ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let remove = async {
+            let node_id = node_id(request.node_id)?;
+            let node = &self.context.node;
+            let removed = if request.force {
+                node.force_remove_member(node_id).await
+            } else {
+                node.remove_member(node_id).await
+            };
+            removed.map_err(refusal)?;
+            Ok(v1::RemoveMemberResponse {})
+        };
+        self.change(&metadata, remove).await
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let transfer = async {
+            let to = (request.node_id != 0).then_some(request.node_id);
+            let leader_id = self
+                .context
+                .node
+                .transfer_leader(to)
+                .await
+                .map_err(refusal)?;
+            Ok(v1::TransferLeaderResponse { leader_id })
+        };
+        self.change(&metadata, transfer).await
+    }
+
+    async fn configure(
+        &self,
+        request: Request<v1::ConfigureRequest>,
+    ) -> Result<Response<v1::ConfigureResponse>, Status> {
+        let (metadata, extensions, asked) = request.into_parts();
+        let whole = deadline::within(&metadata, whole(&self.context, asked)).await?;
+        self.context
+            .call(Request::from_parts(metadata, extensions, whole))
+            .await
+    }
+}
+
+/// The request with all settings, where it says which are to change. If they change meanwhile, the
+/// log refuses it.
+async fn whole(
+    context: &Context,
+    mut request: v1::ConfigureRequest,
+) -> Result<v1::ConfigureRequest, Refusal> {
+    let Some(change) = request.change.take() else {
+        return Ok(request);
+    };
+    if request.settings.is_some() {
+        let offered = "both `settings` and `change`";
+        return Err(Refusal::invalid("change", offered, "exactly one of them"));
+    }
+    context.node.read_barrier().await.map_err(not_read)?;
+    let (before, set_at) = context
+        .node
+        .read(|machine| (*machine.settings(), machine.settings_set_at()));
+    match request.based_on {
+        0 => request.based_on = set_at,
+        based_on if based_on != set_at => {
+            return Err(Refusal::from_rejection(&Rejection::StaleSettings {
+                set_at,
+            }));
+        }
+        _ => {}
+    }
+    let after = wire::settings_changed(&before, &change);
+    request.settings = Some(wire::settings_to_wire(&after));
+    Ok(request)
+}
+
+fn status(context: &Context) -> v1::StatusResponse {
+    let status = context.node.status();
+    let (leader_id, leader_client_address) = match status.leader {
+        Some(leader) => (leader.node_id, leader.client_address),
+        None => (0, String::new()),
+    };
+    context.node.read(|machine| {
+        let summary = machine.summary();
+        v1::StatusResponse {
+            cluster_id: machine.cluster().map_or_else(Default::default, |cluster| {
+                wire::cluster_id_to_wire(&cluster)
+            }),
+            node_id: status.node_id.unwrap_or_default(),
+            name: status.name,
+            leader_id,
+            leader_client_address,
+            term: status.term,
+            last_log_index: status.last_log_index,
+            applied_index: machine.index(),
+            cluster_time_ms: summary.time.0,
+            sessions: summary.sessions,
+            leases: summary.leases,
+            last_token: summary.last_token,
+            settings: Some(wire::settings_to_wire(machine.settings())),
+            settings_index: machine.settings_set_at(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: role(status.role).to_owned(),
+            token_floor_set: machine.token_floor().is_some(),
+            level: summary.level,
+            log_version: RECORD_VERSION,
+        }
+    })
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Learner => "learner",
+        Role::Forming => "forming",
+    }
+}
+
+fn member_to_wire(member: Member) -> v1::Member {
+    v1::Member {
+        node_id: member.node_id,
+        name: member.name,
+        peer_address: member.peer_address,
+        client_address: member.client_address,
+        voter: member.voter,
+        leader: member.leader,
+        incarnation: bytes::Bytes::copy_from_slice(member.incarnation.as_bytes()),
+        matched_index: member.matched.unwrap_or_default(),
+    }
+}
+
+/// The incarnation of a node to add, of which nothing else may be missing.
+fn checked(request: &v1::AddMemberRequest) -> Result<Incarnation, Refusal> {
+    let texts = [
+        ("name", &request.name),
+        ("peer_address", &request.peer_address),
+        ("client_address", &request.client_address),
+    ];
+    if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
+        return Err(Refusal::missing(field, "what the node was started with"));
+    }
+    // They would stand in the error, which a client could not read then.
+    let limits = [NAME_BYTES_MAX, ADDRESS_BYTES_MAX, ADDRESS_BYTES_MAX];
+    let too_long = texts.into_iter().zip(limits);
+    if let Some(((field, text), max)) = too_long
+        .into_iter()
+        .find(|((_, text), max)| text.len() > *max)
+    {
+        let got = format!("a text of {} bytes", text.len());
+        return Err(Refusal::invalid(field, got, format!("at most {max} bytes")));
+    }
+    let addresses = [
+        ("peer_address", &request.peer_address),
+        ("client_address", &request.client_address),
+    ];
+    if let Some((field, offered)) = addresses.into_iter().find(|(_, text)| !is_host_port(text)) {
+        return Err(Refusal::invalid(field, offered, HOST_PORT_ALLOWED));
+    }
+    Incarnation::from_slice(&request.incarnation).ok_or_else(|| {
+        let offered = format!("a value of {} bytes", request.incarnation.len());
+        Refusal::invalid(
+            "incarnation",
+            offered,
+            "the 16 bytes that the node has drawn",
+        )
+    })
+}
+
+fn node_id(offered: u64) -> Result<u64, Refusal> {
+    if offered == 0 {
+        return Err(Refusal::missing(
+            "node_id",
+            "the id of a member, as ListMembers shows it",
+        ));
+    }
+    Ok(offered)
+}
+
+fn refusal(error: MembershipError) -> Refusal {
+    match error {
+        MembershipError::Refused { why } => Refusal::membership(why),
+        MembershipError::NotDone { why } => Refusal::unavailable(why, None, RETRY_AFTER),
+        MembershipError::Unknown { why } => Refusal::outcome_unknown(why),
+    }
+}

@@ -1,0 +1,133 @@
+//! Service `ringfence.v1.Leases`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ringfence_proto::v1;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use super::list::Listings;
+use super::{Context, deadline, watch};
+use crate::metrics::Call;
+
+/// Service `ringfence.v1.Leases`.
+pub struct LeaseService {
+    context: Context,
+    listings: Arc<Listings>,
+}
+
+impl LeaseService {
+    /// The service of this node.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self {
+            context,
+            listings: Arc::default(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl v1::leases_server::Leases for LeaseService {
+    async fn acquire(
+        &self,
+        request: Request<v1::AcquireRequest>,
+    ) -> Result<Response<v1::AcquireResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let answer = deadline::within(&metadata, self.context.acquire(request)).await;
+        let answer = self.context.answered(Call::Acquire, answer);
+        Ok(Response::new(answer?))
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::CancelResponse>, Status> {
+        self.context.call(request).await
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        self.context.call(request).await
+    }
+
+    async fn transfer(
+        &self,
+        request: Request<v1::TransferRequest>,
+    ) -> Result<Response<v1::TransferResponse>, Status> {
+        self.context.call(request).await
+    }
+
+    async fn revoke(
+        &self,
+        request: Request<v1::RevokeRequest>,
+    ) -> Result<Response<v1::RevokeResponse>, Status> {
+        self.context.call(request).await
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::GetResponse>, Status> {
+        self.context.query(request).await
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let account = self.context.account(&request);
+        let (metadata, _, request) = request.into_parts();
+        let work = self.listings.page(&self.context, &account, request);
+        let answer = deadline::within(&metadata, work).await;
+        let answer = self.context.answered(Call::List, answer);
+        Ok(answer?.response())
+    }
+
+    async fn check(
+        &self,
+        request: Request<v1::CheckRequest>,
+    ) -> Result<Response<v1::CheckResponse>, Status> {
+        self.context.query(request).await
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let account = self.context.account(&request);
+        let answer = watch::leases(&self.context, account, request.into_inner());
+        let answer = self.context.answered(Call::Watch, answer);
+        Ok(Response::new(Box::pin(answer?)))
+    }
+
+    type WatchFloorsStream =
+        Pin<Box<dyn Stream<Item = Result<v1::WatchFloorsResponse, Status>> + Send>>;
+
+    async fn watch_floors(
+        &self,
+        request: Request<v1::WatchFloorsRequest>,
+    ) -> Result<Response<Self::WatchFloorsStream>, Status> {
+        let account = self.context.account(&request);
+        let answer = watch::floors(&self.context, account, request.into_inner());
+        let answer = self.context.answered(Call::WatchFloors, answer);
+        Ok(Response::new(Box::pin(answer?)))
+    }
+
+    async fn history(
+        &self,
+        request: Request<v1::HistoryRequest>,
+    ) -> Result<Response<v1::HistoryResponse>, Status> {
+        let account = self.context.account(&request);
+        let (metadata, _, request) = request.into_parts();
+        let work = self.context.history(&account, request);
+        let answer = deadline::within(&metadata, work).await;
+        let answer = self.context.answered(Call::History, answer);
+        Ok(answer?.response())
+    }
+}

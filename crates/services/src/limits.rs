@@ -1,0 +1,105 @@
+//! What a node allows one client to ask of it. Limits of the replicated state are settings and
+//! stand in `ringfence_core`, limits of single messages in `ringfence_proto::wire`; these here
+//! protect the node itself.
+
+use std::time::Duration;
+
+/// The most requests of one stream that are under way; the stream is read again when one of them
+/// is answered. Requests that may wait for a lease do not count.
+pub(crate) const IN_FLIGHT_PER_STREAM_MAX: usize = 4_096;
+/// The most requests of one connection that wait for a lease.
+pub(crate) const WAITS_PER_CONNECTION_MAX: usize = 65_536;
+/// The most streams of one connection that have carried a message of more than 16 KiB: each keeps the
+/// buffers that it took, up to 1 MiB for what it reads and as much for its largest answer.
+pub(crate) const LARGE_STREAMS_PER_CONNECTION_MAX: usize = 16;
+/// How long the next one waits for its place until its call ends with `LIMIT`.
+pub(crate) const LARGE_STREAM_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A message to a client ends behind the frame with which it passes this size, in bytes.
+pub(crate) const REPLY_BYTES_AIM: usize = 256 << 10;
+/// The most keep-alive messages of one `Sessions.KeepAlive` stream that are under way.
+pub(crate) const KEEP_ALIVES_PER_STREAM_MAX: usize = 64;
+
+/// The most sessions and acknowledged losses of one connection whose keep-alives are under way; what
+/// comes behind them is not read meanwhile. A message may name more, and then is under way alone.
+pub(crate) const KEEP_ALIVES_PER_CONNECTION_MAX: u32 = 4_096;
+/// After keep-alives of so many sessions and losses a stream lets all others have their turn.
+pub(crate) const KEEP_ALIVE_SESSIONS_PER_TURN: usize = 256;
+
+/// The bytes of one connection that a node always has room for: calls, messages that arrive,
+/// replies that the client has not read. The largest keep-alive that there may be fits with its answer,
+/// so no client loses sessions by what others hold.
+pub(crate) const BYTES_PER_CONNECTION_SHARE: usize = 2 << 20;
+/// The most bytes of one connection; beyond its share they are borrowed from what all have.
+pub(crate) const BYTES_PER_CONNECTION_MAX: usize = 32 << 20;
+/// The most bytes that all connections of a node borrow together.
+pub(crate) const BYTES_PER_NODE_MAX: usize = 512 << 20;
+/// The most bytes of replies that one stream holds, those of requests under way included.
+pub(crate) const BYTES_PER_STREAM_MAX: usize = 8 << 20;
+/// What each call or stream takes alone, about: tasks, buffers, the state of HTTP/2.
+pub(crate) const BYTES_PER_CALL: usize = 16 << 10;
+/// What a reply is expected to take until it is known.
+pub(crate) const REPLY_BYTES_EXPECTED: usize = 1 << 10;
+/// What a request that waits for a lease takes.
+pub(crate) const WAIT_BYTES: usize = 256;
+/// What a keep-alive under way and its answer are expected to take for each session named.
+pub(crate) const REPLY_BYTES_PER_SESSION: usize = 128;
+/// What a keep-alive under way takes for each loss that it acknowledges: two numbers here, the same on
+/// their way to the leader, and what they are encoded in.
+pub(crate) const KEEP_ALIVE_BYTES_PER_LOSS: usize = 48;
+/// How long a connection that waits for room waits until it looks at the pool again.
+pub(crate) const POOL_RETRY_AFTER: Duration = Duration::from_millis(20);
+/// How long a stream that holds as much as it may can go without any room, and how long a large answer
+/// may wait until it is read; then the connection is closed, since the client reads nothing.
+pub(crate) const REPLY_STALL_MAX: Duration = Duration::from_secs(30);
+/// How long a message may take from its first byte to its last.
+pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The most watches, of leases and of floors, that a node serves at a time.
+pub(crate) const WATCHERS_MAX: usize = 10_000;
+/// The most events that are reported in one message of a watch. With names, identities and data at
+/// their limits such a message has about 100 KiB, and each watch has a few of them in memory.
+pub(crate) const EVENTS_PER_MESSAGE_MAX: usize = 64;
+/// A watch's position moves on at least this often.
+pub(crate) const WATCH_QUIET_MAX: Duration = Duration::from_millis(700);
+/// How many messages of a watch may wait for a slow reader; behind them it falls back in the ring
+/// of events, and in the end hears `compacted`.
+pub(crate) const WATCH_MESSAGES_MAX: usize = 1;
+/// The room that is made for an event of a watch before it is known how much it takes: about the most
+/// that it can.
+pub(crate) const WATCH_EVENT_BYTES_EXPECTED: usize = 2 << 10;
+/// The same for a whole message. A connection with less room receives fewer events at a time, and
+/// with the room of one still hears all of them, and its position.
+pub(crate) const WATCH_MESSAGE_BYTES_EXPECTED: usize =
+    EVENTS_PER_MESSAGE_MAX * WATCH_EVENT_BYTES_EXPECTED;
+/// The most frozen states, at different indices, that all watches of a node tell at a time. Each of
+/// them keeps in memory what has changed since, at most as much as the whole state takes. A present
+/// state of one message needs none.
+pub(crate) const WATCH_PRESENTS_MAX: usize = 4;
+/// How long a reader of the present state may let a message wait; then its watch ends, since
+/// others may have to wait for the memory.
+pub(crate) const WATCH_PRESENT_STALL_MAX: Duration = Duration::from_secs(30);
+/// How many leases of the present state a reader has to take in a second: a whole present state
+/// may take as long as one message, and a second more for each so many leases. With names,
+/// identities and data at their limits this is 8 MB a second.
+pub(crate) const WATCH_PRESENT_PACE_MIN: u32 = 5_000;
+
+/// A page of a list ends before it passes this size, in bytes; with the rest of its message it
+/// stays below the 4 MiB that gRPC clients take unless set otherwise.
+pub(crate) const PAGE_BYTES_MAX: usize = (4 << 20) - (64 << 10);
+/// The room that is made for a page of a list or of history before it is known how much it takes, for
+/// each item that was asked for; the whole page takes at most [`PAGE_BYTES_MAX`].
+pub(crate) const PAGE_BYTES_PER_ITEM: usize = 2 << 10;
+/// How long a page that was asked for waits for its room until it is refused.
+pub(crate) const PAGE_ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The most lists whose later pages a node can still answer; the one that was not asked for longest
+/// goes first. Each keeps in memory what has changed since its first page, at most as much as the
+/// whole state takes.
+pub(crate) const LISTINGS_MAX: usize = 8;
+/// How long a node keeps a list, from its first page on.
+pub(crate) const LISTING_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// When the caller of a unary call has a deadline, it is answered a tenth of its time earlier, so
+/// that the answer still reaches it; at least this much.
+pub(crate) const DEADLINE_MARGIN_MIN: Duration = Duration::from_millis(10);
+/// And at most this much.
+pub(crate) const DEADLINE_MARGIN_MAX: Duration = Duration::from_millis(100);

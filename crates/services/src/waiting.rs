@@ -1,0 +1,251 @@
+//! Acquires under way: each is one log entry, and for a caller that waits the end of its wait. The
+//! unary call and the stream differ only in whom they tell.
+//!
+//! The end of a wait is only ever reported once the caller's own entry is applied: an answer that
+//! came from this node's state alone would make the client believe in a keep-alive that is not
+//! logged.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringfence_core::{Command, RequestNumber, SessionId, StateMachine};
+use ringfence_proto::{Refusal, v1, wire};
+use ringfence_raft::WaitDone;
+use tokio::sync::oneshot;
+
+use super::Context;
+use super::acquire::{Place, Progress, awaited, over_already, progress, settled};
+use super::waits::{OwnedWaits, Waits};
+use crate::status::{not_proposed, not_read};
+
+/// Receives the answer, and the index of the entry that it comes from, if it comes from one.
+pub(super) trait Tell:
+    FnOnce(Option<u64>, Result<v1::AcquireResponse, Refusal>) + Send + 'static
+{
+}
+
+impl<F> Tell for F where
+    F: FnOnce(Option<u64>, Result<v1::AcquireResponse, Refusal>) + Send + 'static
+{
+}
+
+/// A request that may wait. The end of the wait may be known here before the entry's own answer
+/// arrives, but it is reported only behind that.
+enum State<T> {
+    /// The entry is under way.
+    Proposed(T),
+    /// The entry is under way, and the wait is over already.
+    Early(T, WaitDone),
+    /// The entry is applied, and the request stands in the queue.
+    Queued(T, Place),
+    /// It is answered.
+    Answered,
+}
+
+/// One request that may wait.
+struct Waiting<T> {
+    context: Context,
+    waits: Arc<Waits>,
+    number: u64,
+    state: Mutex<State<T>>,
+}
+
+/// Proposes an acquire, and tells its answer when its fate is known: with its entry, or with the end
+/// of its wait. A wait that is forgotten in `waits` is dropped untold.
+pub(super) fn submit<T: Tell>(
+    context: &Context,
+    waits: &Arc<Waits>,
+    request: v1::AcquireRequest,
+    tell: T,
+) {
+    let may_wait = request.wait_ms.is_some();
+    match wire::acquire_from_wire(request) {
+        Ok(command) if may_wait => wait(context, waits, command, tell),
+        Ok(command) => acquire_now(context, command, tell),
+        Err(refusal) => tell(None, Err(refusal)),
+    }
+}
+
+/// Proposes an acquire that may wait.
+fn wait<T: Tell>(context: &Context, waits: &Arc<Waits>, command: Command, tell: T) {
+    let awaited = awaited(&command);
+    let waiting = Arc::new(Waiting {
+        context: context.clone(),
+        waits: waits.clone(),
+        number: waits.begin(),
+        state: Mutex::new(State::Proposed(tell)),
+    });
+    if let Some((session, request)) = awaited {
+        // Registered before the entry exists, so that its end cannot be missed.
+        waiting.register(session, request);
+    }
+    let node = context.node.clone();
+    context.node.submit(command, move |applied| match applied {
+        Ok(applied) => {
+            let index = applied.index;
+            let progress = progress(applied, awaited, &node);
+            waiting.applied(index, progress, awaited.is_some());
+        }
+        Err(error) => waiting.finish(None, Err(not_proposed(error))),
+    });
+}
+
+/// Proposes an acquire that is answered with its entry.
+fn acquire_now(context: &Context, command: Command, tell: impl Tell) {
+    let node = context.node.clone();
+    context.node.submit(command, move |applied| {
+        let index = applied.as_ref().ok().map(|applied| applied.index);
+        let answer = applied.map_err(not_proposed).and_then(|applied| {
+            match progress(applied, None, &node) {
+                Progress::Answered(answer) => answer,
+                Progress::Waiting(_) => {
+                    let why = "the request stands in the queue, which it did not ask for";
+                    Err(Refusal::outcome_unknown(why))
+                }
+            }
+        });
+        tell(index, answer);
+    });
+}
+
+impl Context {
+    /// Acquires, and waits if the caller does. A caller that gives up keeps its place in the queue.
+    pub(super) async fn acquire(
+        &self,
+        request: v1::AcquireRequest,
+    ) -> Result<v1::AcquireResponse, Refusal> {
+        let owned = OwnedWaits::default();
+        let (tell, answer) = oneshot::channel();
+        submit(self, owned.waits(), request, move |_, told| {
+            // An error means that the caller has given up.
+            drop(tell.send(told));
+        });
+        let mut answer = pin!(answer);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            () = self.stopped() => {
+                // An entry under way is still answered; a wait is dropped untold.
+                owned.waits().forget_all();
+                answer.await
+            }
+        };
+        answer.unwrap_or_else(|_| Err(going_away()))
+    }
+
+    /// Whether this node has applied the entry at `index`; behind another node's answer it may lag
+    /// a little.
+    fn has_applied(&self, index: u64) -> bool {
+        self.node.read(StateMachine::index) >= index
+    }
+
+    /// Waits until it has.
+    async fn catch_up(&self, index: u64) -> Result<(), Refusal> {
+        if self.has_applied(index) {
+            return Ok(());
+        }
+        // The request stands in the queue, so whatever happens here is no "not done".
+        self.node
+            .read_barrier()
+            .await
+            .map_err(|error| Refusal::outcome_unknown(not_read(error).message))
+    }
+}
+
+/// A wait that this node cannot follow any longer.
+fn going_away() -> Refusal {
+    Refusal::outcome_unknown("this node is stopping while the request waits")
+}
+
+impl<T: Tell> Waiting<T> {
+    fn register(self: &Arc<Self>, session: SessionId, request: RequestNumber) {
+        let waiting = self.clone();
+        let over = Box::new(move |done| waiting.over(done));
+        let key = self.context.node.on_settled(session, request, over);
+        self.waits.keep(self.number, key);
+    }
+
+    /// The entry is applied.
+    fn applied(self: &Arc<Self>, index: u64, progress: Progress, registered: bool) {
+        let place = match progress {
+            Progress::Answered(answer) => return self.finish(Some(index), answer),
+            Progress::Waiting(place) => place,
+        };
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Answered) {
+            State::Proposed(tell) if registered => *state = State::Queued(tell, place),
+            State::Proposed(tell) => {
+                drop(state);
+                if self.context.has_applied(place.index) {
+                    self.register_late(tell, place);
+                } else {
+                    ringfence_raft::spawn(self.clone().catch_up(tell, place));
+                }
+            }
+            State::Early(tell, done) => {
+                drop(state);
+                self.settle(tell, place, done);
+            }
+            State::Queued(..) | State::Answered => {}
+        }
+    }
+
+    /// Registers when the session is known: an inline open has none before it is applied.
+    fn register_late(self: &Arc<Self>, tell: T, place: Place) {
+        let (session, request) = (place.session, place.number);
+        *self.lock() = State::Queued(tell, place);
+        self.register(session, request);
+        if let Some(done) = over_already(session, request, &self.context.node) {
+            self.over(done);
+        }
+    }
+
+    /// Registers when this node has applied the entry; the leader, which answered, was faster.
+    async fn catch_up(self: Arc<Self>, tell: T, place: Place) {
+        match self.context.catch_up(place.index).await {
+            Ok(()) => self.register_late(tell, place),
+            Err(refusal) => self.answer(tell, None, Err(refusal)),
+        }
+    }
+
+    /// The wait is over.
+    fn over(&self, done: WaitDone) {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Answered) {
+            State::Proposed(tell) | State::Early(tell, _) => *state = State::Early(tell, done),
+            State::Queued(tell, place) => {
+                drop(state);
+                self.settle(tell, place, done);
+            }
+            State::Answered => {}
+        }
+    }
+
+    fn settle(&self, tell: T, place: Place, done: WaitDone) {
+        let index = Some(place.index);
+        self.answer(tell, index, settled(done, place, &self.context.node));
+    }
+
+    /// Answers, whatever was known before.
+    fn finish(&self, index: Option<u64>, answer: Result<v1::AcquireResponse, Refusal>) {
+        let mut state = self.lock();
+        let before = std::mem::replace(&mut *state, State::Answered);
+        drop(state);
+        match before {
+            State::Proposed(tell) | State::Early(tell, _) | State::Queued(tell, _) => {
+                self.answer(tell, index, answer);
+            }
+            State::Answered => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing panics while it holds the lock, so that the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, tell: T, index: Option<u64>, answer: Result<v1::AcquireResponse, Refusal>) {
+        self.waits.forget(self.number);
+        tell(index, answer);
+    }
+}
