@@ -139,6 +139,8 @@ pub use node::start::StartError;
 pub use platform::hooks::{Hooks, Observer};
 #[doc(hidden)]
 pub use platform::place;
+#[doc(hidden)]
+pub use platform::runtime::spawn;
 pub use read::reading::Known;
 pub use requests::keepalive::{
     KEEP_ALIVES_FORWARDED_MAX, KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeepAliveSource, KeptAlive,
@@ -149,12 +151,17 @@ pub use ringfence_history::{
     HISTORY_RECORDS_MAX, HistoryAnswer, HistoryEnd, HistoryError, HistoryFigures, HistoryLimits,
     HistoryQuery, HistoryRecord, HistoryState,
 };
+pub use store::data_dir::{Unexpected, unexpected_files};
+pub use store::events::{Batch, Compacted, EVENTS_BYTES_KEPT, EVENTS_KEPT, EventFeed, Position};
+pub use store::identity::IdentityError;
+pub use store::snapshot_error::SnapshotError;
+pub use store::stored_log::{LogReadError, StoredEntry, StoredLog, read_log};
+pub use store::waiters::{WaitDone, Waiter, WaiterKey};
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
-pub use runtime::spawn;
-pub use seat::SeatError;
-pub use snapshot_error::SnapshotError;
-pub use start::StartError;
-pub use status::{Role, Status};
-pub use stop::StopReason;
-pub use stored_log::{LogReadError, StoredEntry, StoredLog, read_log};
-pub use waiters::{WaitDone, Waiter, WaiterKey};
+pub use tests::decoders;
+pub use types::entry_size::{ENTRY_BYTES_MAX, WAL_SEGMENT_BYTES_MAX, WAL_SEGMENT_BYTES_MIN};
+pub use types::incarnation::Incarnation;
+pub use types::reply::{Applied, LeaderHint, ProposeError};
+pub use types::status::{Role, Status};
+pub use types::stop::StopReason;
