@@ -78,7 +78,12 @@ const TABLE: &[(&str, &str, Shown)] = &[
         By("crates/proto/tests/formats/feed.rs", "fn "),
     ),
     (
-        "deploy/README.md",
+        "deploy/OPERATE.md",
+        "cluster transfer-leader n4",
+        Run(Ends::WithDev, &["node 64 leads", "node 64 is removed"]),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "deploy/image/build",
         By(
             "tests/kubernetes/src/node/containers.rs",
@@ -86,27 +91,27 @@ const TABLE: &[(&str, &str, Shown)] = &[
         ),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "--resource deployments.apps --resource configmaps",
         By("tests/kubernetes/tests/fencing/policies.rs", "policy"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "kube canary --lease demo/leader --carrier impersonate",
         By("tests/kubernetes/tests/fencing/canary.rs", "canary"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "rollout status deployment/ringfence-canary",
         By("tests/kubernetes/src/node/story/beside.rs", "canary"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "create secret tls ringfence-webhook",
         By("tests/kubernetes/src/node/story/beside.rs", "openssl"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "webhook/cert-manager",
         By("tests/kubernetes/cases/beside.rs", "webhook/cert-manager"),
     ),
