@@ -4,6 +4,7 @@
 
 mod blocks;
 mod fenced;
+mod python;
 mod run;
 mod rust;
 
@@ -37,7 +38,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
         Run(Ends::ByItself, &["leader", "token ", "released"]),
     ),
     (
-        "README.md",
+        "deploy/OPERATE.md",
         "openssl req -x509",
         Run(Ends::ByItself, &["no leases"]),
     ),
@@ -51,6 +52,11 @@ const TABLE: &[(&str, &str, Shown)] = &[
         "README.md",
         "kubectl apply -k deploy/kubernetes/overlays/dev",
         By("tests/kubernetes/src/node/story/forming.rs", "overlays/dev"),
+    ),
+    (
+        ".github/pictures/README.md",
+        "demo --svg accident.svg",
+        By("server/tests/cli/demo.rs", "--svg"),
     ),
     (
         "CONTRIBUTING.md",

@@ -1,0 +1,41 @@
+//! The README's Python program, as it is printed, on a machine that has the package that it names.
+
+use std::process::{Command, Stdio};
+
+use crate::blocks::{Block, of_all_documents, root, source};
+use crate::run::{Ends, Runner};
+
+#[test]
+fn the_readmes_python_program_runs_as_it_is_printed() {
+    let blocks = of_all_documents(&["python"]);
+    let [program] = blocks.as_slice() else {
+        panic!("{} blocks of Python; one is expected", blocks.len());
+    };
+    let readme = source("README.md");
+    let begin = readme.find("python3 -m grpc_tools.protoc");
+    let compile = begin.and_then(|begin| readme[begin..].split('`').next());
+    let compile = compile.expect("the README says how the protocol is compiled");
+
+    let mut look = Command::new("python3");
+    look.args(["-c", "import grpc_tools"]).stderr(Stdio::null());
+    if !look.status().is_ok_and(|status| status.success()) {
+        println!(
+            "not run, since Python's package grpcio-tools is missing: {}",
+            program.place
+        );
+        return;
+    }
+    let proto = root().join("proto");
+    let text = format!(
+        "ln -s {} proto\n{compile}\npython3 - <<'END'\n{}END\n",
+        proto.display(),
+        program.text
+    );
+    let block = Block {
+        text,
+        document: program.document.clone(),
+        place: program.place.clone(),
+    };
+    let ran = Runner::new().run(&block, Ends::WithDev, &["fence bank/interest#"]);
+    ran.unwrap_or_else(|why| panic!("{}: {why}", program.place));
+}
