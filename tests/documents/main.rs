@@ -7,6 +7,7 @@ mod fenced;
 mod python;
 mod run;
 mod rust;
+mod walk;
 
 use blocks::{Block, of_all_documents};
 use run::{Ends, Runner};
