@@ -4,8 +4,10 @@
 
 mod blocks;
 mod fenced;
+mod python;
 mod run;
 mod rust;
+mod walk;
 
 use blocks::{Block, of_all_documents};
 use run::{Ends, Runner};
@@ -37,7 +39,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
         Run(Ends::ByItself, &["leader", "token ", "released"]),
     ),
     (
-        "README.md",
+        "deploy/OPERATE.md",
         "openssl req -x509",
         Run(Ends::ByItself, &["no leases"]),
     ),
@@ -51,6 +53,11 @@ const TABLE: &[(&str, &str, Shown)] = &[
         "README.md",
         "kubectl apply -k deploy/kubernetes/overlays/dev",
         By("tests/kubernetes/src/node/story/forming.rs", "overlays/dev"),
+    ),
+    (
+        ".github/pictures/README.md",
+        "demo --svg accident.svg",
+        By("server/tests/cli/demo.rs", "--svg"),
     ),
     (
         "CONTRIBUTING.md",
@@ -78,7 +85,12 @@ const TABLE: &[(&str, &str, Shown)] = &[
         By("crates/proto/tests/formats/feed.rs", "fn "),
     ),
     (
-        "deploy/README.md",
+        "deploy/OPERATE.md",
+        "cluster transfer-leader n4",
+        Run(Ends::WithDev, &["node 64 leads", "node 64 is removed"]),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "deploy/image/build",
         By(
             "tests/kubernetes/src/node/containers.rs",
@@ -86,27 +98,27 @@ const TABLE: &[(&str, &str, Shown)] = &[
         ),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "--resource deployments.apps --resource configmaps",
         By("tests/kubernetes/tests/fencing/policies.rs", "policy"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "kube canary --lease demo/leader --carrier impersonate",
         By("tests/kubernetes/tests/fencing/canary.rs", "canary"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "rollout status deployment/ringfence-canary",
         By("tests/kubernetes/src/node/story/beside.rs", "canary"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "create secret tls ringfence-webhook",
         By("tests/kubernetes/src/node/story/beside.rs", "openssl"),
     ),
     (
-        "deploy/README.md",
+        "deploy/FENCING.md",
         "webhook/cert-manager",
         By("tests/kubernetes/cases/beside.rs", "webhook/cert-manager"),
     ),

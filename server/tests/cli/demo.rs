@@ -4,7 +4,9 @@ use crate::harness::run;
 
 #[test]
 fn the_demo_goes_as_told() {
-    let said = run(&["demo"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let picture = folder.path().join("accident.svg");
+    let said = run(&["demo", "--svg", picture.to_str().expect("a path in UTF-8")]);
 
     assert_eq!(said.code, Some(0), "{said:?}");
     for line in [
@@ -18,4 +20,14 @@ fn the_demo_goes_as_told() {
     }
     let widest = said.out.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{widest:?} columns: {}", said.out);
+
+    let drawn = std::fs::read_to_string(picture).expect("the picture is written");
+    for text in [
+        "STALE_TOKEN",
+        "SIGSTOP",
+        "the balance is 130",
+        "the balance is 170",
+    ] {
+        assert!(drawn.contains(text), "{text} is missing in {drawn}");
+    }
 }

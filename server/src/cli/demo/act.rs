@@ -222,7 +222,9 @@ impl Act<'_> {
         let now = self.tale.now();
         expect("worker A writes", wanted, wrote)?;
         let there = (Lane::Store, format!("{wrote}, B's lost"));
-        self.tale.drawing.message(now, writes, Head::Arrives, there);
+        self.tale
+            .drawing
+            .message(now, writes, Head::Overwrites, there);
         self.tale.drawing.stands(Lane::A, Stands::Runs);
         let lost: i64 = B_ADDS.iter().sum();
         self.tale.tell(

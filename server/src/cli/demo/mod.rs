@@ -6,18 +6,21 @@
 mod act;
 mod actor;
 mod caller;
+mod picture;
 mod stage;
 mod store;
 mod tale;
 mod timeline;
 mod worker;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
 
 use act::{A_ADDS, B_ADDS, Ending};
+use picture::Panel;
 use stage::Stage;
 use store::FIRST_BALANCE;
 
@@ -35,9 +38,14 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// Three nodes, a store and two workers run as processes of this machine, on free ports and in a
 /// temporary directory; nothing is left behind. The exit code is 1 if any step is not as announced.
 #[derive(clap::Args, Debug)]
-#[command(after_help = r"Example:
-  ringfence demo")]
-pub(crate) struct Demo {}
+#[command(after_help = r"Examples:
+  ringfence demo
+  ringfence demo --svg accident.svg")]
+pub(crate) struct Demo {
+    /// Write a picture of both acts to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
 
 impl Demo {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
@@ -60,6 +68,9 @@ impl Demo {
         stage.strike().await;
         let (without, with) = played?;
         end(output, &without, &with)?;
+        if let Some(file) = &self.svg {
+            paint(file, &without, &with)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -103,6 +114,36 @@ async fn both_acts(stage: &mut Stage, output: Output) -> Result<(Ending, Ending)
         with.balance
     ));
     Ok((without, with))
+}
+
+/// Writes the picture of both acts.
+fn paint(file: &Path, without: &Ending, with: &Ending) -> Result<(), Failure> {
+    let lost: i64 = B_ADDS.iter().sum();
+    let svg = picture::draw(&[
+        Panel {
+            title: "Without a guard: worker A is stopped, its lease expires, and it writes anyway"
+                .into(),
+            drawing: &without.drawing,
+            verdict: format!(
+                "the balance is {}: the {lost} that B added, stored and confirmed, are lost",
+                without.balance
+            ),
+            correct: false,
+        },
+        Panel {
+            title: "With a guard: the store has seen a greater token and refuses the write".into(),
+            drawing: &with.drawing,
+            verdict: format!(
+                "the balance is {}: every write that was confirmed is in it",
+                with.balance
+            ),
+            correct: true,
+        },
+    ]);
+    std::fs::write(file, svg).map_err(|cause| {
+        let message = format!("cannot write {}: {cause}", file.display());
+        Failure::new(exit::SYSTEM, "FAULT", message)
+    })
 }
 
 fn end(output: Output, without: &Ending, with: &Ending) -> Result<(), Failure> {

@@ -55,6 +55,8 @@ impl Stands {
 pub(super) enum Head {
     /// It is taken.
     Arrives,
+    /// It is taken, and destroys what another process wrote.
+    Overwrites,
     /// It is refused.
     Refused,
     /// It brings an answer back.
@@ -62,30 +64,30 @@ pub(super) enum Head {
 }
 
 /// A message between two lanes, the left one named first.
-struct Message {
-    to: Lane,
-    text: String,
-    head: Head,
+pub(super) struct Message {
+    pub(super) to: Lane,
+    pub(super) text: String,
+    pub(super) head: Head,
 }
 
-struct Row {
-    at: Duration,
-    lane: Lane,
-    text: String,
-    message: Option<Message>,
-    stands: [Stands; LANES],
+pub(super) struct Row {
+    pub(super) at: Duration,
+    pub(super) lane: Lane,
+    pub(super) text: String,
+    pub(super) message: Option<Message>,
+    pub(super) stands: [Stands; LANES],
 }
 
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 const WIDTH: usize = 80;
 /// The columns of the lanes' lines; text stands two to the right.
 const COLUMNS: [usize; LANES] = [9, 25, 43, 61];
-const HEADS: [&str; LANES] = ["Raft leader", "worker A", "worker B", "store"];
+pub(super) const HEADS: [&str; LANES] = ["Raft leader", "worker A", "worker B", "store"];
 /// A pause of this length is shown by a row of its own.
-const PAUSE: Duration = Duration::from_millis(400);
+pub(super) const PAUSE: Duration = Duration::from_millis(400);
 
 impl Lane {
-    const fn place(self) -> usize {
+    pub(super) const fn place(self) -> usize {
         self as usize
     }
 
@@ -96,7 +98,7 @@ impl Lane {
 
 /// What happened, row by row.
 pub(super) struct Timeline {
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     stands: [Stands; LANES],
 }
 
@@ -169,7 +171,7 @@ impl Row {
                 }
             }
             match message.head {
-                Head::Arrives => line[to] = '▶',
+                Head::Arrives | Head::Overwrites => line[to] = '▶',
                 Head::Refused => line[to] = '✗',
                 Head::Returns => line[from] = '◀',
             }

@@ -1,5 +1,5 @@
 //! Every kind of write, with every kind of fence, by every carrier: who is admitted, and with which
-//! words the others are refused. What is expected stands in `deploy/README.md`, and nowhere else.
+//! words the others are refused. What is expected stands in `deploy/FENCING.md`, and nowhere else.
 
 use std::fmt::Write as _;
 
@@ -55,13 +55,13 @@ const HEADS: &str = "| write | current | stale | stale, floor late | none | malf
                      |---|---|---|---|---|---|---|\n";
 
 /// What operators read, and what is expected here.
-const README: &str = include_str!("../../../../deploy/README.md");
+const DOCUMENT: &str = include_str!("../../../../deploy/FENCING.md");
 
 /// The rows of a carrier's table.
 fn expected(carrier: Carrier) -> String {
     let begins = format!("Carrier `{carrier}`:\n\n{HEADS}");
-    let told = README.split_once(&begins);
-    let (_, table) = told.unwrap_or_else(|| panic!("not in deploy/README.md:\n{begins}"));
+    let told = DOCUMENT.split_once(&begins);
+    let (_, table) = told.unwrap_or_else(|| panic!("not in deploy/FENCING.md:\n{begins}"));
     let rows = table.lines().take_while(|line| line.starts_with('|'));
     rows.map(|row| format!("{row}\n")).collect()
 }

@@ -1,5 +1,5 @@
 //! What runs beside the nodes, as Pods: the canary and the webhook, each by the commands of
-//! `deploy/README.md`.
+//! `deploy/FENCING.md`.
 
 use ringfence_client::HeldLease;
 use tokio::runtime::Runtime;
