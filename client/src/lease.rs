@@ -49,7 +49,7 @@ pub struct Transferred {
 pub enum TransferError {
     /// The target does not wait for this lease, or no client does. The cluster has changed nothing:
     /// the lease comes back, under the same token, unless it was named by that.
-    #[error("the target does not wait for this lease, or nobody does")]
+    #[error("the target does not wait for this lease, or no session does")]
     NotWaiting {
         /// The lease, still held.
         lease: Option<HeldLease>,

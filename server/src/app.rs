@@ -71,10 +71,10 @@ pub(crate) enum AppError {
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     /// The node cannot go on.
-    #[error("the node stopped by itself: {0}")]
+    #[error("the node stopped on its own: {0}")]
     Stopped(StopReason),
     /// A server ended on its own.
-    #[error("the {what} server ended by itself: {why}")]
+    #[error("the {what} server ended on its own: {why}")]
     Server {
         /// Which.
         what: &'static str,
@@ -251,7 +251,7 @@ fn clear(data_dir: &Path) {
         Err(error) => warn!(
             data_dir = %data_dir.display(),
             %error,
-            "not cleared: a node that is started here will be told that it was removed"
+            "not cleared: a node that is started here will learn that it was removed"
         ),
     }
 }
@@ -357,7 +357,7 @@ fn server_ended<E: std::fmt::Display>(
     done: Result<Result<(), E>, tokio::task::JoinError>,
 ) -> AppError {
     let why = match done {
-        Ok(Ok(())) => "it was not told to".to_owned(),
+        Ok(Ok(())) => "it was not asked to".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };

@@ -133,7 +133,7 @@ async fn a_leader_whose_log_cannot_be_written_ends_and_nothing_acknowledged_is_l
     let log = process.logged();
     assert_eq!(code, 1, "{log}");
     for words in [
-        "the node stopped by itself",
+        "the node stopped on its own",
         "storage failed",
         "cannot write",
         ".wal",

@@ -71,7 +71,7 @@ pub enum Why {
 pub enum Refusal {
     /// It is not the mirror's.
     #[error(
-        "a Lease of this name belongs to somebody else (it has no label {MANAGED_BY}); rename \
+        "a Lease of this name belongs to another party (it has no label {MANAGED_BY}); rename \
          either, or delete it"
     )]
     Foreign,

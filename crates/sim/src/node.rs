@@ -353,7 +353,7 @@ impl Observer for Reporter {
     }
 
     fn leads_no_more(&self, term: u64) {
-        self.0.say(format_args!("leads no more in term {term}"));
+        self.0.say(format_args!("lost leadership in term {term}"));
         self.listener().leads_no_more(self.0.index(), term);
     }
 }

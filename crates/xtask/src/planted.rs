@@ -271,7 +271,7 @@ fn table(verdicts: &[Verdict]) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long it took is told to a person"
+    reason = "how long it took is shown to a person"
 )]
 fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = Instant::now();

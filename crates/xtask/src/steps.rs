@@ -155,7 +155,7 @@ pub fn run(command: Command, root: &Path) -> ExitCode {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a step took is told to a person"
+    reason = "how long a step took is shown to a person"
 )]
 fn timed(work: impl FnOnce() -> bool) -> (bool, Duration) {
     let start = Instant::now();

@@ -171,7 +171,7 @@ fn broke(line: &str) -> Option<Ended> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long it took is told to a person"
+    reason = "how long it took is shown to a person"
 )]
 fn now() -> Instant {
     Instant::now()
