@@ -127,7 +127,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     );
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
-        drop(stopping.wait_for(|stopping| *stopping).await);
+        stopping.wait_for(|stopping| *stopping).await.ok();
     };
 
     let descriptors = descriptors::raise();

@@ -241,7 +241,9 @@ impl History {
         let (parts, sent) = mpsc::channel(4);
         match self.readers() {
             Ok(readers) => readers.parts(&self.feed.shared, (first, last), parts),
-            Err(error) => drop(parts.try_send(Err(error))),
+            Err(error) => {
+                parts.try_send(Err(error)).ok();
+            }
         }
         sent
     }

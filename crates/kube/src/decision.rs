@@ -293,7 +293,7 @@ fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
     {
         let short: String = holder.chars().take(64).collect();
         // Writing to a `String` cannot fail.
-        let _ = write!(what, " (holder {short:?})");
+        write!(what, " (holder {short:?})").ok();
     }
     Some(what)
 }

@@ -180,11 +180,10 @@ impl SimNode {
         let process = self.machine().process();
         self.say(format_args!("shuts down"));
         // It may be crashed meanwhile, or be paused.
-        drop(
-            self.machine()
-                .spawn(async move { node.shutdown().await })
-                .await,
-        );
+        self.machine()
+            .spawn(async move { node.shutdown().await })
+            .await
+            .ok();
         if !process.is_dead() {
             self.over(Loss::ProcessOnly, false, &End::Stopped);
         }

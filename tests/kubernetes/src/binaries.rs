@@ -87,7 +87,9 @@ fn without(why: &str) -> Option<PathBuf> {
 
 fn tell(line: &str) {
     // Nothing can be done about a closed stderr, and nothing depends on it.
-    drop(io::stderr().write_all(format!("\n{line}\n").as_bytes()));
+    io::stderr()
+        .write_all(format!("\n{line}\n").as_bytes())
+        .ok();
 }
 
 fn go() -> Option<PathBuf> {
@@ -117,7 +119,7 @@ fn built(go: &Path) -> Result<PathBuf, String> {
         folder.display()
     ));
     let half = cache.join(format!("half-{}", process::id()));
-    drop(fs::remove_dir_all(&half));
+    fs::remove_dir_all(&half).ok();
     fs::create_dir_all(&half).map_err(made)?;
     build(go, &module, ".", &half.join("kube"))?;
     build(go, &module, "./pause", &half.join("pause"))?;

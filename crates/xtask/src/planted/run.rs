@@ -110,8 +110,8 @@ pub(super) fn trial(
         .map_err(|error| format!("cannot start {}: {error}", program.executable.display()))?;
     let ended = watch(&mut child, limit);
     // It may be dead already.
-    drop(child.kill());
-    drop(child.wait());
+    child.kill().ok();
+    child.wait().ok();
     Ok(Trial {
         ended,
         seed,

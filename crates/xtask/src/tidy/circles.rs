@@ -85,7 +85,7 @@ fn fault(
     let first = modules.get(*strays.first()?)?;
     let mut wrong = format!("modules in a circle: {}", told(circle));
     if strays.len() < circle.len() {
-        let _ = write!(wrong, ", of which {} must not be in it", told(&strays));
+        write!(wrong, ", of which {} must not be in it", told(&strays)).ok();
     }
     let mut at = 1;
     let mut remedy = REMEDY.to_owned();
@@ -94,7 +94,7 @@ fn fault(
         for (to, edge) in graph.get(*from).into_iter().flatten() {
             if circle.contains(to.as_str()) && (strays.contains(from) || strays.contains(&**to)) {
                 let path = &modules.get(*from)?.path;
-                let _ = write!(remedy, "\n    {path}:{}: {}", edge.line, edge.path);
+                write!(remedy, "\n    {path}:{}: {}", edge.line, edge.path).ok();
                 if *path == first.path && at == 1 {
                     at = edge.line;
                 }
