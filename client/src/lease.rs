@@ -166,7 +166,7 @@ impl HeldLease {
         let hub = Arc::clone(&self.hold.liveness.hub);
         drop(hub.thread.spawn(async move {
             // If no caller wants the answer any more, a lease that comes back in it is released.
-            drop(reply.send(self.hand_over(to).await));
+            reply.send(self.hand_over(to).await).ok();
         }));
         answer
             .await
