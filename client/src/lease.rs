@@ -53,7 +53,7 @@ pub struct HeldLease {
 pub enum TransferError {
     /// The target does not wait for this lease, or no client does. The cluster has changed nothing:
     /// the lease comes back, under the same token, unless it was named by that.
-    #[error("the target does not wait for this lease, or nobody does")]
+    #[error("the target does not wait for this lease, or no session does")]
     NotWaiting {
         /// The lease, still held.
         lease: Option<HeldLease>,
@@ -167,7 +167,7 @@ impl HeldLease {
         let thread = self.hold.liveness.transport.thread.clone();
         drop(thread.spawn(async move {
             // If no caller wants the answer any more, a lease that comes back in it is released.
-            drop(reply.send(self.hand_over(to).await));
+            reply.send(self.hand_over(to).await).ok();
         }));
         answer
             .await

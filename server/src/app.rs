@@ -56,7 +56,7 @@ pub(crate) enum AppError {
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error at binding.
         source: io::Error,
     },
     /// A certificate that was good when the configuration was read is not any more.
@@ -72,14 +72,14 @@ pub(crate) enum AppError {
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     /// The node cannot go on.
-    #[error("the node stopped by itself: {0}")]
+    #[error("the node stopped on its own: {0}")]
     Stopped(StopReason),
     /// A server ended on its own.
-    #[error("the {what} server ended by itself: {why}")]
+    #[error("the {what} server ended on its own: {why}")]
     Server {
-        /// Which.
+        /// The port that it served, in a word.
         what: &'static str,
-        /// Why.
+        /// The error in words.
         why: String,
     },
 }
@@ -129,7 +129,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     );
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
-        drop(stopping.wait_for(|stopping| *stopping).await);
+        stopping.wait_for(|stopping| *stopping).await.ok();
     };
 
     let descriptors = descriptors::raise();
@@ -253,7 +253,7 @@ fn clear(data_dir: &Path) {
         Err(error) => warn!(
             data_dir = %data_dir.display(),
             %error,
-            "not cleared: a node that is started here will be told that it was removed"
+            "not cleared: a node that is started here will learn that it was removed"
         ),
     }
 }
@@ -359,7 +359,7 @@ fn server_ended<E: std::fmt::Display>(
     done: Result<Result<(), E>, tokio::task::JoinError>,
 ) -> AppError {
     let why = match done {
-        Ok(Ok(())) => "it was not told to".to_owned(),
+        Ok(Ok(())) => "it was not asked to".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };

@@ -78,7 +78,7 @@ fn told(stays: &Stays, pod: &Ordinal) -> String {
              remove {set}-{number}`"
         ),
         Stays::Unknown(why) => format!(
-            "nobody knows whether this node has left its cluster: {why}; if it is not to come back \
+            "it is unknown whether this node has left its cluster: {why}; if it is not to come back \
              and `ringfence cluster members` still shows it, run `ringfence cluster remove \
              {set}-{number}`"
         ),
@@ -162,7 +162,7 @@ mod tests {
         let third = Ordinal::of("ringfence-3").unwrap();
         let unknown = told(&Stays::Unknown("no answer".to_owned()), &third);
         assert!(!unknown.contains("keeps its seat"), "{unknown}");
-        assert!(unknown.contains("nobody knows"), "{unknown}");
+        assert!(unknown.contains("it is unknown"), "{unknown}");
         for stays in [Stays::Unknown(String::new()), Stays::Seated(String::new())] {
             let told = told(&stays, &third);
             assert!(

@@ -94,7 +94,7 @@ impl Bound for Local {
             // One entry ends so many sessions; the rest is left for the next.
             Ok(_) => self.0.read(|machine| !machine.has_pod(&uid)),
             Err(error) => {
-                warn!(%uid, %error, "the end of a Pod was not logged for certain; it is told again");
+                warn!(%uid, %error, "the end of a Pod was not logged for certain; it is reported again");
                 false
             }
         }

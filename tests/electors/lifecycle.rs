@@ -76,7 +76,7 @@ async fn s1_2_never_are_there_two_leaders_not_even_briefly() {
                     answered,
                     released: Some(Journal::now()),
                 };
-                drop(told.send(act));
+                told.send(act).ok();
             }
         })));
     }

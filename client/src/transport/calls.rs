@@ -86,7 +86,7 @@ impl Calls {
     ) -> Option<u64> {
         if self.calls.len() >= CALLS_MAX {
             let why = format!("{CALLS_MAX} requests of this client wait for replies already");
-            drop(reply.send(Err(CallError::Unavailable { why })));
+            reply.send(Err(CallError::Unavailable { why })).ok();
             return None;
         }
         self.last_id += 1;
@@ -322,7 +322,7 @@ impl Calls {
     fn finish(&mut self, id: u64, result: Result<Answer, CallError>) {
         if let Some(call) = self.remove(id) {
             // A caller that dropped the other end does not want the answer.
-            drop(call.reply.send(result));
+            call.reply.send(result).ok();
         }
     }
 

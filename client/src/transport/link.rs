@@ -166,7 +166,7 @@ impl State {
         };
         if let Some(frame) = self.calls.send(id, now) {
             // If the stream is gone, `disconnected` is about to say so and puts the call back.
-            drop(outbound.send(frame));
+            outbound.send(frame).ok();
         }
     }
 }

@@ -85,7 +85,7 @@ mod tests {
         let unknown = Wire::outcome_unknown("the leader went away");
         assert_eq!(means(unknown), Some(Meaning::Open));
         assert_eq!(means(Wire::fault("the disk is gone")), Some(Meaning::Open));
-        let away = Wire::unavailable("nobody leads", None, Duration::ZERO);
+        let away = Wire::unavailable("no node leads", None, Duration::ZERO);
         assert_eq!(means(away), Some(Meaning::NotDone));
         let ended = Wire::new(v1::Reason::SessionExpired, "it has ended");
         assert_eq!(means(ended), Some(Meaning::Final));

@@ -145,7 +145,7 @@ async fn read<K: Kind>(
     let opened = tokio::select! {
         opened = kind.open(channel) => opened,
         () = silent() => Err(Status::unavailable("no answer in time")),
-        () = out.closed() => return (Status::cancelled("nobody reads"), false),
+        () = out.closed() => return (Status::cancelled("the reader has gone"), false),
     };
     let mut stream = match opened {
         Ok(stream) => stream,
@@ -156,7 +156,7 @@ async fn read<K: Kind>(
         let message = tokio::select! {
             message = stream.message() => message,
             () = silent() => Err(Status::unavailable("the stream has fallen silent")),
-            () = out.closed() => return (Status::cancelled("nobody reads"), told),
+            () = out.closed() => return (Status::cancelled("the reader has gone"), told),
         };
         match message {
             Ok(Some(message)) => {
@@ -171,7 +171,7 @@ async fn read<K: Kind>(
                 told = true;
                 for item in items {
                     if out.send(Ok(item)).await.is_err() {
-                        return (Status::cancelled("nobody reads"), told);
+                        return (Status::cancelled("the reader has gone"), told);
                     }
                 }
             }

@@ -69,7 +69,7 @@ where
         let (transport, mut reply) = (caller, reply);
         if let Some(answer) = until_answered(&transport, call, &mut reply).await {
             // A caller that has gone does not want the answer.
-            drop(reply.send(answer));
+            reply.send(answer).ok();
         }
     };
     drop(transport.thread.spawn(calling));

@@ -60,12 +60,12 @@ impl Network for Member {
                 body: Some(body),
             }],
         };
-        drop(tell.send(Ok(frame(0, Body::Greeting(greeting)))));
+        tell.send(Ok(frame(0, Body::Greeting(greeting)))).ok();
         drop(tokio::spawn(async move {
             while let Some(message) = outgoing.next().await {
                 for asked in message.frames {
                     let body = member.answer(asked.body.unwrap());
-                    drop(tell.send(Ok(frame(asked.id, body))));
+                    tell.send(Ok(frame(asked.id, body))).ok();
                 }
             }
         }));

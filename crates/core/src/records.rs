@@ -126,7 +126,7 @@ impl StateMachine {
             let holder = self
                 .sessions
                 .get_mut(grant.session)
-                .ok_or("is held by nobody alive")?;
+                .ok_or("is held by no living session")?;
             holder.requests.share_name(grant.request, &name);
             holder.add_hold(name.clone(), grant.token);
             self.held += 1;
@@ -175,7 +175,7 @@ impl StateMachine {
         let waiting = self
             .sessions
             .get_mut(session)
-            .ok_or("is waited for by nobody alive")?;
+            .ok_or("is waited for by no living session")?;
         waiting.requests.share_name(request, name);
         waiting.add_wait(Wait {
             number: request,

@@ -184,13 +184,13 @@ impl Keeper {
             Aside::Damaged => tracing::error!(
                 %path,
                 "the damaged history index was set aside; a new one is filled from peers. Delete \
-                 the old one when nobody needs to look at it"
+                 the old one when it is not needed any more"
             ),
             Aside::Suspect => tracing::error!(
                 %path,
                 "the history index was set aside, since the node ended twice while it was opened; \
                  a new one is filled from peers. If the disk was at fault, the old one is sound. \
-                 Delete it when nobody needs it"
+                 Delete it when it is not needed any more"
             ),
         }
         Ok(())
@@ -450,7 +450,7 @@ impl Keeper {
 fn no_room(room: u64) -> io::Error {
     let why = format!(
         "the disk has {room} bytes of room, {HISTORY_ROOM_MIN} are needed; free some, and the \
-         history goes on by itself"
+         history goes on without an operator"
     );
     io::Error::new(io::ErrorKind::StorageFull, why)
 }

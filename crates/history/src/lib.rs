@@ -98,7 +98,7 @@ pub enum HistoryError {
     /// The index cannot be read at present; the call may be repeated.
     #[error("the history cannot be read: {why}")]
     Unavailable {
-        /// Why.
+        /// The error in words, for an operator.
         why: String,
     },
 }
@@ -241,7 +241,9 @@ impl History {
         let (parts, sent) = mpsc::channel(4);
         match self.readers() {
             Ok(readers) => readers.parts(&self.feed.shared, (first, last), parts),
-            Err(error) => drop(parts.try_send(Err(error))),
+            Err(error) => {
+                parts.try_send(Err(error)).ok();
+            }
         }
         sent
     }

@@ -98,7 +98,7 @@ impl Readers {
                     trial.guard(|| send_range(store, first, last, &parts))
                 });
                 if let Err(error) = sent {
-                    drop(parts.blocking_send(Err(unavailable(&error))));
+                    parts.blocking_send(Err(unavailable(&error))).ok();
                 }
             });
         });
@@ -214,6 +214,6 @@ fn send_range(
             records.push(record);
         }
     }
-    drop(parts.blocking_send(Ok(part(records, last))));
+    parts.blocking_send(Ok(part(records, last))).ok();
     Ok(())
 }

@@ -81,7 +81,7 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
     {
         let told = tell::undone(&client, &object, &found.uid, what);
         // Nothing depends on it.
-        drop(tokio::time::timeout(EVENT_TIME_MAX, told).await);
+        tokio::time::timeout(EVENT_TIME_MAX, told).await.ok();
     }
     Done {
         object,

@@ -71,7 +71,7 @@ pub enum Why {
 pub enum Refusal {
     /// It is not the mirror's.
     #[error(
-        "a Lease of this name belongs to somebody else (it has no label {MANAGED_BY}); rename \
+        "a Lease of this name belongs to another party (it has no label {MANAGED_BY}); rename \
          either, or delete it"
     )]
     Foreign,
@@ -108,7 +108,7 @@ pub enum Decision {
         stamp: Stamp,
         /// The version that is replaced; `None`: there must be no object.
         replaces: Option<Version>,
-        /// Why.
+        /// What made the write necessary.
         why: Why,
     },
 }
@@ -293,7 +293,7 @@ fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
     {
         let short: String = holder.chars().take(64).collect();
         // Writing to a `String` cannot fail.
-        let _ = write!(what, " (holder {short:?})");
+        write!(what, " (holder {short:?})").ok();
     }
     Some(what)
 }

@@ -107,7 +107,7 @@ impl Metrics {
         registry.register("objects", "Objects known", self.objects.clone());
         registry.register(
             "refused",
-            "Leases whose objects are somebody else's or are refused by the API server",
+            "Leases whose objects belong to another party or are refused by the API server",
             self.refused.clone(),
         );
         registry.register(

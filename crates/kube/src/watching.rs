@@ -132,14 +132,14 @@ pub(crate) fn watch(listed: Listed) -> Changes {
         let tell = tell.clone();
         drop(task.spawn(async move {
             if let Err(trouble) = follow_floors(api, from.ok(), &tell).await {
-                drop(tell.send(Err(trouble)).await);
+                tell.send(Err(trouble)).await.ok();
             }
         }));
     }
     let Scope { api, version } = listed.main;
     drop(task.spawn(async move {
         if let Err(trouble) = follow(api, version, &tell).await {
-            drop(tell.send(Err(trouble)).await);
+            tell.send(Err(trouble)).await.ok();
         }
     }));
     Changes { told, _task: task }

@@ -178,7 +178,7 @@ impl Model {
         name: &LeaseName,
         why: WaitEnd,
     ) {
-        let at = self.lease_at(name).expect("somebody waits for it");
+        let at = self.lease_at(name).expect("a session waits for it");
         let mut queue = self.leases[at].queue.iter();
         let place = queue.position(|waiter| (waiter.session, waiter.request) == (id, number));
         let waiter = self.leases[at].queue.remove(place.expect("it waits"));

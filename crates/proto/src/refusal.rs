@@ -132,7 +132,7 @@ impl Refusal {
     #[must_use]
     pub fn wait_timeout(name: &LeaseName) -> Self {
         let message = format!(
-            "the wait for lease {name} is over and brought no grant; acquire it anew, with a new \
+            "the wait for lease {name} is over and brought no grant; acquire it again, with a new \
              request number, to wait on"
         );
         Self::new(Reason::WaitTimeout, message).with("name", name)
@@ -160,7 +160,7 @@ impl Refusal {
         let why = cause.map_or("for a reason that is forgotten", table::end_words);
         let message = format!(
             "lease {name} was granted with token {token}, and that grant has ended: {why}; stop \
-             working under it, and acquire anew with a new request number"
+             working under it, and acquire again with a new request number"
         );
         let refusal = Self::new(Reason::Ended, message)
             .with("name", name)
@@ -176,7 +176,7 @@ impl Refusal {
     pub fn cluster_changed(offered: impl fmt::Display, present: impl fmt::Display) -> Self {
         let message = format!(
             "this is cluster {present}, what was offered belongs to cluster {offered}; forget \
-             what that one told, and start anew"
+             what that one reported, and start again"
         );
         Self::new(Reason::ClusterChanged, message)
             .with("offered", offered)

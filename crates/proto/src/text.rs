@@ -9,7 +9,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .iter()
         .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
             // Writing to a `String` cannot fail.
-            let _ = write!(text, "{byte:02x}");
+            write!(text, "{byte:02x}").ok();
             text
         })
 }

@@ -182,7 +182,7 @@ impl<T> Outbox<T> {
 
     fn push(&self, queued: Queued<T>) {
         // An error means that the client is gone; then no reader needs this.
-        drop(self.queue.send(queued));
+        self.queue.send(queued).ok();
     }
 }
 
@@ -194,7 +194,7 @@ impl<T> Ticket<T> {
         room.of_connection.resize(bytes);
         let room = (!planted(Bug::UnreadRepliesUncounted)).then_some(room);
         // An error means that the client is gone; then no reader needs this.
-        drop(queue.send(Queued::Item { item, _room: room }));
+        queue.send(Queued::Item { item, _room: room }).ok();
     }
 }
 

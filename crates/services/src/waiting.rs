@@ -118,7 +118,7 @@ impl Context {
         let (tell, answer) = oneshot::channel();
         submit(self, owned.waits(), request, move |_, told| {
             // An error means that the caller has given up.
-            drop(tell.send(told));
+            tell.send(told).ok();
         });
         let mut answer = pin!(answer);
         let answer = tokio::select! {

@@ -215,7 +215,7 @@ impl<V: View> Watch<V> {
             Ok(Known::No { newest }) => Refusal::position_unknown(at.index, newest),
             Err(error) => hinted(&self.context.node, not_read(error)),
         };
-        drop(self.out.send(Err(refusal.into())).await);
+        self.out.send(Err(refusal.into())).await.ok();
         Err(Over)
     }
 
@@ -223,7 +223,7 @@ impl<V: View> Watch<V> {
     async fn begin_with_the_present(&mut self) -> Result<Position, Over> {
         if let Err(refusal) = self.context.ready_to_read(None).await {
             let refusal = hinted(&self.context.node, refusal);
-            drop(self.out.send(Err(refusal.into())).await);
+            self.out.send(Err(refusal.into())).await.ok();
             return Err(Over);
         }
         let room = self.room().await;
@@ -298,7 +298,7 @@ impl<V: View> Watch<V> {
     async fn give_up(&self, why: String) -> Over {
         let refusal = Refusal::unavailable(why, None, RETRY_AFTER);
         let refusal = hinted(&self.context.node, refusal);
-        drop(self.out.send(Err(refusal.into())).await);
+        self.out.send(Err(refusal.into())).await.ok();
         Over
     }
 

@@ -247,12 +247,12 @@ fn line(tally: &Tally, options: &Options, begun: Instant) -> String {
     );
     for (what, count) in &tally.counts {
         // Writing to a string cannot fail.
-        let _ = write!(line, ", {what} {count}");
+        write!(line, ", {what} {count}").ok();
     }
-    let _ = write!(line, ", FAILED {}", tally.failed.len());
+    write!(line, ", FAILED {}", tally.failed.len()).ok();
     if !tally.failed.is_empty() {
         let seeds: Vec<String> = tally.failed.iter().map(u64::to_string).collect();
-        let _ = write!(line, ": {}", seeds.join(" "));
+        write!(line, ": {}", seeds.join(" ")).ok();
     }
     line
 }

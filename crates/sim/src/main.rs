@@ -3,96 +3,78 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
 use ringfence_sim::campaign::{self, Kind, Options};
 
-const USAGE: &str = "\
-usage: cargo xtask sim [--seeds N] [--from SEED] [--hours H] [--jobs N] [--long] [--traces] [--into DIR]
-       cargo xtask sim [--long] --seed SEED
-       cargo xtask sim --calm [--long] [--seeds N]
+/// Simulates whole clusters, each from one seed
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask sim",
+    bin_name = "cargo xtask sim",
+    after_help = "Exit codes: 0 every promise was kept, 1 one was broken, 2 usage."
+)]
+struct Arguments {
+    /// How many seeds are run
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    seeds: u64,
+    /// The first one
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    from: u64,
+    /// No seed is begun after so many simulated hours
+    #[arg(long, value_name = "H")]
+    hours: Option<u64>,
+    /// How many run at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// An hour each in which less happens, instead of a minute or two
+    #[arg(long)]
+    long: bool,
+    /// Three nodes, ten clients and no faults: what the simulation costs
+    #[arg(long)]
+    calm: bool,
+    /// Keep every trace, as DIR/SEED.trace
+    #[arg(long)]
+    traces: bool,
+    /// Where traces and the list of failed seeds go
+    #[arg(long, value_name = "DIR", default_value = "target/sim")]
+    into: PathBuf,
+    /// This one alone, with its trace
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+}
 
-  --seeds N    how many seeds are run (100)
-  --from SEED  the first one (1)
-  --hours H    no seed is begun after so many simulated hours
-  --jobs N     how many run at a time (as many as there are cores)
-  --long       an hour each in which less happens, instead of a minute or two
-  --calm       three nodes, ten clients and no faults: what the simulation costs
-  --traces     keep every trace, as DIR/SEED.trace
-  --into DIR   where traces and the list of failed seeds go (target/sim)
-  --seed SEED  this one alone, with its trace
-
-Exit codes: 0 every promise was kept, 1 one was broken, 2 usage.";
-
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|word| word == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    match parse(&arguments) {
-        Ok(options) => campaign::run(&options),
-        Err(why) => {
-            eprintln!("{why}\n\n{USAGE}");
-            ExitCode::from(2)
+impl Arguments {
+    fn options(self) -> Options {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        Options {
+            from: self.seed.unwrap_or(self.from),
+            seeds: self.seed.map_or(self.seeds, |_| 1),
+            hours: self.hours,
+            jobs: self.jobs.unwrap_or_else(cores).max(1),
+            into: self.into,
+            traces: self.traces || self.seed.is_some(),
+            kind: match (self.calm, self.long) {
+                (false, false) => Kind::Brisk,
+                (false, true) => Kind::Long,
+                (true, false) => Kind::Calm,
+                (true, true) => Kind::CalmLong,
+            },
         }
     }
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        from: 1,
-        seeds: 100,
-        hours: None,
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        into: PathBuf::from("target/sim"),
-        traces: false,
-        kind: Kind::Brisk,
-    };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        if word == "--traces" {
-            options.traces = true;
-            continue;
-        }
-        if word == "--calm" || word == "--long" {
-            options.kind = match (options.kind, word.as_str()) {
-                (Kind::Brisk | Kind::Calm, "--calm") => Kind::Calm,
-                (Kind::Brisk | Kind::Long, "--long") => Kind::Long,
-                _ => Kind::CalmLong,
-            };
-            continue;
-        }
-        let value = words
-            .next()
-            .ok_or_else(|| format!("`{word}` wants a value"))?;
-        if word == "--into" {
-            options.into = PathBuf::from(value);
-            continue;
-        }
-        let number: u64 = value
-            .parse()
-            .map_err(|_| format!("`{word}` wants a number, not `{value}`"))?;
-        match word.as_str() {
-            "--seeds" => options.seeds = number,
-            "--from" => options.from = number,
-            "--hours" => options.hours = Some(number),
-            "--jobs" => options.jobs = usize::try_from(number).unwrap_or(1).max(1),
-            "--seed" => {
-                (options.from, options.seeds) = (number, 1);
-                options.traces = true;
-            }
-            _ => return Err(format!("`{word}` means nothing here")),
-        }
-    }
-    Ok(options)
+fn main() -> ExitCode {
+    // On a usage error it prints why, and exits with 2.
+    campaign::run(&Arguments::parse().options())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Options, String> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&words)
+    fn parsed(line: &str) -> Result<Options, clap::Error> {
+        let words = std::iter::once("sim").chain(line.split_whitespace());
+        Arguments::try_parse_from(words).map(Arguments::options)
     }
 
     #[test]
@@ -116,9 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
-        assert!(parsed("--sed 1").is_err_and(|why| why.contains("--sed")));
-        assert!(parsed("--seeds many").is_err_and(|why| why.contains("many")));
-        assert!(parsed("--hours").is_err_and(|why| why.contains("--hours")));
+    fn what_is_not_understood_is_named_and_exits_with_2() {
+        for (line, word) in [
+            ("--sed 1", "--sed"),
+            ("--seeds many", "many"),
+            ("--hours", "--hours"),
+        ] {
+            let error = parsed(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        assert_eq!(parsed("--help").unwrap_err().exit_code(), 0);
     }
 }

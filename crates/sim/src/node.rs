@@ -223,7 +223,7 @@ impl SimNode {
             node.shutdown().await;
         };
         // It may be crashed meanwhile, or be paused.
-        drop(self.machine().spawn(stopping).await);
+        self.machine().spawn(stopping).await.ok();
         if !process.is_dead() {
             self.over(Loss::ProcessOnly, false, &End::Stopped);
         }
@@ -392,7 +392,7 @@ impl Observer for Reporter {
     }
 
     fn leads_no_more(&self, term: u64) {
-        self.0.say(format_args!("leads no more in term {term}"));
+        self.0.say(format_args!("lost leadership in term {term}"));
         self.listener().leads_no_more(self.0.index(), term);
     }
 }

@@ -48,7 +48,7 @@ impl Trace {
         let mut state = self.state();
         let mut line = String::with_capacity(64);
         // Writing to a string cannot fail.
-        let _ = writeln!(line, "{}.{:06} {what}", now.as_secs(), now.subsec_micros());
+        writeln!(line, "{}.{:06} {what}", now.as_secs(), now.subsec_micros()).ok();
         for byte in line.bytes() {
             state.hash = (state.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
         }

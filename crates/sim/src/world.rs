@@ -217,7 +217,7 @@ impl World {
         let carried = self.clone().carry(from.id(), to, ask);
         let _detached = tokio::spawn(async move {
             // The caller may have gone.
-            drop(tell.send(carried.await));
+            tell.send(carried.await).ok();
         });
         answer.await.unwrap_or(Err(Lost::Unknown))
     }

@@ -58,7 +58,7 @@ impl Acceptor {
             .ok()
             .filter(|bytes| *bytes > 0)?;
         if !begins_tls(&first[..bytes]) {
-            tracing::info!(%from, "turned away: it came without TLS");
+            tracing::info!(%from, "rejected: it came without TLS");
             turned_away::plain(stream, &first[..bytes]).await;
             return None;
         }
@@ -66,7 +66,7 @@ impl Acceptor {
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => Some(Socket::Tls(Box::new(stream))),
             Err((error, stream)) => {
-                tracing::info!(%from, why = explain::to_server(&error), "turned away");
+                tracing::info!(%from, why = explain::to_server(&error), "rejected");
                 turned_away::linger(stream).await;
                 None
             }

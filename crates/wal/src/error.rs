@@ -23,7 +23,7 @@ impl fmt::Display for Damage {
         write!(
             f,
             "{} is damaged at byte {}: {}; acknowledged records may be lost, so this log must not \
-             be used: remove the member from the cluster, wipe its directory and let it join anew",
+             be used: remove the member from the cluster, wipe its directory and let it join again",
             self.path.display(),
             self.offset,
             self.found
@@ -342,7 +342,7 @@ fn next_step(source: &io::Error) -> &'static str {
         }
         _ => {
             "look for disk errors in the kernel's log, then start again; if it fails again, remove \
-             the member, wipe its directory and let it join anew"
+             the member, wipe its directory and let it join again"
         }
     }
 }

@@ -108,7 +108,7 @@ impl Preparer {
             Ok(()) => self.give_name(&path, file),
             Err(error) => {
                 // An unfinished file only takes space; the next start removes it if this fails.
-                drop(self.fs.remove(&path));
+                self.fs.remove(&path).ok();
                 Err(self.judge(error))
             }
         }
@@ -161,7 +161,7 @@ impl Preparer {
                 }
             }
             // A file that stays only takes space; the next start finds it.
-            drop(self.fs.remove(&surplus.path));
+            self.fs.remove(&surplus.path).ok();
         }
     }
 
@@ -182,7 +182,9 @@ impl Preparer {
             match opened {
                 Ok((bytes, file)) if bytes == self.segment_bytes => return Ok(Some((path, file))),
                 // A file that stays only takes space; the next start finds it.
-                Ok(_) => drop(self.fs.remove(&path)),
+                Ok(_) => {
+                    self.fs.remove(&path).ok();
+                }
                 Err(error) if lacks_descriptors(&error) || planted(Bug::BadFreeFileKept) => {
                     let error = WalError::not_prepared("open", &path, error);
                     self.free.push_back(path);
@@ -191,7 +193,7 @@ impl Preparer {
                 // It is gone, or cannot be read any more: another one does as well.
                 Err(error) => {
                     self.tell(&WalError::not_prepared("open", &path, error));
-                    drop(self.fs.remove(&path));
+                    self.fs.remove(&path).ok();
                 }
             }
         }
@@ -239,7 +241,7 @@ impl Preparer {
         let path = FileName::Segment(sequence).in_dir(&self.dir);
         if let Err(error) = self.fs.rename(from, &path) {
             // As above: it is tried again with another file.
-            drop(self.fs.remove(from));
+            self.fs.remove(from).ok();
             return Err(WalError::not_prepared("name the segment", &path, error));
         }
         self.next_sequence += 1;

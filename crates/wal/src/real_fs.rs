@@ -123,7 +123,7 @@ fn lock_soon(file: &File) -> io::Result<bool> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "nothing can be done with the directory before, and nobody tells when it is let go"
+    reason = "nothing can be done with the directory before, and nothing notifies when it is let go"
 )]
 fn wait_for_lock() {
     std::thread::sleep(LOCK_AGAIN);

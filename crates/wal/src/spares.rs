@@ -247,7 +247,7 @@ impl Drop for SpareThread {
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // A panic in the thread was printed where it happened.
-            drop(thread.join());
+            thread.join().ok();
         }
     }
 }

@@ -257,7 +257,7 @@ impl Wal {
 
     fn end(&mut self) {
         if let Some((_, work)) = self.stepped.take() {
-            drop(self.calls.send(Call::Close));
+            self.calls.send(Call::Close).ok();
             // A callback may drop the last handle, in the middle of the work.
             if let Ok(mut work) = work.try_lock() {
                 work.finish();
@@ -271,7 +271,7 @@ impl Wal {
         // A callback may drop the last handle, on the very thread that would be waited for.
         if thread.thread().id() != std::thread::current().id() {
             // A panic in the thread was printed where it happened.
-            drop(thread.join());
+            thread.join().ok();
         }
     }
 }

@@ -2,19 +2,17 @@
 
 use std::process::ExitCode;
 
-use xtask::cli::Command;
+use xtask::cli::{Command, parse};
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match xtask::cli::parse(&arguments) {
-        Ok(Command::Kubernetes) => xtask::kubernetes::run(&xtask::workspace_root()),
-        Ok(Command::Targets) => xtask::targets::run(&xtask::workspace_root()),
-        Ok(Command::TestNode) => xtask::node::run(&xtask::workspace_root()),
-        Ok(Command::Simulate) => xtask::sim::run(&arguments[1..], &xtask::workspace_root()),
-        Ok(command) => xtask::steps::run(command, &xtask::workspace_root()),
-        Err(message) => {
-            eprintln!("{message}\n\n{}", xtask::cli::HELP);
-            ExitCode::from(2)
-        }
+    let root = xtask::workspace_root();
+    match parse(std::env::args().skip(1)) {
+        Ok(Command::Kubernetes) => xtask::kubernetes::run(&root),
+        Ok(Command::Targets) => xtask::targets::run(&root),
+        Ok(Command::TestNode) => xtask::node::run(&root),
+        Ok(Command::Sim { words }) => xtask::sim::run(&words, &root),
+        Ok(Command::Planted(request)) => xtask::planted::run(request, &root),
+        Ok(command) => xtask::steps::run(&command, &root),
+        Err(error) => error.exit(),
     }
 }

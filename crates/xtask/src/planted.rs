@@ -19,13 +19,16 @@ use layers::{LAYERS, Layer, Target};
 use run::{Ended, Only, Trial};
 
 /// What was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Request {
-    /// Only the layers that need no driver and no network, and the bugs that they can have.
+    /// Only those of core, proto, wal and guard: the layers that need no driver and no network
+    #[arg(long)]
     pub quick: bool,
-    /// Only this bug.
+    /// Only this bug
+    #[arg(long, value_name = "NAME", value_parser = bug_named)]
     pub bug: Option<Bug>,
-    /// Only the bugs of this crate, named without `ringfence-`.
+    /// Only the bugs of this crate, named without `ringfence-`
+    #[arg(long = "crate", value_name = "NAME", value_parser = home_named)]
     pub home: Option<&'static str>,
 }
 
@@ -40,10 +43,7 @@ pub fn bug_named(name: &str) -> Result<Bug, String> {
     let mut bugs = Bug::ALL.iter();
     bugs.find(|bug| bug.name() == name).copied().ok_or_else(|| {
         let names: Vec<_> = Bug::ALL.iter().map(|bug| bug.name()).collect();
-        format!(
-            "error: no bug is called `{name}`; there are {}",
-            names.join(", ")
-        )
+        format!("no bug is called `{name}`; there are {}", names.join(", "))
     })
 }
 
@@ -55,12 +55,7 @@ pub fn home_named(name: &str) -> Result<&'static str, String> {
     let mut homes: Vec<_> = Bug::ALL.iter().map(|bug| bug.home()).collect();
     homes.dedup();
     let found = homes.iter().find(|home| **home == name).copied();
-    found.ok_or_else(|| {
-        format!(
-            "error: no bug is in `{name}`; crates are {}",
-            homes.join(", ")
-        )
-    })
+    found.ok_or_else(|| format!("no bug is in `{name}`; crates are {}", homes.join(", ")))
 }
 
 /// A bug, and what became of it.
@@ -271,7 +266,7 @@ fn table(verdicts: &[Verdict]) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long it took is told to a person"
+    reason = "how long it took is shown to a person"
 )]
 fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = Instant::now();

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::cargo::cargo;
-use crate::cli::{Command, HELP, Tests};
-use crate::{lean, planted, tidy};
+use crate::cli::Command;
+use crate::{lean, tidy};
 
 /// One step: a line of `cargo`, or the tidy check, which runs in this process.
 struct Step {
@@ -106,32 +106,35 @@ const FORMAT_FIX: Step = Step {
     next: "rustfmt names a file that it cannot parse; correct that one",
 };
 
-fn steps(command: Command) -> Vec<Step> {
+const DENY: Step = Step {
+    name: "deny",
+    work: Work::Cargo {
+        arguments: &["deny", "check", "licenses", "bans", "sources"],
+        environment: &[],
+    },
+    next: "without cargo-deny: `cargo install cargo-deny --locked`; else deny.toml has the rules",
+};
+
+fn steps(command: &Command) -> Vec<Step> {
     match command {
         // The cheap ones first: a mistake should cost seconds, not the test run.
-        Command::Verify(Tests::Skip) => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC],
-        Command::Verify(Tests::Run) => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC, TESTS],
+        Command::Verify { quick: true } => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC],
+        Command::Verify { quick: false } => vec![TIDY, LEAN, FORMAT, CLIPPY, RUSTDOC, TESTS],
         Command::Fix => vec![CLIPPY_FIX, FORMAT_FIX, TIDY],
         Command::Tidy => vec![TIDY],
+        Command::Deny => vec![DENY],
+        // They are programs of their own.
         Command::Planted(_)
-        | Command::Simulate
+        | Command::Sim { .. }
         | Command::Kubernetes
         | Command::Targets
-        | Command::TestNode
-        | Command::Help => Vec::new(),
+        | Command::TestNode => Vec::new(),
     }
 }
 
 /// Runs `command` on the workspace at `root`, telling each step and its duration.
 #[must_use]
-pub fn run(command: Command, root: &Path) -> ExitCode {
-    if command == Command::Help {
-        println!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    if let Command::Planted(request) = command {
-        return planted::run(request, root);
-    }
+pub fn run(command: &Command, root: &Path) -> ExitCode {
     let steps = steps(command);
     let mut summary = String::new();
     for (position, step) in steps.iter().enumerate() {
@@ -149,10 +152,10 @@ pub fn run(command: Command, root: &Path) -> ExitCode {
         }
         println!("== {} done in {seconds:.1} s", step.name);
         // Writing to a String cannot fail.
-        let _ = write!(summary, "\n   {:<20}{seconds:>7.1} s", step.name);
+        write!(summary, "\n   {:<20}{seconds:>7.1} s", step.name).ok();
     }
     println!("== all {} step(s) passed{summary}", steps.len());
-    if command == Command::Verify(Tests::Skip) {
+    if matches!(command, Command::Verify { quick: true }) {
         println!("   --quick: the tests did NOT run; `cargo test --workspace` runs them");
     }
     ExitCode::SUCCESS
@@ -160,7 +163,7 @@ pub fn run(command: Command, root: &Path) -> ExitCode {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a step took is told to a person"
+    reason = "how long a step took is shown to a person"
 )]
 fn timed(work: impl FnOnce() -> bool) -> (bool, Duration) {
     let start = Instant::now();
@@ -215,21 +218,21 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> b
 mod tests {
     use super::*;
 
-    fn names(command: Command) -> Vec<&'static str> {
+    fn names(command: &Command) -> Vec<&'static str> {
         steps(command).iter().map(|step| step.name).collect()
     }
 
     #[test]
     fn quick_leaves_out_the_tests_and_nothing_else() {
-        let mut quick = names(Command::Verify(Tests::Skip));
+        let mut quick = names(&Command::Verify { quick: true });
         quick.push(TESTS.name);
 
-        assert_eq!(quick, names(Command::Verify(Tests::Run)));
+        assert_eq!(quick, names(&Command::Verify { quick: false }));
     }
 
     #[test]
     fn verify_writes_nothing() {
-        for step in steps(Command::Verify(Tests::Run)) {
+        for step in steps(&Command::Verify { quick: false }) {
             let Work::Cargo { arguments, .. } = step.work else {
                 continue;
             };

@@ -5,6 +5,7 @@
 
 mod circles;
 mod code;
+mod discard;
 mod edges;
 mod layout;
 mod links;
@@ -114,6 +115,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>, String> {
     for file in &files {
         violations.extend(words::check(file));
         violations.extend(prose::check(file));
+        violations.extend(discard::check(file));
         violations.extend(links::check(file, &|path| root.join(path).exists()));
     }
     violations.sort();

@@ -102,7 +102,7 @@ impl Failure {
         };
         Self::new(exit::NEGATIVE, reason, format!("{what}: {why}")).hint(match why {
             Loss::WrongSecret => hint_of(Reason::WrongSecret),
-            _ => "acquire the lease anew; new work gets a new token",
+            _ => "acquire the lease again; new work gets a new token",
         })
     }
 
@@ -177,7 +177,7 @@ fn hint_of(reason: Reason) -> &'static str {
         Reason::WrongSecret => "pass the whole handle, as `session open` printed it",
         Reason::StaleSettings => "repeat the command: it starts from the present settings",
         Reason::ClusterChanged | Reason::Compacted | Reason::PositionUnknown => {
-            "start anew, without --from"
+            "start again, without --from"
         }
         Reason::WaitTimeout => "wait longer, or see who holds it: `lease get NAME`",
         Reason::Membership => "`cluster members` shows the present members",

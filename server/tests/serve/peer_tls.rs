@@ -76,7 +76,7 @@ async fn nodes_form_a_cluster_by_their_certificates_and_keep_strangers_out() {
         "does not trust the CA of this client's certificate",
     )
     .await;
-    logs(&ready[0], "turned away").await;
+    logs(&ready[0], "rejected").await;
 
     let plain = ["--name=n5".to_owned(), join.clone()];
     let _plain = start(&dir, "n5", Ports::free(), &plain);

@@ -114,7 +114,9 @@ fn without(why: &str) -> Option<PathBuf> {
 
 fn tell(line: &str) {
     // Nothing can be done about a closed stderr, and nothing depends on it.
-    drop(io::stderr().write_all(format!("\n{line}\n").as_bytes()));
+    io::stderr()
+        .write_all(format!("\n{line}\n").as_bytes())
+        .ok();
 }
 
 fn go() -> Result<PathBuf, String> {
@@ -168,7 +170,7 @@ impl Place {
             self.folder.display()
         ));
         let half = cache.join(format!("half-{}", process::id()));
-        drop(fs::remove_dir_all(&half));
+        fs::remove_dir_all(&half).ok();
         fs::create_dir_all(&half).map_err(made)?;
         go_build(go, module, ".", &half.join("kube"))?;
         go_build(go, module, "./pause", &half.join("pause"))?;

@@ -65,8 +65,8 @@ impl Process {
 
     /// Kills it, and waits until it is gone.
     pub(crate) fn kill(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 
@@ -87,7 +87,7 @@ fn spawn(command: Command) -> io::Result<Child> {
         thread::spawn(move || {
             for (mut command, answer) in orders {
                 // The caller waits.
-                drop(answer.send(command.spawn()));
+                answer.send(command.spawn()).ok();
             }
         });
         Mutex::new(sender)

@@ -20,7 +20,7 @@ const NO_ROOM: [&str; 4] = [
     "os error 27",
 ];
 /// The last words of a node that ends on its own.
-const STOPPED: &str = "the node stopped by itself";
+const STOPPED: &str = "the node stopped on its own";
 /// And what they hold if it was its log that could not be written, or a snapshot.
 const LOG_REFUSED: &str = "the log accepts nothing more";
 const SNAPSHOT_REFUSED: &str = "snapshot";
@@ -209,9 +209,9 @@ mod tests {
     use super::*;
 
     const HISTORY: &str = "ERROR sled: failed to flush: No space left on device (os error 28)";
-    const SNAPSHOT: &str = "error: the node stopped by itself: storage failed: when Write \
+    const SNAPSHOT: &str = "error: the node stopped on its own: storage failed: when Write \
         Snapshot(None): snapshot n2/building.partial; No space left on device (os error 28)";
-    const LOG: &str = "error: the node stopped by itself: storage failed: cannot write n1/7.wal: \
+    const LOG: &str = "error: the node stopped on its own: storage failed: cannot write n1/7.wal: \
         File too large (os error 27); the log accepts nothing more: free some space";
 
     fn full(lack: Lack, ended: bool) -> Full {

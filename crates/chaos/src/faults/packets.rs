@@ -247,7 +247,7 @@ pub(super) fn slow(stage: &Stage, victim: Option<Victim>, fault: &Fault) -> Resu
     }
     let whose = match victim {
         Some(_) => format!("of {}", inserted(stage, slowed[0])),
-        None => "of everybody".to_owned(),
+        None => "of every node".to_owned(),
     };
     let mut traits = vec![format!("{delay_ms} to {} ms late", delay_ms + jitter_ms)];
     for (percent, fate) in [

@@ -119,7 +119,7 @@ pub(super) fn answered(outcome: &Outcome) -> (Fate, Option<u64>, String) {
         Outcome::Voided => done("it never came, and will be refused"),
         Outcome::Checked(worth) => done(&worth_of(*worth)),
         Outcome::Lease { token, .. } => done(&token.map_or_else(
-            || "nobody holds it".to_owned(),
+            || "no session holds it".to_owned(),
             |token| format!("held with token {token}"),
         )),
         Outcome::TimedOut => refused("the wait brought no grant".to_owned()),
@@ -143,7 +143,7 @@ pub(super) fn answered(outcome: &Outcome) -> (Fate, Option<u64>, String) {
             |token| format!("that grant has ended; token {token} is in force"),
         )),
         Outcome::NotHolder => refused("the grant is another session's".to_owned()),
-        Outcome::NotWaiting => refused("nobody waits for it".to_owned()),
+        Outcome::NotWaiting => refused("no session waits for it".to_owned()),
         Outcome::SessionExpired => refused("its session has ended".to_owned()),
         Outcome::Refused { reason } => refused(reason.clone()),
         Outcome::NotDone { error } => refused(format!("not done: {error}")),

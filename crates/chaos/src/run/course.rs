@@ -277,8 +277,8 @@ impl Run<'_> {
             Some((place, term)) => {
                 format!("{} leads in term {term}", crate::cluster::node_name(place))
             }
-            None if self.stage.plan.target.is_some() => "somebody leads".to_owned(),
-            None => "nobody leads".to_owned(),
+            None if self.stage.plan.target.is_some() => "a node leads".to_owned(),
+            None => "no node leads".to_owned(),
         };
         let faults: Vec<String> = self.active.iter().map(Active::short).collect();
         let faults = match faults.is_empty() {

@@ -118,7 +118,9 @@ impl Actor {
         }
         drop(looking);
         match then {
-            Then::Leave => drop(session.leave()),
+            Then::Leave => {
+                session.leave().ok();
+            }
             Then::CloseSince(since) => self.close(session, since).await,
             Then::On | Then::Close => self.close(session, now_ns()).await,
         }

@@ -57,7 +57,9 @@ async fn keep_at_it(session: Arc<Session>, name: String, wanted: watch::Receiver
 
 async fn once(session: &Session, name: &str) {
     match session.acquire(name).data(DATA).send().await {
-        Ok(lease) => drop(lease.release().await),
+        Ok(lease) => {
+            lease.release().await.ok();
+        }
         Err(_) => tokio::time::sleep(PAUSE).await,
     }
 }

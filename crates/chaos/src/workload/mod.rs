@@ -143,8 +143,12 @@ fn orders() -> io::Result<Orders> {
         .spawn(move || {
             for line in io::stdin().lines() {
                 match line.as_deref() {
-                    Ok(ORDER_FLOOD) => drop(tell_flood.send(true)),
-                    Ok(ORDER_CALM) => drop(tell_flood.send(false)),
+                    Ok(ORDER_FLOOD) => {
+                        tell_flood.send(true).ok();
+                    }
+                    Ok(ORDER_CALM) => {
+                        tell_flood.send(false).ok();
+                    }
                     Ok(_) | Err(_) => break,
                 }
             }

@@ -36,7 +36,7 @@ fn ends(recording: &Recording) -> impl Iterator<Item = Ended> {
         t: ended.t,
         cause: ended.cause,
         operation: None,
-        how: "its client was told",
+        how: "its client learned",
     });
     let answered = recording.operations.iter().filter_map(|operation| {
         let expired = operation.outcome == Outcome::SessionExpired;
@@ -62,7 +62,7 @@ fn ends(recording: &Recording) -> impl Iterator<Item = Ended> {
                     t: event.t,
                     cause: Some(SessionCause::Expired),
                     operation: None,
-                    how: "a watch told",
+                    how: "a watch reported",
                 })
             }
             _ => None,

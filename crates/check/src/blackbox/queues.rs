@@ -144,7 +144,7 @@ fn overtaken(
                 operations: vec![earlier.operation.id, served.operation.id],
                 what: format!(
                     "{} was granted lease {lease} first, although it asked only when another had \
-                     been told at {} that it waits: {}",
+                     been notified at {} that it waits: {}",
                     told.operation(served.operation),
                     told.time(queued),
                     told.operation(earlier.operation)

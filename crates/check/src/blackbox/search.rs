@@ -388,7 +388,7 @@ impl Stuck {
         let told_step = |timed: &Timed| match timed.operation {
             Some(at) => told.operation(&recording.operations[at]),
             None => format!(
-                "a client was told by {} that its session had ended",
+                "a client learned from {} that its session had ended",
                 told.time(timed.end)
             ),
         };
@@ -404,7 +404,7 @@ impl Stuck {
         match self.before.holder {
             None => {
                 what += &format!(
-                    "nobody held it, and the greatest token was {}",
+                    "no session held it, and the greatest token was {}",
                     self.before.max
                 );
             }

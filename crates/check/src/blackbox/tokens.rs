@@ -76,7 +76,7 @@ fn tell(sighting: Sighting<'_>, told: &Told) -> String {
     match sighting.operation {
         Some(operation) => told.operation(operation),
         None => format!(
-            "a watch told of it on lease {} at {}",
+            "a watch reported it on lease {} at {}",
             sighting.lease,
             told.time(sighting.t)
         ),

@@ -62,7 +62,7 @@ fn tell(event: &WatchEvent, told: &Told) -> String {
         WatchKind::Ended(cause) => format!("the end ({cause:?})").to_lowercase(),
     };
     format!(
-        "{kind} of lease {} with token {}, which watch {} told at {} as event {} of entry {}",
+        "{kind} of lease {} with token {}, which watch {} reported at {} as event {} of entry {}",
         event.lease,
         event.token,
         event.watcher,
@@ -105,7 +105,7 @@ pub(crate) fn stretches<'a>(
                 let now = now.get_or_insert_with(|| stretch(started, before(at)));
                 if at <= now.upto {
                     let what = format!(
-                        "{} comes after the watch had told everything up to event {} of entry {}",
+                        "{} comes after the watch had reported everything up to event {} of entry {}",
                         tell(event, told),
                         now.upto.1,
                         now.upto.0
@@ -255,7 +255,7 @@ fn acknowledged_is_told(
         for &(token, operation) in granted[from..].iter().take_while(|(t, _)| *t <= last) {
             if tokens.binary_search(&token).is_err() {
                 let what = format!(
-                    "watch {} told of tokens {first} to {last} of lease {lease}, and left out \
+                    "watch {} reported tokens {first} to {last} of lease {lease}, and left out \
                      token {token}: {}",
                     stretch.watcher,
                     told.operation(operation)

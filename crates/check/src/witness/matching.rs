@@ -344,7 +344,7 @@ fn wrong_index(operation: &Operation, place: Place, told: &Told) -> Option<Viola
         lease: None,
         operations: vec![operation.id],
         what: format!(
-            "{} was told that entry {index} answers it, and its first entry is {}",
+            "{} learned that entry {index} answers it, and its first entry is {}",
             told.operation(operation),
             place.first
         ),

@@ -51,7 +51,7 @@ pub(super) fn check(
                 before => format!(" to {}", before - 1),
             },
             match first_state.holder {
-                None => "nobody held it".to_owned(),
+                None => "no session held it".to_owned(),
                 Some((session, token)) => format!("session {session} held it with token {token}"),
             }
         );

@@ -34,7 +34,7 @@ pub(super) fn check(recording: &Recording, replay: &Replay, told: &Told, report:
                     lease: Some(event.lease.clone()),
                     operations: Vec::new(),
                     what: format!(
-                        "watch {} told at {} of token {} of lease {} as event {} of entry {}, and \
+                        "watch {} reported at {} token {} of lease {} as event {} of entry {}, and \
                          the log {}",
                         event.watcher,
                         told.time(event.t),

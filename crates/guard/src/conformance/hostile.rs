@@ -207,7 +207,7 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        name: "an overtaken holder",
+        name: "a stale holder",
         mark: 9,
         shown: 8,
     },
@@ -393,7 +393,7 @@ pub fn judge(
         };
         match written {
             _ if held == before => Ok(()),
-            _ if stale.is_some() => Err(broken("it was overtaken")),
+            _ if stale.is_some() => Err(broken("it was stale")),
             Written::Refused(_) => Err(broken("it was refused")),
             Written::Failed(_) => Err(broken("it failed")),
             Written::Committed | Written::Unknown(_) => Err(broken("it is torn")),

@@ -158,14 +158,14 @@ pub(super) async fn run<S: AsyncStore>(
         "a missing or malformed fence is refused and leaves no mark": not_a_fence,
         "the same token is admitted again and again": equal_token,
         "tokens are exact where a double is not": exact,
-        "a token that was never granted shuts out the holder, and is told": forged,
+        "a token that was never granted shuts out the holder, and is reported": forged,
         "advancing twice changes nothing, advancing back is refused": advance_twice,
         "a deletion keeps the mark": delete_then_insert,
         "an aborted transaction leaves the datum alone": abort,
-        "a holder that is cut off before its commit leaves nothing and stops nobody": cut_off,
+        "a holder that is cut off before its commit leaves nothing and stops no other holder": cut_off,
         "the mark survives a reopening": reopen,
         "a restore without a floor brings back mark and datum as they were": restore_alone,
-        "after a restore nobody below the floor is admitted": restore,
+        "after a restore no token below the floor is admitted": restore,
         "a floor below the mark changes nothing": low_floor,
     }
     Ok(())

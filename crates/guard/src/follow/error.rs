@@ -15,7 +15,7 @@ pub enum FollowError {
     /// forged token, or floors that are later than the patience.
     #[error(
         "UNKNOWN_TOKEN: token {offered} of lease `{name}` is greater than any that the cluster has \
-         told of ({}); if it was granted, try again in a second", newest(*.floor)
+         reported ({}); if it was granted, try again in a second", newest(*.floor)
     )]
     UnknownToken {
         /// The lease.

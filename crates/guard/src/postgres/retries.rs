@@ -101,11 +101,10 @@ impl Retries {
             return false;
         }
         let pause = pause(self.failed).as_secs_f64();
-        drop(
-            client
-                .batch_execute(&format!("SELECT pg_sleep({pause})"))
-                .await,
-        );
+        client
+            .batch_execute(&format!("SELECT pg_sleep({pause})"))
+            .await
+            .ok();
         true
     }
 }

@@ -135,7 +135,7 @@ impl Part {
         let both = async { tokio::join!(biased; begun, effect(client, &fence.name, datum)) };
         let (begun, done) = both.await;
         if let Err(error) = begun.map_err(PostgresError::from).and(done) {
-            drop(client.batch_execute("ROLLBACK").await);
+            client.batch_execute("ROLLBACK").await.ok();
             return Err(error);
         }
         Ok(client.batch_execute("COMMIT").await?)
@@ -151,7 +151,7 @@ async fn outside(server: &Arc<Mutex<Postgres>>, hit: Hit, client: &Client) -> Ou
                 let token = token.clone();
                 Box::pin(async move {
                     for _ in 0..CANCELS {
-                        drop(token.cancel_query(tokio_postgres::NoTls).await);
+                        token.cancel_query(tokio_postgres::NoTls).await.ok();
                     }
                 })
             })
@@ -220,9 +220,9 @@ impl HostileStore for Part {
         let mut client = self.server.lock().await.connect(DATABASE).await;
         PostgresGuard::only_guarded(&client).await.unwrap();
         let effect = async |client: &Client| {
-            drop(client.batch_execute(aside.statements()).await);
+            client.batch_execute(aside.statements()).await.ok();
             meanwhile().await;
-            drop(effect(client, &fence.name, datum).await);
+            effect(client, &fence.name, datum).await.ok();
             Ok(())
         };
         if self.way != Way::ByHand {

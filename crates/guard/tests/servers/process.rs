@@ -109,10 +109,10 @@ impl Drop for Process {
         // Pid 1 stands for one that never started.
         if self.pid != Pid::INIT {
             // It may have ended on its own.
-            let _ = kill_process(self.pid, self.stop);
+            kill_process(self.pid, self.stop).ok();
         }
         if let Some(thread) = self.thread.take() {
-            drop(thread.join());
+            thread.join().ok();
         }
     }
 }
@@ -127,7 +127,8 @@ fn follow(output: impl Read + Send + 'static, told: Sender<News>) {
     thread::spawn(move || {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             // No task listens once the server is ready.
-            drop(told.send(News::Line(String::from_utf8_lossy(&line).into_owned())));
+            told.send(News::Line(String::from_utf8_lossy(&line).into_owned()))
+                .ok();
         }
     });
 }

@@ -81,7 +81,7 @@ impl Figures {
         );
         registry.register(
             "watch_restarts",
-            "Watches that were begun anew after trouble: of pods, of nodes",
+            "Watches that were restarted after trouble: of pods, of nodes",
             self.restarts.clone(),
         );
         registry.register(
@@ -91,7 +91,7 @@ impl Figures {
         );
         registry.register(
             "unanswered",
-            "Looks at Pods of which nobody knows whether they live",
+            "Looks at Pods of which it is unknown whether they live",
             self.unanswered.clone(),
         );
         registry.register(

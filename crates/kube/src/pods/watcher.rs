@@ -157,7 +157,7 @@ impl<B: Bound> Watcher<B> {
         }
         // One line for all, since an API server that is away says nothing of any.
         if let Some((count, pod, trouble)) = unanswered {
-            warn!(count, %pod, %trouble, "nobody knows whether these Pods live: their sessions stay");
+            warn!(count, %pod, %trouble, "it is unknown whether these Pods live: their sessions stay");
         }
         looked
     }

@@ -110,7 +110,7 @@ where
             return;
         };
         if troubles == 0 {
-            tracing::warn!(%trouble, "a watch of Pods or nodes has ended; it is begun anew");
+            tracing::warn!(%trouble, "a watch of Pods or nodes has ended; it is restarted");
         }
         tokio::time::sleep(backoff(troubles, PAUSE_MIN, PAUSE_MAX)).await;
         kept.figures.restarted(kept.of);

@@ -13,13 +13,13 @@ use super::text::{Rule, named};
 use crate::{MANAGED_BY, MANAGER};
 
 const FLOOR: &str = "The floor, best effort: no write with a lower token than the mirror shows on the floor. \
-It judges what has no mark: objects that nobody has stamped yet, scale, eviction. The API server \
+It judges what has no mark: objects without a stamp so far, scale, eviction. The API server \
 compares with its own copy of the floor, which can be late, without bound when that server was \
 stopped: a new holder that must exclude late writes stamps the objects it guards before it trusts \
 them.";
 
 const OBJECT: &str = "The floor itself: the mirror writes the token of each grant on it, and never makes \
-or deletes it. It stands here, and not where the Lease is shown, so that nobody who may write Leases \
+or deletes it. It stands here, and not where the Lease is shown, so that no account that may write Leases \
 there can lower it, and so that it outlives that namespace. Applying this again leaves its token.";
 
 /// What a policy says that takes a Lease as its parameter.

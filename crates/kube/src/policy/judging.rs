@@ -163,7 +163,7 @@ impl Fencing {
         let mut rules = Vec::new();
         if self.carrier == Carrier::Impersonate {
             rules.push(Rule {
-                why: "Two fences are none: nobody says which one counts.",
+                why: "Two fences are none: it is unknown which one counts.",
                 expression: "size(variables.fences) <= 1".to_owned(),
                 words: format!(
                     "'ringfence: ' + request.operation + ' carries ' + \
@@ -238,7 +238,7 @@ impl Fencing {
         };
         Rule {
             why: "Every write of the fenced account carries a fence. So does every connection (exec, \
-                  attach, portforward, proxy), since nobody knows what is done over it.",
+                  attach, portforward, proxy), since it is unknown what is done over it.",
             expression: format!("{exempt} || variables.fence != ''"),
             words: format!(
                 "'ringfence: ' + request.operation + ' carries no fence ({})'{connects}",

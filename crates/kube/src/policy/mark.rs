@@ -58,7 +58,7 @@ impl Fencing {
     fn mark_rules(&self) -> Vec<Rule> {
         let mut rules = vec![
             Rule {
-                why: "A mark that is no token was written by hand; nobody knows what it means.",
+                why: "A mark that is no token was written by hand; its meaning is unknown.",
                 expression: "variables.mark == '' || variables.markGood".to_owned(),
                 words: format!(
                     "'ringfence: the stored object has the malformed mark ' + variables.mark + \

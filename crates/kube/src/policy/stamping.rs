@@ -14,7 +14,7 @@ mark. An object that carries the token already is left as it is: to change one t
 longer than to judge it. It has no parameters: a mutating policy with one would stop the copy of Leases \
 that the floor compares with.";
 
-const KEEP: &str = "Nobody takes the mark away: who is not fenced (an admin's replace, an old manifest) \
+const KEEP: &str = "No writer takes the mark away: who is not fenced (an admin's replace, an old manifest) \
 may write the object, and the mark that it had stays, unless the write raises it. The fenced account \
 is not helped like that: a stale write is refused, not mended. Deleting the object takes the mark \
 with it. An administrator who has to lower one names it, see the policy `lower` below.";

@@ -124,7 +124,7 @@ impl Hook {
              # {}\n    failurePolicy: {}\n    \
              timeoutSeconds: {TIMEOUT_SECONDS}\n    matchPolicy: Equivalent\n    clientConfig:\n{}      \
              caBundle: {authority}\n    \
-             # Of these accounts alone: nobody else's writes wait for it.\n    matchConditions:\n      \
+             # Of these accounts alone: no other account's writes wait for it.\n    matchConditions:\n      \
              - name: subject\n        expression: request.userInfo.username in ['{users}']\n    \
              # Never Leases: no election, and no heartbeat, can be stopped by it.\n    rules:\n{}",
             self.without_answer(),
@@ -141,7 +141,7 @@ impl Hook {
                  written while the cluster is away."
             }
             FailurePolicy::Ignore => {
-                "Without an answer, also of the cluster, the write is admitted: whoever keeps the \
+                "Without an answer, also of the cluster, the write is admitted: a party that keeps the \
                  cluster away can write with a stale fence."
             }
         }

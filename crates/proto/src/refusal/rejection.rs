@@ -98,7 +98,7 @@ impl Refusal {
             Rejection::Held { holder, mine } => held(holder, *mine),
             Rejection::Queued { waiters } => Self::new(
                 Reason::Queued,
-                format!("nobody holds the lease, but {waiters} wait before you; wait too"),
+                format!("no session holds the lease, but {waiters} wait before you; wait too"),
             )
             .with("waiters", waiters),
             Rejection::LockDelay { remaining } => Self::blocked(
@@ -243,7 +243,7 @@ fn held(holder: &Holder, mine: bool) -> Refusal {
 fn stale_token(name: &str, offered: FencingToken, current: Option<FencingToken>) -> Refusal {
     let now = match current {
         Some(current) => format!("it is held with token {current}"),
-        None => "nobody holds it".to_owned(),
+        None => "no session holds it".to_owned(),
     };
     let message = format!(
         "token {offered} was offered for lease {name}, but {now}; that grant has ended, stop \

@@ -45,7 +45,7 @@ pub struct KeepAlive {
 pub fn open_from_wire(open: v1::OpenRequest) -> Result<Open, Refusal> {
     if let Some(pod) = open.pod {
         let offered = format!("{}/{}", pod.namespace, pod.name);
-        let allowed = "none here: open a session for a Pod by itself, and acquire in it";
+        let allowed = "none here: open a session for a Pod alone, and acquire in it";
         return Err(Refusal::invalid("pod", offered, allowed));
     }
     Ok(Open {

@@ -148,7 +148,7 @@ async fn form(
         if answer.first_members.iter().ne(names) {
             let theirs = answer.first_members.join(", ");
             return Err(format!(
-                "{name} to be told the same first members: it names {theirs}"
+                "{name} to be given the same first members: it names {theirs}"
             ));
         }
     }
@@ -193,7 +193,7 @@ fn never_begun(seated: &[(&String, ClusterId, bool)]) -> String {
     let names: Vec<&str> = seated.iter().map(|(name, _, _)| name.as_str()).collect();
     let (names, (_, cluster, _)) = (names.join(" and "), seated[0]);
     format!(
-        "somebody to empty the data directory of {names} and to start it again: it took a seat in \
+        "an operator to empty the data directory of {names} and to start it again: it took a seat in \
          cluster {cluster}, which a former directory of this node was to begin; no first member \
          has a log, so nothing was ever written there and nothing is lost"
     )

@@ -80,7 +80,7 @@ impl Leading {
         if self.log.no_room() {
             return Err(
                 "the leader's file system has no room for more log: free space where its data \
-                 directory is; it goes on by itself once there is room"
+                 directory is; it goes on without an operator once there is room"
                     .to_owned(),
             );
         }
@@ -122,7 +122,7 @@ impl Leading {
         let full: Vec<String> = view.full().into_iter().map(|id| view.called(id)).collect();
         format!(
             "no majority can do without nodes whose file systems have no room for more log ({}): \
-             free space where their data directories are; it goes on by itself once there is room",
+             free space where their data directories are; it goes on without an operator once there is room",
             full.join(", ")
         )
     }

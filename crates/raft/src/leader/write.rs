@@ -43,7 +43,7 @@ pub(crate) async fn write_in_term(
 ) -> Result<Applied, ProposeError> {
     let (tell, answer) = tokio::sync::oneshot::channel();
     let responder = FnResponder(Box::new(move |result| {
-        drop(tell.send(result));
+        tell.send(result).ok();
     }));
     let leader = CommittedLeaderId::new(term);
     let written = raft

@@ -113,7 +113,7 @@ impl fmt::Display for NotReady {
             }
             Self::NoRoom => f.write_str(
                 "the file system of its data directory has no room for more log: free space, and \
-                 it goes on by itself",
+                 it goes on without an operator",
             ),
             Self::DiskBehind { lag } => write!(
                 f,

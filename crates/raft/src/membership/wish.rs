@@ -152,7 +152,7 @@ impl Wish {
     fn tell(&mut self, outcome: Outcome) {
         // An abandoned wish has no reader, and that is fine.
         if let Some(reply) = self.reply.take() {
-            drop(reply.send(outcome));
+            reply.send(outcome).ok();
         }
     }
 }

@@ -219,7 +219,7 @@ impl Forwarder {
     pub(crate) async fn ask(&self, body: CallBody) -> Result<Answer, Failed> {
         let (tell, answer) = tokio::sync::oneshot::channel();
         self.call(body, move |result| {
-            drop(tell.send(result));
+            tell.send(result).ok();
         });
         let dropped = |_| Failed::Broken("this node is stopping".to_owned());
         answer.await.map_err(dropped)?

@@ -99,7 +99,7 @@ impl Node {
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
         let (tell, answer) = oneshot::channel();
         self.submit(command, move |result| {
-            drop(tell.send(result));
+            tell.send(result).ok();
         });
         answer
             .await
@@ -147,7 +147,7 @@ impl Node {
         let (tell, answer) = oneshot::channel();
         let source = KeepAliveSource::UNNAMED;
         self.submit_keep_alive(source, request, move |result| {
-            drop(tell.send(result));
+            tell.send(result).ok();
         });
         answer
             .await
@@ -313,7 +313,9 @@ impl Node {
         self.inner.tasks.abort_all();
         if let Some(running) = self.inner.running.get() {
             let metrics = running.raft.metrics();
-            drop(tokio::time::timeout(STOP_MAX, running.raft.shutdown()).await);
+            tokio::time::timeout(STOP_MAX, running.raft.shutdown())
+                .await
+                .ok();
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
             // From here on a thread of its own waits for the disk, whatever is dropped.

@@ -76,7 +76,7 @@ pub enum StartError {
     /// There is a log, but nothing says whose.
     #[error(
         "data directory {path} holds a log but no identity; restore the identity file, or empty \
-         the directory and let the node join anew"
+         the directory and let the node join again"
     )]
     NoIdentity {
         /// The directory.

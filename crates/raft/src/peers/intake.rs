@@ -91,7 +91,7 @@ impl Intake {
         tokio::select! {
             biased;
             () = wait => Ok(()),
-            () = left => Err(Status::cancelled("nobody waits for the answer")),
+            () = left => Err(Status::cancelled("no caller waits for the answer")),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn patiently<T>(step: impl Fn() -> io::Result<T>) -> io::Result<T> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "on a thread that may block, and nobody tells when a descriptor is free"
+    reason = "on a thread that may block, and nothing notifies when a descriptor is free"
 )]
 fn wait_for_descriptors() {
     std::thread::sleep(OPEN_AGAIN);

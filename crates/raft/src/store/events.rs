@@ -266,7 +266,7 @@ impl EventFeed {
     /// moves with every applied entry, also with those that bring no event.
     pub async fn changed(&mut self) {
         // The sender lives as long as `log`, which this feed holds.
-        let _ = self.moved.changed().await;
+        self.moved.changed().await.ok();
     }
 }
 

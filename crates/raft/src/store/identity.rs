@@ -57,7 +57,7 @@ pub enum IdentityError {
     /// Its bytes are damaged.
     #[error(
         "identity file {path} is damaged ({why}); restore the file, or empty the whole directory \
-         and let the node join anew"
+         and let the node join again"
     )]
     Damaged {
         /// The file.

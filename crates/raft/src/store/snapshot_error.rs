@@ -21,7 +21,7 @@ pub enum SnapshotError {
     /// Its bytes are damaged.
     #[error(
         "snapshot {path} is damaged at byte {offset} ({why}); restore the file, or empty the whole \
-         directory and let the node join anew"
+         directory and let the node join again"
     )]
     Damaged {
         /// The file.
@@ -45,7 +45,7 @@ pub enum SnapshotError {
     /// It belongs to another cluster.
     #[error(
         "snapshot {path} belongs to cluster {found}, not to {expected}; restore the file, or empty \
-         the whole directory and let the node join anew"
+         the whole directory and let the node join again"
     )]
     OtherCluster {
         /// The file.

@@ -168,7 +168,7 @@ impl Waiter {
         let (tell, done) = oneshot::channel();
         let settle = Box::new(move |how| {
             // The caller may have gone meanwhile.
-            drop(tell.send(how));
+            tell.send(how).ok();
         });
         Self {
             _key: waiters.register(session, number, settle),

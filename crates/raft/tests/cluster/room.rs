@@ -42,7 +42,9 @@ async fn fill_up(leader: &Node, session: Session) {
                 return;
             }
             let proposed = leader.propose(weighty(session, n));
-            drop(tokio::time::timeout(Duration::from_millis(200), proposed).await);
+            tokio::time::timeout(Duration::from_millis(200), proposed)
+                .await
+                .ok();
         }
     })
     .await;
@@ -82,7 +84,9 @@ async fn a_cluster_whose_disks_are_full_goes_on_reading_also_under_the_next_lead
             }
             let command = ringfence_proto::record::encode_command(&weighty(session, n));
             let logged = leader.log_unchecked(command);
-            drop(tokio::time::timeout(Duration::from_millis(200), logged).await);
+            tokio::time::timeout(Duration::from_millis(200), logged)
+                .await
+                .ok();
         }
     })
     .await;

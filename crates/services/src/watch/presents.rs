@@ -111,7 +111,7 @@ impl Pace {
         let Self { stall, whole } = self;
         format!(
             "the present state of {leases} leases was not read in time: each of its messages may \
-             take {stall:?}, and all of it {whole:?}; begin the watch anew and read it at once, or \
+             take {stall:?}, and all of it {whole:?}; begin the watch again and read it at once, or \
              watch a longer prefix"
         )
     }

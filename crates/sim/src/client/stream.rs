@@ -66,7 +66,7 @@ impl Network for Streams {
             let nodes = world.nodes();
             let here = |index| node::client_address(index).to_string() == address;
             let node = nodes.iter().find(|node| here(node.index()));
-            let node = node.ok_or_else(|| format!("nobody is at {address}"))?;
+            let node = node.ok_or_else(|| format!("no node is at {address}"))?;
             let services = node.services();
             let connecting = world.net().connect(&machine, node.machine(), CONNECT_MAX);
             let connection = connecting.await.map_err(|broken| broken.0)?;

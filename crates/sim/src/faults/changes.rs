@@ -155,7 +155,7 @@ impl Stage {
 
     async fn remove(&self, id: u64) -> Result<(), MembershipError> {
         let unknown = || MembershipError::Unknown {
-            why: "nobody was there".to_owned(),
+            why: "no node was there".to_owned(),
         };
         let leader = self.node(Who::Leader);
         let node = leader.handle().ok_or_else(unknown)?;

@@ -103,7 +103,7 @@ impl AcknowledgedIsKept {
             return Ok(());
         }
         Err(format!(
-            "session {session:?} was told of {op:?}: {outcome:?}, which is not in the log"
+            "session {session:?} received {op:?}: {outcome:?}, which is not in the log"
         ))
     }
 }

@@ -65,14 +65,16 @@ impl NoResurrection {
     fn over(&self, session: u64) -> Result<(), String> {
         match self.ended.contains(&session) {
             true => Ok(()),
-            false => Err(format!("session {session} was told to be over, and is not")),
+            false => Err(format!(
+                "session {session} was reported to be over, and is not"
+            )),
         }
     }
 
     fn alive(&self, id: u64, session: u64) -> Result<(), String> {
         if self.late.get(&id) == Some(&session) {
             return Err(format!(
-                "session {session} was told to be over, and is served again"
+                "session {session} was reported to be over, and is served again"
             ));
         }
         Ok(())

@@ -109,7 +109,7 @@ impl NobodyIsForgotten {
             let since = alone_since.max(well_since);
             if at.saturating_sub(since) > patience {
                 return Err(format!(
-                    "{lease} is held by session {session} with token {token}, and nobody has \
+                    "{lease} is held by session {session} with token {token}, and no client has \
                      believed in that since {alone_since:?}; all is well since {well_since:?}"
                 ));
             }

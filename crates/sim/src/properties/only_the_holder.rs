@@ -34,7 +34,10 @@ impl Property for OnlyTheHolder {
             .find(|event| !self.entitled(applied, event));
         match stray {
             Some(event) => {
-                let why = format!("nobody entitled asked for {event:?}: {:?}", applied.entry);
+                let why = format!(
+                    "no entitled session asked for {event:?}: {:?}",
+                    applied.entry
+                );
                 Err(Violation::of("I11", why))
             }
             None => Ok(()),

@@ -25,7 +25,7 @@ impl VotersAreReady {
     /// Why a voter that does not run does not, as it said itself.
     fn said_why(&self, id: u64) -> Result<(), String> {
         let Some(node) = self.seats.get(&id) else {
-            return Err(format!("voter {id} is nobody"));
+            return Err(format!("voter {id} is no node"));
         };
         match self.ends.get(node) {
             Some(End::ByItself(_) | End::NotStarted(_)) => Ok(()),

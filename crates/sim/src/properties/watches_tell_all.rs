@@ -39,7 +39,7 @@ impl Property for WatchesTellAll {
                 watch.prefix.clone_from(&started.prefix);
                 match (started.after, watch.told) {
                     (Some(after), Some(told)) if after != told => Err(format!(
-                        "{} goes on behind {after:?}, told {told:?}",
+                        "{} goes on behind {after:?}, reported {told:?}",
                         started.watcher
                     )),
                     (after, _) => {
@@ -58,7 +58,7 @@ impl Property for WatchesTellAll {
                 after,
                 newest,
             } => Err(format!(
-                "{watcher} was told {after:?}, and was refused it by a node that has reached {newest}"
+                "{watcher} received {after:?}, and was refused it by a node that has reached {newest}"
             )),
             _ => Ok(()),
         };
@@ -84,7 +84,9 @@ impl WatchesTellAll {
         let what = (event.lease.clone(), event.token, granted);
         if self.log.get(&at) != Some(&what) {
             let there = self.log.get(&at);
-            return Err(format!("{event:?} was told, the log has {there:?} there"));
+            return Err(format!(
+                "{event:?} was reported, the log has {there:?} there"
+            ));
         }
         self.tell(event.watcher, at, Some(at))
     }
@@ -95,7 +97,7 @@ impl WatchesTellAll {
         let watch = self.watches.entry(watcher).or_default();
         if let Some(told) = watch.told {
             if upto < told || this.is_some_and(|this| this <= told) {
-                return Err(format!("watch {watcher} told {upto:?} behind {told:?}"));
+                return Err(format!("watch {watcher} reported {upto:?} behind {told:?}"));
             }
             let mut between = self.log.range((told.0, told.1.saturating_add(1))..=upto);
             let left_out = between.find(|(at, (lease, ..))| {
@@ -103,7 +105,7 @@ impl WatchesTellAll {
             });
             if let Some(left_out) = left_out {
                 return Err(format!(
-                    "watch {watcher} told {upto:?} and left out {left_out:?}"
+                    "watch {watcher} reported {upto:?} and left out {left_out:?}"
                 ));
             }
         }

@@ -77,7 +77,7 @@ impl Operator {
             };
             let evict = Evict {
                 session,
-                reason: "by chance".to_owned(),
+                reason: "at random".to_owned(),
                 operator: "sim".to_owned(),
             };
             self.ask(node, op, Command::Evict(evict)).await;
@@ -146,7 +146,7 @@ impl Operator {
                 error: error.to_string(),
             },
             Err(Lost::NotThere) => Outcome::Unknown {
-                error: "nobody is there".to_owned(),
+                error: "no node is there".to_owned(),
             },
             Err(Lost::Unknown) => Outcome::Unknown {
                 error: "the node ended".to_owned(),
@@ -166,7 +166,7 @@ fn revoke(name: LeaseName, token: FencingToken, now: bool) -> Command {
         name,
         token,
         now,
-        reason: "by chance".to_owned(),
+        reason: "at random".to_owned(),
         operator: "sim".to_owned(),
     })
 }

@@ -64,7 +64,7 @@ fn no_orphan(lease: &LeaseRecord, view: &View) -> Result<(), String> {
         |answer| matches!(&answer.answer, Answer::Granted { token, .. } if *token == grant.token),
     );
     if !told {
-        return Err(format!("{grant:?} is told as {answer:?}"));
+        return Err(format!("{grant:?} is reported as {answer:?}"));
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn no_ghost(lease: &LeaseRecord, view: &View) -> Result<(), String> {
             |answer| matches!(&answer.answer, Answer::Waiting { name } if *name == lease.name),
         );
         if !told {
-            return Err(format!("{waiter:?} is told as {answer:?}"));
+            return Err(format!("{waiter:?} is reported as {answer:?}"));
         }
         if waiter.until < view.time() && !view.has_work_left() {
             return Err(format!("{waiter:?} waits for too long"));

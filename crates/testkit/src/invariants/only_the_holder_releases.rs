@@ -35,7 +35,7 @@ impl Invariant for OnlyTheHolder {
                 EndCause::PodEnded { uid, seen } => names_pod(&step.entry.command, uid, *seen),
             };
             if !asked {
-                return Err(format!("nobody entitled asked for {event:?}"));
+                return Err(format!("no entitled session asked for {event:?}"));
             }
         }
         Ok(())

@@ -23,7 +23,7 @@ impl Invariant for TokensIncrease {
         }
         let told = step.told_held();
         if told > self.greatest {
-            return Err(format!("{told:?} was told as granted and never was"));
+            return Err(format!("{told:?} was reported as granted and never was"));
         }
         Ok(())
     }

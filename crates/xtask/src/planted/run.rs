@@ -110,8 +110,8 @@ pub(super) fn trial(
         .map_err(|error| format!("cannot start {}: {error}", program.executable.display()))?;
     let ended = watch(&mut child, limit);
     // It may be dead already.
-    drop(child.kill());
-    drop(child.wait());
+    child.kill().ok();
+    child.wait().ok();
     Ok(Trial {
         ended,
         seed,
@@ -171,7 +171,7 @@ fn broke(line: &str) -> Option<Ended> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long it took is told to a person"
+    reason = "how long it took is shown to a person"
 )]
 fn now() -> Instant {
     Instant::now()

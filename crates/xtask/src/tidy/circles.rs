@@ -49,7 +49,7 @@ fn fault(
         for (to, edge) in graph.get(*from).into_iter().flatten() {
             if circle.contains(to.as_str()) {
                 let path = &modules.get(*from)?.path;
-                let _ = write!(remedy, "\n    {path}:{}: {}", edge.line, edge.path);
+                write!(remedy, "\n    {path}:{}: {}", edge.line, edge.path).ok();
                 if *path == first.path && at == 1 {
                     at = edge.line;
                 }

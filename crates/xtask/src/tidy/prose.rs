@@ -1,9 +1,9 @@
-//! Words that documents, comments and help texts do not use: each hides a subject, or has a standard
-//! term.
+//! Words that documents, comments, help and messages do not use: each hides a subject, or has a
+//! standard term.
 
-use super::texts::{Kind, texts};
+use super::texts::{Kind, Text, texts};
 use super::words::words;
-use super::{SourceFile, Violation, outside_of_code};
+use super::{SourceFile, Violation, code, outside_of_code};
 
 /// A word or phrase, why it is banned, and what to write instead.
 struct Word {
@@ -80,8 +80,12 @@ const RECORDS: &str = ".github/decisions/";
 /// This file, which names the words.
 const LIST: &str = "crates/xtask/src/tidy/prose.rs";
 
-/// Checks the prose of a Markdown file and the comments of a Rust file. A doc comment of a command
-/// is its help text, too.
+/// What a refusal says since the first release: the functions that users have installed in their
+/// PostgreSQL say it, too.
+const KEPT: &str = " was overtaken by token ";
+
+/// Checks the prose of a Markdown file; of a Rust file the comments and what it says to people. A doc
+/// comment of a command is its help text, too.
 pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
     if file.path.starts_with(RECORDS) || file.path == LIST {
         return Vec::new();
@@ -89,11 +93,8 @@ pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
     let prose = file
         .prose()
         .map(|(number, line)| (number, line, "a document"));
-    let comments = comments(file)
-        .into_iter()
-        .map(|(number, line)| (number, line, "a comment"));
     let mut violations = Vec::new();
-    for (number, line, place) in prose.chain(comments) {
+    for (number, line, place) in prose.chain(rust(file)) {
         let line = line.to_lowercase();
         let found = WORDS
             .iter()
@@ -106,24 +107,44 @@ pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
     violations
 }
 
-/// The comments of a Rust file, outside of code in them.
-fn comments(file: &SourceFile) -> Vec<(usize, String)> {
+/// The comments of a Rust file, without code in them, and the messages of one that ships.
+fn rust(file: &SourceFile) -> Vec<(usize, String, &'static str)> {
+    let texts = texts(file);
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let (code, _) = code::without_tests(&file.text);
+    let code: Vec<&str> = code.lines().collect();
+    let speaks = speaks(&file.path);
     let mut fenced = false;
-    let comments = texts(file)
-        .into_iter()
-        .filter(|text| text.kind == Kind::Comment);
-    comments
-        .filter_map(|comment| {
-            if comment
-                .text
-                .trim_start_matches(['/', '!', ' '])
-                .starts_with("```")
-            {
+    let mut found = Vec::new();
+    for Text { line, kind, text } in texts {
+        match kind {
+            Kind::Comment if text.trim_start_matches(['/', '!', ' ']).starts_with("```") => {
                 fenced = !fenced;
-                return None;
             }
-            (!fenced).then(|| (comment.line, outside_of_code(&comment.text)))
-        })
+            Kind::Comment if !fenced => found.push((line, outside_of_code(&text), "a comment")),
+            // One word is a name; a line that is blank there belongs to a test.
+            Kind::Literal if speaks && text.contains(' ') && !code[line - 1].is_empty() => {
+                let message = without_names(&text).replace(KEPT, "");
+                found.push((line, message, "a message"));
+            }
+            Kind::Comment | Kind::Literal => {}
+        }
+    }
+    found
+}
+
+/// Whether a person may read what this file says: tests say it to their authors.
+fn speaks(path: &str) -> bool {
+    let test = path.starts_with("tests/") || path.contains("/tests/") || path.contains("/benches/");
+    path.contains("src/") && !test && !path.ends_with("tests.rs")
+}
+
+/// A format string without the names of its arguments.
+fn without_names(text: &str) -> String {
+    text.split('{')
+        .map(|part| part.split_once('}').map_or(part, |(_, behind)| behind))
         .collect()
 }
 
@@ -171,6 +192,31 @@ mod tests {
         }
         let code = "let told = anew(); // `told` stays\n/// ```\n/// told();\n/// ```\n";
         assert_eq!(faults("a.rs", code), Vec::new());
+    }
+
+    #[test]
+    fn messages_of_what_ships_are_prose() {
+        let message = "say(\"nobody leads\");\n";
+        for path in ["a/src/b.rs", "src/main.rs"] {
+            let found = faults(path, message);
+            assert_eq!(found.len(), 1, "{path}");
+            assert!(found[0].wrong.contains("in a message"), "{}", found[0]);
+        }
+        for path in [
+            "tests/src/a.rs",
+            "a/tests/b.rs",
+            "a/src/b_tests.rs",
+            "a/benches/b.rs",
+        ] {
+            assert_eq!(faults(path, message), Vec::new(), "{path}");
+        }
+        for code in [
+            "f(\"{told} of {}\", \"told\", \"told-as-held\");\n",
+            "#[cfg(test)]\nmod tests {\n    f(\"nobody leads\");\n}\n",
+            "f(\"token 8 was overtaken by token 9\");\n",
+        ] {
+            assert_eq!(faults("a/src/b.rs", code), Vec::new(), "{code}");
+        }
     }
 
     #[test]

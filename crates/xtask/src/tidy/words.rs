@@ -25,13 +25,13 @@ const BANS: &[Ban] = &[
     Ban {
         text: ("#[ign", "ore"),
         within: Within::Rust,
-        why: "a test that nobody runs is a claim that nobody checks",
+        why: "a test that is not run is a claim that is not checked",
         remedy: "assert today's behaviour with a comment that says why it is wrong, or delete it",
     },
     Ban {
         text: ("```ign", "ore"),
         within: Within::Rust,
-        why: "an example that nobody compiles goes stale",
+        why: "an example that is not compiled goes stale",
         remedy: "make it compile (`no_run` if it needs a cluster), or mark it `text`",
     },
     Ban {
@@ -55,13 +55,13 @@ const BANS: &[Ban] = &[
     Ban {
         text: ("FIX", "ME"),
         within: Within::AnyAsWord,
-        why: "it says that something is wrong and nobody will find it",
+        why: "it says that something is wrong and is not found again",
         remedy: "correct it, or open an issue and name it by its number",
     },
     Ban {
         text: ("XX", "X"),
         within: Within::AnyAsWord,
-        why: "it says that something is wrong and nobody will find it",
+        why: "it says that something is wrong and is not found again",
         remedy: "correct it, or open an issue and name it by its number",
     },
     Ban {
@@ -128,7 +128,7 @@ fn bare_promise(file: &SourceFile, number: usize, line: &str) -> Option<Violatio
         Violation::new(
             &file.path,
             number,
-            format!("a bare `{promise}`: nobody will find it"),
+            format!("a bare `{promise}`: it is not found again"),
             format!("do it now, or open an issue and write `{promise}(#n)`"),
         )
     })

@@ -129,7 +129,7 @@ impl Act<'_> {
         self.tale.drawing.note(now, Lane::Leader, "A has expired");
         self.tale.tell(
             "cluster",
-            format!("the lease of A expires: nobody kept token {token_a} alive"),
+            format!("the lease of A expires: no client kept token {token_a} alive"),
         )?;
 
         let token = self.b.tells("granted").await?;

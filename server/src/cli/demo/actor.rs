@@ -128,7 +128,7 @@ impl Actor {
 
 /// Something went otherwise than the demo tells it.
 pub(super) fn not_told(who: &str, expected: &str, seen: &str) -> Failure {
-    let message = format!("not as told: {who} was expected to say `{expected}`, but: {seen}");
+    let message = format!("not as announced: {who} was expected to say `{expected}`, but: {seen}");
     Failure::new(exit::NEGATIVE, "NOT_AS_TOLD", message)
         .hint("run it again; on a busy machine processes may be too slow for the story")
 }

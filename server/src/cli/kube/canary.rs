@@ -30,9 +30,9 @@ use crate::cli::{Failure, Global, exit, signals};
   ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --listen-http '[::]:7423'
   ringfence kube canary --lease demo/leader --carrier impersonate --service-account demo/controller --once
 
-With --once: 0 if both were refused, 1 if the policies let one pass, 69 if nobody can tell.
+With --once: 0 if both were refused, 1 if the policies let one pass, 69 if that is unknown.
 Figures: ringfence_kube_canary_open is 1 while the policies let a stale write pass, _blind is 1
-while nobody can tell, _writes_total counts all, each by rule: floor, mark. The policies alone count:
+while that is unknown, _writes_total counts all, each by rule: floor, mark. The policies alone count:
 a write that only the webhook refuses has passed.")]
 pub(crate) struct Canary {
     #[command(flatten)]
@@ -130,7 +130,7 @@ fn log(trial: Trial, outcome: &Outcome) {
     match outcome {
         Outcome::Refused => tracing::info!(rule, "a stale write is refused"),
         Outcome::Passed => tracing::error!(rule, "no policy refuses a stale write"),
-        Outcome::Unknown(why) => tracing::warn!(rule, why, "nobody can tell"),
+        Outcome::Unknown(why) => tracing::warn!(rule, why, "it is unknown"),
     }
 }
 
@@ -163,10 +163,10 @@ impl Figures {
         );
         registry.register(
             "open",
-            "1 while the policies let a stale write pass; stays while nobody can tell",
+            "1 while the policies let a stale write pass; stays while that is unknown",
             self.open.clone(),
         );
-        registry.register("blind", "1 while nobody can tell", self.blind.clone());
+        registry.register("blind", "1 while that is unknown", self.blind.clone());
     }
 
     fn tell(&self, trial: Trial, outcome: &Outcome) {

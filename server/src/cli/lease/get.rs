@@ -61,7 +61,7 @@ fn text(lease: &Lease) -> String {
     }
     if lease.blocked_ms > 0 {
         let left = duration::show(lease.blocked_ms);
-        lines.push_str(&format!("\ngranted to nobody for another {left}"));
+        lines.push_str(&format!("\nblocked for another {left}"));
     }
     lines
 }

@@ -55,7 +55,7 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
     machine::remove_cgroups(CGROUP)?;
     let before = Machine::look();
     let fresh = |error| format!("{}: {error}", request.folder.display());
-    drop(fs::remove_dir_all(&request.folder));
+    fs::remove_dir_all(&request.folder).ok();
     fs::create_dir_all(&request.folder).map_err(fresh)?;
 
     let told = machine::make_cgroups(CGROUP).and_then(|()| live(request, &components));

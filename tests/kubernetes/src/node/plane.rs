@@ -115,7 +115,7 @@ impl Plane {
         ];
         for (name, line) in asked {
             let told = kubectl.run(line).unwrap_or_else(|why| why);
-            drop(fs::write(self.logs.join(format!("told-{name}.txt")), told));
+            fs::write(self.logs.join(format!("told-{name}.txt")), told).ok();
         }
     }
 
@@ -125,10 +125,7 @@ impl Plane {
             daemon.stop("KILL");
         }
         // With this process everything in its namespaces ends, Pods and their keepers too.
-        drop(call(
-            "sync",
-            &["--file-system", &self.logs.display().to_string()],
-        ));
+        call("sync", &["--file-system", &self.logs.display().to_string()]).ok();
     }
 }
 

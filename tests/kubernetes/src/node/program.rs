@@ -87,8 +87,8 @@ impl Daemon {
 
     /// Asks it to end, and waits.
     pub(crate) fn stop(mut self, signal: &str) {
-        drop(call("kill", &["-s", signal, &self.child.id().to_string()]));
-        drop(self.child.wait());
+        call("kill", &["-s", signal, &self.child.id().to_string()]).ok();
+        self.child.wait().ok();
     }
 
     fn tail(&self) -> String {

@@ -10,7 +10,7 @@ impl Watch {
     /// From now on.
     #[expect(
         clippy::disallowed_methods,
-        reason = "how long something took is told to a person"
+        reason = "how long something took is shown to a person"
     )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())

@@ -18,8 +18,8 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.child.kill().ok();
+        self.child.wait().ok();
         if std::thread::panicking() {
             eprintln!("--- its log\n{}", self.log());
         }

@@ -244,7 +244,7 @@ impl Place {
 pub(crate) async fn until_ended(session: &Session) {
     within("the session's end", async {
         while session.is_live() {
-            drop(session.acquire("shop/probe").send().await);
+            session.acquire("shop/probe").send().await.ok();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })

@@ -63,7 +63,7 @@ fn outlives_its_wait(open: &Open, wait: Option<Millis>) -> Result<(), Refusal> {
         return Ok(());
     };
     let allowed = format!(
-        "with `open`, less than the session's TTL of {} ms: nobody can keep the session alive before \
+        "with `open`, less than the session's TTL of {} ms: no client can keep the session alive before \
          this call is answered. To wait for longer, open the session first and keep it alive",
         open.ttl.0
     );

@@ -94,7 +94,7 @@ pub enum SeatError {
     /// An entry of the log cannot be read.
     #[error(
         "the log in {path} cannot be understood: {why}; start the version that wrote it, or empty \
-         the whole directory and let the node join anew"
+         the whole directory and let the node join again"
     )]
     Entry {
         /// Its directory.

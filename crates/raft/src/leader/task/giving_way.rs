@@ -34,13 +34,13 @@ impl Helm {
                 unix_seconds,
                 "this node was elected and does not lead yet: each term raises the tokens to the \
                  wall clock, and what this node's clock shows cannot be true; set it and the node \
-                 leads by itself, or another node with a plausible clock will"
+                 leads without an operator, or another node with a plausible clock will"
             );
         } else {
             tracing::error!(
                 unix_seconds,
                 "the cluster waits to be formed: tokens begin at the wall clock, and what this \
-                 node's clock shows cannot be true; set it, and forming goes on by itself (a \
+                 node's clock shows cannot be true; set it, and forming goes on without an operator (a \
                  cluster without a lasting store may be formed with --token-floor instead)"
             );
         }

@@ -310,7 +310,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.log.wal()?.save_vote(
             bytes,
             Box::new(move |result| {
-                drop(done.send(result));
+                done.send(result).ok();
             }),
         );
         if !planted(Bug::VoteNotAwaited) {

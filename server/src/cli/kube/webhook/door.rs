@@ -83,7 +83,7 @@ impl Door {
             Err(_) => {
                 door.reviews.count("late");
                 let told = format!(
-                    "ringfence: this review was not read and answered within {:?}, and nobody waits \
+                    "ringfence: this review was not read and answered within {:?}, and no caller waits \
                      for longer; ask again\n",
                     door.time_max
                 );

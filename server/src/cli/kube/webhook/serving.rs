@@ -116,7 +116,7 @@ impl Serve {
         tokio::select! {
             ended = &mut served => {
                 let why = ended.map_or_else(|error| error.to_string(), |ended| format!("{ended:?}"));
-                return Err(Failure::new(1, "FAULT", format!("the webhook ended by itself: {why}")));
+                return Err(Failure::new(1, "FAULT", format!("the webhook ended on its own: {why}")));
             }
             _ = signals::stop() => {}
         }
