@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::flush::FlushWatch;
 use super::{hand_over, ids};
-use crate::leader::leading::Leading;
+use crate::leader::term::LeaderTerm;
 use crate::membership::error::MembershipError;
 use crate::membership::plan::{self, Step};
 use crate::membership::view::View;
@@ -42,7 +42,7 @@ type Work = Pin<Box<dyn Future<Output = Result<LogId, MembershipError>> + Send>>
 
 /// Changes the members for as long as one term lasts.
 pub(crate) struct Reconciler {
-    leading: Arc<Leading>,
+    leading: Arc<LeaderTerm>,
     incoming: mpsc::Receiver<Wish>,
     waiting: VecDeque<Waiting>,
     accepted: u64,
@@ -87,7 +87,7 @@ enum Verdict {
 
 impl Reconciler {
     pub(crate) fn new(
-        leading: Arc<Leading>,
+        leading: Arc<LeaderTerm>,
         incoming: mpsc::Receiver<Wish>,
         flush_lag_max: Duration,
     ) -> Self {
@@ -383,7 +383,7 @@ async fn finished(under_way: &mut Option<UnderWay>) -> (UnderWay, Result<LogId, 
 
 /// Writes a change of the members in this term, provided that they are still those of `from`.
 async fn write(
-    leading: &Leading,
+    leading: &LeaderTerm,
     from: Option<LogId>,
     change: Change,
 ) -> Result<LogId, MembershipError> {

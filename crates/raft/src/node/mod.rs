@@ -18,7 +18,7 @@ use ringfence_proto::record::encode_command;
 use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::leader::write::write_in_term;
 use crate::node::metrics::NodeMetrics;
 use crate::platform::clock;
@@ -41,7 +41,7 @@ const TTLS_LOOKED_AT_MAX: usize = 4;
 /// How long keep-alives wait for a leader at least: an election takes about so long.
 const KEEP_ALIVE_WAIT_MIN: Duration = Duration::from_millis(300);
 /// How long handing leadership over may take when a node shuts down.
-const FAREWELL_MAX: Duration = Duration::from_millis(1_000);
+const TRANSFER_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// How long Raft may take to stop.
 const STOP_MAX: Duration = Duration::from_millis(500);
 /// How long the log and the history may take to write what they still have. Whatever was
@@ -286,7 +286,7 @@ impl Node {
     /// Hands leadership over if this node leads, then stops everything. It takes at most 4.5 s, also
     /// with a disk that hangs; then the directory is not free before the process ends.
     pub async fn shutdown(&self) {
-        self.resign(FAREWELL_MAX).await;
+        self.resign(TRANSFER_TIMEOUT).await;
         self.inner.stop.stop(StopReason::ShutDown);
         self.end().await;
     }

@@ -9,7 +9,7 @@ use openraft::errors::{LinearizableReadError, RaftError};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::network::forward::{CallBody, unexpected};
 use crate::platform::clock;
 use crate::shared::inner::Inner;
@@ -77,7 +77,7 @@ async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
                 },
                 Err(failed) => Err(failed.into()),
             },
-            Route::Nowhere => Err(ProposeError::not_done("no node leads")),
+            Route::NoLeader => Err(ProposeError::not_done("no node leads")),
         };
         match index {
             Ok(_) if planted(Bug::ReadBeforeApplied) => return Ok(()),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::config::Timing;
 use crate::leader::hand_over::hand_over;
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::membership::error::{MembershipError, RETRY_AFTER_MILLIS};
 use crate::membership::list::{member_to_pb, members};
 use crate::membership::wish::Request;
@@ -53,7 +53,7 @@ async fn change_once(
             })) => Err(MembershipError::Refused { why }),
             Err(failed) => Err(ProposeError::from(failed).into()),
         },
-        Route::Nowhere => Err(MembershipError::not_done("no node leads")),
+        Route::NoLeader => Err(MembershipError::not_done("no node leads")),
     }
 }
 

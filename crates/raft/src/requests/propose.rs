@@ -11,7 +11,7 @@ use ringfence_core::{Outcome, Rejection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::leader::leading::{Leading, Route};
+use crate::leader::term::{LeaderTerm, Route};
 use crate::leader::write::{Written, classify};
 use crate::network::forward::{CallBody, Failed};
 use crate::platform::clock;
@@ -50,7 +50,7 @@ pub(crate) struct Pending {
     pub(crate) rests: bool,
 }
 
-/// The queue into the pump.
+/// The queue into the dispatcher.
 #[derive(Debug, Clone)]
 pub(crate) struct Proposals {
     queue: mpsc::Sender<Pending>,
@@ -95,13 +95,13 @@ impl Proposals {
 }
 
 /// Takes proposals from the queue and sends each on its way.
-pub(crate) struct Pump {
+pub(crate) struct Dispatcher {
     pub(crate) proposals: Proposals,
     pub(crate) pending: mpsc::Receiver<Pending>,
     pub(crate) route: watch::Receiver<Route>,
 }
 
-impl Pump {
+impl Dispatcher {
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut waiting: VecDeque<Pending> = VecDeque::new();
@@ -178,7 +178,7 @@ impl Pump {
                     let no_leader =
                         || ProposeError::not_done("no node of the cluster leads at present");
                     let error = match route {
-                        Route::Nowhere => no_leader(),
+                        Route::NoLeader => no_leader(),
                         // It rests between two tries: the leader's own words say why.
                         Route::Leader(_) | Route::Follower(_) => {
                             pending.refusal.unwrap_or_else(no_leader)
@@ -191,7 +191,7 @@ impl Pump {
         }
     }
 
-    async fn write(&self, leading: &Arc<Leading>, pending: Pending) {
+    async fn write(&self, leading: &Arc<LeaderTerm>, pending: Pending) {
         match leading.admit(&pending.command) {
             Ok(()) => {}
             Err(NotAdmitted::ForNow(why)) => return self.proposals.refused(pending, why, None),
@@ -240,15 +240,15 @@ mod tests {
     use crate::types::incarnation::Incarnation;
     use crate::types::type_config::Peer;
 
-    fn pump() -> (Proposals, Pump, watch::Sender<Route>) {
+    fn dispatcher() -> (Proposals, Dispatcher, watch::Sender<Route>) {
         let (proposals, pending) = Proposals::new();
-        let route = watch::Sender::new(Route::Nowhere);
-        let pump = Pump {
+        let route = watch::Sender::new(Route::NoLeader);
+        let dispatcher = Dispatcher {
             proposals: proposals.clone(),
             pending,
             route: route.subscribe(),
         };
-        (proposals, pump, route)
+        (proposals, dispatcher, route)
     }
 
     fn pending(
@@ -282,10 +282,10 @@ mod tests {
 
     #[tokio::test]
     async fn proposals_that_wait_for_a_leader_are_limited_too() {
-        let (proposals, pump, _route) = pump();
-        let pump = crate::platform::runtime::spawn(pump.run());
+        let (proposals, dispatcher, _route) = dispatcher();
+        let dispatcher = crate::platform::runtime::spawn(dispatcher.run());
         let refused = Arc::new(AtomicUsize::new(0));
-        // What waits in the pump, what waits before it, and what it has just taken.
+        // What waits in the dispatcher, what waits before it, and what it has just taken.
         let held_max = 2 * PROPOSALS_QUEUED_MAX + 2 * BATCH;
         for n in 0..held_max + 1_000 {
             let count = refused.clone();
@@ -299,16 +299,16 @@ mod tests {
             }
         }
         assert!(refused.load(Ordering::Relaxed) >= 1_000);
-        pump.abort();
+        dispatcher.abort();
     }
 
     #[tokio::test]
     async fn a_refused_proposal_is_tried_again_while_others_keep_coming() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let forwarder = forwarder(listener.local_addr().unwrap().to_string());
-        let (proposals, pump, route) = pump();
+        let (proposals, dispatcher, route) = dispatcher();
         route.send_replace(Route::Follower(forwarder));
-        let pump = crate::platform::runtime::spawn(pump.run());
+        let dispatcher = crate::platform::runtime::spawn(dispatcher.run());
         proposals.submit(pending(Origin::Here, drop));
         let busy = crate::platform::runtime::spawn(async move {
             loop {
@@ -324,7 +324,7 @@ mod tests {
         };
         let tried = tokio::time::timeout(Duration::from_secs(10), attempts).await;
         busy.abort();
-        pump.abort();
+        dispatcher.abort();
         assert!(tried.is_ok(), "it was not tried again");
     }
 }

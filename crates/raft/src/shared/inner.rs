@@ -14,7 +14,7 @@ use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
 use crate::config::NodeConfig;
-use crate::leader::leading::{LeadCounts, Route};
+use crate::leader::term::{LeadCounts, Route};
 use crate::membership::list::members;
 use crate::membership::standing::Standing;
 use crate::network::{Caller, Transport};

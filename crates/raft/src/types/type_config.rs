@@ -15,7 +15,7 @@ use crate::types::reply::Applied;
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct TypeConfig;
 
-/// One leader per term, so that a log id is a term and an index and `Leading` belongs to a term.
+/// One leader per term, so that a log id is a term and an index and `LeaderTerm` belongs to a term.
 pub(crate) type LeaderId = leader_id_std::LeaderId<u64, u64>;
 pub(crate) type CommittedLeaderId = <LeaderId as RaftLeaderId>::Committed;
 pub(crate) type LogId = openraft::LogId<CommittedLeaderId>;

@@ -12,8 +12,8 @@ use ringfence_wal::{Recovered, Wal};
 
 use self::storage::{open_log, staggered};
 use crate::bootstrap::beginning::await_beginning;
-use crate::leader::leading::log_uncommitted_max;
-use crate::leader::task::Helm;
+use crate::leader::task::LeadershipTask;
+use crate::leader::term::log_uncommitted_max;
 use crate::network::{Caller, PeerNetwork, Transport};
 use crate::platform::clock;
 use crate::platform::runtime;
@@ -257,7 +257,7 @@ async fn run(
         log,
         transport,
     });
-    let helm = Helm {
+    let leadership = LeadershipTask {
         node_id: seat.node_id,
         raft: running.raft.clone(),
         state: inner.state.clone(),
@@ -278,7 +278,7 @@ async fn run(
     inner.heard_leader();
     drop(inner.running.set(running.clone()));
     tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
-    inner.tasks.spawn(helm.run());
+    inner.tasks.spawn(leadership.run());
     inner.tasks.spawn(fill_gaps(inner.clone(), running.clone()));
     inner
         .tasks
@@ -312,7 +312,7 @@ fn form(inner: &Inner, cluster: ClusterId) -> Form {
     }
 }
 
-/// The former begins the log, once: every first member has its seat by now.
+/// The founder begins the log, once: every first member has its seat by now.
 async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), SeatError> {
     let members = inner.identity.lock().first_members.clone();
     if members.is_empty() {

@@ -4,9 +4,9 @@ use openraft::async_runtime::WatchReceiver;
 use ringfence_core::WallTime;
 use ringfence_planted::{Bug, planted};
 
-use super::Helm;
+use super::LeadershipTask;
 
-impl Helm {
+impl LeadershipTask {
     /// Asks another voter to lead, in turn. It may fail; then this node leads on.
     pub(super) async fn hand_over(&self, turn: usize) {
         let others: Vec<u64> = {

@@ -15,7 +15,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_command;
 use tokio::sync::watch;
 
-use super::leading::{LeadCounts, Leading, Route};
+use super::term::{LeadCounts, LeaderTerm, Route};
 use crate::leader::reconciler::Reconciler;
 use crate::leader::write::write_in_term;
 use crate::membership::term::MembersOfTerm;
@@ -65,14 +65,14 @@ fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
 }
 
 /// Follows who leads, and leads when it is this node's turn.
-pub(crate) struct Helm {
+pub(crate) struct LeadershipTask {
     pub(crate) node_id: u64,
     pub(crate) raft: Raft,
     pub(crate) state: Arc<State>,
     pub(crate) log: LogStore,
     /// See [`crate::NodeConfig::log_unflushed_max`].
     pub(crate) log_unflushed_max: u64,
-    /// See [`super::leading::LOG_UNCOMMITTED_BYTES_MAX`].
+    /// See [`super::term::LOG_UNCOMMITTED_BYTES_MAX`].
     pub(crate) log_uncommitted_max: u64,
     /// See [`crate::NodeConfig::pod_sessions`].
     pub(crate) pod_sessions: bool,
@@ -90,10 +90,10 @@ pub(crate) struct Helm {
     pub(crate) counts: Arc<LeadCounts>,
 }
 
-impl Helm {
+impl LeadershipTask {
     pub(crate) async fn run(self) {
-        let helm = Arc::new(self);
-        let mut metrics = helm.raft.server_metrics();
+        let leadership = Arc::new(self);
+        let mut metrics = leadership.raft.server_metrics();
         let mut leading: Option<(u64, tokio::task::JoinHandle<()>)> = None;
         let mut known = None;
         loop {
@@ -104,24 +104,27 @@ impl Helm {
                 (now.state, now.vote.leader_id.term, leader, peer)
             };
             if leader.is_some() && leader != known {
-                helm.counts.leader_changes.fetch_add(1, Ordering::Relaxed);
+                leadership
+                    .counts
+                    .leader_changes
+                    .fetch_add(1, Ordering::Relaxed);
             }
             known = leader.or(known);
-            let leads = state == ServerState::Leader && leader == Some(helm.node_id);
+            let leads = state == ServerState::Leader && leader == Some(leadership.node_id);
             if let Some((led, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
                 task.abort();
                 // It may be in the middle of a step, and must not set the route after this.
                 drop(task.await);
-                if let Some(observer) = &helm.observer {
+                if let Some(observer) = &leadership.observer {
                     observer.leads_no_more(led);
                 }
             }
             if !leads {
-                helm.follow(leader.zip(peer));
+                leadership.follow(leader.zip(peer));
             } else if leading.is_none() {
-                helm.route.send_replace(Route::Nowhere);
-                helm.counts.terms_led.fetch_add(1, Ordering::Relaxed);
-                let task = runtime::spawn(helm.clone().lead(term));
+                leadership.route.send_replace(Route::NoLeader);
+                leadership.counts.terms_led.fetch_add(1, Ordering::Relaxed);
+                let task = runtime::spawn(leadership.clone().lead(term));
                 leading = Some((term, task));
             }
             if metrics.changed().await.is_err() {
@@ -131,18 +134,18 @@ impl Helm {
         if let Some((_, task)) = leading {
             task.abort();
         }
-        helm.route.send_replace(Route::Nowhere);
+        leadership.route.send_replace(Route::NoLeader);
     }
 
     fn follow(&self, leader: Option<(u64, Arc<Peer>)>) {
         let leader = leader.filter(|(id, _)| *id != self.node_id);
         let route = match leader {
             Some((id, peer)) => Route::Follower(self.transport.forwarder(id, &peer)),
-            None => Route::Nowhere,
+            None => Route::NoLeader,
         };
         self.route.send_if_modified(|current| {
             let same = match (&*current, &route) {
-                (Route::Nowhere, Route::Nowhere) => true,
+                (Route::NoLeader, Route::NoLeader) => true,
                 (Route::Follower(old), Route::Follower(new)) => Arc::ptr_eq(old, new),
                 _ => false,
             };
@@ -172,7 +175,7 @@ impl Helm {
             Reading::start(opened.time, clock::since_boot())
         };
         let (members, incoming) = MembersOfTerm::new(&self.raft, self.node_id, self.live_within);
-        let leading = Arc::new(Leading {
+        let leading = Arc::new(LeaderTerm {
             term,
             node_id: self.node_id,
             reading: Mutex::new(reading),
@@ -279,7 +282,7 @@ impl Helm {
         }
     }
 
-    async fn form_cluster(&self, leading: &Leading) -> bool {
+    async fn form_cluster(&self, leading: &LeaderTerm) -> bool {
         loop {
             match leading.write(&Command::Form(self.form.clone())).await {
                 Ok(Applied {
@@ -308,7 +311,7 @@ impl Helm {
 
     /// The one timer: a `Tick` at the next deadline, and often enough that the reading, which
     /// stays near applied time, can get there.
-    async fn keep_time(&self, leading: &Leading) {
+    async fn keep_time(&self, leading: &LeaderTerm) {
         loop {
             let moved = self.state.deadline_moved.notified();
             let Some(due) = self.state.arm() else {

@@ -33,7 +33,7 @@ pub use self::lines::KeepAliveSource;
 use self::lines::Lines;
 use self::wire::{kept_from_answer, request_to_pb};
 pub(crate) use self::wire::{kept_to_pb, request_from_pb};
-use crate::leader::leading::{Leading, Route};
+use crate::leader::term::{LeaderTerm, Route};
 use crate::network::forward::{CallBody, Failed, Forwarder};
 use crate::platform::clock;
 use crate::requests::propose::Origin;
@@ -225,7 +225,7 @@ impl Batcher {
                     };
                     forward(&forwarder, self.queue.clone(), first, turn);
                 }
-                Route::Nowhere | Route::Follower(_) => {
+                Route::NoLeader | Route::Follower(_) => {
                     let why = "no node of the cluster leads at present";
                     self.queue.refused(first, ProposeError::not_done(why));
                 }
@@ -322,7 +322,7 @@ fn check(state: &State, asked: Asked) -> Checked {
 }
 
 /// Logs a batch, in as many entries as it needs, and answers its requests.
-async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batch: Vec<Asked>) {
+async fn renew(leading: Arc<LeaderTerm>, state: Arc<State>, queue: KeepAlives, batch: Vec<Asked>) {
     let checked: Vec<Checked> = batch
         .into_iter()
         .map(|asked| check(&state, asked))
