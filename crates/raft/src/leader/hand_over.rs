@@ -33,6 +33,7 @@ pub(crate) async fn hand_over(leading: &LeaderTerm, to: u64) -> Result<u64, Memb
     if begin(leading.raft(), &view, to).await? == me {
         return Ok(me);
     }
+    // openraft answers when the request is sent, not when the other node leads.
     let mut metrics = leading.raft().server_metrics();
     let waited = tokio::time::timeout(HAND_OVER_MAX, async {
         loop {

@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver;
 use ringfence_core::{Command, StateMachine};
 use ringfence_proto::record::RECORD_VERSION;
 
 use crate::leader::term::LeaderTerm;
+use crate::membership;
 use crate::types::type_config::StoredMembership;
 
 /// The first version of log commands with [`Command::RaiseLevel`].
@@ -74,8 +74,7 @@ impl LeaderTerm {
     }
 
     fn membership(&self) -> Arc<StoredMembership> {
-        let metrics = self.raft().server_metrics();
-        metrics.borrow_watched().membership_config.clone()
+        membership::newest(self.raft())
     }
 
     /// The level that every member knows, if the state's is lower.

@@ -157,7 +157,7 @@ impl LeaderTerm {
     }
 }
 
-/// Where proposals go.
+/// Who leads as far as this node knows, and how to reach it.
 #[derive(Clone)]
 pub(crate) enum Route {
     /// Nobody leads as far as this node knows.
@@ -191,7 +191,7 @@ fn opens_for_a_pod(command: &[u8]) -> bool {
         && matches!(decode_command(command), Ok(Command::OpenForPod(_)))
 }
 
-/// Figures about leading.
+/// Counters since the node was started.
 #[derive(Debug, Default)]
 pub(crate) struct LeadCounts {
     /// How often this node has begun to lead.

@@ -46,9 +46,9 @@ pub(crate) struct Link {
     header: Header,
     /// The log, and calls for the leader.
     log: PeersClient<Wire>,
-    /// Heartbeats, votes, hand-overs.
+    /// Heartbeats, votes, hand-overs: small messages with a time limit.
     control: PeersClient<Wire>,
-    /// Snapshots and history.
+    /// Snapshots and history: large transfers that nothing waits behind.
     bulk: PeersClient<Wire>,
     /// See [`Link::records`].
     records: AtomicU32,

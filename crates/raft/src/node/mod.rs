@@ -82,9 +82,13 @@ impl Node {
         command: Command,
         reply: impl FnOnce(Result<Applied, ProposeError>) + Send + 'static,
     ) {
+        self.submit_encoded(encode_command(&command), Reply::new(reply));
+    }
+
+    fn submit_encoded(&self, command: Bytes, reply: Reply<Applied>) {
         self.inner.proposals.submit(Pending {
-            command: encode_command(&command),
-            reply: Reply::new(reply),
+            command,
+            reply,
             origin: Origin::Here,
             deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
             refusal: None,
@@ -97,13 +101,7 @@ impl Node {
     /// # Errors
     /// See [`ProposeError`]. A refused command is no error but an outcome.
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
-        let (tell, answer) = oneshot::channel();
-        self.submit(command, move |result| {
-            drop(tell.send(result));
-        });
-        answer
-            .await
-            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+        self.propose_encoded(encode_command(&command)).await
     }
 
     /// Logs an encoded command, as [`Node::propose`] does; for tests.
@@ -112,18 +110,7 @@ impl Node {
     /// See [`ProposeError`].
     #[doc(hidden)]
     pub async fn propose_encoded(&self, command: Bytes) -> Result<Applied, ProposeError> {
-        let (tell, answer) = oneshot::channel();
-        self.inner.proposals.submit(Pending {
-            command,
-            reply: Reply::new(move |result| drop(tell.send(result))),
-            origin: Origin::Here,
-            deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
-            refusal: None,
-            rests: false,
-        });
-        answer
-            .await
-            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+        answer(|reply| self.submit_encoded(command, reply)).await
     }
 
     /// Logs bytes as they are, past every check, if this node leads; for tests.
@@ -144,14 +131,9 @@ impl Node {
     /// # Errors
     /// See [`ProposeError`]. Sessions that are not alive are part of the answer.
     pub async fn keep_alive(&self, request: KeepAlive) -> Result<KeptAlive, ProposeError> {
-        let (tell, answer) = oneshot::channel();
-        let source = KeepAliveSource::UNNAMED;
-        self.submit_keep_alive(source, request, move |result| {
-            drop(tell.send(result));
-        });
-        answer
-            .await
-            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+        let (wait, source) = (self.keep_alive_wait(&request), KeepAliveSource::UNNAMED);
+        let keepalives = &self.inner.keepalives;
+        answer(|reply| keepalives.submit(source, request, wait, reply)).await
     }
 
     /// The same with a call instead of a future; `reply` must not block. Where many wait, sources
@@ -305,18 +287,20 @@ impl Node {
 
     /// Ends all tasks and waits until the log is closed, so that the directory is free.
     async fn end(&self) {
-        // Whoever comes second waits for the first: only then is the directory free.
+        // A second caller waits for the first: the directory is free only when the first is done.
         let mut ended = self.inner.ended.lock().await;
         if std::mem::replace(&mut *ended, true) {
             return;
         }
+        // Tasks first: none of them may write while Raft and the log are closed under it.
         self.inner.tasks.abort_all();
         if let Some(running) = self.inner.running.get() {
             let metrics = running.raft.metrics();
             drop(tokio::time::timeout(STOP_MAX, running.raft.shutdown()).await);
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
-            // From here on a thread of its own waits for the disk, whoever drops what.
+            // Closing waits for the disk. On a thread of its own it goes on even if the time limit
+            // below gives up on it.
             let log = crate::platform::runtime::blocking(move || log.close());
             // The next node in this directory clears half a snapshot away.
             let snapshot = self.inner.state.snapshot_written();
@@ -337,4 +321,14 @@ impl Node {
         }
         self.inner.unlock_dir();
     }
+}
+
+/// Waits for the answer of what `submit` is given a reply for. A reply always comes: one that is
+/// dropped says that the outcome is unknown.
+async fn answer<T: Send + 'static>(submit: impl FnOnce(Reply<T>)) -> Result<T, ProposeError> {
+    let (tell, answer) = oneshot::channel();
+    submit(Reply::new(move |result| drop(tell.send(result))));
+    answer
+        .await
+        .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
 }

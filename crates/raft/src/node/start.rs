@@ -38,11 +38,11 @@ pub enum StartError {
     /// A value of the configuration cannot be used.
     #[error("{what} is {offered}: {why}")]
     Config {
-        /// Which value.
+        /// The name of the value, as the configuration spells it.
         what: &'static str,
-        /// What was offered.
+        /// The value that was given.
         offered: String,
-        /// What is allowed.
+        /// The allowed values.
         why: String,
     },
     /// The data directory cannot be used.

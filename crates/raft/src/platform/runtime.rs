@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::platform::place;
 
-/// Begins a task.
+/// Begins a task on the place of this node, or on tokio if there is none.
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,

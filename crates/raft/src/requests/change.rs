@@ -25,6 +25,8 @@ pub(crate) async fn change(
     let deadline = clock::since_boot() + timing.leader_wait;
     loop {
         match change_once(route, timing, change.clone()).await {
+            // Only what certainly had no effect is repeated: a second attempt at a change with an
+            // unknown outcome could undo what another caller did in between.
             Err(MembershipError::NotDone { .. }) if clock::since_boot() < deadline => {
                 tokio::time::sleep(Duration::from_millis(RETRY_AFTER_MILLIS)).await;
             }

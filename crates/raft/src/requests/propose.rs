@@ -26,7 +26,7 @@ const BATCH: usize = 1_024;
 /// How long a proposal waits before it is tried again after a refusal that left no trace.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
-/// Who asked.
+/// Where a proposal comes from, which decides whether it may be forwarded and retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A caller of this node.
@@ -38,7 +38,7 @@ pub(crate) enum Origin {
 /// A command on its way.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The encoded command.
+    /// The command, encoded; at most what [`entry_size`](crate::types::entry_size) allows once stamped.
     pub(crate) command: Bytes,
     pub(crate) reply: Reply<Applied>,
     pub(crate) origin: Origin,
@@ -50,7 +50,7 @@ pub(crate) struct Pending {
     pub(crate) rests: bool,
 }
 
-/// The queue into the dispatcher.
+/// The queue into the dispatcher, [`PROPOSALS_QUEUED_MAX`] long.
 #[derive(Debug, Clone)]
 pub(crate) struct Proposals {
     queue: mpsc::Sender<Pending>,
@@ -105,18 +105,20 @@ impl Dispatcher {
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut waiting: VecDeque<Pending> = VecDeque::new();
-        // One clock for all: a pause that began anew with every proposal would never be over.
+        // One shared retry timer. If each new proposal restarted it, a steady stream of proposals
+        // would keep the refused ones from ever being retried.
         let mut again = tokio::time::interval(RETRY_AFTER);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let room = waiting.len() < PROPOSALS_QUEUED_MAX;
             tokio::select! {
-                // Without room the queue fills up, and says so to whoever comes next.
+                // While `waiting` is full the queue is left to fill up: its bound then refuses new
+                // proposals at `submit`, where the caller still learns that nothing was done.
                 taken = self.pending.recv_many(&mut batch, BATCH), if room => {
                     if taken == 0 {
                         return;
                     }
-                    // Whoever is about to propose gets to do so: fuller batches for the core.
+                    // Yield once so that concurrent proposers can join this batch.
                     tokio::task::yield_now().await;
                     while batch.len() < BATCH && let Ok(more) = self.pending.try_recv() {
                         batch.push(more);
@@ -131,6 +133,8 @@ impl Dispatcher {
                     waiting.iter_mut().for_each(|pending| pending.rests = false);
                 }
             }
+            // Read after the wait: a route that changed while this task slept is the one to use. A
+            // proposal sent on an older route fails without a trace and is retried.
             let route = self.route.borrow_and_update().clone();
             waiting.extend(batch.drain(..));
             self.send_on(&route, &mut waiting).await;
@@ -139,6 +143,7 @@ impl Dispatcher {
 
     /// Sends on what can be; what cannot stays in `waiting` until its deadline.
     async fn send_on(&self, route: &Route, waiting: &mut VecDeque<Pending>) {
+        // One pass over what waits now: what goes back to the end is looked at in the next round.
         for _ in 0..waiting.len() {
             let Some(pending) = waiting.pop_front() else {
                 return;
@@ -164,6 +169,7 @@ impl Dispatcher {
                         }
                     });
                 }
+                // A second hop could meet a leader of yet another view, and calls could circle.
                 _ if pending.origin == Origin::Peer => {
                     let why = "this node does not lead".to_owned();
                     let leader = route.hint();
@@ -208,6 +214,8 @@ impl Dispatcher {
                         outcome: Outcome::Rejected(Rejection::NotReady),
                         ..
                     }) => {
+                        // It is in the log, but the state rejects everything before the term's
+                        // first entry, so it had no effect and may be proposed again.
                         proposals.refused(pending, "the term is not open yet".to_owned(), None);
                     }
                     Written::Applied(applied) => pending.reply.send(Ok(applied)),
@@ -215,6 +223,8 @@ impl Dispatcher {
                     Written::Unknown(why) => pending.reply.send(Err(ProposeError::unknown(why))),
                 },
             ));
+        // Names the term: if leadership was lost and regained since `leading` was read, the entry is
+        // refused instead of being logged with a time from the older term's reading.
         let leader = CommittedLeaderId::new(leading.term());
         // On an error the responder is dropped, and says that the outcome is unknown.
         let written = leading

@@ -11,7 +11,7 @@ use crate::types::incarnation::Incarnation;
 use crate::types::proposal::Proposal;
 use crate::types::reply::Applied;
 
-/// The type configuration.
+/// openraft's types, fixed for this crate.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct TypeConfig;
 

@@ -31,7 +31,7 @@ use crate::types::proposal::Proposal;
 use crate::types::reply::{Applied, ProposeError};
 use crate::types::type_config::Peer;
 
-/// How long calls to a former leader may still be answered.
+/// How long calls to the previous leader may still be answered.
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
 /// How long a leader waits before it tries its term's first entry again.
 const OPEN_RETRY: Duration = Duration::from_millis(20);
@@ -51,8 +51,8 @@ const CLOCK_RETRY: Duration = Duration::from_millis(200);
 /// How often it says that it does, in looks.
 const CLOCK_SAY_EVERY: u32 = 25;
 
-/// A leader that is one no more answers what it was asked, if it is there; if it is not, whoever
-/// waits for it should not wait for long.
+/// A deposed leader still answers calls in flight if it can be reached. If it cannot, they fail after
+/// [`ABANDON_AFTER`].
 fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
     let _detached = runtime::spawn(async move {
         tokio::time::sleep(ABANDON_AFTER).await;
@@ -113,7 +113,8 @@ impl LeadershipTask {
             let leads = state == ServerState::Leader && leader == Some(leadership.node_id);
             if let Some((led, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
                 task.abort();
-                // It may be in the middle of a step, and must not set the route after this.
+                // Wait for the task to end: aborted in the middle of a step it could still publish
+                // its own route, after the new leader's.
                 drop(task.await);
                 if let Some(observer) = &leadership.observer {
                     observer.leads_no_more(led);
@@ -122,6 +123,7 @@ impl LeadershipTask {
             if !leads {
                 leadership.follow(leader.zip(peer));
             } else if leading.is_none() {
+                // Until the term is open proposals wait here: no leader's reading exists to stamp them.
                 leadership.route.send_replace(Route::NoLeader);
                 leadership.counts.terms_led.fetch_add(1, Ordering::Relaxed);
                 let task = runtime::spawn(leadership.clone().lead(term));
@@ -174,6 +176,7 @@ impl LeadershipTask {
         } else {
             Reading::start(opened.time, clock::since_boot())
         };
+        // From here on the term is open: whatever is written in it stands behind its `TermStart`.
         let (members, incoming) = MembersOfTerm::new(&self.raft, self.node_id, self.live_within);
         let leading = Arc::new(LeaderTerm {
             term,
@@ -198,6 +201,7 @@ impl LeadershipTask {
         self.route.send_replace(Route::Leader(leading.clone()));
         let reconciler = Reconciler::new(leading.clone(), incoming, self.flush_lag_max);
         let handed_to = tokio::select! {
+            // A hand-over comes first: after it this leader must not log one more tick.
             biased;
             to = reconciler.run() => to,
             () = self.keep_time(&leading) => return,
@@ -313,6 +317,7 @@ impl LeadershipTask {
     /// stays near applied time, can get there.
     async fn keep_time(&self, leading: &LeaderTerm) {
         loop {
+            // Taken before the deadline is read: a deadline that moves in between is not missed.
             let moved = self.state.deadline_moved.notified();
             let Some(due) = self.state.arm() else {
                 moved.await;

@@ -82,7 +82,7 @@ impl KeepAlive {
     }
 }
 
-/// Figures about keep-alives.
+/// What this node has logged as a leader, since it was started.
 #[derive(Debug, Default)]
 pub(crate) struct KeepAliveCounts {
     pub(crate) entries: AtomicU64,
@@ -210,6 +210,8 @@ impl Batcher {
                         self.queue.push(first);
                         continue;
                     };
+                    // The permit is taken before gathering: while all batches are under way, requests
+                    // wait in the lines, where sources take turns, and not in a batch.
                     let batch = self.gather(first).await;
                     let (state, queue) = (self.state.clone(), self.queue.clone());
                     let _detached = crate::platform::runtime::spawn(async move {
@@ -323,6 +325,8 @@ fn check(state: &State, asked: Asked) -> Checked {
 
 /// Logs a batch, in as many entries as it needs, and answers its requests.
 async fn renew(leading: Arc<LeaderTerm>, state: Arc<State>, queue: KeepAlives, batch: Vec<Asked>) {
+    // Before the log, and again in `answer` for those that fail here: this state may be behind, so
+    // only the applied entry proves that a session is not alive.
     let checked: Vec<Checked> = batch
         .into_iter()
         .map(|asked| check(&state, asked))
