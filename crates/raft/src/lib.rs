@@ -29,15 +29,15 @@
 //!
 //! ```text
 //! Node::submit         node/mod.rs
-//!   Pump               requests/propose.rs        looks at the route
+//!   Dispatcher         requests/propose.rs        looks at the route
 //!   ├─ this node leads
-//!   │  Leading         leader/leading.rs          admits the command, stamps it with cluster time
+//!   │  LeaderTerm      leader/term.rs             admits the command, stamps it with cluster time
 //!   │  openraft        store/log_store            log on disk, here and by way of network/client.rs
 //!   │  State           store/state                applies it, once a majority has it on disk
 //!   │  Reply           types/reply.rs             calls the submitter back
 //!   └─ another node leads
 //!      Forwarder       network/forward.rs         sends it there once, on one stream
-//!      serve_calls     peers/receive.rs           at the leader, into its Pump
+//!      serve_calls     peers/receive.rs           at the leader, into its Dispatcher
 //! ```
 //!
 //! # What the embedder does
@@ -125,7 +125,7 @@ mod types;
 
 pub use bootstrap::seat::SeatError;
 pub use config::{FLUSH_LAG_MAX, LOG_UNFLUSHED_BYTES_MAX, NodeConfig, PeerTls, Timing};
-pub use leader::leading::{
+pub use leader::term::{
     LOG_UNCOMMITTED_BYTES_MAX, LOG_UNCOMMITTED_BYTES_MIN, LOG_UNCOMMITTED_ENTRIES_MAX,
 };
 pub use membership::{

@@ -19,13 +19,13 @@ const NEVER_ROUNDS: u32 = 3;
 /// How long it still answers then, so that the others hear the same of it.
 const NEVER_LINGER: Duration = Duration::from_secs(3);
 
-/// Waits until the log of this node's new cluster begins. If the former has lost its directory
+/// Waits until the log of this node's new cluster begins. If the founder has lost its directory
 /// before it began the log, that never happens: then this node says so, and stops.
 pub(crate) async fn await_beginning(inner: Arc<Inner>, running: Arc<Running>) {
     let first = first_members(&inner);
-    let Some((former, _)) = first
+    let Some((founder, _)) = first
         .first()
-        .filter(|(former, _)| *former != inner.config.name)
+        .filter(|(founder, _)| *founder != inner.config.name)
     else {
         return;
     };
@@ -50,12 +50,15 @@ pub(crate) async fn await_beginning(inner: Arc<Inner>, running: Arc<Running>) {
         }
     }
     if !running.log.has_begun() {
-        let former = former.clone();
-        inner.stop.stop(StopReason::NeverBegun { cluster, former });
+        let founder = founder.clone();
+        inner.stop.stop(StopReason::NeverBegun {
+            cluster,
+            former: founder,
+        });
     }
 }
 
-/// No node has a log of the cluster, and its former does not know of it any more.
+/// No node has a log of the cluster, and its founder does not know of it any more.
 struct NeverBegins;
 
 /// Says for whom the beginning of the log waits. That it never comes is sure only once every first
@@ -68,7 +71,7 @@ async fn will_begin(
     let others = first.iter().filter(|(name, _)| *name != inner.config.name);
     let asked = others.clone().map(|(_, address)| hello(inner, address));
     let answers = join_all(asked).await;
-    let mut former_forgot = false;
+    let mut founder_forgot = false;
     for (at, ((name, address), answer)) in others.zip(answers).enumerate() {
         let Some(answer) = answer.filter(|answer| answer.name == *name) else {
             return Ok(format!("{name} at {address} to answer"));
@@ -77,13 +80,13 @@ async fn will_begin(
         if belongs.is_some_and(|belongs| belongs != cluster) || answer.formed || answer.begun {
             return Ok(format!("{name} at {address}, which has a log, to send it"));
         }
-        // The former is the first of all.
+        // The founder is the first of all.
         if at == 0 {
             let offers = ClusterId::from_slice(&answer.offers) == Some(cluster);
-            former_forgot = belongs.is_none() && !offers;
+            founder_forgot = belongs.is_none() && !offers;
         }
     }
-    if former_forgot {
+    if founder_forgot {
         return Err(NeverBegins);
     }
     Ok("the first member with the lowest name to begin it".to_owned())

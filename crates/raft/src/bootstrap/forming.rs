@@ -76,9 +76,9 @@ async fn one_round(inner: &Arc<Inner>) -> Result<(), String> {
         }
     }
     match first.first() {
-        Some((former, _)) if former == me => form(inner, &first, &answers).await,
-        Some((former, _)) if first.iter().any(|(name, _)| name == me) => {
-            Err(format!("{former}, which calls the first members together"))
+        Some((founder, _)) if founder == me => form(inner, &first, &answers).await,
+        Some((founder, _)) if first.iter().any(|(name, _)| name == me) => {
+            Err(format!("{founder}, which calls the first members together"))
         }
         _ => Err("a member of a cluster to join".to_owned()),
     }
@@ -182,8 +182,9 @@ fn id_of(members: &[(u64, Peer)], name: &str) -> u64 {
         .map_or(1, |(id, _)| *id)
 }
 
-/// What a former waits for if others took seats in a cluster that it does not know, all of them
-/// having answered. It never forms a second one: that an operator has to decide.
+/// Why the founder waits although all first members have answered: some took seats in a cluster that
+/// it does not know. It never forms a second one, since only an operator can know that the first one
+/// is lost.
 fn never_begun(seated: &[(&String, ClusterId, bool)]) -> String {
     if let Some((name, cluster, _)) = seated.iter().find(|(_, _, begun)| *begun) {
         return format!(
@@ -322,7 +323,7 @@ fn was_taken_in(node_id: u64, at: u64) -> bool {
     node_id <= FIRST_MEMBERS_MAX as u64 || node_id < at
 }
 
-/// Takes the seat that the former of a cluster offers.
+/// Takes the seat that the founder of a cluster offers.
 pub(crate) async fn answer_adopt(
     inner: &Arc<Inner>,
     request: pb::AdoptRequest,

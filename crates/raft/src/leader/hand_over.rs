@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 
-use crate::leader::leading::Leading;
+use crate::leader::term::LeaderTerm;
 use crate::membership::error::MembershipError;
 use crate::membership::plan::successor;
 use crate::membership::view::View;
@@ -26,13 +26,14 @@ pub(crate) async fn begin(raft: &Raft, view: &View, to: u64) -> Result<u64, Memb
 }
 
 /// The same, and waits until another node leads. Says which.
-pub(crate) async fn hand_over(leading: &Leading, to: u64) -> Result<u64, MembershipError> {
+pub(crate) async fn hand_over(leading: &LeaderTerm, to: u64) -> Result<u64, MembershipError> {
     let me = leading.node_id;
     let mut view = leading.members.view();
     view.look_at_room(&leading.transport);
     if begin(leading.raft(), &view, to).await? == me {
         return Ok(me);
     }
+    // openraft answers when the request is sent, not when the other node leads.
     let mut metrics = leading.raft().server_metrics();
     let waited = tokio::time::timeout(HAND_OVER_MAX, async {
         loop {

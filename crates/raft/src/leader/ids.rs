@@ -8,14 +8,14 @@ use futures_util::future::join_all;
 use ringfence_core::{Command, Outcome};
 use ringfence_planted::{Bug, planted};
 
-use crate::leader::leading::Leading;
+use crate::leader::term::LeaderTerm;
 use crate::membership::error::MembershipError;
 use crate::membership::list::FIRST_MEMBERS_MAX;
 use crate::membership::view::View;
 
 /// Draws an id that no member of this cluster has or ever had. In a young log it takes as many
 /// entries as the log lacks to the first free id; they are written together.
-pub(crate) async fn draw(leading: &Leading, view: &View) -> Result<u64, MembershipError> {
+pub(crate) async fn draw(leading: &LeaderTerm, view: &View) -> Result<u64, MembershipError> {
     let lacking = (FIRST_MEMBERS_MAX as u64).saturating_sub(view.last);
     let draws = 0..=lacking.min(FIRST_MEMBERS_MAX as u64);
     let drawn = join_all(draws.map(|_| leading.write(&Command::DrawNodeId))).await;

@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver;
 use ringfence_core::{Command, StateMachine};
 use ringfence_proto::record::RECORD_VERSION;
 
-use crate::leader::leading::Leading;
+use crate::leader::term::LeaderTerm;
+use crate::membership;
 use crate::types::type_config::StoredMembership;
 
 /// The first version of log commands with [`Command::RaiseLevel`].
@@ -40,7 +40,7 @@ fn in_use(machine: &StateMachine) -> u32 {
     machine.level().max(proven)
 }
 
-impl Leading {
+impl LeaderTerm {
     /// A node stops before an entry that it does not know, so such entries are kept out of the log
     /// until every member has announced that it knows them.
     pub(crate) fn known_by_all(&self, needed: u32) -> Result<(), String> {
@@ -74,8 +74,7 @@ impl Leading {
     }
 
     fn membership(&self) -> Arc<StoredMembership> {
-        let metrics = self.raft().server_metrics();
-        metrics.borrow_watched().membership_config.clone()
+        membership::newest(self.raft())
     }
 
     /// The level that every member knows, if the state's is lower.

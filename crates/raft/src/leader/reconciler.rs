@@ -17,7 +17,8 @@ use tokio::sync::mpsc;
 
 use super::flush::FlushWatch;
 use super::{hand_over, ids};
-use crate::leader::leading::Leading;
+use crate::leader::term::LeaderTerm;
+use crate::membership;
 use crate::membership::error::MembershipError;
 use crate::membership::plan::{self, Step};
 use crate::membership::view::View;
@@ -42,7 +43,7 @@ type Work = Pin<Box<dyn Future<Output = Result<LogId, MembershipError>> + Send>>
 
 /// Changes the members for as long as one term lasts.
 pub(crate) struct Reconciler {
-    leading: Arc<Leading>,
+    leading: Arc<LeaderTerm>,
     incoming: mpsc::Receiver<Wish>,
     waiting: VecDeque<Waiting>,
     accepted: u64,
@@ -87,7 +88,7 @@ enum Verdict {
 
 impl Reconciler {
     pub(crate) fn new(
-        leading: Arc<Leading>,
+        leading: Arc<LeaderTerm>,
         incoming: mpsc::Receiver<Wish>,
         flush_lag_max: Duration,
     ) -> Self {
@@ -139,6 +140,7 @@ impl Reconciler {
             let busy = under_way.is_some() || !self.waiting.is_empty() || view.is_joint();
             let pause = if busy { LOOK } else { IDLE_LOOK };
             tokio::select! {
+                // The end of a step first: the next look must know what was written.
                 biased;
                 done = finished(&mut under_way) => self.ended(done),
                 Some(wish) = self.incoming.recv(), if self.waiting.len() < WISHES_MAX => {
@@ -231,6 +233,8 @@ impl Reconciler {
 
     /// Begins the next step, if there is one to make.
     fn begin(&mut self, view: &View) -> Begun {
+        // openraft publishes a membership after it acknowledges it. A step that was planned on the
+        // older one would only fail its precondition.
         let stale = view.at < self.written;
         if !view.committed || stale || clock::since_boot() < self.pause_until {
             return Begun::Nothing;
@@ -252,6 +256,8 @@ impl Reconciler {
                 }
                 Verdict::Begin(work) => {
                     let waiting = &mut self.waiting[at];
+                    // Before the work is polled: if this task is aborted meanwhile, the caller learns
+                    // that the outcome is unknown.
                     waiting.wish.begun = true;
                     waiting.why = "its entries are not committed yet".to_owned();
                     return Begun::Step(UnderWay {
@@ -274,10 +280,7 @@ impl Reconciler {
             Step::Refuse(why) => Verdict::Answer(Err(MembershipError::refused(why))),
             Step::Wait(why) => Verdict::Keep(why),
             Step::TakeIn(peer) => {
-                let present = {
-                    let metrics = self.leading.raft().server_metrics();
-                    metrics.borrow_watched().membership_config.clone()
-                };
+                let present = membership::newest(self.leading.raft());
                 match entry_size::check_members(present.membership(), &peer) {
                     Ok(()) => Verdict::Begin(self.take_in(view, peer)),
                     Err(why) => Verdict::Answer(Err(MembershipError::refused(why))),
@@ -345,6 +348,8 @@ impl Reconciler {
         let Some(at) = self.waiting.iter().position(mine) else {
             return;
         };
+        // A step can fail although its entry was appended. It counts as without effect only if the
+        // membership is still the one that it began from.
         let untouched = self.leading.members.view().at == step.from;
         match error {
             MembershipError::Refused { .. } if untouched => {
@@ -383,7 +388,7 @@ async fn finished(under_way: &mut Option<UnderWay>) -> (UnderWay, Result<LogId, 
 
 /// Writes a change of the members in this term, provided that they are still those of `from`.
 async fn write(
-    leading: &Leading,
+    leading: &LeaderTerm,
     from: Option<LogId>,
     change: Change,
 ) -> Result<LogId, MembershipError> {

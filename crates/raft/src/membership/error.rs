@@ -15,19 +15,19 @@ pub enum MembershipError {
     /// The request makes no sense as things stand.
     #[error("refused: {why}")]
     Refused {
-        /// Why.
+        /// The reason, for people.
         why: String,
     },
     /// Not done, but it may be tried again.
     #[error("not done: {why}")]
     NotDone {
-        /// Why.
+        /// The reason, for people.
         why: String,
     },
     /// It may have happened; look at the members, then repeat it if need be.
     #[error("outcome unknown: {why}")]
     Unknown {
-        /// Why.
+        /// The reason, for people.
         why: String,
     },
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver;
 use tokio::sync::mpsc;
 
 use super::error::MembershipError;
@@ -70,8 +69,7 @@ impl MembersOfTerm {
 
     /// Whether this leader needs no other node to commit.
     pub(crate) fn has_one_voter(&self) -> bool {
-        let metrics = self.raft.server_metrics();
-        let membership = metrics.borrow_watched().membership_config.clone();
+        let membership = super::newest(&self.raft);
         membership.voter_ids().eq([self.node_id])
     }
 

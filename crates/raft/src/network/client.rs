@@ -24,9 +24,9 @@ use ringfence_wal::Fs;
 use tonic::{Code, Status, Streaming};
 
 use super::MESSAGE_BYTES_MAX;
+use super::coalesce::coalesce_commit_updates;
 use super::header::{self, Caller, Header};
-use super::ledger::Ledger;
-use super::linger::linger;
+use super::in_flight::InFlightTracker;
 use super::reversion::Watermark;
 use super::wire::Wire;
 use crate::platform::files::Through;
@@ -46,9 +46,9 @@ pub(crate) struct Link {
     header: Header,
     /// The log, and calls for the leader.
     log: PeersClient<Wire>,
-    /// Heartbeats, votes, hand-overs.
+    /// Heartbeats, votes, hand-overs: small messages with a time limit.
     control: PeersClient<Wire>,
-    /// Snapshots and history.
+    /// Snapshots and history: large transfers that nothing waits behind.
     bulk: PeersClient<Wire>,
     /// See [`Link::records`].
     records: AtomicU32,
@@ -246,8 +246,8 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         }
         // The option's limit is that of one round trip: the stream lives as long as it is alive.
         Box::pin(async move {
-            let input = linger(input, |append| append.entries.is_empty());
-            let (ledger, input) = Ledger::keep(input);
+            let input = coalesce_commit_updates(input, |append| append.entries.is_empty());
+            let (in_flight, input) = InFlightTracker::keep(input);
             // All requests of a stream are of one term.
             let term = Arc::new(AtomicU64::new(0));
             let (sending, link) = (term.clone(), self.link.clone());
@@ -263,7 +263,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
             let opened = self.link.log.clone().append(requests).await;
             let answers = opened.map_err(|status| rpc_error(&status))?.into_inner();
             let (link, target) = (self.link.clone(), self.target);
-            let results = ledger.settle(answers).map(move |answer| {
+            let results = in_flight.settle(answers).map(move |answer| {
                 let answer = answer.map_err(|status| rpc_error(&status))?;
                 let result = stream_result(answer).map_err(|error| malformed(&error))?;
                 let term = term.load(Ordering::Relaxed);

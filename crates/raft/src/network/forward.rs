@@ -71,7 +71,7 @@ impl From<Failed> for ProposeError {
     }
 }
 
-/// The leader's answer.
+/// The leader's answer to a call, not yet checked to be of the kind that was asked for.
 #[derive(Debug)]
 pub(crate) struct Answer(pub(crate) pb::answer::Body);
 
@@ -194,7 +194,8 @@ impl Forwarder {
         self.hint.node_id
     }
 
-    /// Breaks the stream: this node lost leadership, and may never answer.
+    /// Breaks the stream: the node at its other end lost leadership and may never answer. Calls in
+    /// flight fail as [`Failed::Broken`], since they may have been logged.
     pub(crate) fn abandon(&self) {
         self.abandoned.send_replace(());
     }
@@ -228,7 +229,8 @@ impl Forwarder {
 
 async fn run(link: Arc<Link>, mut calls: mpsc::Receiver<Call>, mut abandoned: watch::Receiver<()>) {
     while let Some(first) = calls.recv().await {
-        // From here on it is remembered, also while the stream is opened or written to.
+        // An abandonment that is older than this call is not about it. A later one is kept by the
+        // watch, even while the stream is being opened.
         abandoned.mark_unchanged();
         let mut unsent = VecDeque::from([first]);
         let (frames, outgoing) = mpsc::channel(FRAMES_QUEUED);
@@ -278,8 +280,8 @@ where
         } = self;
         let mut taken = Vec::new();
         let why = loop {
-            // Answers are read also while there is no room for calls: a leader that could not get
-            // rid of its answers would make no room either.
+            // Answers are read even while there is no room for calls. A leader that cannot send its
+            // answers stops reading calls, so waiting for room alone would block both sides for ever.
             tokio::select! {
                 room = frames.reserve(), if !unsent.is_empty() => match room {
                     Ok(room) => room.send(under_way.next_frame(unsent)),

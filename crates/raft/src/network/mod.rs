@@ -1,10 +1,10 @@
 //! What nodes say to each other, over gRPC.
 
 mod client;
+mod coalesce;
 pub(crate) mod forward;
 pub(crate) mod header;
-mod ledger;
-mod linger;
+mod in_flight;
 mod listen;
 mod reversion;
 mod serving;

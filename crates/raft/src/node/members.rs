@@ -8,7 +8,7 @@ use super::half::change_by_half;
 use crate::requests::change;
 
 use crate::leader::hand_over::hand_over;
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::membership::error::MembershipError;
 use crate::membership::list::{self, Member};
 use crate::membership::standing::{NotReady, Standing, Voters};

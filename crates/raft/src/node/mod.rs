@@ -18,7 +18,7 @@ use ringfence_proto::record::encode_command;
 use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::leader::write::write_in_term;
 use crate::node::metrics::NodeMetrics;
 use crate::platform::clock;
@@ -41,7 +41,7 @@ const TTLS_LOOKED_AT_MAX: usize = 4;
 /// How long keep-alives wait for a leader at least: an election takes about so long.
 const KEEP_ALIVE_WAIT_MIN: Duration = Duration::from_millis(300);
 /// How long handing leadership over may take when a node shuts down.
-const FAREWELL_MAX: Duration = Duration::from_millis(1_000);
+const TRANSFER_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// How long Raft may take to stop.
 const STOP_MAX: Duration = Duration::from_millis(500);
 /// How long the log and the history may take to write what they still have. Whatever was
@@ -82,9 +82,13 @@ impl Node {
         command: Command,
         reply: impl FnOnce(Result<Applied, ProposeError>) + Send + 'static,
     ) {
+        self.submit_encoded(encode_command(&command), Reply::new(reply));
+    }
+
+    fn submit_encoded(&self, command: Bytes, reply: Reply<Applied>) {
         self.inner.proposals.submit(Pending {
-            command: encode_command(&command),
-            reply: Reply::new(reply),
+            command,
+            reply,
             origin: Origin::Here,
             deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
             refusal: None,
@@ -97,13 +101,7 @@ impl Node {
     /// # Errors
     /// See [`ProposeError`]. A refused command is no error but an outcome.
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
-        let (tell, answer) = oneshot::channel();
-        self.submit(command, move |result| {
-            tell.send(result).ok();
-        });
-        answer
-            .await
-            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+        self.propose_encoded(encode_command(&command)).await
     }
 
     /// Logs an encoded command, as [`Node::propose`] does; for tests.
@@ -112,18 +110,7 @@ impl Node {
     /// See [`ProposeError`].
     #[doc(hidden)]
     pub async fn propose_encoded(&self, command: Bytes) -> Result<Applied, ProposeError> {
-        let (tell, answer) = oneshot::channel();
-        self.inner.proposals.submit(Pending {
-            command,
-            reply: Reply::new(move |result| drop(tell.send(result))),
-            origin: Origin::Here,
-            deadline: clock::since_boot() + self.inner.config.timing.leader_wait,
-            refusal: None,
-            rests: false,
-        });
-        answer
-            .await
-            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+        answer(|reply| self.submit_encoded(command, reply)).await
     }
 
     /// Logs bytes as they are, past every check, if this node leads; for tests.
@@ -144,14 +131,9 @@ impl Node {
     /// # Errors
     /// See [`ProposeError`]. Sessions that are not alive are part of the answer.
     pub async fn keep_alive(&self, request: KeepAlive) -> Result<KeptAlive, ProposeError> {
-        let (tell, answer) = oneshot::channel();
-        let source = KeepAliveSource::UNNAMED;
-        self.submit_keep_alive(source, request, move |result| {
-            tell.send(result).ok();
-        });
-        answer
-            .await
-            .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
+        let (wait, source) = (self.keep_alive_wait(&request), KeepAliveSource::UNNAMED);
+        let keepalives = &self.inner.keepalives;
+        answer(|reply| keepalives.submit(source, request, wait, reply)).await
     }
 
     /// The same with a call instead of a future; `reply` must not block. Where many wait, sources
@@ -286,7 +268,7 @@ impl Node {
     /// Hands leadership over if this node leads, then stops everything. It takes at most 4.5 s, also
     /// with a disk that hangs; then the directory is not free before the process ends.
     pub async fn shutdown(&self) {
-        self.resign(FAREWELL_MAX).await;
+        self.resign(TRANSFER_TIMEOUT).await;
         self.inner.stop.stop(StopReason::ShutDown);
         self.end().await;
     }
@@ -305,11 +287,12 @@ impl Node {
 
     /// Ends all tasks and waits until the log is closed, so that the directory is free.
     async fn end(&self) {
-        // The second caller waits for the first: only then is the directory free.
+        // A second caller waits for the first: the directory is free only when the first is done.
         let mut ended = self.inner.ended.lock().await;
         if std::mem::replace(&mut *ended, true) {
             return;
         }
+        // Tasks first: none of them may write while Raft and the log are closed under it.
         self.inner.tasks.abort_all();
         if let Some(running) = self.inner.running.get() {
             let metrics = running.raft.metrics();
@@ -318,7 +301,8 @@ impl Node {
                 .ok();
             let id = metrics.borrow_watched().id;
             let log = running.log.clone();
-            // From here on a thread of its own waits for the disk, whatever is dropped.
+            // Closing waits for the disk. On a thread of its own it goes on even if the time limit
+            // below gives up on it.
             let log = crate::platform::runtime::blocking(move || log.close());
             // The next node in this directory clears half a snapshot away.
             let snapshot = self.inner.state.snapshot_written();
@@ -339,4 +323,14 @@ impl Node {
         }
         self.inner.unlock_dir();
     }
+}
+
+/// Waits for the answer of what `submit` is given a reply for. A reply always comes: one that is
+/// dropped says that the outcome is unknown.
+async fn answer<T: Send + 'static>(submit: impl FnOnce(Reply<T>)) -> Result<T, ProposeError> {
+    let (tell, answer) = oneshot::channel();
+    submit(Reply::new(move |result| drop(tell.send(result))));
+    answer
+        .await
+        .unwrap_or_else(|_| Err(ProposeError::unknown("this node stopped")))
 }

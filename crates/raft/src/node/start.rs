@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::bootstrap::forming::find_seat;
 use crate::bootstrap::seat::{SeatError, resume};
 use crate::config::NodeConfig;
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::membership::list::FIRST_MEMBERS_MAX;
 use crate::network::bind;
 use crate::node::Node;
@@ -22,7 +22,7 @@ use crate::platform::files::make_dir_durable;
 use crate::platform::place;
 use crate::read::freshness;
 use crate::requests::keepalive::KeepAlives;
-use crate::requests::propose::{Proposals, Pump};
+use crate::requests::propose::{Dispatcher, Proposals};
 use crate::shared::inner::{Inner, Parts};
 use crate::store::identity::{Identity, IdentityError};
 use crate::store::state::State;
@@ -38,11 +38,11 @@ pub enum StartError {
     /// A value of the configuration cannot be used.
     #[error("{what} is {offered}: {why}")]
     Config {
-        /// Which value.
+        /// The name of the value, as the configuration spells it.
         what: &'static str,
-        /// What was offered.
+        /// The value that was given.
         offered: String,
-        /// What is allowed.
+        /// The allowed values.
         why: String,
     },
     /// The data directory cannot be used.
@@ -137,10 +137,10 @@ impl Node {
             stop.clone(),
             config.hooks.observer.clone(),
         ));
-        let route = watch::Sender::new(Route::Nowhere);
+        let route = watch::Sender::new(Route::NoLeader);
         let (proposals, pending) = Proposals::new();
         let (keepalives, batcher) = KeepAlives::new(state.clone(), route.subscribe());
-        let pump = Pump {
+        let dispatcher = Dispatcher {
             proposals: proposals.clone(),
             pending,
             route: route.subscribe(),
@@ -161,7 +161,7 @@ impl Node {
             lock,
         }));
         let tasks = &inner.tasks;
-        tasks.spawn(pump.run());
+        tasks.spawn(dispatcher.run());
         tasks.spawn(batcher.run());
         let service = PeerService::new(inner.clone());
         let accept = inner.config.peer_tls.as_ref();

@@ -2,7 +2,7 @@
 
 use ringfence_proto::raft as pb;
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::requests::change::change_as_leader;
 use crate::shared::inner::Inner;
 

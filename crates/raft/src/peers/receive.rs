@@ -90,7 +90,7 @@ fn frame(first: pb::Answer, mut more: impl FnMut() -> Option<pb::Answer>) -> Vec
     answers
 }
 
-/// Where answers go.
+/// The queue of answers of one stream, [`ANSWERS_QUEUED`] long.
 #[derive(Clone)]
 struct Answering {
     answers: mpsc::Sender<pb::Answer>,

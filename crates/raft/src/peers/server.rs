@@ -130,10 +130,12 @@ impl Peers for PeerService {
         let entry_limit = running.log.entry_limit();
         let checked = running.clone();
         let requests = request.into_inner().then(move |message| {
+            // On arrival: whether this disk takes the entries says nothing about the leader.
             inner.heard_leader();
             let (intake, inner, running) = (intake.clone(), inner.clone(), checked.clone());
             async move {
                 let message = message?;
+                // Before anything of the message is appended, since that would hide the loss.
                 notice_forgotten(&inner, &running, &message).await;
                 intake.take(message).await
             }
@@ -266,6 +268,7 @@ impl Peers for PeerService {
         &self,
         request: Request<Streaming<pb::Calls>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
+        // Whether this node leads is checked per call: it may change while the stream is open.
         drop(self.admit(request.metadata())?);
         let newer = header::announced(request.metadata()) > RECORD_VERSION;
         Ok(Response::new(receive::serve_calls(

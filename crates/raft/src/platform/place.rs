@@ -192,7 +192,7 @@ mod tests {
         }
 
         fn dial(&self, _address: &str) -> Arc<dyn Dial> {
-            Arc::new(Nowhere)
+            Arc::new(NoLeader)
         }
 
         fn serve(&self, _address: &str, _answer: Answer) {}
@@ -206,9 +206,9 @@ mod tests {
         }
     }
 
-    struct Nowhere;
+    struct NoLeader;
 
-    impl Dial for Nowhere {
+    impl Dial for NoLeader {
         fn exchange(&self, _request: http::Request<Body>) -> Exchange {
             Box::pin(async { Err(Status::unavailable("nowhere")) })
         }

@@ -57,7 +57,7 @@ where
 
 /// Fills `bytes` at random: from the operating system's generator, or from that of the place.
 pub(crate) fn fill_random(bytes: &mut [u8]) {
-    Chance::here().fill(bytes);
+    Rng::here().fill(bytes);
 }
 
 /// 16 random bytes, from the same.
@@ -69,16 +69,16 @@ pub(crate) fn random_bytes() -> [u8; 16] {
 
 /// A random number, from the same.
 pub(crate) fn random() -> u64 {
-    Chance::here().next()
+    Rng::here().next()
 }
 
 /// A generator of random numbers.
-pub(crate) enum Chance {
+pub(crate) enum Rng {
     Thread(ThreadRng),
     Place,
 }
 
-impl Chance {
+impl Rng {
     fn here() -> Self {
         match place::ask(|_| ()) {
             None => Self::Thread(rand::rng()),
@@ -87,7 +87,7 @@ impl Chance {
     }
 }
 
-impl Chance {
+impl Rng {
     fn next(&mut self) -> u64 {
         match self {
             Self::Thread(thread) => thread.next_u64(),
@@ -110,7 +110,7 @@ impl Chance {
 }
 
 /// As openraft asks for it.
-impl rand_core::TryRng for Chance {
+impl rand_core::TryRng for Rng {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -139,7 +139,7 @@ impl AsyncRuntime for Runtime {
     type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
     type Timeout<R, T: Future<Output = R> + OptionalSend> =
         <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
-    type ThreadLocalRng = Chance;
+    type ThreadLocalRng = Rng;
     type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
     type Watch = <TokioRuntime as AsyncRuntime>::Watch;
     type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
@@ -179,8 +179,8 @@ impl AsyncRuntime for Runtime {
         TokioRuntime::is_panic(join_error)
     }
 
-    fn thread_rng() -> Chance {
-        Chance::here()
+    fn thread_rng() -> Rng {
+        Rng::here()
     }
 
     fn new(threads: usize) -> Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::read::reading;
 use crate::shared::inner::Inner;
 use crate::types::reply::LeaderHint;

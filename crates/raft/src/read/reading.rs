@@ -9,7 +9,7 @@ use openraft::errors::{LinearizableReadError, RaftError};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::network::forward::{CallBody, unexpected};
 use crate::platform::clock;
 use crate::shared::inner::Inner;
@@ -23,6 +23,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 /// Returns once local state holds everything that was acknowledged before the call, and tells
 /// [`Inner`] when that was.
 pub(crate) async fn barrier(inner: &Arc<Inner>) -> Result<(), ProposeError> {
+    // Taken before the leader is asked: the confirmed index covers everything acknowledged up to here,
+    // but perhaps not what is acknowledged while the answer is on its way.
     let begun = clock::since_boot();
     let limit = inner.config.timing.leader_wait;
     let passed = tokio::time::timeout(limit, pass(inner)).await;
@@ -51,6 +53,8 @@ pub(crate) async fn known(
     at: Position,
     term: Option<u64>,
 ) -> Result<Known, ProposeError> {
+    // The head is read twice and may move in between. It only moves forward, so a position that needed
+    // no barrier stays at or before it.
     let feed = inner.state.events.feed();
     if at.index > feed.head().index && !planted(Bug::PositionNotAwaited) {
         barrier(inner).await?;
@@ -67,6 +71,8 @@ pub(crate) async fn known(
 async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
     let mut route = inner.route.subscribe();
     loop {
+        // Marked as seen before the read is sent, so that a change of leader during it wakes the
+        // retry below at once.
         let now = route.borrow_and_update().clone();
         let index = match now {
             Route::Leader(_) => leader_read_index(inner).await,
@@ -77,7 +83,7 @@ async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
                 },
                 Err(failed) => Err(failed.into()),
             },
-            Route::Nowhere => Err(ProposeError::not_done("no node leads")),
+            Route::NoLeader => Err(ProposeError::not_done("no node leads")),
         };
         match index {
             Ok(_) if planted(Bug::ReadBeforeApplied) => return Ok(()),

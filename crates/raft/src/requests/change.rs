@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::config::Timing;
 use crate::leader::hand_over::hand_over;
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::membership::error::{MembershipError, RETRY_AFTER_MILLIS};
 use crate::membership::list::{member_to_pb, members};
 use crate::membership::wish::Request;
@@ -25,6 +25,8 @@ pub(crate) async fn change(
     let deadline = clock::since_boot() + timing.leader_wait;
     loop {
         match change_once(route, timing, change.clone()).await {
+            // Only what certainly had no effect is repeated: a second attempt at a change with an
+            // unknown outcome could undo what another caller did in between.
             Err(MembershipError::NotDone { .. }) if clock::since_boot() < deadline => {
                 tokio::time::sleep(Duration::from_millis(RETRY_AFTER_MILLIS)).await;
             }
@@ -53,7 +55,7 @@ async fn change_once(
             })) => Err(MembershipError::Refused { why }),
             Err(failed) => Err(ProposeError::from(failed).into()),
         },
-        Route::Nowhere => Err(MembershipError::not_done("no node leads")),
+        Route::NoLeader => Err(MembershipError::not_done("no node leads")),
     }
 }
 

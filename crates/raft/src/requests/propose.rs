@@ -11,7 +11,7 @@ use ringfence_core::{Outcome, Rejection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::leader::leading::{Leading, Route};
+use crate::leader::term::{LeaderTerm, Route};
 use crate::leader::write::{Written, classify};
 use crate::network::forward::{CallBody, Failed};
 use crate::platform::clock;
@@ -26,7 +26,7 @@ const BATCH: usize = 1_024;
 /// How long a proposal waits before it is tried again after a refusal that left no trace.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
-/// Who asked.
+/// Where a proposal comes from, which decides whether it may be forwarded and retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A caller of this node.
@@ -38,7 +38,7 @@ pub(crate) enum Origin {
 /// A command on its way.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The encoded command.
+    /// The command, encoded; at most what [`entry_size`](crate::types::entry_size) allows once stamped.
     pub(crate) command: Bytes,
     pub(crate) reply: Reply<Applied>,
     pub(crate) origin: Origin,
@@ -50,7 +50,7 @@ pub(crate) struct Pending {
     pub(crate) rests: bool,
 }
 
-/// The queue into the pump.
+/// The queue into the dispatcher, [`PROPOSALS_QUEUED_MAX`] long.
 #[derive(Debug, Clone)]
 pub(crate) struct Proposals {
     queue: mpsc::Sender<Pending>,
@@ -95,23 +95,25 @@ impl Proposals {
 }
 
 /// Takes proposals from the queue and sends each on its way.
-pub(crate) struct Pump {
+pub(crate) struct Dispatcher {
     pub(crate) proposals: Proposals,
     pub(crate) pending: mpsc::Receiver<Pending>,
     pub(crate) route: watch::Receiver<Route>,
 }
 
-impl Pump {
+impl Dispatcher {
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut waiting: VecDeque<Pending> = VecDeque::new();
-        // One shared retry timer: restarting it per proposal would starve retries.
+        // One shared retry timer. If each new proposal restarted it, a steady stream of proposals
+        // would keep the refused ones from ever being retried.
         let mut again = tokio::time::interval(RETRY_AFTER);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let room = waiting.len() < PROPOSALS_QUEUED_MAX;
             tokio::select! {
-                // Without room the queue fills up, and says so to the next caller.
+                // While `waiting` is full the queue is left to fill up: its bound then refuses new
+                // proposals at `submit`, where the caller still learns that nothing was done.
                 taken = self.pending.recv_many(&mut batch, BATCH), if room => {
                     if taken == 0 {
                         return;
@@ -131,6 +133,8 @@ impl Pump {
                     waiting.iter_mut().for_each(|pending| pending.rests = false);
                 }
             }
+            // Read after the wait: a route that changed while this task slept is the one to use. A
+            // proposal sent on an older route fails without a trace and is retried.
             let route = self.route.borrow_and_update().clone();
             waiting.extend(batch.drain(..));
             self.send_on(&route, &mut waiting).await;
@@ -139,6 +143,7 @@ impl Pump {
 
     /// Sends on what can be; what cannot stays in `waiting` until its deadline.
     async fn send_on(&self, route: &Route, waiting: &mut VecDeque<Pending>) {
+        // One pass over what waits now: what goes back to the end is looked at in the next round.
         for _ in 0..waiting.len() {
             let Some(pending) = waiting.pop_front() else {
                 return;
@@ -164,6 +169,7 @@ impl Pump {
                         }
                     });
                 }
+                // A second hop could meet a leader of yet another view, and calls could circle.
                 _ if pending.origin == Origin::Peer => {
                     let why = "this node does not lead".to_owned();
                     let leader = route.hint();
@@ -178,7 +184,7 @@ impl Pump {
                     let no_leader =
                         || ProposeError::not_done("no node of the cluster leads at present");
                     let error = match route {
-                        Route::Nowhere => no_leader(),
+                        Route::NoLeader => no_leader(),
                         // It rests between two tries: the leader's own words say why.
                         Route::Leader(_) | Route::Follower(_) => {
                             pending.refusal.unwrap_or_else(no_leader)
@@ -191,7 +197,7 @@ impl Pump {
         }
     }
 
-    async fn write(&self, leading: &Arc<Leading>, pending: Pending) {
+    async fn write(&self, leading: &Arc<LeaderTerm>, pending: Pending) {
         match leading.admit(&pending.command) {
             Ok(()) => {}
             Err(NotAdmitted::ForNow(why)) => return self.proposals.refused(pending, why, None),
@@ -208,6 +214,8 @@ impl Pump {
                         outcome: Outcome::Rejected(Rejection::NotReady),
                         ..
                     }) => {
+                        // It is in the log, but the state rejects everything before the term's
+                        // first entry, so it had no effect and may be proposed again.
                         proposals.refused(pending, "the term is not open yet".to_owned(), None);
                     }
                     Written::Applied(applied) => pending.reply.send(Ok(applied)),
@@ -215,6 +223,8 @@ impl Pump {
                     Written::Unknown(why) => pending.reply.send(Err(ProposeError::unknown(why))),
                 },
             ));
+        // Names the term: if leadership was lost and regained since `leading` was read, the entry is
+        // refused instead of being logged with a time from the older term's reading.
         let leader = CommittedLeaderId::new(leading.term());
         // On an error the responder is dropped, and says that the outcome is unknown.
         let written = leading
@@ -240,15 +250,15 @@ mod tests {
     use crate::types::incarnation::Incarnation;
     use crate::types::type_config::Peer;
 
-    fn pump() -> (Proposals, Pump, watch::Sender<Route>) {
+    fn dispatcher() -> (Proposals, Dispatcher, watch::Sender<Route>) {
         let (proposals, pending) = Proposals::new();
-        let route = watch::Sender::new(Route::Nowhere);
-        let pump = Pump {
+        let route = watch::Sender::new(Route::NoLeader);
+        let dispatcher = Dispatcher {
             proposals: proposals.clone(),
             pending,
             route: route.subscribe(),
         };
-        (proposals, pump, route)
+        (proposals, dispatcher, route)
     }
 
     fn pending(
@@ -282,10 +292,10 @@ mod tests {
 
     #[tokio::test]
     async fn proposals_that_wait_for_a_leader_are_limited_too() {
-        let (proposals, pump, _route) = pump();
-        let pump = crate::platform::runtime::spawn(pump.run());
+        let (proposals, dispatcher, _route) = dispatcher();
+        let dispatcher = crate::platform::runtime::spawn(dispatcher.run());
         let refused = Arc::new(AtomicUsize::new(0));
-        // What waits in the pump, what waits before it, and what it has just taken.
+        // What waits in the dispatcher, what waits before it, and what it has just taken.
         let held_max = 2 * PROPOSALS_QUEUED_MAX + 2 * BATCH;
         for n in 0..held_max + 1_000 {
             let count = refused.clone();
@@ -299,16 +309,16 @@ mod tests {
             }
         }
         assert!(refused.load(Ordering::Relaxed) >= 1_000);
-        pump.abort();
+        dispatcher.abort();
     }
 
     #[tokio::test]
     async fn a_refused_proposal_is_tried_again_while_others_keep_coming() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let forwarder = forwarder(listener.local_addr().unwrap().to_string());
-        let (proposals, pump, route) = pump();
+        let (proposals, dispatcher, route) = dispatcher();
         route.send_replace(Route::Follower(forwarder));
-        let pump = crate::platform::runtime::spawn(pump.run());
+        let dispatcher = crate::platform::runtime::spawn(dispatcher.run());
         proposals.submit(pending(Origin::Here, drop));
         let busy = crate::platform::runtime::spawn(async move {
             loop {
@@ -324,7 +334,7 @@ mod tests {
         };
         let tried = tokio::time::timeout(Duration::from_secs(10), attempts).await;
         busy.abort();
-        pump.abort();
+        dispatcher.abort();
         assert!(tried.is_ok(), "it was not tried again");
     }
 }

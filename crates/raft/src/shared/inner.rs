@@ -14,7 +14,8 @@ use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
 use crate::config::NodeConfig;
-use crate::leader::leading::{LeadCounts, Route};
+use crate::leader::term::{LeadCounts, Route};
+use crate::membership;
 use crate::membership::list::members;
 use crate::membership::standing::Standing;
 use crate::network::{Caller, Transport};
@@ -186,11 +187,7 @@ pub(crate) struct Running {
 impl Running {
     /// The newest membership this node knows, committed or not.
     pub(crate) fn membership(&self) -> Arc<StoredMembership> {
-        self.raft
-            .server_metrics()
-            .borrow_watched()
-            .membership_config
-            .clone()
+        membership::newest(&self.raft)
     }
 
     /// The newest membership that is known to be committed.

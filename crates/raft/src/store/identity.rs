@@ -34,9 +34,9 @@ pub(crate) struct Identity {
     /// `None` until the node belongs to a cluster.
     pub(crate) seat: Option<Seat>,
     /// The cluster that this node has drawn and offers to the other first members. It is kept, so
-    /// that a former that is started again offers the same one.
+    /// that a founder that is started again offers the same one.
     pub(crate) forming: Option<ClusterId>,
-    /// Set until this node, the former, has begun the log of the cluster with these members.
+    /// Set until this node, the founder, has begun the log of the cluster with these members.
     pub(crate) first_members: Vec<(u64, Peer)>,
     /// Term and index of an entry that this node has acknowledged and lost: it never starts again.
     pub(crate) forgot: Option<(u64, u64)>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringfence_proto::raft as pb;
 
-use crate::leader::leading::Route;
+use crate::leader::term::Route;
 use crate::shared::inner::{Inner, Running};
 use crate::types::stop::StopReason;
 

@@ -46,6 +46,7 @@ pub(crate) async fn seek_vote(inner: Arc<Inner>, running: Arc<Running>) {
             }
             Standing::None => {}
         }
+        // Repeated without memory: the leader answers a promotion that is already done as done.
         tokio::time::sleep(LOOK).await;
     }
 }

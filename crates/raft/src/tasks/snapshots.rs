@@ -33,6 +33,8 @@ pub(crate) async fn take_snapshots(inner: Arc<Inner>, running: Arc<Running>) {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(SNAPSHOT_AGAIN_MAX);
         }
+        // The file is complete before openraft asks for it: a failure of this disk then never reaches
+        // openraft, which would take it for the end of the node.
         if let Err(fatal) = running.raft.trigger().snapshot().await {
             tracing::warn!(%fatal, "no snapshot was taken");
             return;

@@ -20,7 +20,7 @@ impl Incarnation {
         bytes.try_into().ok().map(Self)
     }
 
-    /// The 16 bytes.
+    /// The 16 random bytes, as they stand on disk and on the wire.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0

@@ -14,7 +14,7 @@ pub(crate) const KIND_MEMBERSHIP: u8 = 2;
 /// Kind, cluster time, wall time.
 const HEADER_BYTES: usize = 1 + 8 + 8;
 
-/// See the module.
+/// An encoded command with the leader's readings of cluster time and wall time.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Proposal {
     /// [`KIND_PROPOSAL`], both times in little endian, the command; never shorter than the header.
@@ -60,7 +60,7 @@ impl Proposal {
         WallTime(self.number_at(9))
     }
 
-    /// The encoded command.
+    /// The command, encoded; a view into the proposal's bytes.
     pub(crate) fn command(&self) -> Bytes {
         self.encoded.slice(HEADER_BYTES..)
     }

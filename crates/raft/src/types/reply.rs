@@ -19,7 +19,7 @@ pub struct Applied {
 /// Where the leader is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderHint {
-    /// Its node id.
+    /// Its id in the cluster; never 0.
     pub node_id: u64,
     /// host:port for clients.
     pub client_address: String,
@@ -31,7 +31,7 @@ pub enum ProposeError {
     /// Certainly without effect, now and later.
     #[error("not done: {why}")]
     NotDone {
-        /// Why.
+        /// The reason, for people.
         why: String,
         /// Where it may be tried, if known.
         leader: Option<LeaderHint>,
@@ -41,13 +41,13 @@ pub enum ProposeError {
     /// It may have happened, or may still happen.
     #[error("outcome unknown: {why}")]
     Unknown {
-        /// Why.
+        /// The reason, for people.
         why: String,
     },
     /// This node cannot work any more.
     #[error("fault: {why}")]
     Fault {
-        /// Why.
+        /// The reason, for people.
         why: String,
     },
 }

@@ -15,7 +15,7 @@ pub enum Role {
     Follower,
     /// It asks for votes.
     Candidate,
-    /// It leads.
+    /// It was elected; see [`Status::serving`] for whether its term is open.
     Leader,
 }
 
@@ -26,7 +26,7 @@ pub struct Status {
     pub cluster: Option<ClusterId>,
     /// This node's id there.
     pub node_id: Option<u64>,
-    /// This node's name.
+    /// The name that this node was started with.
     pub name: String,
     /// What it is at present.
     pub role: Role,

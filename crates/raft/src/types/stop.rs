@@ -12,7 +12,7 @@ pub enum StopReason {
          it is applied and nothing is lost: start a newer release on the same data directory"
     )]
     UnknownEntry {
-        /// Its log index.
+        /// The log index of the entry; everything before it is applied.
         index: u64,
         /// What the decoder said.
         why: String,
@@ -20,7 +20,7 @@ pub enum StopReason {
     /// A write to disk failed; nothing can be promised any more.
     #[error("storage failed: {why}")]
     Storage {
-        /// What failed.
+        /// The operation that failed, and its error.
         why: String,
     },
     /// The node's log lacks entries that it had acknowledged to the leader.
@@ -33,7 +33,7 @@ pub enum StopReason {
     LogReverted {
         /// The term of the acknowledged entry.
         term: u64,
-        /// Its index.
+        /// The log index of the entry.
         acknowledged: u64,
         /// The last index that the log has now.
         last: u64,
@@ -63,7 +63,7 @@ pub enum StopReason {
          each first member that says this"
     )]
     NeverBegun {
-        /// The cluster.
+        /// The id of the cluster that never began.
         cluster: ClusterId,
         /// The name of the first member that was to begin the log.
         former: String,

@@ -11,11 +11,11 @@ use crate::types::incarnation::Incarnation;
 use crate::types::proposal::Proposal;
 use crate::types::reply::Applied;
 
-/// The type configuration.
+/// openraft's types, fixed for this crate.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct TypeConfig;
 
-/// One leader per term, so that a log id is a term and an index and `Leading` belongs to a term.
+/// One leader per term, so that a log id is a term and an index and `LeaderTerm` belongs to a term.
 pub(crate) type LeaderId = leader_id_std::LeaderId<u64, u64>;
 pub(crate) type CommittedLeaderId = <LeaderId as RaftLeaderId>::Committed;
 pub(crate) type LogId = openraft::LogId<CommittedLeaderId>;

@@ -12,8 +12,8 @@ use ringfence_wal::{Recovered, Wal};
 
 use self::storage::{open_log, staggered};
 use crate::bootstrap::beginning::await_beginning;
-use crate::leader::leading::log_uncommitted_max;
-use crate::leader::task::Helm;
+use crate::leader::task::LeadershipTask;
+use crate::leader::term::log_uncommitted_max;
 use crate::network::{Caller, PeerNetwork, Transport};
 use crate::platform::clock;
 use crate::platform::runtime;
@@ -163,6 +163,8 @@ pub(crate) async fn take_seat(
         inner.files().make_dir(&wal_dir)?;
         inner.files().sync_dir(data_dir)
     })?;
+    // The log is made before the identity names it. A crash in between leaves a log without a seat,
+    // which the next attempt clears; the reverse would look like a member that lost its log.
     let opened = open_log(inner, &identity, &wal_dir, false).await?;
     // From here on the node is a member, and its log must be there at every start.
     identity.save(inner.files(), data_dir)?;
@@ -257,7 +259,7 @@ async fn run(
         log,
         transport,
     });
-    let helm = Helm {
+    let leadership = LeadershipTask {
         node_id: seat.node_id,
         raft: running.raft.clone(),
         state: inner.state.clone(),
@@ -275,10 +277,11 @@ async fn run(
         form: form(inner, seat.cluster),
         counts: inner.lead_counts.clone(),
     };
+    // Before the tasks start: a node that has never heard a leader asks at once whether it was removed.
     inner.heard_leader();
     drop(inner.running.set(running.clone()));
     tracing::info!(cluster = %seat.cluster, node_id = seat.node_id, "this node has its seat");
-    inner.tasks.spawn(helm.run());
+    inner.tasks.spawn(leadership.run());
     inner.tasks.spawn(fill_gaps(inner.clone(), running.clone()));
     inner
         .tasks
@@ -312,7 +315,8 @@ fn form(inner: &Inner, cluster: ClusterId) -> Form {
     }
 }
 
-/// The former begins the log, once: every first member has its seat by now.
+/// The founder begins the log, once: every first member has its seat by now. The identity drops the
+/// list of members only after that, so a founder that crashes in between tries again.
 async fn begin_log(inner: &Inner, raft: &Raft, log: &LogStore) -> Result<(), SeatError> {
     let members = inner.identity.lock().first_members.clone();
     if members.is_empty() {

@@ -1,22 +1,17 @@
 //! When a node leads that should not: it offers leadership to others, and says why.
 
-use openraft::async_runtime::WatchReceiver;
 use ringfence_core::WallTime;
 use ringfence_planted::{Bug, planted};
 
-use super::Helm;
+use super::LeadershipTask;
+use crate::membership;
 
-impl Helm {
+impl LeadershipTask {
     /// Asks another voter to lead, in turn. It may fail; then this node leads on.
     pub(super) async fn hand_over(&self, turn: usize) {
-        let others: Vec<u64> = {
-            let metrics = self.raft.server_metrics();
-            let membership = metrics.borrow_watched().membership_config.clone();
-            membership
-                .voter_ids()
-                .filter(|id| *id != self.node_id)
-                .collect()
-        };
+        let membership = membership::newest(&self.raft);
+        let others = membership.voter_ids().filter(|id| *id != self.node_id);
+        let others: Vec<u64> = others.collect();
         if others.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_command;
 use tokio::sync::watch;
 
-use super::leading::{LeadCounts, Leading, Route};
+use super::term::{LeadCounts, LeaderTerm, Route};
 use crate::leader::reconciler::Reconciler;
 use crate::leader::write::write_in_term;
 use crate::membership::term::MembersOfTerm;
@@ -31,7 +31,7 @@ use crate::types::proposal::Proposal;
 use crate::types::reply::{Applied, ProposeError};
 use crate::types::type_config::Peer;
 
-/// How long calls to a former leader may still be answered.
+/// How long calls to the previous leader may still be answered.
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
 /// How long a leader waits before it tries its term's first entry again.
 const OPEN_RETRY: Duration = Duration::from_millis(20);
@@ -51,8 +51,8 @@ const CLOCK_RETRY: Duration = Duration::from_millis(200);
 /// How often it says that it does, in looks.
 const CLOCK_SAY_EVERY: u32 = 25;
 
-/// A deposed leader still answers in-flight calls if it can be reached; otherwise a client should
-/// not wait for long.
+/// A deposed leader still answers calls in flight if it can be reached. If it cannot, they fail after
+/// [`ABANDON_AFTER`].
 fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
     let _detached = runtime::spawn(async move {
         tokio::time::sleep(ABANDON_AFTER).await;
@@ -65,14 +65,14 @@ fn abandon_soon(former: Arc<Forwarder>, route: watch::Sender<Route>) {
 }
 
 /// Follows who leads, and leads when it is this node's turn.
-pub(crate) struct Helm {
+pub(crate) struct LeadershipTask {
     pub(crate) node_id: u64,
     pub(crate) raft: Raft,
     pub(crate) state: Arc<State>,
     pub(crate) log: LogStore,
     /// See [`crate::NodeConfig::log_unflushed_max`].
     pub(crate) log_unflushed_max: u64,
-    /// See [`super::leading::LOG_UNCOMMITTED_BYTES_MAX`].
+    /// See [`super::term::LOG_UNCOMMITTED_BYTES_MAX`].
     pub(crate) log_uncommitted_max: u64,
     /// See [`crate::NodeConfig::pod_sessions`].
     pub(crate) pod_sessions: bool,
@@ -90,10 +90,10 @@ pub(crate) struct Helm {
     pub(crate) counts: Arc<LeadCounts>,
 }
 
-impl Helm {
+impl LeadershipTask {
     pub(crate) async fn run(self) {
-        let helm = Arc::new(self);
-        let mut metrics = helm.raft.server_metrics();
+        let leadership = Arc::new(self);
+        let mut metrics = leadership.raft.server_metrics();
         let mut leading: Option<(u64, tokio::task::JoinHandle<()>)> = None;
         let mut known = None;
         loop {
@@ -104,24 +104,29 @@ impl Helm {
                 (now.state, now.vote.leader_id.term, leader, peer)
             };
             if leader.is_some() && leader != known {
-                helm.counts.leader_changes.fetch_add(1, Ordering::Relaxed);
+                leadership
+                    .counts
+                    .leader_changes
+                    .fetch_add(1, Ordering::Relaxed);
             }
             known = leader.or(known);
-            let leads = state == ServerState::Leader && leader == Some(helm.node_id);
+            let leads = state == ServerState::Leader && leader == Some(leadership.node_id);
             if let Some((led, task)) = leading.take_if(|(led, _)| !leads || *led != term) {
                 task.abort();
-                // It may be in the middle of a step, and must not set the route after this.
+                // Wait for the task to end: aborted in the middle of a step it could still publish
+                // its own route, after the new leader's.
                 drop(task.await);
-                if let Some(observer) = &helm.observer {
+                if let Some(observer) = &leadership.observer {
                     observer.leads_no_more(led);
                 }
             }
             if !leads {
-                helm.follow(leader.zip(peer));
+                leadership.follow(leader.zip(peer));
             } else if leading.is_none() {
-                helm.route.send_replace(Route::Nowhere);
-                helm.counts.terms_led.fetch_add(1, Ordering::Relaxed);
-                let task = runtime::spawn(helm.clone().lead(term));
+                // Until the term is open proposals wait here: no leader's reading exists to stamp them.
+                leadership.route.send_replace(Route::NoLeader);
+                leadership.counts.terms_led.fetch_add(1, Ordering::Relaxed);
+                let task = runtime::spawn(leadership.clone().lead(term));
                 leading = Some((term, task));
             }
             if metrics.changed().await.is_err() {
@@ -131,18 +136,18 @@ impl Helm {
         if let Some((_, task)) = leading {
             task.abort();
         }
-        helm.route.send_replace(Route::Nowhere);
+        leadership.route.send_replace(Route::NoLeader);
     }
 
     fn follow(&self, leader: Option<(u64, Arc<Peer>)>) {
         let leader = leader.filter(|(id, _)| *id != self.node_id);
         let route = match leader {
             Some((id, peer)) => Route::Follower(self.transport.forwarder(id, &peer)),
-            None => Route::Nowhere,
+            None => Route::NoLeader,
         };
         self.route.send_if_modified(|current| {
             let same = match (&*current, &route) {
-                (Route::Nowhere, Route::Nowhere) => true,
+                (Route::NoLeader, Route::NoLeader) => true,
                 (Route::Follower(old), Route::Follower(new)) => Arc::ptr_eq(old, new),
                 _ => false,
             };
@@ -171,8 +176,9 @@ impl Helm {
         } else {
             Reading::start(opened.time, clock::since_boot())
         };
+        // From here on the term is open: whatever is written in it stands behind its `TermStart`.
         let (members, incoming) = MembersOfTerm::new(&self.raft, self.node_id, self.live_within);
-        let leading = Arc::new(Leading {
+        let leading = Arc::new(LeaderTerm {
             term,
             node_id: self.node_id,
             reading: Mutex::new(reading),
@@ -195,6 +201,7 @@ impl Helm {
         self.route.send_replace(Route::Leader(leading.clone()));
         let reconciler = Reconciler::new(leading.clone(), incoming, self.flush_lag_max);
         let handed_to = tokio::select! {
+            // A hand-over comes first: after it this leader must not log one more tick.
             biased;
             to = reconciler.run() => to,
             () = self.keep_time(&leading) => return,
@@ -279,7 +286,7 @@ impl Helm {
         }
     }
 
-    async fn form_cluster(&self, leading: &Leading) -> bool {
+    async fn form_cluster(&self, leading: &LeaderTerm) -> bool {
         loop {
             match leading.write(&Command::Form(self.form.clone())).await {
                 Ok(Applied {
@@ -308,8 +315,9 @@ impl Helm {
 
     /// The one timer: a `Tick` at the next deadline, and often enough that the reading, which
     /// stays near applied time, can get there.
-    async fn keep_time(&self, leading: &Leading) {
+    async fn keep_time(&self, leading: &LeaderTerm) {
         loop {
+            // Taken before the deadline is read: a deadline that moves in between is not missed.
             let moved = self.state.deadline_moved.notified();
             let Some(due) = self.state.arm() else {
                 moved.await;

@@ -28,7 +28,7 @@ impl KeepAliveSource {
     }
 }
 
-/// What waits.
+/// The requests that wait, by source, and whose turn it is.
 #[derive(Debug)]
 pub(super) struct Lines<T> {
     waiting: Mutex<Waiting<T>>,

@@ -33,7 +33,7 @@ pub use self::lines::KeepAliveSource;
 use self::lines::Lines;
 use self::wire::{kept_from_answer, request_to_pb};
 pub(crate) use self::wire::{kept_to_pb, request_from_pb};
-use crate::leader::leading::{Leading, Route};
+use crate::leader::term::{LeaderTerm, Route};
 use crate::network::forward::{CallBody, Failed, Forwarder};
 use crate::platform::clock;
 use crate::requests::propose::Origin;
@@ -82,7 +82,7 @@ impl KeepAlive {
     }
 }
 
-/// Figures about keep-alives.
+/// What this node has logged as a leader, since it was started.
 #[derive(Debug, Default)]
 pub(crate) struct KeepAliveCounts {
     pub(crate) entries: AtomicU64,
@@ -210,6 +210,8 @@ impl Batcher {
                         self.queue.push(first);
                         continue;
                     };
+                    // The permit is taken before gathering: while all batches are under way, requests
+                    // wait in the lines, where sources take turns, and not in a batch.
                     let batch = self.gather(first).await;
                     let (state, queue) = (self.state.clone(), self.queue.clone());
                     let _detached = crate::platform::runtime::spawn(async move {
@@ -225,7 +227,7 @@ impl Batcher {
                     };
                     forward(&forwarder, self.queue.clone(), first, turn);
                 }
-                Route::Nowhere | Route::Follower(_) => {
+                Route::NoLeader | Route::Follower(_) => {
                     let why = "no node of the cluster leads at present";
                     self.queue.refused(first, ProposeError::not_done(why));
                 }
@@ -322,7 +324,9 @@ fn check(state: &State, asked: Asked) -> Checked {
 }
 
 /// Logs a batch, in as many entries as it needs, and answers its requests.
-async fn renew(leading: Arc<Leading>, state: Arc<State>, queue: KeepAlives, batch: Vec<Asked>) {
+async fn renew(leading: Arc<LeaderTerm>, state: Arc<State>, queue: KeepAlives, batch: Vec<Asked>) {
+    // Before the log, and again in `answer` for those that fail here: this state may be behind, so
+    // only the applied entry proves that a session is not alive.
     let checked: Vec<Checked> = batch
         .into_iter()
         .map(|asked| check(&state, asked))

@@ -178,6 +178,8 @@ impl State {
     async fn take_snapshot(self: &Arc<Self>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
         let early = planted(Bug::SnapshotOfTwoMoments).then(|| self.freeze().0);
         let state = self.clone();
+        // The guard moves into the blocking work: dropping this future must not let a second writer
+        // start while the first still writes.
         let alone = self.building.clone().lock_owned().await;
         let built = crate::platform::runtime::writing(move || {
             let _alone = alone;
@@ -201,7 +203,8 @@ impl State {
         let file = SnapshotFile { path };
         self.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
         let mut current = self.current.lock();
-        // A newer one may have been installed while this one was written, which is then of no use.
+        // The leader may have sent a newer snapshot while this one was written. The older one must
+        // not replace it, since the log behind the newer one may already be purged.
         if let Some((newest, installed)) = &*current
             && newest.last_log_id > meta.last_log_id
         {
@@ -229,6 +232,9 @@ impl State {
             return;
         };
         let mut done = Done::default();
+        // One lock for the batch: readers see the state behind a whole batch, never between two of
+        // its entries. Replies, events and waiters are collected and go out after the unlock, since
+        // each may call code that reads the state.
         let mut machine = self.machine.write();
         let mut events = Vec::new();
         let due_before = machine.next_deadline();
@@ -242,6 +248,7 @@ impl State {
             self.counts.ended(before, machine.time());
         }
         let lead_shrank = self.time.publish(&machine);
+        // Still under the lock, so that `freeze` never pairs a state with another position.
         self.position.lock().log_id = Some(newest);
         drop(machine);
 
@@ -254,6 +261,7 @@ impl State {
             .fetch_add(done.replies.len() as u64, Ordering::Relaxed);
         let happened = done.events.iter().map(|(at, event)| (at.index, event));
         self.history.applied(newest.index, happened);
+        // Events before the applied index: a reader that waited for an index finds its events.
         self.events.publish(done.events, done.head);
         let _ = self.applied.send_replace(newest.index);
         for (responder, applied) in done.replies {
@@ -341,6 +349,7 @@ impl State {
         let older = std::mem::replace(&mut *machine, newer);
         // A node does not lead while it installs a state, so no timer has to know.
         let _ = self.time.publish(&machine);
+        // The events between the two states are unknown here, so every waiter is checked.
         let settled = self.waiters.settle_all(&machine);
         if let Some(observer) = &self.observer {
             observer.installed(&machine, index, term);
@@ -355,6 +364,7 @@ impl State {
         self.counts
             .snapshots_installed
             .fetch_add(1, Ordering::Relaxed);
+        // Before the applied index moves: a watcher that sees the index must also see the gap.
         self.history.skipped_to(index);
         self.events.compact(index, term);
         let _ = self.applied.send_replace(index);

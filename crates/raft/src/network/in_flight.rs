@@ -1,4 +1,4 @@
-//! Which requests of an append stream were answered.
+//! Which requests of an append stream are still unanswered.
 //!
 //! openraft keeps entries in the log for as long as it takes them to be on their way to a peer,
 //! and takes them to be on their way until it is notified of an error. So a stream that ends with
@@ -17,7 +17,7 @@ use tonic::Status;
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Counts requests on their way out and answers on their way back.
-pub(super) struct Ledger {
+pub(super) struct InFlightTracker {
     sent: Arc<Sent>,
     answer_max: Duration,
 }
@@ -29,11 +29,11 @@ struct Sent {
     all: AtomicBool,
 }
 
-impl Ledger {
-    /// A ledger, and the requests, which are entered in it as they are taken.
+impl InFlightTracker {
+    /// The tracker, and the requests, which it counts as they are taken.
     pub(super) fn keep<T>(requests: impl Stream<Item = T>) -> (Self, impl Stream<Item = T>) {
         let sent = Arc::new(Sent::default());
-        let ledger = Self {
+        let in_flight = Self {
             sent: sent.clone(),
             answer_max: ANSWER_MAX,
         };
@@ -45,7 +45,7 @@ impl Ledger {
         let requests = requests.inspect(move |_| {
             sent.requests.fetch_add(1, Ordering::Relaxed);
         });
-        (ledger, requests.chain(end))
+        (in_flight, requests.chain(end))
     }
 
     /// The answers; the last one is an error if they end too early or stop coming.
@@ -55,9 +55,9 @@ impl Ledger {
     ) -> impl Stream<Item = Result<T, Status>> {
         let begin = Some((self, answers, 0));
         futures_util::stream::unfold(begin, |open| async move {
-            let (ledger, mut answers, answered) = open?;
-            match ledger.next(&mut answers, answered).await? {
-                Ok(answer) => Some((Ok(answer), Some((ledger, answers, answered + 1)))),
+            let (in_flight, mut answers, answered) = open?;
+            match in_flight.next(&mut answers, answered).await? {
+                Ok(answer) => Some((Ok(answer), Some((in_flight, answers, answered + 1)))),
                 Err(status) => Some((Err(status), None)),
             }
         })
@@ -97,8 +97,8 @@ mod tests {
 
     /// Takes `taken` of three requests and gives `given` answers.
     async fn last_answer(taken: usize, given: u64, ends: bool) -> Option<Result<u64, Status>> {
-        let (mut ledger, requests) = Ledger::keep(stream::iter(0..3));
-        ledger.answer_max = Duration::from_millis(10);
+        let (mut in_flight, requests) = InFlightTracker::keep(stream::iter(0..3));
+        in_flight.answer_max = Duration::from_millis(10);
         let requests: Vec<_> = requests.take(taken).collect().await;
         assert!(requests.len() <= 3);
         let answers = stream::iter((0..given).map(Ok));
@@ -107,7 +107,7 @@ mod tests {
         } else {
             answers.chain(stream::pending()).boxed()
         };
-        let mut settled: Vec<_> = ledger.settle(answers).collect().await;
+        let mut settled: Vec<_> = in_flight.settle(answers).collect().await;
         settled.pop()
     }
 

@@ -10,11 +10,11 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
 /// How long it is held back at most; about one round of agreement.
-const LINGER: Duration = Duration::from_millis(1);
+const HELD_BACK_MAX: Duration = Duration::from_millis(1);
 
 /// The same appends, without those that a later one makes superfluous. `is_bare` says which bring
 /// no entries.
-pub(super) fn linger<T>(
+pub(super) fn coalesce_commit_updates<T>(
     appends: impl Stream<Item = T> + Unpin,
     is_bare: impl Fn(&T) -> bool,
 ) -> impl Stream<Item = T> {
@@ -36,7 +36,7 @@ pub(super) fn linger<T>(
     reason = "a timer of the runtime, no reading of time"
 )]
 fn soon() -> Instant {
-    Instant::now() + LINGER
+    Instant::now() + HELD_BACK_MAX
 }
 
 #[cfg(test)]
@@ -50,7 +50,10 @@ mod tests {
     fn lingering(
         appends: mpsc::UnboundedReceiver<i32>,
     ) -> std::pin::Pin<Box<dyn Stream<Item = i32>>> {
-        Box::pin(linger(UnboundedReceiverStream::new(appends), |n| *n < 0))
+        Box::pin(coalesce_commit_updates(
+            UnboundedReceiverStream::new(appends),
+            |n| *n < 0,
+        ))
     }
 
     #[tokio::test]

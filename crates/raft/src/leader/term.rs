@@ -1,4 +1,4 @@
-//! Leading: what a node may do and remembers only while it leads, in one term.
+//! One term of leadership: what the leader knows and may do until the term ends.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -48,7 +48,7 @@ pub(crate) fn log_uncommitted_max(segment_bytes: u64) -> u64 {
 
 /// One term of one process in which this node leads and its first entry has been applied. A node
 /// that leads in term 5 and again in term 7 has two of these, and nothing passes between them.
-pub(crate) struct Leading {
+pub(crate) struct LeaderTerm {
     pub(super) term: u64,
     pub(crate) node_id: u64,
     pub(super) reading: Mutex<Reading>,
@@ -62,7 +62,7 @@ pub(crate) struct Leading {
     pub(crate) members: MembersOfTerm,
 }
 
-impl Leading {
+impl LeaderTerm {
     /// Lets an encoded command pass that may be proposed now; else says why it may not.
     pub(crate) fn admit(&self, command: &[u8]) -> Result<(), NotAdmitted> {
         if !planted(Bug::SizeLeftToTheLog) {
@@ -157,19 +157,19 @@ impl Leading {
     }
 }
 
-/// Where proposals go.
+/// Who leads as far as this node knows, and how to reach it.
 #[derive(Clone)]
 pub(crate) enum Route {
     /// No node leads as far as this node knows.
-    Nowhere,
-    Leader(Arc<Leading>),
+    NoLeader,
+    Leader(Arc<LeaderTerm>),
     Follower(Arc<Forwarder>),
 }
 
 impl Route {
     pub(crate) fn hint(&self) -> Option<LeaderHint> {
         match self {
-            Self::Nowhere | Self::Leader(_) => None,
+            Self::NoLeader | Self::Leader(_) => None,
             Self::Follower(forwarder) => Some(forwarder.hint()),
         }
     }
@@ -177,7 +177,7 @@ impl Route {
     /// The leader's node id.
     pub(crate) fn leader(&self) -> Option<u64> {
         match self {
-            Self::Nowhere => None,
+            Self::NoLeader => None,
             Self::Leader(leading) => Some(leading.node_id),
             Self::Follower(forwarder) => Some(forwarder.node_id()),
         }
@@ -191,7 +191,7 @@ fn opens_for_a_pod(command: &[u8]) -> bool {
         && matches!(decode_command(command), Ok(Command::OpenForPod(_)))
 }
 
-/// Figures about leading.
+/// Counters since the node was started.
 #[derive(Debug, Default)]
 pub(crate) struct LeadCounts {
     /// How often this node has begun to lead.
