@@ -1,8 +1,8 @@
 //! The multiplexed stream: one reader, one writer, no task per request.
 //!
 //! It reads any stream of messages: gRPC's in the binary, that of a simulated network in the
-//! simulation. The reader submits each frame with a closure that pushes the reply into the stream's outbox.
-//! When too much is under way it stops reading, and the client's window fills.
+//! simulation. The reader submits each frame with a closure that pushes the reply into the stream's
+//! outbox. When too much is under way it stops reading, and the client's window fills.
 
 mod frames;
 mod replies;
@@ -143,4 +143,92 @@ fn say_goodbye(context: &Context, outbox: &Outbox) {
         leader_client_address,
     }));
     outbox.waits().forget_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use ringfence_core::StateMachine;
+    use ringfence_proto::v1::client_frame::Body as Ask;
+    use tokio::sync::mpsc;
+    use tokio_stream::wrappers::UnboundedReceiverStream;
+
+    use super::*;
+    use crate::alone::{alone, within};
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<(u64, u64)>>);
+
+    impl AnswerObserver for Seen {
+        fn answered_by(&self, id: u64, index: u64) {
+            self.0.lock().unwrap().push((id, index));
+        }
+    }
+
+    async fn next(outgoing: &mut Outgoing) -> (u64, Body) {
+        let message = within("message", outgoing.next()).await;
+        let mut frames = message.expect("an open stream").unwrap().frames;
+        assert_eq!(frames.len(), 1, "one frame at a time is asked for");
+        let frame = frames.remove(0);
+        (frame.id, frame.body.expect("a body"))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn any_stream_is_served_and_an_observer_learns_which_entries_answer() {
+        let alone = alone().await;
+        let (session, _) = alone.open(1).await;
+        let opened = alone.node.read(StateMachine::index);
+        let seen = Arc::new(Seen::default());
+        let (ask, asked) = mpsc::unbounded_channel();
+        let incoming = UnboundedReceiverStream::new(asked);
+        let account = alone.context.new_account();
+        let mut outgoing = serve(&alone.context, account, incoming, Some(seen.clone())).unwrap();
+        assert!(matches!(next(&mut outgoing).await, (0, Body::Greeting(_))));
+
+        let acquire = v1::AcquireRequest {
+            session: Some(v1::SessionHandle {
+                session: session.get(),
+                secret: vec![1; 16].into(),
+            }),
+            number: 1,
+            lowest: 1,
+            name: "db".to_owned(),
+            wait_ms: Some(1_000),
+            ..v1::AcquireRequest::default()
+        };
+        let get = v1::GetRequest {
+            name: "db".to_owned(),
+            ..v1::GetRequest::default()
+        };
+        let absent = v1::GetRequest {
+            name: "nobody".to_owned(),
+            ..v1::GetRequest::default()
+        };
+        let asks = [Ask::Acquire(acquire), Ask::Get(get), Ask::Get(absent)];
+        let mut told = None;
+        for (id, body) in (7..).zip(asks) {
+            let body = Some(body);
+            let frames = vec![v1::ClientFrame { id, body }];
+            ask.send(Ok(v1::ClientMessage { frames })).unwrap();
+            let (answered, body) = next(&mut outgoing).await;
+            assert_eq!(answered, id, "{body:?}");
+            if let Body::Get(reply) = body {
+                told = reply.at.map(|at| at.index);
+            }
+        }
+        let seen = seen.0.lock().unwrap().clone();
+        let [(7, granted), (8, read), (9, absent)] = seen[..] else {
+            panic!("{seen:?}");
+        };
+        assert_eq!(
+            Some(read),
+            told,
+            "a read comes from the state that it names"
+        );
+        assert!(granted > opened && granted <= read && read <= absent);
+
+        drop(ask);
+        assert!(within("end", outgoing.next()).await.is_none());
+    }
 }
