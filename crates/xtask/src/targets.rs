@@ -64,7 +64,7 @@ pub fn run(root: &Path) -> ExitCode {
 fn prepare(zig: &Path) -> Result<(), String> {
     let triples = TARGETS.iter().map(|target| target.triple);
     let mut rustup = Command::new("rustup");
-    rustup.args(["target", "add"]).args(triples);
+    rustup.args(["--quiet", "target", "add"]).args(triples);
     succeeds(&mut rustup).map_err(|why| {
         format!("{why}; install the standard libraries of these targets, by rustup for example")
     })?;
@@ -75,6 +75,7 @@ fn prepare(zig: &Path) -> Result<(), String> {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade"])
         .args(["--disable-pip-version-check", "--no-warn-script-location"])
+        .args(["--root-user-action", "ignore"])
         .arg("--target")
         .arg(zig)
         .args([ZIGBUILD, ZIG]);
