@@ -33,26 +33,26 @@ pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
     if !file.has_extension("rs") {
         return Vec::new();
     }
-    let literals = texts(file)
-        .into_iter()
-        .filter(|text| text.kind == Kind::Literal);
-    let quoted: Vec<(usize, String)> = literals.map(|text| (text.line, text.text)).collect();
-    let mut violations = Vec::new();
-    for (number, line) in file.lines() {
+    let lines = file.lines().filter_map(|(number, line)| {
         let code = line.trim_start();
         let statement = code.starts_with("drop(") || code.contains("=> drop(");
-        let in_literal = quoted
-            .iter()
-            .any(|(at, text)| *at == number && text.contains("drop("));
-        if !statement || in_literal {
-            continue;
-        }
-        if let Some(call) = dropped_call(code).filter(|call| FALLIBLE.contains(call)) {
-            let wrong = format!("the result of `{call}` is discarded by `drop`");
-            violations.push(Violation::new(&file.path, number, wrong, REMEDY));
-        }
+        let call = statement.then(|| dropped_call(code)).flatten()?;
+        FALLIBLE.contains(&call).then_some((number, call))
+    });
+    let found: Vec<(usize, &str)> = lines.collect();
+    if found.is_empty() {
+        return Vec::new();
     }
-    violations
+    // What a literal says is not done.
+    let mut texts = texts(file);
+    texts.retain(|text| text.kind == Kind::Literal && text.text.contains("drop("));
+    let said = |number| texts.iter().any(|text| text.line == number);
+    let done = found.into_iter().filter(|(number, _)| !said(*number));
+    let violation = |(number, call)| {
+        let wrong = format!("the result of `{call}` is discarded by `drop`");
+        Violation::new(&file.path, number, wrong, REMEDY)
+    };
+    done.map(violation).collect()
 }
 
 /// The name of the call whose value is dropped: the last one inside of `drop(…)`.

@@ -26,19 +26,21 @@ pub(super) fn texts(file: &SourceFile) -> Vec<Text> {
     let source = file.text.as_str();
     let mut at = 0;
     let mut line = 1;
-    while let Some(next) = source[at..].chars().next() {
+    while let Some(skipped) = source[at..].find(['/', '"', '\'']) {
+        line += newlines(&source[at..at + skipped]);
+        at += skipped;
         let rest = &source[at..];
         let (kind, from, length) = if rest.starts_with("//") {
             (Some(Kind::Comment), 0, up_to(rest, "\n"))
         } else if rest.starts_with("/*") {
             (Some(Kind::Comment), 0, up_to(rest, "*/"))
-        } else if next == '"' {
-            let inside = literal(&source[..at], &rest[1..]);
+        } else if let Some(inside) = rest.strip_prefix('"') {
+            let inside = literal(&source[..at], inside);
             (Some(Kind::Literal), 1, 1 + inside)
-        } else if next == '\'' {
+        } else if rest.starts_with('\'') {
             (None, 0, character(rest))
         } else {
-            (None, 0, next.len_utf8())
+            (None, 0, 1)
         };
         if let Some(kind) = kind {
             let pieces = rest[from..length].split('\n').enumerate();
@@ -50,10 +52,14 @@ pub(super) fn texts(file: &SourceFile) -> Vec<Text> {
         }
         // The closing mark belongs to the literal.
         let length = (length + from).min(rest.len());
-        line += rest[..length].matches('\n').count();
+        line += newlines(&rest[..length]);
         at += length;
     }
     found
+}
+
+fn newlines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
 fn up_to(rest: &str, end: &str) -> usize {
@@ -112,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_literals_are_told_apart_with_their_lines() {
+    fn comments_and_literals_are_found_with_their_lines() {
         let source = "/// Doc.\nlet a = \"// no\"; // yes\n/* one\ntwo */ f(\"x\")\n";
 
         let expected = [
