@@ -88,56 +88,8 @@ const TESTKIT: &str = "ringfence-testkit";
 /// The state machine: depends on nothing from outside.
 const CORE: &str = "ringfence-core";
 
-/// Crates from outside that only some of ours may name.
-const CONFINED: &[Confined] = &[
-    Confined {
-        prefix: "openraft",
-        to: &["ringfence-raft"],
-        why: "openraft's types must be exchangeable: only `raft` names them",
-    },
-    Confined {
-        prefix: "tonic",
-        to: &[
-            "ringfence-proto",
-            "ringfence-raft",
-            "ringfence-tls",
-            "ringfence",
-            "ringfence-client",
-            TESTS,
-            SIM,
-        ],
-        why: "gRPC belongs to the edges",
-    },
-    Confined {
-        prefix: "kube",
-        to: &["ringfence-kube", KUBERNETES, CONTROLLER],
-        why: "nothing needs Kubernetes but what is about it",
-    },
-    Confined {
-        prefix: "k8s-openapi",
-        to: &["ringfence-kube", KUBERNETES, CONTROLLER],
-        why: "nothing needs Kubernetes but what is about it",
-    },
-    Confined {
-        prefix: "sled",
-        to: &["ringfence-history", "ringfence-guard"],
-        why: "the log and the state machine never learn of sled",
-    },
-    Confined {
-        prefix: "tokio-rustls",
-        to: &["ringfence-tls"],
-        why: "what is trusted is decided in one place",
-    },
-];
-
-struct Confined {
-    /// Every crate whose name begins so.
-    prefix: &'static str,
-    to: &'static [&'static str],
-    why: &'static str,
-}
-
-/// Checks every dependency of every package against the tables.
+/// Checks every dependency of every package against the table. Which crates from outside only some
+/// may name stands in `deny.toml`.
 pub(super) fn check(packages: &[Package]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for package in packages {
@@ -194,23 +146,12 @@ fn internal_fault(
 }
 
 fn external_fault(package: &Package, dependency: &str, kind: Kind) -> Option<Violation> {
-    if package.name == CORE && kind != Kind::Dev {
-        return Some(Violation::new(
+    (package.name == CORE && kind != Kind::Dev).then(|| {
+        Violation::new(
             &package.manifest,
             1,
             format!("`{CORE}` depends on `{dependency}`"),
             "the state machine stands on `alloc` alone; pass the result in as data",
-        ));
-    }
-    let confined = CONFINED
-        .iter()
-        .find(|confined| dependency.starts_with(confined.prefix))?;
-    (!confined.to.contains(&package.name.as_str())).then(|| {
-        Violation::new(
-            &package.manifest,
-            1,
-            format!("`{}` names `{dependency}`: {}", package.name, confined.why),
-            format!("go through one of: {}", confined.to.join(", ")),
         )
     })
 }
@@ -243,24 +184,6 @@ mod tests {
         assert_eq!(faults("ringfence-client", &["ringfence-raft"]).len(), 1);
         assert_eq!(faults("ringfence", &["ringfence-wal"]).len(), 1);
         assert_eq!(faults("xtask", &["ringfence-core"]).len(), 1);
-    }
-
-    #[test]
-    fn only_raft_names_openraft() {
-        assert_eq!(
-            faults("ringfence-raft", &["openraft", "openraft-rt-tokio"]).len(),
-            0
-        );
-        assert_eq!(faults("ringfence", &["openraft"]).len(), 1);
-        assert_eq!(faults("ringfence-tests", &["openraft-rt-tokio"]).len(), 1);
-    }
-
-    #[test]
-    fn only_the_edges_name_tonic() {
-        assert_eq!(faults("ringfence-client", &["tonic"]).len(), 0);
-        assert_eq!(faults("ringfence-tests", &["tonic"]).len(), 0);
-        assert_eq!(faults("ringfence-guard", &["tonic"]).len(), 1);
-        assert_eq!(faults("ringfence-testkit", &["tonic-health"]).len(), 1);
     }
 
     #[test]
