@@ -55,7 +55,7 @@ pub(crate) enum AppError {
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error at binding.
         source: io::Error,
     },
     /// A certificate that was good when the configuration was read is not any more.
@@ -76,9 +76,9 @@ pub(crate) enum AppError {
     /// A server ended on its own.
     #[error("the {what} server ended on its own: {why}")]
     Server {
-        /// Which.
+        /// The port that it served, in a word.
         what: &'static str,
-        /// Why.
+        /// The error in words.
         why: String,
     },
 }

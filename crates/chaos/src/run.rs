@@ -48,15 +48,15 @@ pub enum RunError {
     /// Something could not be made or started.
     #[error("cannot {what}: {cause}")]
     Setup {
-        /// What.
+        /// The step that failed: a verb and its object.
         what: &'static str,
-        /// Why.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The cluster that is there already cannot be worked on.
     #[error("the target does not serve: {cause}")]
     NotReached {
-        /// Why.
+        /// The error of the connection.
         cause: io::Error,
     },
     /// The cluster did not form.

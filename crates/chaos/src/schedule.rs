@@ -87,7 +87,7 @@ pub enum Shape {
 pub enum Fault {
     /// Cuts the nodes into groups.
     Partition {
-        /// How.
+        /// How many sides there are, and how they overlap.
         shape: Shape,
         /// The nodes' places, in the order in which sides are filled; the smaller one first.
         order: Vec<usize>,
@@ -96,16 +96,16 @@ pub enum Fault {
     },
     /// Loses a node's packets of one direction.
     Oneway {
-        /// Whose.
+        /// The node whose packets are lost.
         victim: Victim,
-        /// Which.
+        /// Seen from the node.
         direction: Direction,
         /// Whether those from and to clients are lost, too; else only nodes notice.
         clients_too: bool,
     },
     /// Cuts a node off.
     Isolate {
-        /// Which.
+        /// The node that is cut off.
         victim: Victim,
         /// Whether also from clients.
         clients_too: bool,
@@ -119,12 +119,12 @@ pub enum Fault {
     },
     /// Kills nodes, and starts them again at the end.
     Kill {
-        /// Which.
+        /// The nodes, each killed at the same time.
         victims: Vec<Victim>,
     },
     /// Stops nodes, and lets them go on at the end.
     Pause {
-        /// Which.
+        /// The nodes, each stopped at the same time.
         victims: Vec<Victim>,
     },
     /// Stops a client.
@@ -134,22 +134,22 @@ pub enum Fault {
     },
     /// Cuts a node's disk off its power, kills it, and starts it again at the end.
     PowerLoss {
-        /// Whose.
+        /// The node that is affected.
         victim: Victim,
     },
     /// Fills a node's disk, and frees it at the end.
     FullDisk {
-        /// Whose.
+        /// The node that is affected.
         victim: Victim,
     },
     /// Leaves a node's log no room, until it ends by that.
     FullLog {
-        /// Whose.
+        /// The node that is affected.
         victim: Victim,
     },
     /// Kills a node, leaves the beginning of a write behind its log, and starts it again.
     TornTail {
-        /// Whose.
+        /// The node that is affected.
         victim: Victim,
         /// How many bytes.
         bytes: u32,
@@ -175,7 +175,7 @@ pub enum Fault {
     Grow,
     /// Removes a member and lets it join again with an empty disk.
     Replace {
-        /// Which.
+        /// The node that is affected.
         victim: Victim,
     },
     /// Calls the user's script.
@@ -196,17 +196,17 @@ pub enum ScheduleError {
     /// The file cannot be read.
     #[error("cannot read the schedule {path}: {cause}")]
     Unreadable {
-        /// Which.
+        /// The file, as it was named.
         path: String,
-        /// Why.
+        /// The error of the file system.
         cause: io::Error,
     },
     /// The file is no schedule.
     #[error("{path} is no schedule: {why}")]
     Malformed {
-        /// Which.
+        /// The file, as it was named.
         path: String,
-        /// Why.
+        /// What is wrong in it, and where.
         why: String,
     },
     /// Not every kind has its turn.

@@ -77,7 +77,7 @@ pub enum DumpError {
     Command {
         /// Which, from 1.
         line: u64,
-        /// Why.
+        /// The decoder's error.
         source: DecodeError,
     },
 }

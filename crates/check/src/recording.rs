@@ -36,7 +36,7 @@ pub enum RecordingError {
 pub struct Operation {
     /// Its number.
     pub id: u64,
-    /// Who.
+    /// The client's number, as its recorder chose it.
     pub client: u32,
     /// In which session.
     pub session: Option<u64>,

@@ -98,7 +98,7 @@ pub enum HistoryError {
     /// The index cannot be read at present; the call may be repeated.
     #[error("the history cannot be read: {why}")]
     Unavailable {
-        /// Why.
+        /// The error in words, for an operator.
         why: String,
     },
 }

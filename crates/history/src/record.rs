@@ -30,7 +30,7 @@ pub struct HistoryEnd {
     pub session: SessionId,
     /// That session's identity.
     pub identity: Identity,
-    /// Why.
+    /// The cause of the end, as the log has it.
     pub cause: EndCause,
 }
 

@@ -19,7 +19,7 @@ pub enum ConnectError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong in the file, in words.
         why: String,
     },
     /// There is no kubeconfig, and this is no Pod.

@@ -108,7 +108,7 @@ pub enum Decision {
         stamp: Stamp,
         /// The version that is replaced; `None`: there must be no object.
         replaces: Option<Version>,
-        /// Why.
+        /// What made the write necessary.
         why: Why,
     },
 }

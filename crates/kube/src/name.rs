@@ -103,7 +103,7 @@ pub enum InvalidNaming {
     Floors {
         /// What was named.
         offered: String,
-        /// Why not.
+        /// The rule of Kubernetes that it breaks.
         why: String,
     },
 }

@@ -47,7 +47,7 @@ pub enum DecodeError {
         "level {level} is unknown to this version, whose newest is {newest}; a newer one raised it"
     )]
     UnknownLevel {
-        /// Which.
+        /// The level in the log, above `newest`.
         level: u32,
         /// The newest level that this version knows.
         newest: u32,
@@ -55,13 +55,13 @@ pub enum DecodeError {
     /// A field that must be there is not.
     #[error("{field} is missing")]
     Missing {
-        /// Which.
+        /// The field's name in the schema.
         field: &'static str,
     },
     /// A field has a value that it cannot have.
     #[error("{field}: {why}")]
     Invalid {
-        /// Which.
+        /// The field's name in the schema.
         field: &'static str,
         /// What is wrong, and what is allowed.
         why: String,

@@ -76,7 +76,7 @@ pub enum Observation {
     Ended {
         /// Which node.
         node: usize,
-        /// How.
+        /// Whether it was ended, or ended on its own.
         how: End,
     },
     /// A node has a seat in the cluster.
@@ -147,7 +147,7 @@ pub enum Observation {
         belief: Belief,
         /// Since when not.
         until: At,
-        /// Why not.
+        /// The cause as the history format has it.
         why: history::BeliefEnd,
     },
     /// A client looked whether it holds a grant.
@@ -188,7 +188,7 @@ pub enum Observation {
     FaultBegan {
         /// Its place in the plan.
         at: usize,
-        /// What.
+        /// The fault with its node and its extent.
         fault: Fault,
     },
     /// A fault is over.

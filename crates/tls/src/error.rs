@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part} {offered}: {why}")]
 pub struct TlsError {
-    /// Which.
+    /// The certificate, the key, the authority or the name.
     pub part: Part,
     /// What was given: a path, as a rule.
     pub offered: String,

@@ -30,7 +30,7 @@ pub(crate) enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The file system's error.
         source: std::io::Error,
     },
     /// The file is no configuration: not TOML, an unknown key, a value of the wrong type.

@@ -21,7 +21,7 @@ pub enum PageError {
     Write {
         /// Where it was to be.
         path: PathBuf,
-        /// Why not.
+        /// The error of the file system.
         cause: io::Error,
     },
 }

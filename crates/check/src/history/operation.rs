@@ -14,7 +14,7 @@ pub struct Invoked {
     pub id: u64,
     /// When, in ns: not after the first byte of the first try left.
     pub t: u64,
-    /// Who.
+    /// The client's number, as its recorder chose it.
     pub client: u32,
     /// In which session; none for `open`, for reads, and for operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ pub struct Returned {
     pub id: u64,
     /// When, in ns: not before the last byte of the answer came.
     pub t: u64,
-    /// How.
+    /// What the client received, or that it is unknown.
     pub outcome: Outcome,
     /// The log index of the entry that answered it, if the client learned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

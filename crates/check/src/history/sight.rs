@@ -55,7 +55,7 @@ pub enum SessionCause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Belief {
-    /// Who.
+    /// The client's number, as its recorder chose it.
     pub client: u32,
     /// Its session.
     pub session: u64,
@@ -99,7 +99,7 @@ pub enum BeliefEnd {
 pub struct Guard {
     /// Which store.
     pub store: String,
-    /// Who.
+    /// The client's number, as its recorder chose it.
     pub client: u32,
     /// The lease that the guard is bound to; with `store` it names the mark.
     pub lease: String,

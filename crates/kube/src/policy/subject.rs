@@ -43,7 +43,7 @@ pub enum InvalidResource {
     Unreachable {
         /// What was named.
         offered: String,
-        /// Why not.
+        /// The rule that it breaks, and what is allowed.
         why: &'static str,
     },
 }

@@ -68,7 +68,7 @@ pub enum Fault {
     Ring,
     /// N6: the links of a node come and go.
     Flap {
-        /// Whose.
+        /// The node whose links these are.
         who: Who,
         /// How long they are there, and how long they are not.
         period: Duration,
@@ -121,14 +121,14 @@ pub enum Fault {
     Starve(Who),
     /// C1: a node's wall clock jumps, there and back.
     WallJump {
-        /// Whose.
+        /// The node whose clock it is.
         who: Who,
         /// By how much, in milliseconds.
         millis: i64,
     },
     /// C2: a node's clocks run at another rate.
     NodeRate {
-        /// Whose.
+        /// The node whose clocks these are.
         who: Who,
         /// By how many parts per million too fast; negative if too slow.
         ppm: i32,
