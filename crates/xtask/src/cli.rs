@@ -37,8 +37,8 @@ pub enum Command {
     /// depend on which, banned words, long files, links)
     #[command(verbatim_doc_comment)]
     Tidy,
-    /// Read-only: licences, second versions and origins of what the project builds on, and which crate
-    /// may name openraft, tonic, kube, sled and rustls (deny.toml); needs cargo-deny
+    /// Read-only: licences, second versions and origins of what the project builds on (deny.toml);
+    /// needs cargo-deny
     #[command(verbatim_doc_comment)]
     Deny,
     /// Plants bugs, one at a time, and requires that tests notice each of them; minutes. --quick: only
