@@ -119,7 +119,7 @@ impl Actor {
         drop(looking);
         match then {
             Then::Leave => {
-                drop(session.leave());
+                session.leave();
             }
             Then::CloseSince(since) => self.close(session, since).await,
             Then::On | Then::Close => self.close(session, now_ns()).await,
