@@ -10,7 +10,7 @@ const LOOKS_PER_ENTRY_MAX: u32 = 20_000;
 const FORGETS_PER_ENTRY_MAX: u32 = 2_000;
 
 /// What is left of one entry's work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budget {
     sessions: u32,
     endings: u32,
