@@ -21,7 +21,7 @@ impl StateMachine {
         let (id, number) = (request.session, request.number);
         let header = &self.state.header;
         let admitted = |session: &&mut Session| {
-            (session.is_alive(header) || planted(Bug::LateRequestFirst))
+            session.is_alive(header)
                 && (session.secret.proves(&request.secret) || planted(Bug::SecretNotChecked))
         };
         let session = self.state.sessions.get_mut(&id);

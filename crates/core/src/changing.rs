@@ -49,17 +49,6 @@ impl StateMachine {
         self.change_lease(name, change);
     }
 
-    pub(crate) fn block_due(&mut self, name: &LeaseName) {
-        if planted(Bug::LockDelayWakesNobody) {
-            let now = self.time();
-            if let Some(lease) = self.state.leases.get_mut(name) {
-                (lease.blocked, lease.idle_since) = (None, now);
-            }
-            return;
-        }
-        self.lift_block(name);
-    }
-
     /// Takes away a block whose time is over.
     pub(crate) fn lift_block(&mut self, name: &LeaseName) {
         let now = self.time();
@@ -75,7 +64,7 @@ impl StateMachine {
             Some(due) if due.over(retention) > at => {
                 self.state.looks.look(name, due.over(retention));
             }
-            Some(LeaseDue::Block(_)) => self.block_due(name),
+            Some(LeaseDue::Block(_)) => self.lift_block(name),
             Some(LeaseDue::Idle(_)) => self.forget(name),
             None => {}
         }

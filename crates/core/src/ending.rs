@@ -42,7 +42,7 @@ impl StateMachine {
                     self.budget.wait_ended();
                     self.wait_due(place, &name);
                 }
-                Some(Due::Block(name)) => self.block_due(&name),
+                Some(Due::Block(name)) => self.lift_block(&name),
                 Some(Due::Look(at, name)) => self.look_at(at, &name),
                 None => break,
             }
@@ -76,9 +76,6 @@ impl StateMachine {
             return;
         }
         self.end_session_within_budget(id, &SessionEnd::Expired);
-        if planted(Bug::GrantsWhileEnding) {
-            self.serve_queues();
-        }
     }
 
     fn wait_due(&mut self, place: u64, name: &LeaseName) {
@@ -139,9 +136,6 @@ impl StateMachine {
             None => self.ttls.remove(session.ttl),
         }
         for wait in session.waits() {
-            if planted(Bug::GhostWaiter) {
-                break;
-            }
             self.remove_waiter(&wait.name, wait.place, WaitEnd::SessionEnded);
         }
         let (grant_cause, kind) = self.end_of_grants(cause, &session);
@@ -167,9 +161,6 @@ impl StateMachine {
             at: self.state.header.time,
             release: None,
         });
-        if planted(Bug::OpenIdForgotten) {
-            self.opens.remove(&session.open);
-        }
     }
 
     /// An evicted client is not asked: it may believe for one more TTL, like a revoked one. An
@@ -236,12 +227,8 @@ impl StateMachine {
                     (grant.lock_delay, Some(holder))
                 }
             };
-            let lock_delay_until = match planted(Bug::LockDelayDropped) {
-                true => now,
-                false => now.after(lock_delay),
-            };
             let block = Block {
-                lock_delay_until,
+                lock_delay_until: now.after(lock_delay),
                 revoked,
             };
             lease.blocked = (block.over() > now).then(|| Box::new(block));

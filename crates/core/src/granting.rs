@@ -16,7 +16,6 @@ use crate::name::LeaseName;
 use crate::outcome::{Holder, Limit, Rejection};
 use crate::session::Wait;
 use crate::settings::{LOCK_DELAY_MAX, WAIT_MAX};
-use crate::snapshot::TokenCounter;
 
 /// The most idle names that one new name displaces.
 const FORGOTTEN_PER_NAME_MAX: u32 = 2;
@@ -32,12 +31,6 @@ impl StateMachine {
         check_lengths(ask)?;
         let name = ask.name.clone();
         let mut obstacle = self.obstacle(session, &name);
-        if let Some(Rejection::Held { holder, mine: true }) = &obstacle
-            && planted(Bug::MineIsGrantedAgain)
-        {
-            let token = holder.token;
-            return Ok(Answer::Granted { name, token });
-        }
         if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
             // Its time may be over, with a budget that ended before its deadline was looked at.
             self.lift_block(&name);
@@ -172,11 +165,6 @@ impl StateMachine {
 
     /// Grants a free lease; `None` if no token is left.
     fn grant(&mut self, name: &LeaseName, waiter: Waiter) -> Option<FencingToken> {
-        if planted(Bug::TokenPerLease) {
-            let floor = self.leases.get(name).and_then(|lease| lease.floor);
-            let floor = floor.map_or(0, FencingToken::get);
-            self.state.header.tokens = TokenCounter::restored(floor, floor);
-        }
         let header = &mut self.state.header;
         let token = header.tokens.take()?;
         let grant = GrantRecord {
@@ -225,11 +213,7 @@ impl StateMachine {
         if !lease.wants_serving() {
             return;
         }
-        let mut head = lease.queue.first();
-        if planted(Bug::NewestServedFirst) {
-            head = lease.queue.iter().last();
-        }
-        let Some((&place, head)) = head else {
+        let Some((&place, head)) = lease.queue.first() else {
             return;
         };
         let (session, until) = (head.session, head.until);

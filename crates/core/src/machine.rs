@@ -125,21 +125,11 @@ impl StateMachine {
         }
         header.time = header.time.max(entry.time);
         header.wall = header.wall.max(entry.wall);
-        if planted(Bug::WallTimeDecides) {
-            header.time = header.time.max(ClusterTime(entry.wall.0));
-        }
-        if planted(Bug::TimeRunsBack) {
-            header.time = entry.time;
-        }
 
         self.budget = Budget::new();
         core::mem::swap(&mut self.events, events);
-        let early = (planted(Bug::LateRequestFirst)
-            && matches!(entry.command, Command::Request(_)))
-            || (planted(Bug::LateRenewFirst) && matches!(entry.command, Command::Renew(_)));
-        let early = early.then(|| self.carry_out(&entry.command));
         self.settle_due();
-        let outcome = early.unwrap_or_else(|| self.carry_out(&entry.command));
+        let outcome = self.carry_out(&entry.command);
         self.serve_queues();
         core::mem::swap(&mut self.events, events);
         outcome

@@ -3,8 +3,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use ringfence_planted::{Bug, planted};
-
 use crate::few::Few;
 use crate::id::{FencingToken, OpenId, RequestNumber, Secret};
 use crate::name::{Identity, LeaseName};
@@ -75,19 +73,7 @@ impl Session {
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however
     /// many terms follow: the second one begins after `seen + ttl` and so counts for nothing more.
     pub(crate) fn deadline(&self, term_start: ClusterTime) -> ClusterTime {
-        let mut fresh = term_start.min(self.seen.after(self.ttl));
-        if planted(Bug::FreshTtlInEveryTerm) {
-            fresh = term_start;
-        }
-        if planted(Bug::TermStartIgnored) {
-            fresh = self.seen;
-        }
-        if planted(Bug::DeadlineOverflows) {
-            return ClusterTime(self.seen.max(fresh).0.wrapping_add(self.ttl.0));
-        }
-        if planted(Bug::EndsAMomentEarly) {
-            return self.seen.max(fresh).after(Millis(self.ttl.0 - 1));
-        }
+        let fresh = term_start.min(self.seen.after(self.ttl));
         self.seen.max(fresh).after(self.ttl)
     }
 
@@ -99,9 +85,6 @@ impl Session {
     /// What counts against the limit of one session. Losses count until they are acknowledged, or
     /// their list could grow without bound.
     pub(crate) fn load(&self) -> usize {
-        if planted(Bug::WaitsNotCounted) {
-            return self.holds.len() + self.lost().len();
-        }
         self.holds.len() + self.waits().len() + self.lost().len()
     }
 

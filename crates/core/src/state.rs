@@ -5,8 +5,6 @@ use alloc::vec::Vec;
 use core::iter;
 use core::ops::Bound;
 
-use ringfence_planted::{Bug, planted};
-
 use crate::ended::EndedSessions;
 use crate::event::{Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, Secret, SessionId};
@@ -18,7 +16,7 @@ use crate::pod::{Pod, PodKey, PodUid};
 use crate::query::{LeaseView, SessionView, Summary, Verdict};
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::snapshot::{Header, LeaseRecord, Record, SessionRecord, TokenCounter, WaiterRecord};
+use crate::snapshot::{Header, LeaseRecord, Record, SessionRecord, WaiterRecord};
 use crate::time::{ClusterTime, Millis, WallTime};
 use crate::tree::Tree;
 
@@ -363,18 +361,10 @@ impl Frozen {
 
     fn header_record(&self) -> Header {
         let unserved = self.unserved.iter().map(|(_, name)| name.clone());
-        let mut header = Header {
+        Header {
             unserved: unserved.collect(),
             ..self.header.clone()
-        };
-        if planted(Bug::QueueOrderLostInSnapshot) {
-            header.unserved.sort();
         }
-        if planted(Bug::CounterLostInSnapshot) {
-            let granted = header.tokens.granted();
-            header.tokens = TokenCounter::restored(granted, granted);
-        }
-        header
     }
 
     fn lease_record(&self, name: &LeaseName, lease: &Lease) -> LeaseRecord {
@@ -409,10 +399,7 @@ fn session_record(id: SessionId, session: &Session) -> SessionRecord {
         seen: session.seen,
         armed: session.armed,
         lowest: session.requests.lowest(),
-        answers: match planted(Bug::AnswersLostInSnapshot) {
-            true => Vec::new(),
-            false => session.requests.records(),
-        },
+        answers: session.requests.records(),
         lost: session.lost().to_vec(),
         pod: session.pod().cloned(),
     }

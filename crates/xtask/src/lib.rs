@@ -7,6 +7,7 @@ mod cargo;
 pub mod cli;
 mod lean;
 pub mod node;
+mod patches;
 pub mod planted;
 pub mod sim;
 pub mod steps;

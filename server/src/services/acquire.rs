@@ -89,7 +89,7 @@ pub(super) fn settled(
     place: Place,
     node: &Node,
 ) -> Result<v1::AcquireResponse, Refusal> {
-    let time = node.read(ringfence_core::StateMachine::time);
+    let time = node.read(|state| state.time());
     match done {
         WaitDone::Settled(acquired) => answers::acquired(&acquired, time, place.opened),
         WaitDone::SessionGone => Err(answers::session_gone(place.session, node)),
@@ -146,7 +146,7 @@ impl Context {
     /// Whether this node has applied the entry at `index`; behind another node's answer it may lag
     /// a little.
     pub(super) fn has_applied(&self, index: u64) -> bool {
-        self.node.read(ringfence_core::StateMachine::index) >= index
+        self.node.read(|state| state.index()) >= index
     }
 
     /// Waits until it has.

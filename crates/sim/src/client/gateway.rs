@@ -192,7 +192,7 @@ impl Stream {
                 Ok(Body::Check(reply)) => reply.at.as_ref().map(|at| at.index),
                 // What is not there is not there at an index as well.
                 Err(refusal) if refusal.reason == v1::Reason::NotFound => {
-                    Some(self.node.read(StateMachine::index))
+                    Some(self.node.read(|state| state.index()))
                 }
                 _ => None,
             };
@@ -283,7 +283,7 @@ impl Stream {
             fate.told = true;
             (index, fate.done.take())
         };
-        let time = self.node.read(StateMachine::time);
+        let time = self.node.read(|state| state.time());
         let answer = match done {
             Some(WaitDone::Settled(acquired)) => acquired_to(&acquired, time),
             _ => Err(Refusal::from_rejection(
@@ -317,7 +317,7 @@ fn answer_of(applied: Applied, node: &Node) -> Result<Body, Refusal> {
 }
 
 fn opened_to(opened: &Opened, time: ClusterTime, node: &Node) -> Result<Body, Refusal> {
-    let cluster = node.read(StateMachine::cluster);
+    let cluster = node.read(|state| state.cluster());
     let cluster = cluster.ok_or_else(|| Refusal::outcome_unknown("this node has no state yet"))?;
     Ok(Body::Open(wire::opened_to_wire(opened, time, &cluster)))
 }
