@@ -34,6 +34,7 @@ impl StateMachine {
             let cause = None;
             return Outcome::Rejected(refused.unwrap_or(Rejection::SessionExpired { cause }));
         };
+        // Before the request is looked up: a duplicate is a sign of life as well.
         session.seen = header.time;
         let fingerprint = fingerprint(&request.ask);
         match session.requests.admit(number, request.lowest, fingerprint) {
@@ -67,6 +68,7 @@ impl StateMachine {
             Ask::Transfer { name, token, to } => self.transfer(id, name, *token, *to),
         };
         let answer = done.unwrap_or_else(Answer::Refused);
+        // Before the session can end with it: afterwards a grant could not be shown.
         let outcome = self.answer(&answer);
         let fingerprint = fingerprint(ask);
         if let Ask::Release { close: true, .. } = ask
@@ -157,6 +159,7 @@ impl StateMachine {
         Ok(match requests.get(target) {
             Some(Answer::Waiting { name }) => {
                 let name = Some(name);
+                // Both sides in one entry: a place without its request would be granted to nobody.
                 requests.settle(target, Answer::Cancelled { name });
                 if let Some(wait) = session.remove_wait(target) {
                     self.remove_waiter(&wait.name, wait.place, WaitEnd::Cancelled);
@@ -227,9 +230,11 @@ impl StateMachine {
         let Some((to, place)) = self.transfer_target(name, to) else {
             return Err(Rejection::NotWaiting { name: name.clone() });
         };
+        // Before the grant ends: a refused transfer leaves the holder what it has.
         if self.header.tokens.is_exhausted() {
             return Err(Rejection::TokensExhausted);
         }
+        // Queues are served at the end of an entry, so no other waiter sees the lease free here.
         self.end_grant(name, &EndCause::Transferred { to }, EndKind::Graceful);
         let token = self.grant_to_waiter(name, place);
         let token = token.ok_or(Rejection::TokensExhausted)?;
@@ -244,6 +249,7 @@ impl StateMachine {
             Some(to) => self.sessions.get(&to)?.first_place(name)?,
             None => *queue.first()?.0,
         };
+        // The budget may have ended before the end of this wait came, or that of its session.
         let waiter = queue
             .get(&place)
             .filter(|waiter| waiter.until > self.time())?;

@@ -32,6 +32,7 @@ impl Budget {
 
     /// Whether another deadline may be looked at; counts it.
     pub(crate) fn look(&mut self) -> bool {
+        // Any of the three: one session may hold 4,096 leases, and a renewed one ends nothing.
         if self.sessions == 0 || self.endings == 0 || self.looks == 0 {
             return false;
         }

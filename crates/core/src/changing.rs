@@ -21,6 +21,8 @@ impl StateMachine {
         let lease = self.state.leases.get_mut(name)?;
         let before = lease.due();
         let result = change(lease);
+        // At its end, and once: whatever has waited for longer is served first, and a name that stood
+        // there twice would be served twice.
         if lease.wants_serving() && lease.unserved.is_none() {
             lease.unserved = NonZeroU64::new(self.state.unserved.push(name.clone()));
         }
@@ -75,6 +77,7 @@ impl StateMachine {
         let Some(lease) = self.state.leases.remove(name) else {
             return;
         };
+        // Where a new name displaces it, its own time has not come: it still stands there.
         self.deadlines.move_lease(name, lease.due(), None);
         if let Some(place) = lease.unserved {
             // Its waiters left before its turn came, in a quiet time or a storm. What is named in

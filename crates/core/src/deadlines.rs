@@ -97,6 +97,7 @@ impl Deadlines {
         let lease = looks.as_ref().map_or(block, |looks| looks.first());
         let next = [session, wait, lease].into_iter().flatten().min();
         let next = next.filter(|at| *at <= now);
+        // Compared in this order: among equal times that of the kinds decides, alike on every replica.
         if next.is_none() {
             None
         } else if session == next {

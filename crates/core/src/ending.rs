@@ -47,6 +47,7 @@ impl StateMachine {
                 None => break,
             }
         }
+        // Last and with a budget of their own: no client waits for a name to be forgotten.
         while repeats && self.budget.forget() {
             let retention = self.settings().idle_retention;
             let Some(name) = self.deadlines.pop_idle(now, retention) else {
@@ -85,6 +86,7 @@ impl StateMachine {
             return;
         };
         self.state.waiters -= 1;
+        // The deadline itself is gone: it was taken from the set when it came due.
         if let Some(session) = self.state.sessions.get_mut(&waiter.session) {
             session.remove_wait(waiter.request);
             let answer = Answer::TimedOut { name: name.clone() };
@@ -127,6 +129,7 @@ impl StateMachine {
 
     /// Ends a session with all it holds and waits for.
     pub(crate) fn end_session(&mut self, id: SessionId, cause: &SessionEnd) {
+        // Out of the table first: nothing that ends below can be granted to it again.
         let Some(session) = self.state.sessions.remove(&id) else {
             return;
         };
@@ -193,6 +196,7 @@ impl StateMachine {
         let Some(session) = self.state.sessions.get_mut(&id) else {
             return;
         };
+        // Its request is answered from the present, so a retry must not find the grant any more.
         session.remove_hold(name);
         if !planted(Bug::EndedToldAsHeld) {
             let (name, cause) = (name.clone(), cause.clone());
@@ -231,8 +235,10 @@ impl StateMachine {
                 lock_delay_until: now.after(lock_delay),
                 revoked,
             };
+            // A block that is over already would keep the next grant waiting for the next entry.
             lease.blocked = (block.over() > now).then(|| Box::new(block));
             lease.idle_since = now;
+            // Older releases do not keep it, and equal entries make equal states on all of them.
             if knows_repeats && matches!(cause, EndCause::Revoked { .. }) {
                 lease.revoked = Some(token);
             }

@@ -42,6 +42,7 @@ impl StateMachine {
             Some(obstacle) if ask.wait.is_none() => return Err(obstacle),
             obstacle => obstacle.is_some(),
         };
+        // Before anything is queued, forgotten or granted: a refusal has no effect.
         self.check_room(session, &name)?;
         let waiter = Waiter {
             session,
@@ -131,6 +132,7 @@ impl StateMachine {
             let remaining = block.lock_delay_until.since(now);
             return Some(Rejection::LockDelay { remaining });
         }
+        // Before the queue: in a quiet time the head waits for it as everyone else does.
         let remaining = self.header.quiet_until.since(now);
         if remaining.0 > 0 && !planted(Bug::QuietTimeIgnored) {
             return Some(Rejection::QuietTime { remaining });
@@ -140,6 +142,7 @@ impl StateMachine {
     }
 
     fn enqueue(&mut self, name: &LeaseName, waiter: Waiter) {
+        // One counter for all queues, so that waits that end at one time end in the order of arrival.
         let place = self.state.header.next_place;
         self.state.header.next_place += 1;
         self.index_waiter(name, place, &waiter);
@@ -166,6 +169,7 @@ impl StateMachine {
     /// Grants a free lease; `None` if no token is left.
     fn grant(&mut self, name: &LeaseName, waiter: Waiter) -> Option<FencingToken> {
         let header = &mut self.state.header;
+        // A token that is taken is spent, whatever becomes of the grant.
         let token = header.tokens.take()?;
         let grant = GrantRecord {
             token,
@@ -209,6 +213,7 @@ impl StateMachine {
         let Some(lease) = self.state.leases.get_mut(&name) else {
             return;
         };
+        // Since it was put there its queue may have emptied, or a new block begun.
         lease.unserved = None;
         if !lease.wants_serving() {
             return;

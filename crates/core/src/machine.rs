@@ -119,6 +119,8 @@ impl StateMachine {
             header.wall = header.wall.max(entry.wall);
             return self.open_term(entry.term, unix_seconds);
         }
+        // An entry of a deposed leader may commit after the new term began. Its reading of time and
+        // its place before `TermStart` mean nothing here, so it has no effect at all.
         let forming = matches!(entry.command, Command::Form(_));
         if entry.term != header.term || (header.cluster.is_none() && !forming) {
             return Outcome::Rejected(Rejection::NotReady);
@@ -128,8 +130,12 @@ impl StateMachine {
 
         self.budget = Budget::new();
         core::mem::swap(&mut self.events, events);
+        // Before the command, so that a late request finds its session ended and a free lease is
+        // judged as free.
         self.settle_due();
         let outcome = self.carry_out(&entry.command);
+        // After the command, so that what it freed goes to the head of the queue in the same entry: no
+        // later request can come between.
         self.serve_queues();
         core::mem::swap(&mut self.events, events);
         outcome
@@ -158,6 +164,8 @@ impl StateMachine {
             Command::PodEnded(ended) => self.pod_ended(ended),
             Command::RaiseLevel { level } => {
                 self.state.header.level = self.level().max(*level);
+                // From here on the deadlines themselves judge blocks and idle names; a time that was
+                // kept for 0.1.0 would still go into snapshots.
                 if self.is_at(LEVEL_REPEATS) {
                     self.state.looks = Looks::default();
                 }
@@ -172,6 +180,7 @@ impl StateMachine {
         let header = &mut self.state.header;
         header.term = term;
         header.term_start = header.time;
+        // Clocks of two terms may disagree, so the counter is raised and never set.
         if header.token_floor.is_none()
             && let Some(seconds) = unix_seconds
             && seconds < UNIX_SECONDS_END

@@ -59,6 +59,7 @@ impl StateMachine {
         if let Some(pod) = pod {
             session.bind(pod.clone());
         }
+        // After the binding, which takes the place of a TTL.
         session.armed = session.deadline(self.header.term_start);
         self.add_session(id, session);
         self.events.push(Event::SessionOpened { session: id });
@@ -113,6 +114,8 @@ impl StateMachine {
             let seen = open.seen.unwrap_or_default();
             return Err(Rejection::OpenTooOld { seen, now });
         }
+        // Ended sessions count until they are forgotten, or opening and closing in turn would fill
+        // the memory without ever reaching the limit.
         let max = self.settings().sessions_max;
         if self.sessions.len() as u64 + self.ended.len() >= max {
             return Err(Rejection::Limit(Limit::Sessions(max)));
@@ -162,6 +165,7 @@ impl StateMachine {
                 Outcome::Closed { cause: Some(cause) }
             }
             Err(Rejection::SessionExpired { cause }) => {
+                // Only the owner is answered with the cause: a number alone proves nothing.
                 let remembered = self.ended.get(id);
                 if remembered.is_some_and(|ended| !ended.secret.proves(secret)) {
                     return Outcome::Rejected(Rejection::WrongSecret);

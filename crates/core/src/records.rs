@@ -38,6 +38,8 @@ impl StateMachine {
             };
             restored.map_err(|why| BadSnapshot { record: at, why })?;
         }
+        // Last, since each lease keeps its place in the list, and the order of the list is the order
+        // in which queues are served.
         for name in unserved {
             let lease = machine.state.leases.get_mut(&name);
             let lease = lease.filter(|lease| lease.unserved.is_none());
@@ -91,6 +93,7 @@ impl StateMachine {
             }
             let holder = self.state.sessions.get_mut(&grant.session);
             let holder = holder.ok_or("is held by nobody alive")?;
+            // What was decoded has a copy of the name in each record; a machine has one for all.
             holder.requests.share_name(grant.request, &name);
             holder.add_hold(name.clone(), grant.token);
             self.state.held += 1;

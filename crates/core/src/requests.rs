@@ -47,6 +47,7 @@ impl Requests {
         fingerprint: u64,
     ) -> Admission {
         if number < self.lowest {
+            // Confirmed, and still remembered if it waits or holds: a retry finds its place.
             return match self.find(number) {
                 Ok(at) => self.repeat(at, fingerprint),
                 Err(_) => Admission::Refused(Rejection::StaleRequest {
@@ -55,6 +56,7 @@ impl Requests {
                 }),
             };
         }
+        // A request does not confirm its own answer, which its client cannot have seen yet.
         self.confirm_below(lowest.min(number));
         let too_many = number.get() - self.lowest.get() >= UNCONFIRMED_MAX;
         if too_many && !planted(Bug::AnswersUnbounded) {

@@ -163,6 +163,7 @@ impl Session {
         self.rare_mut().pod = Some(pod);
     }
 
+    // A frozen state may share it; the copy is made at the first change after the freeze.
     fn rare_mut(&mut self) -> &mut Rare {
         Arc::make_mut(self.rare.get_or_insert_default())
     }

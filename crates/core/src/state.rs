@@ -185,6 +185,7 @@ impl Frozen {
         prefix: &'a str,
         after: Option<&str>,
     ) -> impl Iterator<Item = (&'a LeaseName, &'a Lease)> + use<'a> {
+        // Names before the prefix are not among those that are asked for, wherever a page begins.
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -238,6 +239,8 @@ impl Frozen {
         {
             return Verdict::Current;
         }
+        // A forgotten name has no floor, so its tokens are `Ended` and never `Superseded`: both mean
+        // that the grant is not current.
         match self.leases.get(name).and_then(|lease| lease.floor) {
             Some(newest) if newest > token => Verdict::Superseded { newest },
             _ if token.get() > self.header.tokens.granted() => Verdict::Unknown,

@@ -52,6 +52,7 @@ impl TokenCounter {
 
     /// Takes the next token; `None` if none is left.
     pub(crate) fn take(&mut self) -> Option<FencingToken> {
+        // Checked, not wrapped: a token that comes again would open every guard to a stale holder.
         let token = FencingToken::new(self.reached.checked_add(1)?)?;
         *self = Self::restored(token.get(), token.get());
         Some(token)
