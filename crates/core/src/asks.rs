@@ -17,7 +17,7 @@ use crate::session::Session;
 
 impl StateMachine {
     /// A numbered request: answered from memory if it was answered before.
-    pub(crate) fn request(&mut self, request: &Request) -> Outcome {
+    pub(crate) fn request(&mut self, request: &Request) -> Result<Outcome, Rejection> {
         let (id, number) = (request.session, request.number);
         let header = &self.state.header;
         let admitted = |session: &&mut Session| {
@@ -28,19 +28,18 @@ impl StateMachine {
         let Some(session) = session.filter(admitted) else {
             self.end_if_due(id);
             if let Some(token) = self.released_with(request) {
-                return Outcome::Released { token };
+                return Ok(Outcome::Released { token });
             }
-            let refused = self.authenticate(id, &request.secret).err();
-            let cause = None;
-            return Outcome::Rejected(refused.unwrap_or(Rejection::SessionExpired { cause }));
+            self.authenticate(id, &request.secret)?;
+            return Err(Rejection::SessionExpired { cause: None });
         };
         // Before the request is looked up: a duplicate is a sign of life as well.
-        session.seen = header.time;
+        session.keep_alive(header.time);
         let fingerprint = fingerprint(&request.ask);
         match session.requests.admit(number, request.lowest, fingerprint) {
-            Admission::New => self.carry_out_ask(id, number, &request.ask),
-            Admission::Refused(rejection) => Outcome::Rejected(rejection),
-            Admission::Repeat(answer) => self.answer(&answer),
+            Admission::New => Ok(self.carry_out_ask(id, number, &request.ask)),
+            Admission::Refused(rejection) => Err(rejection),
+            Admission::Repeat(answer) => Ok(self.answer(&answer)),
         }
     }
 
@@ -159,7 +158,7 @@ impl StateMachine {
         Ok(match requests.get(target) {
             Some(Answer::Waiting { name }) => {
                 let name = Some(name);
-                // Both sides in one entry: a place without its request would be granted to nobody.
+                // Both sides in one entry: a place without its request would be an orphan grant.
                 requests.settle(target, Answer::Cancelled { name });
                 if let Some(wait) = session.remove_wait(target) {
                     self.remove_waiter(&wait.name, wait.place, WaitEnd::Cancelled);

@@ -6,7 +6,7 @@ use crate::settings::{ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX};
 /// Deadlines that one entry looks at without anything coming of it: sessions that were renewed.
 const LOOKS_PER_ENTRY_MAX: u32 = 20_000;
 
-/// Idle names that one entry forgets. Its own, so that they take no time from what somebody waits for.
+/// Idle names that one entry forgets. Its own, so that they take no time from what clients wait for.
 const FORGETS_PER_ENTRY_MAX: u32 = 2_000;
 
 /// What is left of one entry's work.

@@ -114,7 +114,7 @@ impl Deadlines {
         }
     }
 
-    /// Takes the lease that has been idle for the longest time, if that is one retention. Nobody waits
+    /// Takes the lease that has been idle for the longest time, if that is one retention. No client waits
     /// for it to be forgotten, so it comes after all that is due: a retention that is lowered over
     /// millions of names must not keep a holder that is gone.
     pub(crate) fn pop_idle(

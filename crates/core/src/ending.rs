@@ -136,7 +136,7 @@ impl StateMachine {
         self.deadlines.remove_session(session.armed, id);
         match session.pod() {
             Some(pod) => drop(self.state.pods.remove(&pod.key())),
-            None => self.ttls.remove(session.ttl),
+            None => self.ttls.remove(session.ttl()),
         }
         for wait in session.waits() {
             self.remove_waiter(&wait.name, wait.place, WaitEnd::SessionEnded);
@@ -177,7 +177,7 @@ impl StateMachine {
             SessionEnd::Evicted { operator, reason } => {
                 let kind = match session.pod() {
                     Some(_) => EndKind::Abrupt,
-                    None => EndKind::MayStillBelieve(self.time().after(session.ttl)),
+                    None => EndKind::MayStillBelieve(self.time().after(session.ttl())),
                 };
                 (EndCause::Evicted { operator, reason }, kind)
             }

@@ -27,7 +27,7 @@ impl StateMachine {
         let sessions = &mut self.state.sessions;
         sessions.visit(&renew.sessions, |id, session| match session {
             Some(session) if session.is_alive(header) => {
-                session.seen = header.time;
+                session.keep_alive(header.time);
                 if !session.lost().is_empty() && !planted(Bug::LossNotTold) {
                     renewed.lost.push((*id, session.lost().to_vec()));
                 }

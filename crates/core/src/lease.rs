@@ -20,7 +20,7 @@ pub struct GrantRecord {
     pub request: RequestNumber,
     /// What the holder publishes.
     pub data: HolderData,
-    /// For how long nobody is granted the lease after a dirty end.
+    /// For how long the lease is granted to no session after a dirty end.
     pub lock_delay: Millis,
     /// The entry that granted it.
     pub index: u64,
@@ -28,7 +28,7 @@ pub struct GrantRecord {
     pub since: WallTime,
 }
 
-/// Why nobody is granted a lease although nobody holds it.
+/// Why a lease that no session holds is granted to none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// The lock-delay ends here.
@@ -55,9 +55,9 @@ pub(crate) struct Lease {
     pub(crate) floor: Option<FencingToken>,
     /// The grant in force: exclusive, so one at most.
     pub(crate) grant: Option<Box<GrantRecord>>,
-    /// Why nobody is granted it although nobody holds it.
+    /// Why it is granted to no session although none holds it.
     pub(crate) blocked: Option<Box<Block>>,
-    /// Since when nobody has held it or waited for it; means nothing while somebody does.
+    /// Since when no session has held it or waited for it; means nothing while one does.
     pub(crate) idle_since: ClusterTime,
     /// The token of the newest grant that an operator revoked, so that a repeated revoke is known
     /// as one.
@@ -68,7 +68,7 @@ pub(crate) struct Lease {
     pub(crate) unserved: Option<NonZeroU64>,
 }
 
-/// What a lease waits for by itself; it stands among the deadlines accordingly.
+/// What a lease waits for without a command; it stands among the deadlines accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseDue {
     /// Its block is over at this time.

@@ -148,20 +148,20 @@ impl StateMachine {
     }
 
     fn carry_out(&mut self, command: &Command) -> Outcome {
-        match command {
+        let done = match command {
             Command::Form(form) => self.form(form),
             // Of a term that is open already: a repeat.
-            Command::TermStart { .. } | Command::Tick => Outcome::Done,
+            Command::TermStart { .. } | Command::Tick => Ok(Outcome::Done),
             Command::Configure(configure) => self.configure(configure),
             Command::Open(open) => self.open(open, None),
             Command::Request(request) => self.request(request),
             Command::Close { session, secret } => self.close(*session, secret),
-            Command::Renew(renew) => self.renew(renew),
+            Command::Renew(renew) => Ok(self.renew(renew)),
             Command::Revoke(revoke) => self.revoke(revoke),
             Command::Evict(evict) => self.evict(evict),
-            Command::DrawNodeId => Outcome::NodeId(self.index()),
+            Command::DrawNodeId => Ok(Outcome::NodeId(self.index())),
             Command::OpenForPod(open) => self.open_for_pod(open),
-            Command::PodEnded(ended) => self.pod_ended(ended),
+            Command::PodEnded(ended) => Ok(self.pod_ended(ended)),
             Command::RaiseLevel { level } => {
                 self.state.header.level = self.level().max(*level);
                 // From here on the deadlines themselves judge blocks and idle names; a time that was
@@ -169,9 +169,10 @@ impl StateMachine {
                 if self.is_at(LEVEL_REPEATS) {
                     self.state.looks = Looks::default();
                 }
-                Outcome::Done
+                Ok(Outcome::Done)
             }
-        }
+        };
+        done.unwrap_or_else(Outcome::Rejected)
     }
 
     /// Opens a term. It does not move time: a leader's reading starts where this entry finds it,
@@ -191,47 +192,45 @@ impl StateMachine {
         Outcome::Done
     }
 
-    fn form(&mut self, form: &Form) -> Outcome {
+    fn form(&mut self, form: &Form) -> Result<Outcome, Rejection> {
         let header = &mut self.state.header;
         if let Some(cluster) = header.cluster {
-            return Outcome::Rejected(Rejection::AlreadyFormed { cluster });
+            return Err(Rejection::AlreadyFormed { cluster });
         }
-        if let Err(invalid) = form.settings.check() {
-            return Outcome::Rejected(Rejection::InvalidSetting(invalid));
-        }
+        form.settings.check().map_err(Rejection::InvalidSetting)?;
         match form.token_floor {
             Some(offered) if offered > TOKEN_FLOOR_MAX => {
-                return Outcome::Rejected(Rejection::TokenFloorTooHigh { offered });
+                return Err(Rejection::TokenFloorTooHigh { offered });
             }
             Some(floor) => header.tokens.start_at(floor),
             // Without a believable clock a wiped cluster could repeat tokens.
-            None if header.tokens.reached() == 0 => return Outcome::Rejected(Rejection::NotReady),
+            None if header.tokens.reached() == 0 => return Err(Rejection::NotReady),
             None => {}
         }
         header.token_floor = form.token_floor;
         header.cluster = Some(form.cluster);
-        self.set(form.settings)
+        self.set(form.settings);
+        Ok(Outcome::Done)
     }
 
-    fn configure(&mut self, configure: &Configure) -> Outcome {
+    fn configure(&mut self, configure: &Configure) -> Result<Outcome, Rejection> {
         let set_at = self.settings_set_at();
         if configure.based_on != set_at {
-            return Outcome::Rejected(Rejection::StaleSettings { set_at });
+            return Err(Rejection::StaleSettings { set_at });
         }
-        if let Err(invalid) = configure.settings.check() {
-            return Outcome::Rejected(Rejection::InvalidSetting(invalid));
-        }
-        self.set(configure.settings)
+        let checked = configure.settings.check();
+        checked.map_err(Rejection::InvalidSetting)?;
+        self.set(configure.settings);
+        Ok(Outcome::Done)
     }
 
-    fn set(&mut self, settings: Settings) -> Outcome {
+    fn set(&mut self, settings: Settings) {
         let header = &mut self.state.header;
         header.settings = settings;
         header.settings_set_at = header.index;
-        Outcome::Done
     }
 
-    /// The next cluster time at which something happens by itself; at or before the present one
+    /// The next cluster time at which something is due; at or before the present one
     /// means at once, with the next entry whatever it says.
     #[must_use]
     pub fn next_deadline(&self) -> Option<ClusterTime> {

@@ -14,7 +14,7 @@ use crate::time::Millis;
 
 impl StateMachine {
     /// Opens a session that lasts as long as a Pod.
-    pub(crate) fn open_for_pod(&mut self, open: &OpenForPod) -> Outcome {
+    pub(crate) fn open_for_pod(&mut self, open: &OpenForPod) -> Result<Outcome, Rejection> {
         let plain = Open {
             id: open.id,
             secret: open.secret,
@@ -27,19 +27,15 @@ impl StateMachine {
     }
 
     /// Opens a session, or finds the one that this very `Open` made before.
-    pub(crate) fn open(&mut self, open: &Open, pod: Option<&Pod>) -> Outcome {
+    pub(crate) fn open(&mut self, open: &Open, pod: Option<&Pod>) -> Result<Outcome, Rejection> {
         if let Some(&id) = self.opens.get(&open.id)
             && !planted(Bug::OpenRepeatedOpensAgain)
         {
             return self.reopen(id, open);
         }
         let former = pod.and_then(|pod| self.pods.get(&pod.key()).copied());
-        if let Err(rejection) = self.check_open(open, pod, former) {
-            return Outcome::Rejected(rejection);
-        }
-        let Some(id) = SessionId::new(self.header.next_session) else {
-            return Outcome::Rejected(Rejection::NotReady);
-        };
+        self.check_open(open, pod, former)?;
+        let id = SessionId::new(self.header.next_session).ok_or(Rejection::NotReady)?;
         self.state.header.next_session += 1;
         // One process at a time is behind a container, so that of the former session is over; if it
         // went on, its successor would wait for it for ever.
@@ -77,7 +73,7 @@ impl StateMachine {
             Some(pod) => drop(self.state.pods.insert(pod.key(), id)),
             None => {
                 self.deadlines.insert_session(session.armed, id);
-                self.ttls.insert(session.ttl);
+                self.ttls.insert(session.ttl());
             }
         }
         self.opens.insert(session.open, id);
@@ -109,7 +105,7 @@ impl StateMachine {
         // A process that runs now has seen a later time than the one before it lived to see. What has
         // not may be the late `Open` of a process that is over, and must not end its successor.
         if let Some(former) = former.and_then(|former| self.sessions.get(&former))
-            && open.seen.is_none_or(|seen| seen <= former.seen)
+            && open.seen.is_none_or(|seen| seen <= former.seen())
         {
             let seen = open.seen.unwrap_or_default();
             return Err(Rejection::OpenTooOld { seen, now });
@@ -123,29 +119,27 @@ impl StateMachine {
         Ok(())
     }
 
-    fn reopen(&mut self, id: SessionId, open: &Open) -> Outcome {
+    fn reopen(&mut self, id: SessionId, open: &Open) -> Result<Outcome, Rejection> {
         self.end_if_due(id);
         match self.state.sessions.get_mut(&id) {
             Some(session) if session.secret.proves(&open.secret) => {
-                session.seen = self.state.header.time;
+                session.keep_alive(self.state.header.time);
                 self.opened(id, open, true)
             }
-            _ => Outcome::Rejected(Rejection::OpenIdUsed),
+            _ => Err(Rejection::OpenIdUsed),
         }
     }
 
-    fn opened(&self, id: SessionId, open: &Open, repeated: bool) -> Outcome {
-        let Some(session) = self.sessions.get(&id) else {
-            return Outcome::Rejected(Rejection::OpenIdUsed);
-        };
+    fn opened(&self, id: SessionId, open: &Open, repeated: bool) -> Result<Outcome, Rejection> {
+        let session = self.sessions.get(&id).ok_or(Rejection::OpenIdUsed)?;
         let first = session.requests.get(RequestNumber::FIRST);
         let first = first.filter(|_| open.acquire.is_some());
-        Outcome::Opened(Opened {
+        Ok(Outcome::Opened(Opened {
             session: id,
-            ttl: session.ttl,
+            ttl: session.ttl(),
             acquired: first.and_then(|answer| self.standing_of(&answer)),
             repeated,
-        })
+        }))
     }
 
     /// Ends a session that is due but was not reached yet, so that its own late request finds it
@@ -156,23 +150,23 @@ impl StateMachine {
         }
     }
 
-    pub(crate) fn close(&mut self, id: SessionId, secret: &Secret) -> Outcome {
+    pub(crate) fn close(&mut self, id: SessionId, secret: &Secret) -> Result<Outcome, Rejection> {
         self.end_if_due(id);
-        match self.authenticate(id, secret) {
+        let cause = match self.authenticate(id, secret) {
             Ok(()) => {
-                let cause = SessionEnd::Closed;
-                self.end_session(id, &cause);
-                Outcome::Closed { cause: Some(cause) }
+                self.end_session(id, &SessionEnd::Closed);
+                Some(SessionEnd::Closed)
             }
             Err(Rejection::SessionExpired { cause }) => {
                 // Only the owner is answered with the cause: a number alone proves nothing.
                 let remembered = self.ended.get(id);
                 if remembered.is_some_and(|ended| !ended.secret.proves(secret)) {
-                    return Outcome::Rejected(Rejection::WrongSecret);
+                    return Err(Rejection::WrongSecret);
                 }
-                Outcome::Closed { cause }
+                cause
             }
-            Err(other) => Outcome::Rejected(other),
-        }
+            Err(other) => return Err(other),
+        };
+        Ok(Outcome::Closed { cause })
     }
 }

@@ -13,7 +13,7 @@ impl StateMachine {
     /// Ends one grant, named by its token, so that a repeat does not hit the next holder. A repeat
     /// of the newest revoke of a lease is done as the first was; if it says `now` and the first did
     /// not, the next grant stops waiting for the old holder.
-    pub(crate) fn revoke(&mut self, revoke: &Revoke) -> Outcome {
+    pub(crate) fn revoke(&mut self, revoke: &Revoke) -> Result<Outcome, Rejection> {
         let (name, offered) = (&revoke.name, revoke.token);
         let current = self.grant_of(name).map(|grant| grant.token);
         if current != Some(offered) {
@@ -22,10 +22,10 @@ impl StateMachine {
                 if revoke.now {
                     self.stop_waiting_for(name, offered);
                 }
-                return Outcome::Done;
+                return Ok(Outcome::Done);
             }
             if !(planted(Bug::RevokeByName) && current.is_some()) {
-                return Outcome::Rejected(Rejection::StaleToken {
+                return Err(Rejection::StaleToken {
                     name: name.clone(),
                     offered,
                     current,
@@ -33,7 +33,7 @@ impl StateMachine {
             }
         }
         self.revoke_grant(revoke);
-        Outcome::Done
+        Ok(Outcome::Done)
     }
 
     /// The session lives on and learns of its loss with its keep-alives. Until it has acknowledged
@@ -57,25 +57,25 @@ impl StateMachine {
         });
         let kind = match revoke.now || planted(Bug::RevokeGrantsAtOnce) {
             true => EndKind::Abrupt,
-            false => EndKind::MayStillBelieve(self.state.header.time.after(session.ttl)),
+            false => EndKind::MayStillBelieve(self.state.header.time.after(session.ttl())),
         };
         self.end_grant(&revoke.name, &cause, kind);
     }
 
-    pub(crate) fn evict(&mut self, evict: &Evict) -> Outcome {
+    pub(crate) fn evict(&mut self, evict: &Evict) -> Result<Outcome, Rejection> {
         if self.is_at(LEVEL_REPEATS) && !self.has_opened(evict.session) {
-            return Outcome::Rejected(Rejection::SessionExpired { cause: None });
+            return Err(Rejection::SessionExpired { cause: None });
         }
         if self.sessions.get(&evict.session).is_none() {
             let cause = self.session_end(evict.session);
-            return Outcome::Closed { cause };
+            return Ok(Outcome::Closed { cause });
         }
         let cause = SessionEnd::Evicted {
             operator: evict.operator.clone(),
             reason: evict.reason.clone(),
         };
         self.end_session(evict.session, &cause);
-        Outcome::Closed { cause: Some(cause) }
+        Ok(Outcome::Closed { cause: Some(cause) })
     }
 
     /// Ends the sessions of a Pod, as far as the budget goes. What has seen the Pod's end says so

@@ -225,14 +225,14 @@ pub enum Rejection {
         /// The lowest that is remembered.
         lowest: RequestNumber,
     },
-    /// Somebody holds the lease.
+    /// A session holds the lease.
     Held {
         /// Who.
         holder: Holder,
         /// Whether it is the very session that asks, under another request number.
         mine: bool,
     },
-    /// Nobody holds the lease, but others wait for it.
+    /// No session holds the lease, but others wait for it.
     Queued {
         /// How many.
         waiters: u32,
@@ -268,7 +268,7 @@ pub enum Rejection {
         /// The token offered.
         offered: FencingToken,
     },
-    /// The target of a transfer does not wait for the lease; or nobody does.
+    /// The target of a transfer does not wait for the lease; or no session does.
     NotWaiting {
         /// The lease.
         name: LeaseName,

@@ -18,9 +18,9 @@ pub(crate) struct Session {
     pub(crate) open: OpenId,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
-    pub(crate) ttl: Millis,
+    ttl: Millis,
     /// Cluster time of its last keep-alive.
-    pub(crate) seen: ClusterTime,
+    seen: ClusterTime,
     /// Where it stands among the deadlines; never later than its own deadline.
     pub(crate) armed: ClusterTime,
     pub(crate) requests: Requests,
@@ -68,6 +68,22 @@ impl Session {
             holds: Few::default(),
             rare: None,
         }
+    }
+
+    /// Its TTL; [`Millis::FOREVER`] if it is bound to a Pod.
+    pub(crate) fn ttl(&self) -> Millis {
+        self.ttl
+    }
+
+    /// Cluster time of its last keep-alive.
+    pub(crate) fn seen(&self) -> ClusterTime {
+        self.seen
+    }
+
+    /// Takes a sign of life. It moves the deadline to a later time, never to an earlier one: the
+    /// ordered set of deadlines relies on that.
+    pub(crate) fn keep_alive(&mut self, now: ClusterTime) {
+        self.seen = self.seen.max(now);
     }
 
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however

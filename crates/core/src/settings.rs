@@ -52,7 +52,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What a cluster is formed with unless told otherwise.
+    /// What a cluster is formed with by default.
     pub const STANDARD: Self = Self {
         ttl_min: Millis::from_secs(1),
         ttl_max: Millis::from_secs(5 * 60),

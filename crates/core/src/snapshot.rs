@@ -102,9 +102,9 @@ pub struct LeaseRecord {
     pub floor: Option<FencingToken>,
     /// The grant in force.
     pub grant: Option<GrantRecord>,
-    /// Why nobody is granted it although nobody holds it.
+    /// Why it is granted to no session although none holds it.
     pub blocked: Option<Block>,
-    /// Since when nobody has held it or waited for it; means nothing while somebody does.
+    /// Since when no session has held it or waited for it; means nothing while one does.
     pub idle_since: ClusterTime,
     /// Below [`LEVEL_REPEATS`](crate::LEVEL_REPEATS), when it is looked at whether its block or its
     /// idle time is over; `None` from that level on, where nothing is looked at before its time.

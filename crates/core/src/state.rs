@@ -202,7 +202,7 @@ impl Frozen {
         LeaseView {
             name: name.clone(),
             holder: grant.map(|grant| grant.granted(name, self.identity_of(grant.session))),
-            ttl: session.map(|session| session.ttl).unwrap_or_default(),
+            ttl: session.map(|session| session.ttl()).unwrap_or_default(),
             remaining: session
                 .map(|session| self.remaining(session))
                 .unwrap_or_default(),
@@ -276,7 +276,7 @@ impl Frozen {
         SessionView {
             session: id,
             identity: session.identity.clone(),
-            ttl: session.ttl,
+            ttl: session.ttl(),
             remaining: self.remaining(session),
             leases: Vec::new(),
             // At most 4,096.
@@ -295,7 +295,7 @@ impl Frozen {
     /// How long ago a session was last kept alive; `None` if it is not alive.
     #[must_use]
     pub fn silence(&self, id: SessionId) -> Option<Millis> {
-        Some(self.time().since(self.sessions.get(&id)?.seen))
+        Some(self.time().since(self.sessions.get(&id)?.seen()))
     }
 
     /// Why a session ended, within the last minute of cluster time.
@@ -398,8 +398,8 @@ fn session_record(id: SessionId, session: &Session) -> SessionRecord {
         open: session.open,
         secret: session.secret,
         identity: session.identity.clone(),
-        ttl: session.ttl,
-        seen: session.seen,
+        ttl: session.ttl(),
+        seen: session.seen(),
         armed: session.armed,
         lowest: session.requests.lowest(),
         answers: session.requests.records(),
