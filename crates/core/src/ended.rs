@@ -28,7 +28,7 @@ pub struct EndedRecord {
 pub struct ClosingRelease {
     /// The request's number.
     pub number: RequestNumber,
-    /// As [`Remembered::fingerprint`].
+    /// As that of a [`Remembered`](crate::snapshot::Remembered) answer.
     pub fingerprint: u64,
     /// The token of the grant that it ended.
     pub token: FencingToken,
