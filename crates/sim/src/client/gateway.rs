@@ -4,9 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringfence_core::{
-    Acquired, ClusterTime, Command, Opened, Outcome, RequestNumber, SessionId, StateMachine,
-};
+use ringfence_core::{Acquired, ClusterTime, Command, Opened, Outcome, RequestNumber, SessionId};
 use ringfence_proto::v1::client_frame::Body as Ask;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
