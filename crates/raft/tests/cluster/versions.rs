@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ringfence_core::{
-    Command, Identity, Millis, OpenForPod, OpenId, Outcome, Pod, PodText, Secret, StateMachine,
+    Command, Identity, Millis, OpenForPod, OpenId, Outcome, Pod, PodText, Secret,
 };
 use ringfence_proto::record::{RECORD_VERSION, encode_command};
 use ringfence_raft::{Node, NodeConfig, ProposeError, SeatError, StartError, StopReason};
