@@ -6,12 +6,11 @@ use crate::settings::{ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX};
 /// Deadlines that one entry looks at without anything coming of it: sessions that were renewed.
 const LOOKS_PER_ENTRY_MAX: u32 = 20_000;
 
-/// Idle names that one entry forgets. Its own, so that they take no time from what a client waits
-/// for.
+/// Idle names that one entry forgets. Its own, so that they take no time from what clients wait for.
 const FORGETS_PER_ENTRY_MAX: u32 = 2_000;
 
 /// What is left of one entry's work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budget {
     sessions: u32,
     endings: u32,
@@ -33,6 +32,7 @@ impl Budget {
 
     /// Whether another deadline may be looked at; counts it.
     pub(crate) fn look(&mut self) -> bool {
+        // Any of the three: one session may hold 4,096 leases, and a renewed one ends nothing.
         if self.sessions == 0 || self.endings == 0 || self.looks == 0 {
             return false;
         }

@@ -87,7 +87,7 @@ pub struct Form {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configure {
     /// The index of the entry that set the settings it is based on; another one means that
-    /// another operator was faster. This makes repeating it harmless.
+    /// another change came first. This makes repeating it harmless.
     pub based_on: u64,
     /// The new settings.
     pub settings: Settings,
@@ -101,7 +101,7 @@ pub struct Open {
     /// The session's secret.
     pub secret: Secret,
     /// The newest cluster time that the client has seen. A raw caller may leave it out and accept
-    /// that a duplicate delayed by the network opens a session no client keeps alive.
+    /// that a duplicate delayed by the network opens a session that no client keeps alive.
     pub seen: Option<ClusterTime>,
     /// The session's TTL, fixed for its life.
     pub ttl: Millis,
@@ -167,7 +167,7 @@ pub struct Acquire {
     pub wait: Option<Millis>,
     /// What the holder publishes with its grant.
     pub data: HolderData,
-    /// For how long no client is granted the lease after a dirty end of this grant; at most
+    /// For how long the lease is granted to no session after a dirty end of this grant; at most
     /// [`crate::settings::LOCK_DELAY_MAX`].
     pub lock_delay: Millis,
 }

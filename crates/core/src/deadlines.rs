@@ -41,8 +41,6 @@ pub(crate) struct Deadlines {
     waits: BTreeSet<(ClusterTime, u64, LeaseName)>,
     blocks: BTreeSet<(ClusterTime, LeaseName)>,
     idle: BTreeSet<(ClusterTime, LeaseName)>,
-    /// What stands in for the blocks and the idle leases until the level says otherwise.
-    pub(crate) looks: Looks,
 }
 
 impl Deadlines {
@@ -90,47 +88,35 @@ impl Deadlines {
     }
 
     /// Takes the first one that is not later than `now`; among equal times the kinds come in their
-    /// order. Idle leases are apart: see [`Deadlines::pop_idle`].
-    pub(crate) fn pop(&mut self, now: ClusterTime) -> Option<Due> {
+    /// order. Idle leases are apart: see [`Deadlines::pop_idle`]. Below
+    /// [`LEVEL_REPEATS`](crate::LEVEL_REPEATS) `looks` stands in for blocked and idle leases.
+    pub(crate) fn pop(&mut self, now: ClusterTime, looks: Option<&mut Looks>) -> Option<Due> {
+        let session = self.sessions.first().map(|due| due.0);
+        let wait = self.waits.first().map(|due| due.0);
         let block = self.blocks.first().map(|due| due.0);
-        self.pop_before(block, now).or_else(|| {
-            let due = block.is_some_and(|at| at <= now);
-            let block = due.then(|| self.blocks.pop_first()).flatten();
-            block.map(|(_, name)| Due::Block(name))
-        })
-    }
-
-    /// The same below [`LEVEL_REPEATS`](crate::LEVEL_REPEATS): blocked and idle leases come together,
-    /// when they are looked at.
-    pub(crate) fn pop_below_repeats(&mut self, now: ClusterTime) -> Option<Due> {
-        let look = self.looks.first();
-        self.pop_before(look, now).or_else(|| {
-            let due = look.is_some_and(|at| at <= now);
-            let look = due.then(|| self.looks.pop()).flatten();
-            look.map(|(at, name)| Due::Look(at, name))
-        })
-    }
-
-    /// Takes the first session or wait that is due by `now` and not later than the first lease.
-    fn pop_before(&mut self, lease: Option<ClusterTime>, now: ClusterTime) -> Option<Due> {
-        let [session, wait] = self.firsts();
-        let next = [session, wait, lease].into_iter().flatten().min()?;
-        if next > now {
-            return None;
-        }
-        if session == Some(next) {
-            self.sessions.pop_first().map(|(_, id)| Due::Session(id))
-        } else if wait == Some(next) {
+        let lease = looks.as_ref().map_or(block, |looks| looks.first());
+        let next = [session, wait, lease].into_iter().flatten().min();
+        let next = next.filter(|at| *at <= now);
+        // Compared in this order: among equal times that of the kinds decides, alike on every replica.
+        if next.is_none() {
+            None
+        } else if session == next {
+            let first = self.sessions.pop_first();
+            first.map(|(_, id)| Due::Session(id))
+        } else if wait == next {
             let first = self.waits.pop_first();
             first.map(|(_, place, name)| Due::Wait { place, name })
+        } else if let Some(looks) = looks {
+            looks.pop().map(|(at, name)| Due::Look(at, name))
         } else {
-            None
+            let first = self.blocks.pop_first();
+            first.map(|(_, name)| Due::Block(name))
         }
     }
 
-    /// Takes the lease that has been idle for the longest time, if that is one retention. No client
-    /// waits for it to be forgotten, so it comes after all that is due: a retention that is lowered
-    /// over millions of names must not keep a holder that is gone.
+    /// Takes the lease that has been idle for the longest time, if that is one retention. No client waits
+    /// for it to be forgotten, so it comes after all that is due: a retention that is lowered over
+    /// millions of names must not keep a holder that is gone.
     pub(crate) fn pop_idle(
         &mut self,
         now: ClusterTime,
@@ -143,25 +129,13 @@ impl Deadlines {
         self.idle.pop_first().map(|(_, name)| name)
     }
 
-    /// The first time of a session and of a wait.
-    fn firsts(&self) -> [Option<ClusterTime>; 2] {
-        [
-            self.sessions.first().map(|due| due.0),
-            self.waits.first().map(|due| due.0),
-        ]
-    }
-
-    /// The first time of all.
-    pub(crate) fn next(&self, idle_retention: Millis) -> Option<ClusterTime> {
+    /// The first time of all; with `looks` as in [`Deadlines::pop`].
+    pub(crate) fn next(&self, idle: Millis, looks: Option<&Looks>) -> Option<ClusterTime> {
         let block = self.blocks.first().map(|due| due.0);
-        let idle = self.idle.first().map(|due| due.0.after(idle_retention));
-        let times = self.firsts().into_iter().chain([block, idle]);
-        times.flatten().min()
-    }
-
-    /// The same below [`LEVEL_REPEATS`](crate::LEVEL_REPEATS).
-    pub(crate) fn next_below_repeats(&self) -> Option<ClusterTime> {
-        let times = self.firsts().into_iter().chain([self.looks.first()]);
-        times.flatten().min()
+        let idle = self.idle.first().map(|due| due.0.after(idle));
+        let leases = looks.map_or([block, idle], |looks| [looks.first(), None]);
+        let session = self.sessions.first().map(|due| due.0);
+        let wait = self.waits.first().map(|due| due.0);
+        [session, wait].into_iter().chain(leases).flatten().min()
     }
 }

@@ -61,12 +61,12 @@ pub enum FloorNews {
     Floor {
         /// The name.
         name: LeaseName,
-        /// The greatest token ever granted for it, as far as was reported.
+        /// The greatest token ever granted for it, as far as the stream has come.
         token: FencingToken,
     },
     /// The greatest floor that was ever forgotten, with a name that was idle.
     Forgotten(FencingToken),
-    /// Everything up to now has been reported: the stream is live. Comes at least every second.
+    /// The stream has sent everything up to now: it is live. Comes at least every second.
     Reached,
     /// The stream begins again, with all floors: after a compaction, on another node, or of another
     /// cluster. It is not live before the next [`FloorNews::Reached`].

@@ -56,19 +56,8 @@ impl<T: Clone> Few<T> {
         };
     }
 
-    pub(crate) fn remove(&mut self, at: usize) -> Option<T> {
-        match self {
-            Self::Other(Some(many)) if at < many.len() => {
-                let removed = Arc::make_mut(many).remove(at);
-                self.settle();
-                Some(removed)
-            }
-            Self::One(_) if at == 0 => match core::mem::take(self) {
-                Self::One(one) => Some(one),
-                Self::Other(_) => None,
-            },
-            Self::One(_) | Self::Other(_) => None,
-        }
+    pub(crate) fn remove(&mut self, at: usize) {
+        self.retain_in(at..at + 1, |_| false);
     }
 
     /// Takes out those in the range that are not to be kept.
@@ -76,37 +65,24 @@ impl<T: Clone> Few<T> {
         if self.as_slice()[range.clone()].iter().all(&keep) {
             return;
         }
-        match self {
-            Self::One(_) => *self = Self::default(),
-            Self::Other(None) => {}
-            Self::Other(Some(many)) => {
-                let many = Arc::make_mut(many);
-                let mut kept = range.start;
-                for at in range.clone() {
-                    if keep(&many[at]) {
-                        many.swap(kept, at);
-                        kept += 1;
-                    }
-                }
-                many.drain(kept..range.end);
-                self.settle();
-            }
-        }
-    }
-
-    /// Gives back memory after something was taken out.
-    fn settle(&mut self) {
         let Self::Other(Some(many)) = self else {
+            *self = Self::default();
             return;
         };
         let many = Arc::make_mut(many);
-        if many.len() > 1 {
-            if many.capacity() > 4 * many.len() {
-                many.shrink_to(2 * many.len());
+        let mut kept = range.start;
+        for at in range.clone() {
+            if keep(&many[at]) {
+                many.swap(kept, at);
+                kept += 1;
             }
-            return;
         }
-        *self = many.pop().map_or(Self::Other(None), Self::One);
+        many.drain(kept..range.end);
+        if many.len() < 2 {
+            *self = many.pop().map_or(Self::Other(None), Self::One);
+        } else if many.capacity() > 4 * many.len() {
+            many.shrink_to(2 * many.len());
+        }
     }
 }
 
@@ -134,12 +110,11 @@ mod tests {
             assert_eq!(few.as_slice(), model);
         }
         let shared = few.clone();
-        assert_eq!(few.remove(9), None);
         for at in [2, 0, 1, 0] {
-            assert_eq!(few.remove(at), Some(model.remove(at)));
+            few.remove(at);
+            model.remove(at);
             assert_eq!(few.as_slice(), model);
         }
-        assert_eq!(few.remove(0), None);
         assert_eq!(shared.as_slice(), ['b', 'd', 'a', 'c']);
     }
 

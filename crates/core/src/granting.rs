@@ -1,36 +1,24 @@
 //! Grants: the only place that takes tokens.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::budget::Budget;
+use crate::answer::Answer;
 use crate::command::Acquire;
-use crate::event::{Event, Granted};
+use crate::event::Event;
 use crate::id::{FencingToken, RequestNumber, SessionId};
-use crate::lease::Waiter;
+use crate::lease::{GrantRecord, Waiter};
 use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
-use crate::name::{HolderData, LeaseName};
-use crate::outcome::{Acquired, Holder, Limit, Rejection};
+use crate::name::LeaseName;
+use crate::outcome::{Holder, Limit, Rejection};
 use crate::session::Wait;
 use crate::settings::{LOCK_DELAY_MAX, WAIT_MAX};
-use crate::snapshot::{Answer, GrantRecord};
-use crate::tables::{granted, identity_of};
-use crate::time::Millis;
 
 /// The most idle names that one new name displaces.
 const FORGOTTEN_PER_NAME_MAX: u32 = 2;
-
-/// Who is granted, for which request, and what goes with the grant.
-struct Award {
-    session: SessionId,
-    request: RequestNumber,
-    data: HolderData,
-    lock_delay: Millis,
-}
 
 impl StateMachine {
     /// Grants a lease, queues the request, or says why not. The session is alive.
@@ -39,68 +27,53 @@ impl StateMachine {
         session: SessionId,
         request: RequestNumber,
         ask: &Acquire,
-        events: &mut Vec<Event>,
     ) -> Result<Answer, Rejection> {
         check_lengths(ask)?;
-        let mut obstacle = self.obstacle(session, &ask.name);
-        if let Some(Rejection::Held { holder, mine: true }) = &obstacle
-            && planted(Bug::MineIsGrantedAgain)
-        {
-            let (name, token) = (ask.name.clone(), holder.token);
-            return Ok(Answer::Granted { name, token });
-        }
+        let name = ask.name.clone();
+        let mut obstacle = self.obstacle(session, &name);
         if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
-            // Its time may be over, and no entry has looked since.
-            self.lift_block(&ask.name);
-            obstacle = self.obstacle(session, &ask.name);
+            // Its time may be over, with a budget that ended before its deadline was looked at.
+            self.lift_block(&name);
+            obstacle = self.obstacle(session, &name);
         }
-        let wait = match &obstacle {
-            // Who has it, or cannot have it, passes no limit.
-            Some(Rejection::Held { mine: true, .. }) => None,
-            _ => ask.wait,
+        let queued = match obstacle {
+            // Before the limits, since what cannot be granted at all passes none.
+            Some(held @ Rejection::Held { mine: true, .. }) => return Err(held),
+            Some(obstacle) if ask.wait.is_none() => return Err(obstacle),
+            obstacle => obstacle.is_some(),
         };
-        match (obstacle, wait) {
-            (Some(obstacle), None) => Err(obstacle),
-            (Some(_), Some(wait)) => {
-                self.check_room(session, &ask.name)?;
-                self.check_queue(&ask.name)?;
-                self.make_room(&ask.name, events);
-                self.enqueue(session, request, ask, wait);
-                Ok(Answer::Waiting {
-                    name: ask.name.clone(),
-                })
-            }
-            (None, _) => {
-                self.check_room(session, &ask.name)?;
-                if self.counter >= FencingToken::MAX {
-                    return Err(Rejection::TokensExhausted);
-                }
-                self.make_room(&ask.name, events);
-                let award = Award {
-                    session,
-                    request,
-                    data: ask.data.clone(),
-                    lock_delay: ask.lock_delay,
-                };
-                let token = self.grant(&ask.name, award, events);
-                let token = token.ok_or(Rejection::TokensExhausted)?;
-                let name = ask.name.clone();
-                Ok(Answer::Granted { name, token })
-            }
+        // Before anything is queued, forgotten or granted: a refusal has no effect.
+        self.check_room(session, &name)?;
+        let waiter = Waiter {
+            session,
+            request,
+            until: self.time().after(ask.wait.unwrap_or_default()),
+            data: ask.data.clone(),
+            lock_delay: ask.lock_delay,
+        };
+        if queued {
+            self.check_queue(&name)?;
+            self.make_room(&name);
+            self.enqueue(&name, waiter);
+            return Ok(Answer::Waiting { name });
         }
+        if self.header.tokens.is_exhausted() {
+            return Err(Rejection::TokensExhausted);
+        }
+        self.make_room(&name);
+        let token = self.grant(&name, waiter);
+        let token = token.ok_or(Rejection::TokensExhausted)?;
+        Ok(Answer::Granted { name, token })
     }
 
     /// Whether there is room for one more lease or wait of the session, and for the name.
     fn check_room(&self, session: SessionId, name: &LeaseName) -> Result<(), Rejection> {
-        let max = self.settings.session_leases_max;
-        let load = self
-            .sessions
-            .get(session)
-            .map_or(0, |session| session.load());
-        if load >= max as usize {
+        let max = self.settings().session_leases_max;
+        let session = self.sessions.get(&session);
+        if session.is_some_and(|session| session.load() >= max as usize) {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
-        let max = self.settings.leases_max;
+        let max = self.settings().leases_max;
         let full = self.leases.len() as u64 >= max && self.leases.get(name).is_none();
         let makes_room = self.is_at(LEVEL_REPEATS) && self.deadlines.longest_idle().is_some();
         if full && !makes_room {
@@ -112,26 +85,26 @@ impl StateMachine {
     /// Makes room for a new name in a full table: what has been idle for the longest time is forgotten
     /// before its retention is over. Its floor stays covered by the greatest forgotten one. Where a
     /// lowered limit has left more names than it allows, two go for each that comes.
-    fn make_room(&mut self, name: &LeaseName, events: &mut Vec<Event>) {
+    fn make_room(&mut self, name: &LeaseName) {
         if self.leases.get(name).is_some() {
             return;
         }
         for _ in 0..FORGOTTEN_PER_NAME_MAX {
-            if (self.leases.len() as u64) < self.settings.leases_max {
+            if (self.leases.len() as u64) < self.settings().leases_max {
                 return;
             }
             let Some(idle) = self.deadlines.longest_idle().cloned() else {
                 return;
             };
-            self.forget(&idle, events);
+            self.forget(&idle);
         }
     }
 
     /// Whether there is room for one more waiter.
     fn check_queue(&self, name: &LeaseName) -> Result<(), Rejection> {
-        let max = self.settings.lease_waiters_max;
-        let waiters = self.leases.get(name).map_or(0, |lease| lease.waiters());
-        if waiters >= max {
+        let max = self.settings().lease_waiters_max;
+        let lease = self.leases.get(name);
+        if lease.is_some_and(|lease| lease.waiters() >= max) {
             return Err(Rejection::Limit(Limit::LeaseWaiters(max)));
         }
         Ok(())
@@ -139,223 +112,134 @@ impl StateMachine {
 
     /// What keeps the lease from being granted to this session now.
     fn obstacle(&self, session: SessionId, name: &LeaseName) -> Option<Rejection> {
+        let now = self.time();
         let lease = self.leases.get(name);
         if let Some(grant) = lease.and_then(|lease| lease.grant.as_deref()) {
-            // Every holder is alive. If one were not there, the lease would still be held: a doubt
-            // about the state must not grant it a second time.
-            let identity = identity_of(&self.sessions, grant.session);
-            let (token, data) = (grant.token, grant.data.clone());
             let holder = Holder {
                 session: grant.session,
-                identity,
-                token,
-                data,
+                identity: self.identity_of(grant.session),
+                token: grant.token,
+                data: grant.data.clone(),
             };
-            return Some(Rejection::Held {
-                holder,
-                mine: grant.session == session,
-            });
+            let mine = grant.session == session;
+            return Some(Rejection::Held { holder, mine });
         }
         if let Some(block) = lease.and_then(|lease| lease.blocked.as_deref()) {
-            if let Some(revoked) = block.revoked
-                && revoked.until > self.time
-            {
-                return Some(Rejection::Revoking {
-                    remaining: block.over().since(self.time),
-                });
+            if block.revoked.is_some_and(|revoked| revoked.until > now) {
+                let remaining = block.over().since(now);
+                return Some(Rejection::Revoking { remaining });
             }
-            let remaining = block.lock_delay_until.since(self.time);
+            let remaining = block.lock_delay_until.since(now);
             return Some(Rejection::LockDelay { remaining });
         }
-        if self.quiet_until > self.time && !planted(Bug::QuietTimeIgnored) {
-            return Some(Rejection::QuietTime {
-                remaining: self.quiet_until.since(self.time),
-            });
+        // Before the queue: in a quiet time the head waits for it as everyone else does.
+        let remaining = self.header.quiet_until.since(now);
+        if remaining.0 > 0 && !planted(Bug::QuietTimeIgnored) {
+            return Some(Rejection::QuietTime { remaining });
         }
         let waiters = lease.map_or(0, |lease| lease.waiters());
         (waiters > 0).then_some(Rejection::Queued { waiters })
     }
 
-    fn enqueue(&mut self, session: SessionId, request: RequestNumber, ask: &Acquire, wait: Millis) {
-        let place = self.next_place;
-        self.next_place += 1;
-        let until = self.time.after(wait);
-        let (data, lock_delay) = (ask.data.clone(), ask.lock_delay);
-        let waiter = Waiter {
-            session,
-            request,
-            until,
-            data,
-            lock_delay,
-        };
+    fn enqueue(&mut self, name: &LeaseName, waiter: Waiter) {
+        // One counter for all queues, so that waits that end at one time end in the order of arrival.
+        let place = self.state.header.next_place;
+        self.state.header.next_place += 1;
+        self.index_waiter(name, place, &waiter);
         // Quiet time keeps a lease from its queue without a block of its own, so it may want serving.
-        self.change_or_make_lease(&ask.name, |lease| {
+        self.change_or_make_lease(name, |lease| {
             lease.queue.insert(place, waiter);
         });
-        self.waiters += 1;
-        self.deadlines.insert_wait(until, place, ask.name.clone());
-        if let Some(session) = self.sessions.get_mut(session) {
+    }
+
+    /// Notes a place in a queue wherever it is looked for besides the queue itself.
+    pub(crate) fn index_waiter(&mut self, name: &LeaseName, place: u64, waiter: &Waiter) {
+        self.state.waiters += 1;
+        self.deadlines
+            .insert_wait(waiter.until, place, name.clone());
+        if let Some(session) = self.state.sessions.get_mut(&waiter.session) {
             session.add_wait(Wait {
-                number: request,
-                name: ask.name.clone(),
+                number: waiter.request,
+                name: name.clone(),
                 place,
             });
         }
     }
 
     /// Grants a free lease; `None` if no token is left.
-    fn grant(
-        &mut self,
-        name: &LeaseName,
-        award: Award,
-        events: &mut Vec<Event>,
-    ) -> Option<FencingToken> {
-        let mut token = FencingToken::new(self.counter.checked_add(1)?)?;
-        if planted(Bug::TokenPerLease) {
-            let floor = self.leases.get(name).and_then(|lease| lease.floor);
-            token = FencingToken::new(floor.map_or(1, |floor| floor.get() + 1))?;
-        }
-        self.counter = token.get();
-        self.last_token = token.get();
-        let Award {
-            session,
-            request,
-            data,
-            lock_delay,
-        } = award;
-        let (index, since) = (self.index, self.wall);
-        let holder = self.sessions.get_mut(session)?;
+    fn grant(&mut self, name: &LeaseName, waiter: Waiter) -> Option<FencingToken> {
+        let header = &mut self.state.header;
+        // A token that is taken is spent, whatever becomes of the grant.
+        let token = header.tokens.take()?;
+        let grant = GrantRecord {
+            token,
+            session: waiter.session,
+            request: waiter.request,
+            data: waiter.data,
+            lock_delay: waiter.lock_delay,
+            index: header.index,
+            since: header.wall,
+        };
+        let holder = self.state.sessions.get_mut(&grant.session)?;
         holder.add_hold(name.clone(), token);
-        events.push(Event::Granted(Granted {
-            name: name.clone(),
-            token,
-            session,
-            identity: holder.identity.clone(),
-            data: data.clone(),
-            request,
-            index,
-            since,
-        }));
-        let grant = Box::new(GrantRecord {
-            token,
-            session,
-            request,
-            data,
-            lock_delay,
-            index,
-            since,
-        });
-        self.held += 1;
+        let granted = grant.granted(name, holder.identity.clone());
+        self.events.push(Event::Granted(granted));
+        self.state.held += 1;
+        let grant = Box::new(grant);
         self.change_or_make_lease(name, |lease| {
             (lease.floor, lease.grant) = (Some(token), Some(grant));
         });
         Some(token)
     }
 
-    /// The grant in force, as events and answers show it.
-    pub(crate) fn granted(&self, name: &LeaseName) -> Option<Granted> {
-        granted(&self.sessions, name, self.leases.get(name)?)
-    }
-
-    /// How a remembered acquire stands now.
-    pub(crate) fn standing_of(&self, answer: &Answer) -> Option<Acquired> {
-        Some(match answer {
-            Answer::Granted { name, .. } => Acquired::Granted(self.granted(name)?),
-            Answer::Waiting { name } => Acquired::Waiting { name: name.clone() },
-            Answer::Ended { name, token, cause } => {
-                let (name, token) = (name.clone(), *token);
-                Acquired::Ended {
-                    name,
-                    token,
-                    cause: Some(cause.clone()),
-                }
-            }
-            Answer::TimedOut { name } => Acquired::TimedOut { name: name.clone() },
-            Answer::Cancelled { name } => Acquired::Cancelled { name: name.clone() },
-            Answer::Refused(rejection) => Acquired::Refused(rejection.clone()),
-            Answer::Released { .. } | Answer::Transferred { .. } | Answer::CancelDone(_) => {
-                return None;
-            }
-        })
-    }
-
     /// Grants free leases to the heads of their queues, as far as the budget goes.
-    pub(crate) fn serve_queues(&mut self, budget: &mut Budget, events: &mut Vec<Event>) {
-        if self.quiet_until > self.time {
+    pub(crate) fn serve_queues(&mut self) {
+        if self.header.quiet_until > self.header.time {
             return;
         }
+        // A lease that is put back at the end is not looked at again by this entry.
         for _ in 0..self.unserved.len() {
-            if !budget.serve() {
+            if !self.budget.serve() {
                 return;
             }
-            let Some(name) = self.unserved.pop() else {
+            let Some((_, name)) = self.state.unserved.pop_first() else {
                 return;
             };
-            self.serve(name, events);
+            self.serve(name);
         }
     }
 
-    fn serve(&mut self, name: LeaseName, events: &mut Vec<Event>) {
-        let (now, term_start) = (self.time, self.term_start);
-        let Some(lease) = self.leases.get_mut(&name) else {
+    fn serve(&mut self, name: LeaseName) {
+        let Some(lease) = self.state.leases.get_mut(&name) else {
             return;
         };
+        // Since it was put there its queue may have emptied, or a new block begun.
         lease.unserved = None;
         if !lease.wants_serving() {
             return;
         }
-        let mut head = lease.queue.first();
-        if planted(Bug::NewestServedFirst) {
-            head = lease.queue.iter().last();
-        }
-        let Some((&place, head)) = head else {
+        let Some((&place, head)) = lease.queue.first() else {
             return;
         };
         let (session, until) = (head.session, head.until);
-        let over = until <= now
-            || self
-                .sessions
-                .get(session)
-                .is_none_or(|head| !head.lives(term_start, now));
-        if over {
+        if until > self.time() && self.alive(session).is_some() {
+            self.grant_to_waiter(&name, place);
+        } else if let Some(lease) = self.state.leases.get_mut(&name) {
             // The budget ended before its turn to end came; it must not be granted any more.
-            lease.unserved = NonZeroU64::new(self.unserved.push(name));
-            return;
+            lease.unserved = NonZeroU64::new(self.state.unserved.push(name));
         }
-        self.grant_to_waiter(&name, place, events);
     }
 
     /// Grants a free lease to a place in its queue.
-    pub(crate) fn grant_to_waiter(
-        &mut self,
-        name: &LeaseName,
-        place: u64,
-        events: &mut Vec<Event>,
-    ) -> Option<FencingToken> {
+    pub(crate) fn grant_to_waiter(&mut self, name: &LeaseName, place: u64) -> Option<FencingToken> {
         // The grant follows: meanwhile the lease is not idle, nor does it want to be served.
-        let waiter = self.leases.get_mut(name)?.queue.remove(&place)?;
-        self.waiters -= 1;
+        let waiter = self.state.leases.get_mut(name)?.queue.remove(&place)?;
+        self.state.waiters -= 1;
         self.deadlines
             .remove_wait(waiter.until, place, name.clone());
-        let Waiter {
-            session: id,
-            request,
-            data,
-            lock_delay,
-            ..
-        } = waiter;
-        let session = self.sessions.get_mut(id)?;
-        session.remove_wait(request);
-        let token = self.grant(
-            name,
-            Award {
-                session: id,
-                request,
-                data,
-                lock_delay,
-            },
-            events,
-        );
+        let (id, request) = (waiter.session, waiter.request);
+        self.state.sessions.get_mut(&id)?.remove_wait(request);
+        let token = self.grant(name, waiter);
         let answer = match token {
             Some(token) => Answer::Granted {
                 name: name.clone(),
@@ -363,7 +247,8 @@ impl StateMachine {
             },
             None => Answer::Refused(Rejection::TokensExhausted),
         };
-        self.sessions.get_mut(id)?.requests.settle(request, answer);
+        let session = self.state.sessions.get_mut(&id)?;
+        session.requests.settle(request, answer);
         token
     }
 }

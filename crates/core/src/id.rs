@@ -4,13 +4,58 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// A fencing token: strictly greater than every token granted before it, on any lease, over the
-/// cluster's whole life. `0 < token < 2^63`.
-///
-/// A token names a grant. It authorises nothing at the cluster and says nothing about *now*; only
-/// a guard inside the store decides whether a write may pass.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(NonZeroU64);
+/// A number that is never 0. `$debug` is the format of its `Debug` form.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident, $debug:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(NonZeroU64);
+
+        impl $name {
+            const fn from_non_zero(value: u64) -> Option<Self> {
+                match NonZeroU64::new(value) {
+                    Some(value) => Some(Self(value)),
+                    None => None,
+                }
+            }
+
+            /// The value, as wires and files carry it.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0.get()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, $debug, self.0)
+            }
+        }
+    };
+}
+
+number! {
+    /// A fencing token: strictly greater than every token granted before it, on any lease, over the
+    /// cluster's whole life. `0 < token < 2^63`.
+    ///
+    /// A token names a grant. It authorises nothing at the cluster and says nothing about *now*; only
+    /// a guard inside the store decides whether a write may pass.
+    FencingToken, "token {}"
+}
+number! {
+    /// A session's number: the cluster gives them out in order and never again.
+    SessionId, "session {}"
+}
+number! {
+    /// The number a session gives to one of its requests: 1, 2, 3 and so on.
+    RequestNumber, "RequestNumber({})"
+}
 
 impl FencingToken {
     /// The greatest token there can be, 2^63 − 1.
@@ -19,70 +64,20 @@ impl FencingToken {
     /// The token with this value, unless it is 0 or above [`FencingToken::MAX`].
     #[must_use]
     pub const fn new(value: u64) -> Option<Self> {
-        if value > Self::MAX {
-            return None;
-        }
-        match NonZeroU64::new(value) {
-            Some(value) => Some(Self(value)),
-            None => None,
+        match value {
+            0..=Self::MAX => Self::from_non_zero(value),
+            _ => None,
         }
     }
-
-    /// The value, as guards and wires carry it.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0.get()
-    }
 }
-
-impl fmt::Display for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "token {}", self.0)
-    }
-}
-
-/// A session's number: the cluster gives them out in order and never again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(NonZeroU64);
 
 impl SessionId {
     /// The session with this number, unless it is 0.
     #[must_use]
     pub const fn new(value: u64) -> Option<Self> {
-        match NonZeroU64::new(value) {
-            Some(value) => Some(Self(value)),
-            None => None,
-        }
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0.get()
+        Self::from_non_zero(value)
     }
 }
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "session {}", self.0)
-    }
-}
-
-/// The number a session gives to one of its requests: 1, 2, 3 and so on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RequestNumber(NonZeroU64);
 
 impl RequestNumber {
     /// The first number of every session.
@@ -91,22 +86,7 @@ impl RequestNumber {
     /// The request number with this value, unless it is 0.
     #[must_use]
     pub const fn new(value: u64) -> Option<Self> {
-        match NonZeroU64::new(value) {
-            Some(value) => Some(Self(value)),
-            None => None,
-        }
-    }
-
-    /// The value.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0.get()
-    }
-}
-
-impl fmt::Display for RequestNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        Self::from_non_zero(value)
     }
 }
 

@@ -3,11 +3,50 @@
 use alloc::boxed::Box;
 use core::num::NonZeroU64;
 
+use crate::event::Granted;
 use crate::id::{FencingToken, RequestNumber, SessionId};
-use crate::name::HolderData;
-use crate::snapshot::{Block, GrantRecord};
-use crate::time::{ClusterTime, Millis};
+use crate::name::{HolderData, Identity, LeaseName};
+use crate::time::{ClusterTime, Millis, WallTime};
 use crate::tree::Tree;
+
+/// A grant in force.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GrantRecord {
+    /// Its token.
+    pub token: FencingToken,
+    /// Its holder.
+    pub session: SessionId,
+    /// The request that was answered with it.
+    pub request: RequestNumber,
+    /// What the holder publishes.
+    pub data: HolderData,
+    /// For how long the lease is granted to no session after a dirty end.
+    pub lock_delay: Millis,
+    /// The entry that granted it.
+    pub index: u64,
+    /// When, for people.
+    pub since: WallTime,
+}
+
+/// Why a lease that no session holds is granted to none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// The lock-delay ends here.
+    pub lock_delay_until: ClusterTime,
+    /// A revoked holder that may not know yet.
+    pub revoked: Option<RevokedHolder>,
+}
+
+/// A revoked holder that may not know yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RevokedHolder {
+    /// The session that held the lease.
+    pub session: SessionId,
+    /// The token that was revoked.
+    pub token: FencingToken,
+    /// From here on it cannot believe any more.
+    pub until: ClusterTime,
+}
 
 /// A lease name's state.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +55,9 @@ pub(crate) struct Lease {
     pub(crate) floor: Option<FencingToken>,
     /// The grant in force: exclusive, so one at most.
     pub(crate) grant: Option<Box<GrantRecord>>,
-    /// Why no session is granted it although none holds it.
+    /// Why it is granted to no session although none holds it.
     pub(crate) blocked: Option<Box<Block>>,
-    /// Since when no session has held it or waited for it; meaningless while one does.
+    /// Since when no session has held it or waited for it; means nothing while one does.
     pub(crate) idle_since: ClusterTime,
     /// The token of the newest grant that an operator revoked, so that a repeated revoke is known
     /// as one.
@@ -29,7 +68,7 @@ pub(crate) struct Lease {
     pub(crate) unserved: Option<NonZeroU64>,
 }
 
-/// What a lease waits for on its own; it stands among the deadlines accordingly.
+/// What a lease waits for without a command; it stands among the deadlines accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseDue {
     /// Its block is over at this time.
@@ -52,11 +91,12 @@ impl LeaseDue {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Lease>() <= 64);
 
-/// A place in the queue.
+/// A request for a lease: in its queue, or about to be granted.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     pub(crate) session: SessionId,
     pub(crate) request: RequestNumber,
+    /// When its wait is over.
     pub(crate) until: ClusterTime,
     pub(crate) data: HolderData,
     pub(crate) lock_delay: Millis,
@@ -80,6 +120,18 @@ impl Lease {
         }
     }
 
+    /// Takes away a block whose time is over.
+    pub(crate) fn lift_block(&mut self, now: ClusterTime) {
+        if self
+            .blocked
+            .as_ref()
+            .is_some_and(|block| block.over() <= now)
+        {
+            self.blocked = None;
+            self.idle_since = now;
+        }
+    }
+
     /// Takes a waiter out of the queue; if it was the last one, the idle time may begin.
     pub(crate) fn leave(&mut self, place: u64, now: ClusterTime) -> Option<Waiter> {
         let waiter = self.queue.remove(&place)?;
@@ -98,9 +150,23 @@ impl Lease {
 impl Block {
     /// When nothing blocks any more.
     pub(crate) fn over(&self) -> ClusterTime {
-        match self.revoked {
-            Some(revoked) => self.lock_delay_until.max(revoked.until),
-            None => self.lock_delay_until,
+        let revoked = self.revoked.map(|revoked| revoked.until);
+        self.lock_delay_until.max(revoked.unwrap_or_default())
+    }
+}
+
+impl GrantRecord {
+    /// The grant as events and answers show it.
+    pub(crate) fn granted(&self, name: &LeaseName, identity: Identity) -> Granted {
+        Granted {
+            name: name.clone(),
+            token: self.token,
+            session: self.session,
+            identity,
+            data: self.data.clone(),
+            request: self.request,
+            index: self.index,
+            since: self.since,
         }
     }
 }

@@ -8,37 +8,39 @@
 
 extern crate alloc;
 
+mod answer;
 mod asks;
 mod budget;
+mod changing;
 mod command;
 mod deadlines;
+mod ended;
 mod ending;
 mod event;
 mod fence;
 mod few;
-mod frozen;
 mod granting;
 mod id;
-mod kept;
+mod keep_alive;
 mod lease;
 mod level;
-mod line;
 mod looks;
 mod machine;
 mod name;
+mod opening;
 mod operator;
 mod outcome;
 mod pod;
 mod query;
-mod reading;
 mod records;
 mod refused;
 mod requests;
 mod session;
 mod settings;
 pub mod snapshot;
-mod tables;
+mod state;
 mod time;
+mod tokens;
 mod tree;
 mod ttls;
 
@@ -48,7 +50,6 @@ pub use command::{
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};
-pub use frozen::Frozen;
 pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 pub use level::{LEVEL_FIRST, LEVEL_REPEATS};
 pub use machine::StateMachine;
@@ -70,4 +71,5 @@ pub use settings::{
     OPEN_AGE_MAX, REASON_BYTES_MAX, Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR,
     UNCONFIRMED_MAX, WAIT_MAX,
 };
+pub use state::Frozen;
 pub use time::{ClusterTime, Millis, WallTime};

@@ -1,4 +1,4 @@
-//! The state and the way of an entry through it.
+//! The way of an entry through the state.
 //!
 //! An entry moves cluster time forward; then everything whose time has come ends; then the entry's
 //! own command is carried out; last, free leases are granted to those who wait. Since all that an
@@ -6,25 +6,22 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Deref;
 
 use ringfence_planted::{Bug, planted};
 
 use crate::budget::Budget;
-use crate::command::{Command, Entry, Form};
+use crate::command::{Command, Configure, Entry, Form};
 use crate::deadlines::Deadlines;
 use crate::event::Event;
-use crate::id::{ClusterId, FencingToken, OpenId, SessionId};
-use crate::lease::Lease;
+use crate::id::{OpenId, SessionId};
 use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
-use crate::line::Line;
 use crate::looks::Looks;
-use crate::name::LeaseName;
 use crate::outcome::{Outcome, Rejection};
-use crate::pod::PodKey;
-use crate::session::{EndedSessions, Sessions};
-use crate::settings::{Settings, TOKEN_FLOOR_MAX};
-use crate::time::{ClusterTime, WallTime};
-use crate::tree::Tree;
+use crate::settings::{LEAD_MAX, LEAD_PART, OPEN_AGE_MAX, Settings, TOKEN_FLOOR_MAX};
+use crate::snapshot::{Header, TokenCounter};
+use crate::state::Frozen;
+use crate::time::{ClusterTime, Millis, WallTime};
 use crate::ttls::Ttls;
 
 /// Tokens stay below 2^53, exact as JSON numbers everywhere, as long as the wall clock that raises
@@ -34,43 +31,21 @@ const UNIX_SECONDS_END: u64 = 1 << 33;
 /// The replicated state machine.
 ///
 /// Entries go in through [`StateMachine::apply`] in the order of their indices, each once; nothing
-/// else changes the state. Two machines that were given the same entries are equal.
+/// else changes the state. Two machines that were given the same entries are equal. It is read as
+/// its state is.
 #[derive(Clone, Debug)]
 pub struct StateMachine {
-    pub(crate) cluster: Option<ClusterId>,
-    /// Every member knows the log commands of all versions up to this one. It never falls.
-    pub(crate) level: u32,
-    pub(crate) token_floor: Option<u64>,
-    pub(crate) settings: Settings,
-    pub(crate) settings_set_at: u64,
-    pub(crate) index: u64,
-    pub(crate) term: u64,
-    pub(crate) term_start: ClusterTime,
-    pub(crate) time: ClusterTime,
-    pub(crate) wall: WallTime,
-    /// The next token is one more.
-    pub(crate) counter: u64,
-    /// The greatest token really granted, 0 before the first.
-    pub(crate) last_token: u64,
-    pub(crate) next_session: u64,
-    pub(crate) next_place: u64,
-    pub(crate) forgotten: Option<FencingToken>,
-    pub(crate) quiet_until: ClusterTime,
-    pub(crate) sessions: Sessions,
+    pub(crate) state: Frozen,
+    // The rest follows from the state, or is empty between two entries.
+    pub(crate) deadlines: Deadlines,
     /// The TTLs of the living sessions that have one.
     pub(crate) ttls: Ttls,
-    pub(crate) ended: EndedSessions,
-    /// Exactly one entry per living session that is bound to a Pod.
-    pub(crate) pods: Tree<PodKey, SessionId>,
     /// Exactly one entry per living session and per remembered ended one.
     pub(crate) opens: BTreeMap<OpenId, SessionId>,
-    pub(crate) leases: Tree<LeaseName, Lease>,
-    pub(crate) deadlines: Deadlines,
-    /// Free leases whose queue wants to be served, in the order in which they came free. Each knows
-    /// its place here.
-    pub(crate) unserved: Line<LeaseName>,
-    pub(crate) held: u64,
-    pub(crate) waiters: u64,
+    /// What is left of the work that the present entry may do.
+    pub(crate) budget: Budget,
+    /// What the present entry has changed.
+    pub(crate) events: Vec<Event>,
 }
 
 impl Default for StateMachine {
@@ -79,11 +54,19 @@ impl Default for StateMachine {
     }
 }
 
+impl Deref for StateMachine {
+    type Target = Frozen;
+
+    fn deref(&self) -> &Frozen {
+        &self.state
+    }
+}
+
 impl StateMachine {
     /// The empty state, before a cluster is formed.
     #[must_use]
     pub fn new() -> Self {
-        Self {
+        Self::from_header(Header {
             cluster: None,
             level: LEVEL_FIRST,
             token_floor: None,
@@ -94,23 +77,32 @@ impl StateMachine {
             term_start: ClusterTime(0),
             time: ClusterTime(0),
             wall: WallTime(0),
-            counter: 0,
-            last_token: 0,
+            tokens: TokenCounter::default(),
             next_session: 1,
             next_place: 1,
             forgotten: None,
             quiet_until: ClusterTime(0),
-            sessions: Sessions::default(),
-            ttls: Ttls::default(),
-            ended: EndedSessions::default(),
-            pods: Tree::default(),
-            opens: BTreeMap::new(),
-            leases: Tree::default(),
+            unserved: Vec::new(),
+        })
+    }
+
+    /// The state that this header describes, without sessions and leases.
+    pub(crate) fn from_header(header: Header) -> Self {
+        Self {
+            state: Frozen::new(header),
             deadlines: Deadlines::default(),
-            unserved: Line::default(),
-            held: 0,
-            waiters: 0,
+            ttls: Ttls::default(),
+            opens: BTreeMap::new(),
+            budget: Budget::new(),
+            events: Vec::new(),
         }
+    }
+
+    /// The state as it is now, to be read while entries are applied. It takes microseconds, however
+    /// much there is.
+    #[must_use]
+    pub fn freeze(&self) -> Frozen {
+        self.state.clone()
     }
 
     /// Applies the next entry and appends what it changed to `events`.
@@ -120,128 +112,142 @@ impl StateMachine {
     /// formed. Refused entries still count as applied.
     pub fn apply(&mut self, entry: &Entry, events: &mut Vec<Event>) -> Outcome {
         self.skip(entry.index);
+        let header = &mut self.state.header;
         if let Command::TermStart { unix_seconds } = entry.command
-            && entry.term > self.term
+            && entry.term > header.term
         {
-            self.wall = self.wall.max(entry.wall);
+            header.wall = header.wall.max(entry.wall);
             return self.open_term(entry.term, unix_seconds);
         }
+        // An entry of a deposed leader may commit after the new term began. Its reading of time and
+        // its place before `TermStart` mean nothing here, so it has no effect at all.
         let forming = matches!(entry.command, Command::Form(_));
-        if entry.term != self.term || (self.cluster.is_none() && !forming) {
+        if entry.term != header.term || (header.cluster.is_none() && !forming) {
             return Outcome::Rejected(Rejection::NotReady);
         }
-        self.time = self.time.max(entry.time);
-        self.wall = self.wall.max(entry.wall);
-        if planted(Bug::WallTimeDecides) {
-            self.time = self.time.max(ClusterTime(entry.wall.0));
-        }
-        if planted(Bug::TimeRunsBack) {
-            self.time = entry.time;
-        }
+        header.time = header.time.max(entry.time);
+        header.wall = header.wall.max(entry.wall);
 
-        let mut budget = Budget::new();
-        let early = (planted(Bug::LateRequestFirst)
-            && matches!(entry.command, Command::Request(_)))
-            || (planted(Bug::LateRenewFirst) && matches!(entry.command, Command::Renew(_)));
-        let early = early.then(|| self.carry_out(entry, &mut budget, events));
-        self.settle_due(&mut budget, events);
-        let outcome = early.unwrap_or_else(|| self.carry_out(entry, &mut budget, events));
-        self.serve_queues(&mut budget, events);
+        self.budget = Budget::new();
+        core::mem::swap(&mut self.events, events);
+        // Before the command, so that a late request finds its session ended and a free lease is
+        // judged as free.
+        self.settle_due();
+        let outcome = self.carry_out(&entry.command);
+        // After the command, so that what it freed goes to the head of the queue in the same entry: no
+        // later request can come between.
+        self.serve_queues();
+        core::mem::swap(&mut self.events, events);
         outcome
     }
 
-    /// Takes notice of an entry that is none of its business: a blank one, or a membership change.
+    /// Takes notice of an entry that does not concern it: a blank one, or a membership change.
     pub fn skip(&mut self, index: u64) {
-        self.index = self.index.max(index);
+        let header = &mut self.state.header;
+        header.index = header.index.max(index);
     }
 
-    fn carry_out(
-        &mut self,
-        entry: &Entry,
-        budget: &mut Budget,
-        events: &mut Vec<Event>,
-    ) -> Outcome {
-        match &entry.command {
+    fn carry_out(&mut self, command: &Command) -> Outcome {
+        let done = match command {
             Command::Form(form) => self.form(form),
             // Of a term that is open already: a repeat.
-            Command::TermStart { .. } | Command::Tick => Outcome::Done,
+            Command::TermStart { .. } | Command::Tick => Ok(Outcome::Done),
             Command::Configure(configure) => self.configure(configure),
-            Command::Open(open) => self.open(open, events),
-            Command::Request(request) => self.request(request, events),
-            Command::Close { session, secret } => self.close(*session, secret, events),
-            Command::Renew(renew) => self.renew(renew),
-            Command::Revoke(revoke) => self.revoke(revoke, events),
-            Command::Evict(evict) => self.evict(evict, events),
-            Command::DrawNodeId => Outcome::NodeId(entry.index),
-            Command::OpenForPod(open) => self.open_for_pod(open, events),
-            Command::PodEnded(ended) => self.pod_ended(ended, budget, events),
+            Command::Open(open) => self.open(open, None),
+            Command::Request(request) => self.request(request),
+            Command::Close { session, secret } => self.close(*session, secret),
+            Command::Renew(renew) => Ok(self.renew(renew)),
+            Command::Revoke(revoke) => self.revoke(revoke),
+            Command::Evict(evict) => self.evict(evict),
+            Command::DrawNodeId => Ok(Outcome::NodeId(self.index())),
+            Command::OpenForPod(open) => self.open_for_pod(open),
+            Command::PodEnded(ended) => Ok(self.pod_ended(ended)),
             Command::RaiseLevel { level } => {
-                self.level = self.level.max(*level);
+                self.state.header.level = self.level().max(*level);
+                // From here on the deadlines themselves judge blocks and idle names; a time that was
+                // kept for 0.1.0 would still go into snapshots.
                 if self.is_at(LEVEL_REPEATS) {
-                    self.deadlines.looks = Looks::default();
+                    self.state.looks = Looks::default();
                 }
-                Outcome::Done
+                Ok(Outcome::Done)
             }
-        }
+        };
+        done.unwrap_or_else(Outcome::Rejected)
     }
 
     /// Opens a term. It does not move time: a leader's reading starts where this entry finds it,
-    /// and each session alive now gets a fresh TTL before anything is judged.
+    /// and every session that is alive now gets a fresh TTL before anything is judged.
     fn open_term(&mut self, term: u64, unix_seconds: Option<u64>) -> Outcome {
-        self.term = term;
-        self.term_start = self.time;
-        if self.token_floor.is_none()
+        let header = &mut self.state.header;
+        header.term = term;
+        header.term_start = header.time;
+        // Clocks of two terms may disagree, so the counter is raised and never set.
+        if header.token_floor.is_none()
             && let Some(seconds) = unix_seconds
             && seconds < UNIX_SECONDS_END
-            && !(planted(Bug::TermDoesNotRaiseTokens) && self.cluster.is_some())
+            && !(planted(Bug::TermDoesNotRaiseTokens) && header.cluster.is_some())
         {
-            self.counter = self.counter.max(seconds << 20);
+            header.tokens.raise(seconds << 20);
         }
         Outcome::Done
     }
 
-    fn form(&mut self, form: &Form) -> Outcome {
-        if let Some(cluster) = self.cluster {
-            return Outcome::Rejected(Rejection::AlreadyFormed { cluster });
+    fn form(&mut self, form: &Form) -> Result<Outcome, Rejection> {
+        let header = &mut self.state.header;
+        if let Some(cluster) = header.cluster {
+            return Err(Rejection::AlreadyFormed { cluster });
         }
-        if let Err(invalid) = form.settings.check() {
-            return Outcome::Rejected(Rejection::InvalidSetting(invalid));
-        }
+        form.settings.check().map_err(Rejection::InvalidSetting)?;
         match form.token_floor {
             Some(offered) if offered > TOKEN_FLOOR_MAX => {
-                return Outcome::Rejected(Rejection::TokenFloorTooHigh { offered });
+                return Err(Rejection::TokenFloorTooHigh { offered });
             }
-            // Nothing was granted yet, so the counter may still be lowered.
-            Some(floor) => self.counter = floor,
+            Some(floor) => header.tokens.start_at(floor),
             // Without a believable clock a wiped cluster could repeat tokens.
-            None if self.counter == 0 => return Outcome::Rejected(Rejection::NotReady),
+            None if header.tokens.reached() == 0 => return Err(Rejection::NotReady),
             None => {}
         }
-        self.token_floor = form.token_floor;
-        self.cluster = Some(form.cluster);
-        self.settings = form.settings;
-        self.settings_set_at = self.index;
-        Outcome::Done
+        header.token_floor = form.token_floor;
+        header.cluster = Some(form.cluster);
+        self.set(form.settings);
+        Ok(Outcome::Done)
     }
 
-    /// Whether every member knows this level.
-    pub(crate) fn is_at(&self, level: u32) -> bool {
-        self.level >= level
+    fn configure(&mut self, configure: &Configure) -> Result<Outcome, Rejection> {
+        let set_at = self.settings_set_at();
+        if configure.based_on != set_at {
+            return Err(Rejection::StaleSettings { set_at });
+        }
+        let checked = configure.settings.check();
+        checked.map_err(Rejection::InvalidSetting)?;
+        self.set(configure.settings);
+        Ok(Outcome::Done)
     }
 
-    /// The next cluster time at which something happens on its own; at or before
-    /// [`StateMachine::time`] means at once, with the next entry whatever it says.
+    fn set(&mut self, settings: Settings) {
+        let header = &mut self.state.header;
+        header.settings = settings;
+        header.settings_set_at = header.index;
+    }
+
+    /// The next cluster time at which something is due; at or before the present one
+    /// means at once, with the next entry whatever it says.
     #[must_use]
     pub fn next_deadline(&self) -> Option<ClusterTime> {
-        let serving = (!self.unserved.is_empty()).then_some(self.quiet_until);
-        let forgetting = self
-            .ended
-            .oldest()
-            .map(|at| at.after(crate::settings::OPEN_AGE_MAX));
-        let due = match self.is_at(LEVEL_REPEATS) {
-            true => self.deadlines.next(self.settings.idle_retention),
-            false => self.deadlines.next_below_repeats(),
-        };
+        let serving = (!self.unserved.is_empty()).then_some(self.header.quiet_until);
+        let forgetting = self.ended.oldest().map(|at| at.after(OPEN_AGE_MAX));
+        let looks = (!self.is_at(LEVEL_REPEATS)).then_some(&self.looks);
+        let due = self.deadlines.next(self.settings().idle_retention, looks);
         [due, serving, forgetting].into_iter().flatten().min()
+    }
+
+    /// How far the leader's reading of cluster time may run ahead of this state: a fifth of the
+    /// shortest TTL of a living session, and at most [`LEAD_MAX`]. So a pause of the whole cluster,
+    /// however long, takes at most a fifth of its TTL from any session.
+    #[must_use]
+    pub fn lead(&self) -> Millis {
+        let shortest = self.ttls.least();
+        let part = shortest.map_or(LEAD_MAX, |ttl| Millis(ttl.0 / LEAD_PART));
+        part.min(LEAD_MAX)
     }
 }

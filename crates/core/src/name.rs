@@ -11,10 +11,41 @@ pub const IDENTITY_BYTES_MAX: usize = 255;
 /// The most holder data a grant carries, in bytes.
 pub const HOLDER_DATA_BYTES_MAX: usize = 1024;
 
-/// The name of a lease: 1 to 255 bytes, segments of `[A-Za-z0-9._~:@-]` joined by single `/`;
-/// `.` and `..` are no segments.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseName(Arc<str>);
+/// A text that was parsed once. `Debug` shows it as a text, without the type's name.
+macro_rules! text {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    };
+}
+pub(crate) use text;
+
+text! {
+    /// The name of a lease: 1 to 255 bytes, segments of `[A-Za-z0-9._~:@-]` joined by single `/`;
+    /// `.` and `..` are no segments.
+    LeaseName
+}
 
 /// Why a text is no [`LeaseName`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,12 +117,6 @@ impl LeaseName {
         }
         Ok(Self(Arc::from(raw)))
     }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 fn check_segment(segment: &[u8], at: usize) -> Result<(), InvalidName> {
@@ -117,22 +142,11 @@ impl Borrow<str> for LeaseName {
     }
 }
 
-impl fmt::Display for LeaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+text! {
+    /// Who a session says it is: a text for people, at most 255 bytes, without control characters. It
+    /// proves nothing.
+    Identity
 }
-
-impl fmt::Debug for LeaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
-    }
-}
-
-/// Who a session says it is: a text for people, at most 255 bytes, without control characters. It
-/// proves nothing.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity(Arc<str>);
 
 /// Why a text is no [`Identity`], or bytes no [`HolderData`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,24 +198,6 @@ impl Identity {
             None => Ok(Self(Arc::from(raw))),
         }
     }
-
-    /// The identity as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
-    }
 }
 
 /// Up to 1 KiB that a holder publishes with its grant, an address for example.
@@ -220,11 +216,7 @@ impl HolderData {
                 max: HOLDER_DATA_BYTES_MAX,
             });
         }
-        Ok(Self(if bytes.is_empty() {
-            None
-        } else {
-            Some(Arc::from(bytes))
-        }))
+        Ok(Self((!bytes.is_empty()).then(|| Arc::from(bytes))))
     }
 
     /// The bytes.

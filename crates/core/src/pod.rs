@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::fmt;
 
+use crate::name::text;
+
 /// The longest namespace, in bytes; Kubernetes' own limit.
 pub const POD_NAMESPACE_BYTES_MAX: usize = 63;
 /// The longest name of a Pod, in bytes; Kubernetes' own limit.
@@ -12,9 +14,10 @@ pub const POD_UID_BYTES_MAX: usize = 64;
 /// The longest name of a container, in bytes; Kubernetes' own limit.
 pub const CONTAINER_BYTES_MAX: usize = 63;
 
-/// The UID of a Pod: another one for each Pod that ever had its name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodUid(Arc<str>);
+text! {
+    /// The UID of a Pod: another one for each Pod that ever had its name.
+    PodUid
+}
 
 /// A Pod, and the container in it that a session belongs to.
 ///
@@ -112,12 +115,6 @@ impl PodUid {
     pub fn parse(raw: &str) -> Result<Self, InvalidPod> {
         part("UID", raw, POD_UID_BYTES_MAX, true).map(Self)
     }
-
-    /// The UID as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl Pod {
@@ -208,18 +205,6 @@ impl fmt::Display for PodSeen {
             Self::NodeOutOfService => "was on a node that is out of service",
             Self::Restarted => "has started its container again",
         })
-    }
-}
-
-impl fmt::Display for PodUid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for PodUid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
     }
 }
 

@@ -39,7 +39,7 @@ pub struct LeaseView {
     pub waiters: u32,
     /// The greatest token granted for this name, if any was.
     pub floor: Option<FencingToken>,
-    /// For how long no session is granted the lease, even if sessions wait.
+    /// For how long the lease is granted to no session, also if some wait.
     pub blocked: Millis,
 }
 

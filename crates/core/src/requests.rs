@@ -5,22 +5,20 @@ use alloc::vec::Vec;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::command::{Acquire, Ask};
-use crate::event::EndCause;
+use crate::answer::{Answer, Cached, CachedAnswer, Remembered};
+use crate::command::Ask;
 use crate::few::Few;
-use crate::id::{FencingToken, RequestNumber};
-use crate::kept::{Kept, KeptAnswer};
+use crate::id::RequestNumber;
 use crate::name::LeaseName;
 use crate::outcome::Rejection;
 use crate::settings::UNCONFIRMED_MAX;
-use crate::snapshot::{Answer, Remembered};
 
 /// The answers from the lowest unconfirmed number on.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     lowest: RequestNumber,
     /// In rising order of their numbers.
-    answers: Few<Kept>,
+    answers: Few<Cached>,
 }
 
 /// What to do with a request.
@@ -49,6 +47,7 @@ impl Requests {
         fingerprint: u64,
     ) -> Admission {
         if number < self.lowest {
+            // Confirmed, and still remembered if it waits or holds: a retry finds its place.
             return match self.find(number) {
                 Ok(at) => self.repeat(at, fingerprint),
                 Err(_) => Admission::Refused(Rejection::StaleRequest {
@@ -57,6 +56,7 @@ impl Requests {
                 }),
             };
         }
+        // A request does not confirm its own answer, which its client cannot have seen yet.
         self.confirm_below(lowest.min(number));
         let too_many = number.get() - self.lowest.get() >= UNCONFIRMED_MAX;
         if too_many && !planted(Bug::AnswersUnbounded) {
@@ -97,44 +97,31 @@ impl Requests {
 
     /// Remembers the answer of a new request.
     pub(crate) fn remember(&mut self, number: RequestNumber, fingerprint: u64, answer: Answer) {
-        let kept = Kept {
+        let cached = Cached {
             number,
             fingerprint,
             answer: answer.into(),
         };
-        match self.find(number) {
-            Ok(at) => {
-                if let Some(known) = self.answers.get_mut(at) {
-                    *known = kept;
-                }
+        match self.known(number) {
+            Some(known) => *known = cached,
+            None => {
+                let (Ok(at) | Err(at)) = self.find(number);
+                self.answers.insert(at, cached);
             }
-            Err(at) => self.answers.insert(at, kept),
         }
     }
 
     /// Replaces the answer of a request, if it is still remembered, and forgets it if that was
     /// confirmed and nothing more can come of it.
     pub(crate) fn settle(&mut self, number: RequestNumber, answer: Answer) {
-        let answer = KeptAnswer::from(answer);
+        let answer = CachedAnswer::from(answer);
         if let Ok(at) = self.find(number) {
             if number < self.lowest && !answer.in_force() {
-                drop(self.answers.remove(at));
+                self.answers.remove(at);
             } else if let Some(known) = self.answers.get_mut(at) {
                 known.answer = answer;
             }
         }
-    }
-
-    /// Notes that the grant a request was answered with has ended.
-    pub(crate) fn grant_ended(
-        &mut self,
-        number: RequestNumber,
-        name: &LeaseName,
-        token: FencingToken,
-        cause: &EndCause,
-    ) {
-        let (name, cause) = (name.clone(), cause.clone());
-        self.settle(number, Answer::Ended { name, token, cause });
     }
 
     pub(crate) fn get(&self, number: RequestNumber) -> Option<Answer> {
@@ -144,11 +131,14 @@ impl Requests {
 
     /// Takes this very name for the answer of a request that waits for it or holds it.
     pub(crate) fn share_name(&mut self, number: RequestNumber, name: &LeaseName) {
-        if let Ok(at) = self.find(number)
-            && let Some(known) = self.answers.get_mut(at)
-        {
+        if let Some(known) = self.known(number) {
             known.answer.share(name);
         }
+    }
+
+    fn known(&mut self, number: RequestNumber) -> Option<&mut Cached> {
+        let at = self.find(number).ok()?;
+        self.answers.get_mut(at)
     }
 
     /// Whether a cancel of this number can still void it.
@@ -167,12 +157,12 @@ impl Requests {
     }
 
     pub(crate) fn records(&self) -> Vec<Remembered> {
-        self.answers.as_slice().iter().map(Kept::record).collect()
+        self.answers.as_slice().iter().map(Cached::record).collect()
     }
 
     /// The memory with these contents, unless they contradict each other.
     pub(crate) fn restore(lowest: RequestNumber, answers: Vec<Remembered>) -> Option<Self> {
-        let answers: Few<Kept> = answers.into_iter().map(Kept::from).collect();
+        let answers: Few<Cached> = answers.into_iter().map(Cached::from).collect();
         let kept = answers.as_slice();
         let rising = kept.windows(2).all(|pair| pair[0].number < pair[1].number);
         let in_window = kept.iter().all(|known| {
@@ -192,12 +182,6 @@ impl Fnv {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
 
-    fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(Self::PRIME);
-        }
-    }
-
     /// A whole word at once: eight times faster, and as good at noticing that it changed.
     fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(Self::PRIME);
@@ -206,7 +190,9 @@ impl Fnv {
 
     fn text(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
-        self.bytes(bytes);
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(Self::PRIME);
+        }
     }
 }
 
@@ -214,7 +200,13 @@ impl Fnv {
 pub(crate) fn fingerprint(ask: &Ask) -> u64 {
     let mut hash = Fnv(Fnv::OFFSET);
     match ask {
-        Ask::Acquire(acquire) => fingerprint_acquire(&mut hash, acquire),
+        Ask::Acquire(acquire) => {
+            hash.word(1);
+            hash.text(acquire.name.as_str().as_bytes());
+            hash.word(acquire.wait.map_or(u64::MAX, |wait| wait.0));
+            hash.text(acquire.data.as_bytes());
+            hash.word(acquire.lock_delay.0);
+        }
         Ask::Cancel { number } => {
             hash.word(2);
             hash.word(number.get());
@@ -233,18 +225,4 @@ pub(crate) fn fingerprint(ask: &Ask) -> u64 {
         }
     }
     hash.0
-}
-
-fn fingerprint_acquire(hash: &mut Fnv, acquire: &Acquire) {
-    let Acquire {
-        name,
-        wait,
-        data,
-        lock_delay,
-    } = acquire;
-    hash.word(1);
-    hash.text(name.as_str().as_bytes());
-    hash.word(wait.map_or(u64::MAX, |wait| wait.0));
-    hash.text(data.as_bytes());
-    hash.word(lock_delay.0);
 }

@@ -1,23 +1,16 @@
-//! Sessions: one client's liveness contract each, and the table that finds them by number.
+//! A session: one client's liveness contract with the cluster.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Bound;
 
-use ringfence_planted::{Bug, planted};
-
-use crate::event::SessionEnd;
 use crate::few::Few;
-use crate::id::{FencingToken, OpenId, RequestNumber, Secret, SessionId};
-use crate::line::Line;
+use crate::id::{FencingToken, OpenId, RequestNumber, Secret};
 use crate::name::{Identity, LeaseName};
 use crate::outcome::LostGrant;
 use crate::pod::Pod;
 use crate::requests::Requests;
-use crate::snapshot::{ClosingRelease, EndedRecord};
+use crate::snapshot::Header;
 use crate::time::{ClusterTime, Millis};
-use crate::tree::Tree;
 
 /// A living session.
 #[derive(Clone, Debug)]
@@ -25,9 +18,9 @@ pub(crate) struct Session {
     pub(crate) open: OpenId,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
-    pub(crate) ttl: Millis,
+    ttl: Millis,
     /// Cluster time of its last keep-alive.
-    pub(crate) seen: ClusterTime,
+    seen: ClusterTime,
     /// Where it stands among the deadlines; never later than its own deadline.
     pub(crate) armed: ClusterTime,
     pub(crate) requests: Requests,
@@ -77,36 +70,37 @@ impl Session {
         }
     }
 
+    /// Its TTL; [`Millis::FOREVER`] if it is bound to a Pod.
+    pub(crate) fn ttl(&self) -> Millis {
+        self.ttl
+    }
+
+    /// Cluster time of its last keep-alive.
+    pub(crate) fn seen(&self) -> ClusterTime {
+        self.seen
+    }
+
+    /// Takes a sign of life. It moves the deadline to a later time, never to an earlier one: the
+    /// ordered set of deadlines relies on that.
+    pub(crate) fn keep_alive(&mut self, now: ClusterTime) {
+        self.seen = self.seen.max(now);
+    }
+
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however
     /// many terms follow: the second one begins after `seen + ttl` and so counts for nothing more.
     pub(crate) fn deadline(&self, term_start: ClusterTime) -> ClusterTime {
-        let mut fresh = term_start.min(self.seen.after(self.ttl));
-        if planted(Bug::FreshTtlInEveryTerm) {
-            fresh = term_start;
-        }
-        if planted(Bug::TermStartIgnored) {
-            fresh = self.seen;
-        }
-        if planted(Bug::DeadlineOverflows) {
-            return ClusterTime(self.seen.max(fresh).0.wrapping_add(self.ttl.0));
-        }
-        if planted(Bug::EndsAMomentEarly) {
-            return self.seen.max(fresh).after(Millis(self.ttl.0 - 1));
-        }
+        let fresh = term_start.min(self.seen.after(self.ttl));
         self.seen.max(fresh).after(self.ttl)
     }
 
-    /// Whether its time has not come. That of a session bound to a Pod never does.
-    pub(crate) fn lives(&self, term_start: ClusterTime, now: ClusterTime) -> bool {
-        self.pod().is_some() || self.deadline(term_start) > now
+    /// Whether its time has not come. That of a session that is bound to a Pod never comes.
+    pub(crate) fn is_alive(&self, header: &Header) -> bool {
+        self.pod().is_some() || self.deadline(header.term_start) > header.time
     }
 
     /// What counts against the limit of one session. Losses count until they are acknowledged, or
     /// their list could grow without bound.
     pub(crate) fn load(&self) -> usize {
-        if planted(Bug::WaitsNotCounted) {
-            return self.holds.len() + self.lost().len();
-        }
         self.holds.len() + self.waits().len() + self.lost().len()
     }
 
@@ -126,7 +120,7 @@ impl Session {
 
     pub(crate) fn remove_hold(&mut self, name: &LeaseName) {
         if let Ok(at) = self.held(name) {
-            drop(self.holds.remove(at));
+            self.holds.remove(at);
         }
     }
 
@@ -185,6 +179,7 @@ impl Session {
         self.rare_mut().pod = Some(pod);
     }
 
+    // A frozen state may share it; the copy is made at the first change after the freeze.
     fn rare_mut(&mut self) -> &mut Rare {
         Arc::make_mut(self.rare.get_or_insert_default())
     }
@@ -199,139 +194,3 @@ impl Session {
 // What a session costs in memory is a promise of its own: a million of them fit a small machine.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Session>() <= 160);
-
-/// The living sessions by number.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sessions(Tree<SessionId, Session>);
-
-impl Sessions {
-    pub(crate) fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
-        self.0.get(&id)
-    }
-
-    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.0.get_mut(&id)
-    }
-
-    pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
-        drop(self.0.insert(id, session));
-    }
-
-    pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
-        self.0.remove(&id)
-    }
-
-    /// Shows each of `ids` to `look`, in their order. Those that stand in rising order, as those
-    /// of a keep-alive do, cost one search for many.
-    pub(crate) fn visit(
-        &mut self,
-        ids: &[SessionId],
-        mut look: impl FnMut(SessionId, Option<&mut Session>),
-    ) {
-        let mut left = ids.iter().copied().peekable();
-        while let Some(first) = left.next() {
-            let leaf = self.0.leaf_mut(&first).unwrap_or_default();
-            let Ok(mut at) = leaf.binary_search_by_key(&first, |(known, _)| *known) else {
-                look(first, None);
-                continue;
-            };
-            look(first, Some(&mut leaf[at].1));
-            // Neighbours mostly come together; one that is not the next is searched for.
-            while let Some((known, session)) = leaf.get_mut(at + 1)
-                && let Some(id) = left.next_if_eq(known)
-            {
-                at += 1;
-                look(id, Some(session));
-            }
-        }
-    }
-
-    /// Those behind `after`, in rising order.
-    pub(crate) fn iter(
-        &self,
-        after: Option<SessionId>,
-    ) -> impl Iterator<Item = (SessionId, &Session)> {
-        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.0.iter_from(from).map(|(id, session)| (*id, session))
-    }
-}
-
-/// Sessions that ended within the last minute: their `Open` ids are still refused, and a repeated
-/// `Close` still receives the cause.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EndedSessions {
-    /// In the order of their ends, which is the order in which they are forgotten.
-    order: Line<(SessionId, EndedSession)>,
-    places: BTreeMap<SessionId, u64>,
-}
-
-/// What is remembered of an ended session.
-#[derive(Clone, Debug)]
-pub(crate) struct EndedSession {
-    pub(crate) open: OpenId,
-    pub(crate) secret: Secret,
-    pub(crate) cause: SessionEnd,
-    pub(crate) at: ClusterTime,
-    /// The release that closed it.
-    pub(crate) release: Option<ClosingRelease>,
-}
-
-impl EndedSessions {
-    pub(crate) fn len(&self) -> u64 {
-        self.order.len() as u64
-    }
-
-    pub(crate) fn get(&self, id: SessionId) -> Option<&EndedSession> {
-        let (_, ended) = self.order.get(*self.places.get(&id)?)?;
-        Some(ended)
-    }
-
-    /// Remembers a session that is not among them yet, as no number is given out twice.
-    pub(crate) fn push(&mut self, id: SessionId, ended: EndedSession) {
-        let place = self.order.push((id, ended));
-        self.places.insert(id, place);
-    }
-
-    /// Notes which release has closed a session.
-    pub(crate) fn remember_release(&mut self, id: SessionId, release: ClosingRelease) {
-        if let Some(place) = self.places.get(&id)
-            && let Some((_, ended)) = self.order.get_mut(*place)
-        {
-            ended.release = Some(release);
-        }
-    }
-
-    /// When the oldest one ended.
-    pub(crate) fn oldest(&self) -> Option<ClusterTime> {
-        Some(self.order.first()?.1.at)
-    }
-
-    /// Forgets the oldest one.
-    pub(crate) fn pop(&mut self) -> Option<EndedSession> {
-        let (id, ended) = self.order.pop()?;
-        self.places.remove(&id);
-        Some(ended)
-    }
-
-    /// In the order of their ends; cloning it costs next to nothing.
-    pub(crate) fn order(&self) -> &Line<(SessionId, EndedSession)> {
-        &self.order
-    }
-}
-
-impl EndedSession {
-    pub(crate) fn record(&self, session: SessionId) -> EndedRecord {
-        EndedRecord {
-            session,
-            open: self.open,
-            secret: self.secret,
-            cause: self.cause.clone(),
-            at: self.at,
-            release: self.release,
-        }
-    }
-}

@@ -52,7 +52,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What a cluster is formed with unless set otherwise.
+    /// What a cluster is formed with by default.
     pub const STANDARD: Self = Self {
         ttl_min: Millis::from_secs(1),
         ttl_max: Millis::from_secs(5 * 60),
@@ -68,36 +68,25 @@ impl Settings {
     /// # Errors
     /// [`InvalidSetting`] names the first one that is not.
     pub fn check(&self) -> Result<(), InvalidSetting> {
-        let ranges = [
-            ("ttl_min", self.ttl_min.0, TTL_MIN_FLOOR.0, 3_600_000),
-            ("ttl_max", self.ttl_max.0, self.ttl_min.0, TTL_MAX_CEILING.0),
-            ("idle_retention", self.idle_retention.0, 1_000, u64::MAX),
-            (
-                "session_leases_max",
-                self.session_leases_max.into(),
-                1,
-                4_096,
-            ),
-            (
-                "lease_waiters_max",
-                self.lease_waiters_max.into(),
-                1,
-                100_000,
-            ),
-            ("leases_max", self.leases_max, 1, 100_000_000),
-            ("sessions_max", self.sessions_max, 1, 100_000_000),
-        ];
-        for (name, offered, min, max) in ranges {
-            if offered < min || offered > max {
-                return Err(InvalidSetting {
-                    name,
-                    offered,
-                    min,
-                    max,
-                });
-            }
-        }
-        Ok(())
+        let setting = |name, offered, min, max| InvalidSetting {
+            name,
+            offered,
+            min,
+            max,
+        };
+        let (waiters, leases) = (self.lease_waiters_max, self.session_leases_max);
+        let invalid = [
+            setting("ttl_min", self.ttl_min.0, TTL_MIN_FLOOR.0, 3_600_000),
+            setting("ttl_max", self.ttl_max.0, self.ttl_min.0, TTL_MAX_CEILING.0),
+            setting("idle_retention", self.idle_retention.0, 1_000, u64::MAX),
+            setting("session_leases_max", leases.into(), 1, 4_096),
+            setting("lease_waiters_max", waiters.into(), 1, 100_000),
+            setting("leases_max", self.leases_max, 1, 100_000_000),
+            setting("sessions_max", self.sessions_max, 1, 100_000_000),
+        ]
+        .into_iter()
+        .find(|setting| setting.offered < setting.min || setting.offered > setting.max);
+        invalid.map_or(Ok(()), Err)
     }
 }
 

@@ -4,18 +4,22 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::event::{EndCause, SessionEnd};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
-use crate::outcome::{LostGrant, Rejection};
+use crate::outcome::LostGrant;
 use crate::pod::Pod;
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Millis, WallTime};
 
+pub use crate::answer::{Answer, Remembered};
+pub use crate::ended::{ClosingRelease, EndedRecord};
+pub use crate::lease::{Block, GrantRecord, RevokedHolder};
+pub use crate::tokens::TokenCounter;
+
 /// One record of a snapshot: a header first, then sessions, leases and ended sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
-    /// What there is once.
+    /// Cluster-wide state.
     Header(Header),
     /// A living session; in rising order of their numbers.
     Session(SessionRecord),
@@ -25,7 +29,7 @@ pub enum Record {
     Ended(EndedRecord),
 }
 
-/// What there is once in a state.
+/// Cluster-wide state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The cluster, once it is formed.
@@ -48,10 +52,8 @@ pub struct Header {
     pub time: ClusterTime,
     /// The greatest wall time seen.
     pub wall: WallTime,
-    /// The greatest token granted, or what the counter was raised to.
-    pub counter: u64,
-    /// The greatest token really granted, 0 before the first.
-    pub last_token: u64,
+    /// Where the tokens have come to.
+    pub tokens: TokenCounter,
     /// The number of the next session.
     pub next_session: u64,
     /// The number of the next place in a queue.
@@ -91,69 +93,6 @@ pub struct SessionRecord {
     pub pod: Option<Pod>,
 }
 
-/// A remembered answer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Remembered {
-    /// The request's number.
-    pub number: RequestNumber,
-    /// A fingerprint of what was asked, so that another ask under the same number is noticed.
-    pub fingerprint: u64,
-    /// What it was answered, as it stands now.
-    pub answer: Answer,
-}
-
-/// What became of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// It stands in the queue.
-    Waiting {
-        /// Of this lease.
-        name: LeaseName,
-    },
-    /// It was granted, and the grant is in force.
-    Granted {
-        /// The lease.
-        name: LeaseName,
-        /// The token.
-        token: FencingToken,
-    },
-    /// It was granted, and the grant has ended.
-    Ended {
-        /// The lease.
-        name: LeaseName,
-        /// The token.
-        token: FencingToken,
-        /// Why it ended.
-        cause: EndCause,
-    },
-    /// Its wait was over.
-    TimedOut {
-        /// The lease.
-        name: LeaseName,
-    },
-    /// It was taken back, or voided before it came if there is no name.
-    Cancelled {
-        /// The lease.
-        name: Option<LeaseName>,
-    },
-    /// A release was done.
-    Released {
-        /// The token of the grant that it ended.
-        token: FencingToken,
-    },
-    /// A transfer was done.
-    Transferred {
-        /// To this session.
-        to: SessionId,
-        /// The new token.
-        token: FencingToken,
-    },
-    /// A cancel was done.
-    CancelDone(crate::outcome::Cancelled),
-    /// It was refused.
-    Refused(Rejection),
-}
-
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseRecord {
@@ -163,9 +102,9 @@ pub struct LeaseRecord {
     pub floor: Option<FencingToken>,
     /// The grant in force.
     pub grant: Option<GrantRecord>,
-    /// Why no session is granted it although none holds it.
+    /// Why it is granted to no session although none holds it.
     pub blocked: Option<Block>,
-    /// Since when no session has held it or waited for it; meaningless while one does.
+    /// Since when no session has held it or waited for it; means nothing while one does.
     pub idle_since: ClusterTime,
     /// Below [`LEVEL_REPEATS`](crate::LEVEL_REPEATS), when it is looked at whether its block or its
     /// idle time is over; `None` from that level on, where nothing is looked at before its time.
@@ -174,45 +113,6 @@ pub struct LeaseRecord {
     pub revoked: Option<FencingToken>,
     /// The queue, head first.
     pub queue: Vec<WaiterRecord>,
-}
-
-/// A grant in force.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct GrantRecord {
-    /// Its token.
-    pub token: FencingToken,
-    /// Its holder.
-    pub session: SessionId,
-    /// The request that was answered with it.
-    pub request: RequestNumber,
-    /// What the holder publishes.
-    pub data: HolderData,
-    /// For how long no client is granted the lease after a dirty end.
-    pub lock_delay: Millis,
-    /// The entry that granted it.
-    pub index: u64,
-    /// When, for people.
-    pub since: WallTime,
-}
-
-/// Why no session is granted a lease although none holds it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
-    /// The lock-delay ends here.
-    pub lock_delay_until: ClusterTime,
-    /// A revoked holder that may not know yet.
-    pub revoked: Option<RevokedHolder>,
-}
-
-/// A revoked holder that may not know yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RevokedHolder {
-    /// The session that held the lease.
-    pub session: SessionId,
-    /// The token that was revoked.
-    pub token: FencingToken,
-    /// From here on it cannot believe any more.
-    pub until: ClusterTime,
 }
 
 /// A place in a queue.
@@ -230,34 +130,6 @@ pub struct WaiterRecord {
     pub data: HolderData,
     /// The lock-delay of the grant to come.
     pub lock_delay: Millis,
-}
-
-/// A session that ended within the last minute.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EndedRecord {
-    /// Its number.
-    pub session: SessionId,
-    /// The id of the `Open` that made it.
-    pub open: OpenId,
-    /// Its secret.
-    pub secret: Secret,
-    /// Why it ended.
-    pub cause: SessionEnd,
-    /// When.
-    pub at: ClusterTime,
-    /// The release that closed it, if one did.
-    pub release: Option<ClosingRelease>,
-}
-
-/// A release that closed its session: what it takes to answer its repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClosingRelease {
-    /// The request's number.
-    pub number: RequestNumber,
-    /// As [`Remembered::fingerprint`].
-    pub fingerprint: u64,
-    /// The token of the grant that it ended.
-    pub token: FencingToken,
 }
 
 /// Records that do not make a state.

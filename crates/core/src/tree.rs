@@ -39,10 +39,7 @@ type Children<K, V> = Vec<Child<K, V>>;
 type Child<K, V> = (K, Arc<Node<K, V>>);
 
 /// What an insertion came to: the value it replaced, and a node that has to stand behind this one.
-struct Inserted<K, V> {
-    replaced: Option<V>,
-    behind: Option<Child<K, V>>,
-}
+type Inserted<K, V> = (Option<V>, Option<Child<K, V>>);
 
 impl<K, V> Default for Tree<K, V> {
     fn default() -> Self {
@@ -136,9 +133,29 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
         Some(&mut entries[at].1)
     }
 
+    /// Shows each of `keys`, in their order, with its value to `look`. Keys in rising order, as those
+    /// of a keep-alive are, cost one search for a run of neighbours.
+    pub(crate) fn visit(&mut self, keys: &[K], mut look: impl FnMut(&K, Option<&mut V>)) {
+        let mut left = keys.iter().peekable();
+        while let Some(first) = left.next() {
+            let leaf = self.leaf_mut(first).unwrap_or_default();
+            let Ok(mut at) = find(leaf, first) else {
+                look(first, None);
+                continue;
+            };
+            look(first, Some(&mut leaf[at].1));
+            while let Some((known, value)) = leaf.get_mut(at + 1)
+                && let Some(key) = left.next_if(|key| *key == known)
+            {
+                at += 1;
+                look(key, Some(value));
+            }
+        }
+    }
+
     /// The entries among which `key` stands if it is there: all that there are between the first
     /// of them and the last. The keys must stay as they are.
-    pub(crate) fn leaf_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut [(K, V)]>
+    fn leaf_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut [(K, V)]>
     where
         K: Borrow<Q>,
     {
@@ -161,7 +178,7 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
             self.len = 1;
             return None;
         };
-        let Inserted { replaced, behind } = insert(Arc::make_mut(root), key, value);
+        let (replaced, behind) = insert(Arc::make_mut(root), key, value);
         if replaced.is_none() {
             self.len += 1;
         }
@@ -194,6 +211,26 @@ impl<K: Ord + Clone, V: Clone> Tree<K, V> {
         let key = self.first()?.0.clone();
         let value = self.remove(&key)?;
         Some((key, value))
+    }
+}
+
+impl<V: Clone> Tree<u64, V> {
+    /// Puts a value behind all others and returns its key, which is not 0. The key of a value that
+    /// was removed may be given out again.
+    pub(crate) fn push(&mut self, value: V) -> u64 {
+        let key = self.last_key().map_or(1, |last| last + 1);
+        self.insert(key, value);
+        key
+    }
+
+    fn last_key(&self) -> Option<u64> {
+        let mut node = self.root.as_deref()?;
+        loop {
+            match node {
+                Node::Branch(children) => node = &*children.last()?.1,
+                Node::Leaf(entries) => return entries.last().map(|(key, _)| *key),
+            }
+        }
     }
 }
 
@@ -231,27 +268,21 @@ fn find<K: Borrow<Q>, V, Q: Ord + ?Sized>(entries: &[(K, V)], key: &Q) -> Result
 fn insert<K: Ord + Clone, V: Clone>(node: &mut Node<K, V>, key: K, value: V) -> Inserted<K, V> {
     match node {
         Node::Leaf(entries) => match find(entries, &key) {
-            Ok(at) => Inserted {
-                replaced: Some(core::mem::replace(&mut entries[at].1, value)),
-                behind: None,
-            },
+            Ok(at) => (Some(core::mem::replace(&mut entries[at].1, value)), None),
             Err(at) => {
                 let behind = insert_at(entries, at, (key, value), LEAF_MAX);
                 let behind = behind.map(|part| (part[0].0.clone(), Arc::new(Node::Leaf(part))));
-                Inserted {
-                    replaced: None,
-                    behind,
-                }
+                (None, behind)
             }
         },
         Node::Branch(children) => {
             let at = child(children, &key);
-            let inserted = insert(Arc::make_mut(&mut children[at].1), key, value);
-            let behind = inserted.behind.and_then(|new| {
+            let (replaced, behind) = insert(Arc::make_mut(&mut children[at].1), key, value);
+            let behind = behind.and_then(|new| {
                 let part = insert_at(children, at + 1, new, BRANCH_MAX)?;
                 Some((part[0].0.clone(), Arc::new(Node::Branch(part))))
             });
-            Inserted { behind, ..inserted }
+            (replaced, behind)
         }
     }
 }

@@ -6,7 +6,7 @@ mod world;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ringfence_core::snapshot::{Header, Record};
+use ringfence_core::snapshot::{Header, Record, TokenCounter};
 use ringfence_core::{
     Acquire, Acquired, Ask, Command, Event, FencingToken, HolderData, Identity, LeaseName, Limit,
     Millis, Open, OpenId, Outcome, Rejection, Request, RequestNumber, Secret, SessionId,
@@ -160,7 +160,7 @@ fn the_4_097th_wait_of_a_session_is_refused_and_numbers_go_on_meanwhile() {
 fn near_the_last_token(world: &mut World) {
     let records = world.machine.records().map(|record| match record {
         Record::Header(header) => Record::Header(Header {
-            counter: FencingToken::MAX - 1,
+            tokens: TokenCounter::restored(FencingToken::MAX - 1, header.tokens.granted()),
             ..header
         }),
         other => other,

@@ -2,7 +2,8 @@
 //!
 //! A test that never failed has shown nothing. `cargo xtask planted` builds everything with the
 //! feature `planted`, switches one bug on at a time, and requires that tests which know nothing of
-//! it fail. In every other build [`planted`] is a constant `false`: the compiler takes the branch
+//! it fail. A branch that would distort its place is a patch in `patches`, which that command applies
+//! while it builds. In every other build [`planted`] is a constant `false`: the compiler takes the branch
 //! away, and not even the names stay.
 #![no_std]
 

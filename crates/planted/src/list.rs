@@ -1,4 +1,5 @@
-//! The bugs. A new one gets a line here, and a branch where it would have been made.
+//! The bugs. A new one gets a line here, and a branch where it would have been made, in a patch if
+//! it takes more than a condition.
 
 macro_rules! bugs {
     ($($home:ident: $($variant:ident $name:literal $what:literal)*;)*) => {

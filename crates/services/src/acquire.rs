@@ -86,7 +86,7 @@ pub(super) fn settled(
     place: Place,
     node: &Node,
 ) -> Result<v1::AcquireResponse, Refusal> {
-    let time = node.read(ringfence_core::StateMachine::time);
+    let time = node.read(|state| state.time());
     match done {
         WaitDone::Settled(acquired) => answers::acquired(&acquired, time, place.opened),
         WaitDone::SessionGone => Err(answers::session_gone(place.session, node)),

@@ -6,7 +6,7 @@ use ringfence_raft::Node;
 
 /// A session that was opened.
 pub(super) fn opened(opened: &Opened, time: ClusterTime, node: &Node) -> v1::OpenResponse {
-    match node.read(ringfence_core::StateMachine::cluster) {
+    match node.read(|state| state.cluster()) {
         Some(cluster) => wire::opened_to_wire(opened, time, &cluster),
         // The answer came through another node, and this one has not even seen the first entry.
         None => v1::OpenResponse {

@@ -149,7 +149,6 @@ fn say_goodbye(context: &Context, outbox: &Outbox) {
 mod tests {
     use std::sync::Mutex;
 
-    use ringfence_core::StateMachine;
     use ringfence_proto::v1::client_frame::Body as Ask;
     use tokio::sync::mpsc;
     use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -178,7 +177,7 @@ mod tests {
     async fn any_stream_is_served_and_an_observer_learns_which_entries_answer() {
         let alone = alone().await;
         let (session, _) = alone.open(1).await;
-        let opened = alone.node.read(StateMachine::index);
+        let opened = alone.node.read(|machine| machine.index());
         let seen = Arc::new(Seen::default());
         let (ask, asked) = mpsc::unbounded_channel();
         let incoming = UnboundedReceiverStream::new(asked);

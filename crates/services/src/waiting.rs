@@ -8,7 +8,7 @@
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringfence_core::{Command, RequestNumber, SessionId, StateMachine};
+use ringfence_core::{Command, RequestNumber, SessionId};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::WaitDone;
 use tokio::sync::oneshot;
@@ -136,7 +136,7 @@ impl Context {
     /// Whether this node has applied the entry at `index`; behind another node's answer it may lag
     /// a little.
     fn has_applied(&self, index: u64) -> bool {
-        self.node.read(StateMachine::index) >= index
+        self.node.read(|machine| machine.index()) >= index
     }
 
     /// Waits until it has.

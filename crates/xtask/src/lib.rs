@@ -8,6 +8,7 @@ pub mod cli;
 pub mod kubernetes;
 mod lean;
 pub mod node;
+mod patches;
 pub mod planted;
 pub mod sim;
 pub mod steps;

@@ -10,6 +10,7 @@ mod edges;
 mod layout;
 mod links;
 mod manifest;
+mod patches;
 mod prose;
 mod source;
 mod texts;
@@ -112,6 +113,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>, String> {
     violations.extend(circles::check(&packages, &files));
     violations.extend(layout::check(&packages, &files));
     violations.extend(manifest::check(&packages, &files));
+    violations.extend(patches::check(root)?);
     for file in &files {
         violations.extend(words::check(file));
         violations.extend(prose::check(file));

@@ -77,7 +77,7 @@ impl Collector for NodeFigures {
 impl NodeFigures {
     /// What the replicated state holds.
     fn state(&self, figures: &mut Figures<'_>) -> fmt::Result {
-        let summary = self.node.read(ringfence_core::StateMachine::summary);
+        let summary = self.node.read(|state| state.summary());
         figures.gauge("sessions", "Living sessions", summary.sessions)?;
         figures.gauge("leases", "Remembered lease names", summary.leases)?;
         figures.gauge("leases_held", "Leases that are held", summary.held)?;

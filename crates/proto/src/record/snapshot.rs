@@ -3,7 +3,7 @@
 mod lease;
 mod session;
 
-use ringfence_core::snapshot::{ClosingRelease, EndedRecord, Header, Record};
+use ringfence_core::snapshot::{ClosingRelease, EndedRecord, Header, Record, TokenCounter};
 use ringfence_core::{ClusterTime, LEVEL_FIRST, WallTime};
 
 use super::id::id;
@@ -53,8 +53,8 @@ impl From<&Header> for pb::Header {
             term_start: header.term_start.0,
             time: header.time.0,
             wall: header.wall.0,
-            counter: header.counter,
-            last_token: header.last_token,
+            counter: header.tokens.reached(),
+            last_token: header.tokens.granted(),
             next_session: header.next_session,
             next_place: header.next_place,
             forgotten: fields::token_or_zero(header.forgotten),
@@ -84,8 +84,7 @@ impl TryFrom<pb::Header> for Header {
             term_start: ClusterTime(header.term_start),
             time: ClusterTime(header.time),
             wall: WallTime(header.wall),
-            counter: header.counter,
-            last_token: header.last_token,
+            tokens: TokenCounter::restored(header.counter, header.last_token),
             next_session: header.next_session,
             next_place: header.next_place,
             forgotten: fields::token_or_none(header.forgotten, "header.forgotten")?,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ringfence_core::{
-    Command, Identity, Millis, OpenForPod, OpenId, Outcome, Pod, PodText, Secret, StateMachine,
+    Command, Identity, Millis, OpenForPod, OpenId, Outcome, Pod, PodText, Secret,
 };
 use ringfence_proto::record::{RECORD_VERSION, encode_command};
 use ringfence_raft::{Node, NodeConfig, ProposeError, SeatError, StartError, StopReason};
@@ -70,7 +70,7 @@ fn for_a_pod() -> Command {
 async fn what_every_member_knew_once_is_logged_although_a_member_is_down_after_a_restart() {
     let mut cluster = Cluster::formed(&NAMES).await;
     for node in cluster.nodes.values() {
-        let level = || node.read(StateMachine::level);
+        let level = || node.read(|state| state.level());
         eventually("the level of this release", || level() == 3).await;
     }
     for name in NAMES {
@@ -98,7 +98,7 @@ async fn whether_a_session_may_be_bound_to_a_pod_is_decided_by_the_leader() {
         cluster.start_all().await;
         assert_eq!(cluster.leader().await, "n1");
         for (name, node) in &cluster.nodes {
-            let level = || node.read(StateMachine::level);
+            let level = || node.read(|state| state.level());
             eventually("the level of this release", || level() == 3).await;
             let opened = within("an answer", node.propose(for_a_pod())).await;
             match opened {
@@ -207,7 +207,7 @@ async fn an_entry_that_a_node_does_not_know_stops_it_before_the_entry() {
 async fn an_entry_that_raises_the_level_beyond_a_node_stops_it() {
     let mut cluster = Cluster::formed(&["n1"]).await;
     let node = cluster.nodes["n1"].clone();
-    let level = || node.read(StateMachine::level);
+    let level = || node.read(|state| state.level());
     eventually("the level of this release", || level() == RECORD_VERSION).await;
     let session = open(&node, 1, Millis::from_secs(60)).await;
     let token = acquired(&node, session, 1, "before").await;

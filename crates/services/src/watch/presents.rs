@@ -71,7 +71,7 @@ impl Presents {
     /// The state of this node, at least as new as now. Watches that begin while nothing changes
     /// share one; else it waits, in turn, until fewer states are kept than may be.
     pub(super) async fn state(&self, node: &Node) -> Arc<Present> {
-        let since = node.read(ringfence_core::StateMachine::index);
+        let since = node.read(|state| state.index());
         if let Some(present) = self.newest_since(since) {
             return present;
         }

@@ -375,7 +375,7 @@ fn who(named: Who, about: Option<u8>, view: &View) -> SessionId {
 
 fn token(named: Token, lease: u8, by: Option<SessionId>, view: &View) -> FencingToken {
     let floor = lease_record(lease, view).and_then(|lease| lease.floor);
-    let floor = floor.map_or(view.header.last_token, FencingToken::get);
+    let floor = floor.map_or(view.header.tokens.granted(), FencingToken::get);
     let value = match named {
         Token::Current => floor,
         Token::Older(back) => floor.saturating_sub(u64::from(back)),

@@ -9,7 +9,11 @@ impl Invariant for CountersNeverFall {
     fn check(&mut self, step: &Step) -> Result<(), String> {
         let (before, after) = (&step.before.header, &step.after.header);
         let pairs = [
-            ("the last token", before.last_token, after.last_token),
+            (
+                "the last token",
+                before.tokens.granted(),
+                after.tokens.granted(),
+            ),
             ("time", before.time.0, after.time.0),
             ("the term", before.term, after.term),
             ("the next session", before.next_session, after.next_session),
@@ -20,11 +24,11 @@ impl Invariant for CountersNeverFall {
                 return Err(format!("{what} fell from {before} to {after}"));
             }
         }
-        if before.cluster.is_some() && after.counter < before.counter {
-            let (before, after) = (before.counter, after.counter);
+        if before.cluster.is_some() && after.tokens.reached() < before.tokens.reached() {
+            let (before, after) = (before.tokens.reached(), after.tokens.reached());
             return Err(format!("the counter fell from {before} to {after}"));
         }
-        if after.counter < after.last_token || after.forgotten < before.forgotten {
+        if after.tokens.reached() < after.tokens.granted() || after.forgotten < before.forgotten {
             return Err(format!("the counter is behind: {after:?}"));
         }
         for lease in &step.before.leases {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringfence_core::snapshot::{Answer, Remembered};
+use ringfence_core::snapshot::{Answer, Remembered, TokenCounter};
 use ringfence_core::{
     Acquired, Ask, Command, EndCause, Event, FencingToken, Granted, Outcome, RequestNumber, Secret,
     SessionEnd, SessionId,
@@ -63,7 +63,7 @@ fn drop_event(step: &mut Step, fits: impl Fn(&Event) -> bool) -> bool {
 }
 
 fn repeat_token(step: &mut Step) -> bool {
-    let last = FencingToken::new(step.before.header.last_token);
+    let last = FencingToken::new(step.before.header.tokens.granted());
     match (granted(step), last) {
         (Some(granted), Some(last)) => {
             granted.token = last;
@@ -282,9 +282,10 @@ fn ghost(step: &mut Step) -> bool {
 
 fn lower_counter(step: &mut Step) -> bool {
     let formed = step.before.header.cluster.is_some();
-    let before = step.before.header.counter;
-    after(step).header.counter = before.saturating_sub(1);
-    formed && before > 0
+    let before = step.before.header.tokens;
+    let lowered = TokenCounter::restored(before.reached().saturating_sub(1), before.granted());
+    after(step).header.tokens = lowered;
+    formed && before.reached() > 0
 }
 
 fn forget_floor(step: &mut Step) -> bool {

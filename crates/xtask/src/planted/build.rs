@@ -1,4 +1,4 @@
-//! Building the test programs of the layers, all with one call.
+//! Building the test programs of the layers, all with one call, from the patched sources.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::layers::{Layer, Target};
 use crate::cargo::cargo;
+use crate::patches::Patched;
 
 /// The package that switches bugs on.
 const PLANTED: &str = "ringfence-planted";
@@ -114,9 +115,11 @@ fn build(root: &Path, arguments: &[&str], mut packages: Vec<&str>) -> Result<Vec
         cargo.args(["--package", package]);
     }
     let cargo = cargo.current_dir(root).stderr(Stdio::inherit());
+    let patched = Patched::new(root)?;
     let output = cargo
         .output()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
+    drop(patched);
     if !output.status.success() {
         return Err("with planted bugs it does not compile".to_owned());
     }

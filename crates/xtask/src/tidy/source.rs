@@ -60,7 +60,7 @@ pub(super) fn project_files(root: &Path) -> Result<Vec<SourceFile>, String> {
         let is_file = absolute
             .symlink_metadata()
             .is_ok_and(|metadata| metadata.is_file());
-        if !is_file || NOT_OURS.contains(&path) {
+        if !is_file || NOT_OURS.contains(&path) || path.ends_with(".patch") {
             continue;
         }
         let bytes = std::fs::read(&absolute).map_err(|error| format!("read {path}: {error}"))?;

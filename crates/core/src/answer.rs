@@ -1,24 +1,87 @@
-//! A remembered answer in little room: most sessions remember one, and it is mostly the grant that
-//! is in force.
+//! The answers that a session remembers of its requests.
 
 use alloc::boxed::Box;
 
-use crate::id::{FencingToken, RequestNumber};
+use crate::event::EndCause;
+use crate::id::{FencingToken, RequestNumber, SessionId};
 use crate::name::LeaseName;
-use crate::snapshot::{Answer, Remembered};
+use crate::outcome::{Cancelled, Rejection};
+
+/// A remembered answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Remembered {
+    /// The request's number.
+    pub number: RequestNumber,
+    /// A fingerprint of what was asked, so that another ask under the same number is noticed.
+    pub fingerprint: u64,
+    /// What it was answered, as it stands now.
+    pub answer: Answer,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// It stands in the queue.
+    Waiting {
+        /// Of this lease.
+        name: LeaseName,
+    },
+    /// It was granted, and the grant is in force.
+    Granted {
+        /// The lease.
+        name: LeaseName,
+        /// The token.
+        token: FencingToken,
+    },
+    /// It was granted, and the grant has ended.
+    Ended {
+        /// The lease.
+        name: LeaseName,
+        /// The token.
+        token: FencingToken,
+        /// Why it ended.
+        cause: EndCause,
+    },
+    /// Its wait was over.
+    TimedOut {
+        /// The lease.
+        name: LeaseName,
+    },
+    /// It was taken back, or voided before it came if there is no name.
+    Cancelled {
+        /// The lease.
+        name: Option<LeaseName>,
+    },
+    /// A release was done.
+    Released {
+        /// The token of the grant that it ended.
+        token: FencingToken,
+    },
+    /// A transfer was done.
+    Transferred {
+        /// To this session.
+        to: SessionId,
+        /// The new token.
+        token: FencingToken,
+    },
+    /// A cancel was done.
+    CancelDone(Cancelled),
+    /// It was refused.
+    Refused(Rejection),
+}
 
 /// A remembered request with its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct Cached {
     pub(crate) number: RequestNumber,
     pub(crate) fingerprint: u64,
-    pub(crate) answer: KeptAnswer,
+    pub(crate) answer: CachedAnswer,
 }
 
 /// An [`Answer`]; the frequent ones need no memory of their own. Granted has a name and a token,
 /// waiting a name only, released a token only.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptAnswer {
+pub(crate) struct CachedAnswer {
     token: Option<FencingToken>,
     what: What,
 }
@@ -30,7 +93,7 @@ enum What {
     Other(Option<Box<Answer>>),
 }
 
-impl From<Answer> for KeptAnswer {
+impl From<Answer> for CachedAnswer {
     fn from(answer: Answer) -> Self {
         let (token, what) = match answer {
             Answer::Granted { name, token } => (Some(token), What::Named(name)),
@@ -42,7 +105,7 @@ impl From<Answer> for KeptAnswer {
     }
 }
 
-impl KeptAnswer {
+impl CachedAnswer {
     pub(crate) fn get(&self) -> Answer {
         match (&self.what, self.token) {
             (What::Named(name), Some(token)) => {
@@ -81,7 +144,7 @@ impl KeptAnswer {
     }
 }
 
-impl From<Remembered> for Kept {
+impl From<Remembered> for Cached {
     fn from(remembered: Remembered) -> Self {
         Self {
             number: remembered.number,
@@ -91,7 +154,7 @@ impl From<Remembered> for Kept {
     }
 }
 
-impl Kept {
+impl Cached {
     pub(crate) fn record(&self) -> Remembered {
         Remembered {
             number: self.number,

@@ -1,0 +1,39 @@
+//! Keep-alives: the renewal of many sessions by one entry.
+
+use ringfence_planted::{Bug, planted};
+
+use crate::command::Renew;
+use crate::machine::StateMachine;
+use crate::outcome::{Outcome, Renewed};
+
+impl StateMachine {
+    /// Moves the sessions' last sign of life to now. A session that is due is not renewed, even if
+    /// the entry's budget did not reach its end: it ends with one of the next entries, unless the
+    /// first of those opens a term and gives it a fresh TTL. So of a session that is listed as
+    /// ended and still there, no client may be answered that it has ended.
+    pub(crate) fn renew(&mut self, renew: &Renew) -> Outcome {
+        // Before the renewals, so that the answer lists no loss that the batch itself acknowledges.
+        for (id, token) in &renew.acknowledged {
+            let session = self.state.sessions.get_mut(id);
+            if let Some(known) = session.and_then(|session| session.remove_lost(*token)) {
+                self.stop_waiting_for(&known.name, known.token);
+            }
+        }
+        let mut renewed = Renewed {
+            time: self.time(),
+            ..Renewed::default()
+        };
+        let header = &self.state.header;
+        let sessions = &mut self.state.sessions;
+        sessions.visit(&renew.sessions, |id, session| match session {
+            Some(session) if session.is_alive(header) => {
+                session.keep_alive(header.time);
+                if !session.lost().is_empty() && !planted(Bug::LossNotTold) {
+                    renewed.lost.push((*id, session.lost().to_vec()));
+                }
+            }
+            _ => renewed.ended.push(*id),
+        });
+        Outcome::Renewed(renewed)
+    }
+}
