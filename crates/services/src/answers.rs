@@ -30,13 +30,17 @@ pub(super) fn acquired(
             opened,
             cluster_time_ms: time.0,
         }),
-        // The session is open all the same, and its client needs the number.
-        Err(refusal) => Err(match opened {
-            Some(opened) => refusal
-                .with("session", opened.session)
-                .with("ttl_ms", opened.ttl_ms),
-            None => refusal,
-        }),
+        Err(refusal) => Err(with_session(refusal, opened)),
+    }
+}
+
+/// A refusal of an acquire that opened a session all the same: its client needs the number.
+pub(super) fn with_session(refusal: Refusal, opened: Option<v1::OpenResponse>) -> Refusal {
+    match opened {
+        Some(opened) => refusal
+            .with("session", opened.session)
+            .with("ttl_ms", opened.ttl_ms),
+        None => refusal,
     }
 }
 

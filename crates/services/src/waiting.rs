@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::Context;
 use super::acquire::{Place, Progress, awaited, over_already, progress, settled};
+use super::answers::with_session;
 use super::waits::{OwnedWaits, Waits};
 use crate::status::{not_proposed, not_read};
 
@@ -98,9 +99,10 @@ fn acquire_now(context: &Context, command: Command, tell: impl Tell) {
         let answer = applied.map_err(not_proposed).and_then(|applied| {
             match progress(applied, None, &node) {
                 Progress::Answered(answer) => answer,
-                Progress::Waiting(_) => {
+                // A repeated open, whose first request asked to wait.
+                Progress::Waiting(place) => {
                     let why = "the request stands in the queue, which it did not ask for";
-                    Err(Refusal::outcome_unknown(why))
+                    Err(with_session(Refusal::outcome_unknown(why), place.opened))
                 }
             }
         });
@@ -247,5 +249,52 @@ impl<T: Tell> Waiting<T> {
     fn answer(&self, tell: T, index: Option<u64>, answer: Result<v1::AcquireResponse, Refusal>) {
         self.waits.forget(self.number);
         tell(index, answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{alone, within};
+
+    /// A client whose connection broke may ask again, without the wait of its first request.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_open_that_is_repeated_without_its_wait_tells_the_number_of_the_session() {
+        let alone = alone().await;
+        let asked = |open: u8, wait_ms| v1::AcquireRequest {
+            open: Some(v1::OpenRequest {
+                id: vec![open; 16].into(),
+                secret: vec![open; 16].into(),
+                identity: "holder".to_owned(),
+                ..v1::OpenRequest::default()
+            }),
+            name: "db".to_owned(),
+            wait_ms,
+            ..v1::AcquireRequest::default()
+        };
+        let held = within("grant", alone.context.acquire(asked(1, None))).await;
+        let holder = held.unwrap().opened.expect("a session").session;
+
+        let first = alone.context.acquire(asked(2, Some(14_000)));
+        let queued = within("entry", async {
+            let before = alone.node.read(|machine| machine.index());
+            let applied = async {
+                while alone.node.read(|machine| machine.index()) == before {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                answer = first => panic!("it waits: {answer:?}"),
+                () = applied => {}
+            }
+        });
+        queued.await;
+
+        let repeated = within("answer", alone.context.acquire(asked(2, None))).await;
+        let refusal = repeated.expect_err("it stands in the queue");
+        assert_eq!(refusal.reason, v1::Reason::OutcomeUnknown, "{refusal:?}");
+        let session = refusal.metadata.get("session").expect("its number");
+        assert_ne!(*session, holder.to_string());
+        assert!(refusal.metadata.contains_key("ttl_ms"), "{refusal:?}");
     }
 }

@@ -119,7 +119,7 @@ fn build(root: &Path, arguments: &[&str], mut packages: Vec<&str>) -> Result<Vec
     let output = cargo
         .output()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
-    drop(patched);
+    patched.take_out()?;
     if !output.status.success() {
         return Err("with planted bugs it does not compile".to_owned());
     }
