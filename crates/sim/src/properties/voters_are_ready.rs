@@ -15,6 +15,8 @@ use crate::observe::{At, Observation, Violation};
 pub(super) struct VotersAreReady {
     /// Which node has which id.
     seats: BTreeMap<u64, usize>,
+    /// Ids whose disk was wiped: their node came back under another one.
+    wiped: BTreeSet<u64>,
     /// How those that do not run have ended.
     ends: BTreeMap<usize, End>,
     /// Those that were removed, and have not come back as others.
@@ -29,6 +31,8 @@ impl VotersAreReady {
         };
         match self.ends.get(node) {
             Some(End::ByItself(_) | End::NotStarted(_)) => Ok(()),
+            // The operator took the disk away, and later the node, before it had its vote again.
+            Some(_) if self.wiped.contains(&id) => Ok(()),
             how => Err(format!("n{node}, voter {id}, does not run: {how:?}")),
         }
     }
@@ -38,6 +42,9 @@ impl Property for VotersAreReady {
     fn see(&mut self, _: At, seen: &Observation) -> Result<(), Violation> {
         match seen {
             Observation::Seat { node, id, .. } => {
+                let of_node = self.seats.iter().filter(|(_, seat)| *seat == node);
+                let before = of_node.map(|(before, _)| *before);
+                self.wiped.extend(before.filter(|before| before != id));
                 self.seats.insert(*id, *node);
                 self.removed.remove(node);
             }
@@ -141,6 +148,25 @@ mod tests {
         // One that has an id learned that it is a member.
         left[3].id = Some(4);
         broken(scene().see(Observation::Remains(left)), "I32");
+    }
+
+    #[test]
+    fn a_voter_whose_disk_was_wiped_need_not_run_once_its_node_is_gone() {
+        let mut left = remains(3);
+        let mut scene = scene();
+        let seat = Observation::Seat {
+            node: 2,
+            directory: 1,
+            id: 9,
+        };
+        scene.see(seat).unwrap();
+        left[2].id = Some(9);
+        // As long as the node runs it gets its vote again.
+        broken(scene.see(Observation::Remains(left.clone())), "I32");
+        left.pop();
+        let how = End::Crashed;
+        scene.see(Observation::Ended { node: 2, how }).unwrap();
+        scene.see(Observation::Remains(left)).unwrap();
     }
 
     #[test]
