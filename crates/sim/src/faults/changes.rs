@@ -105,9 +105,13 @@ impl Stage {
         }
         let before = starts(&dead);
         sleep(SURELY_DEAD).await;
+        // Another fault may have asked for the same while those were alive.
+        let newest = self.newest_voters_of(&self.node(Who::Leader));
+        let votes = newest.is_some_and(|voters| voters.contains(&going_id));
         let removed = self.remove(going_id).await;
         // A change that no leader can commit is not answered, and yet it has begun.
         if let Some(voters) = self.newest_voters_of(&self.node(Who::Leader))
+            && votes
             && !voters.contains(&going_id)
         {
             let still = starts(&dead);
