@@ -86,6 +86,12 @@ pub enum Reason {
     Fault,
     /// The cluster never had this position. Details: `offered`, `newest`.
     PositionUnknown,
+    /// The credential that was shown proves nothing. Details: `why`.
+    Unauthenticated,
+    /// No rule allows it. Details: `principal`, `verb`, `names`, `rule`.
+    PermissionDenied,
+    /// Rights have changed since they were read. Details: `set_at`.
+    StaleAccess,
 }
 
 impl Reason {
@@ -122,6 +128,9 @@ impl Reason {
             Self::NotFound => "NOT_FOUND",
             Self::Fault => "FAULT",
             Self::PositionUnknown => "POSITION_UNKNOWN",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::StaleAccess => "STALE_ACCESS",
         }
     }
 
@@ -158,6 +167,9 @@ impl Reason {
             v1::Reason::NotFound => Self::NotFound,
             v1::Reason::Fault => Self::Fault,
             v1::Reason::PositionUnknown => Self::PositionUnknown,
+            v1::Reason::Unauthenticated => Self::Unauthenticated,
+            v1::Reason::PermissionDenied => Self::PermissionDenied,
+            v1::Reason::StaleAccess => Self::StaleAccess,
         })
     }
 }

@@ -33,8 +33,18 @@ impl StateMachine {
             self.authenticate(id, &request.secret)?;
             return Err(Rejection::SessionExpired { cause: None });
         };
+        let owned = session.take_over(self.state.access.mode(), self.caller.as_ref());
+        owned?;
         // Before the request is looked up: a duplicate is a sign of life as well.
         session.keep_alive(header.time);
+        if planted(Bug::JudgedBeforeMemory)
+            && let Ask::Acquire(acquire) = &request.ask
+        {
+            self.check_right(id, &acquire.name)?;
+        }
+        let Some(session) = self.state.sessions.get_mut(&id) else {
+            return Err(Rejection::SessionExpired { cause: None });
+        };
         let fingerprint = fingerprint(&request.ask);
         match session.requests.admit(number, request.lowest, fingerprint) {
             Admission::New => Ok(self.carry_out_ask(id, number, &request.ask)),
@@ -225,8 +235,14 @@ impl StateMachine {
         to: Option<SessionId>,
     ) -> Result<Answer, Rejection> {
         self.check_holder(id, name, token)?;
+        self.check_right(id, name)?;
         let to = to.filter(|_| !planted(Bug::TransferIgnoresTarget));
-        let Some((to, place)) = self.transfer_target(name, to) else {
+        if to.is_none() {
+            self.refuse_heads(name);
+        }
+        let target = self.transfer_target(name, to);
+        let may_have = |(to, _): &(SessionId, u64)| self.check_right(*to, name).is_ok();
+        let Some((to, place)) = target.filter(may_have) else {
             return Err(Rejection::NotWaiting { name: name.clone() });
         };
         // Before the grant ends: a refused transfer leaves the holder what it has.

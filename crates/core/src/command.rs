@@ -1,8 +1,10 @@
 //! What a log entry says: the inputs of the state machine.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::access::{Caller, ChangeAccess};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::pod::{Pod, PodSeen, PodUid};
@@ -69,6 +71,62 @@ pub enum Command {
         /// The version of log commands.
         level: u32,
     },
+    /// A command with who asks for it, proven by a node. What a client asks without it comes from a
+    /// caller that has proven nothing.
+    Called(Box<Called>),
+    /// Changes what principals may do.
+    ChangeAccess(ChangeAccess),
+    /// Makes a session that was opened while nothing was proven the caller's.
+    Adopt {
+        /// The session.
+        session: SessionId,
+        /// Its secret.
+        secret: Secret,
+    },
+}
+
+/// See [`Command::Called`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Called {
+    /// Who asks.
+    pub caller: Caller,
+    /// For what; one of the commands that clients can ask for ([`Command::is_asked`]).
+    pub command: Command,
+}
+
+impl Command {
+    /// Whether a client can ask for it. Others come from the leader itself.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        match self {
+            Self::Configure(_)
+            | Self::Open(_)
+            | Self::OpenForPod(_)
+            | Self::Request(_)
+            | Self::Close { .. }
+            | Self::Revoke(_)
+            | Self::Evict(_)
+            | Self::ChangeAccess(_)
+            | Self::Adopt { .. } => true,
+            Self::Form(_)
+            | Self::TermStart { .. }
+            | Self::Tick
+            | Self::Renew(_)
+            | Self::DrawNodeId
+            | Self::PodEnded(_)
+            | Self::RaiseLevel { .. }
+            | Self::Called(_) => false,
+        }
+    }
+
+    /// The command itself, without who asks for it.
+    #[must_use]
+    pub fn bare(&self) -> &Self {
+        match self {
+            Self::Called(called) => &called.command,
+            other => other,
+        }
+    }
 }
 
 /// See [`Command::Form`].

@@ -76,6 +76,8 @@ pub enum WaitEnd {
     Cancelled,
     /// Its session ended.
     SessionEnded,
+    /// Its session's principal may not have the lease any more.
+    Refused,
 }
 
 /// A grant: what an entry gives to a session.

@@ -30,6 +30,8 @@ impl StateMachine {
     ) -> Result<Answer, Rejection> {
         check_lengths(ask)?;
         let name = ask.name.clone();
+        // Before anything of the lease is shown: a refusal names its holder.
+        self.check_right(session, &name)?;
         let mut obstacle = self.obstacle(session, &name);
         if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
             // Its time may be over, with a budget that ended before its deadline was looked at.
@@ -210,6 +212,7 @@ impl StateMachine {
     }
 
     fn serve(&mut self, name: LeaseName) {
+        self.refuse_heads(&name);
         let Some(lease) = self.state.leases.get_mut(&name) else {
             return;
         };
@@ -222,7 +225,9 @@ impl StateMachine {
             return;
         };
         let (session, until) = (head.session, head.until);
-        if until > self.time() && self.alive(session).is_some() {
+        let may_have =
+            planted(Bug::RightsOfWaitersNotAsked) || self.check_right(session, &name).is_ok();
+        if until > self.time() && self.alive(session).is_some() && may_have {
             self.grant_to_waiter(&name, place);
         } else if let Some(lease) = self.state.leases.get_mut(&name) {
             // The budget ended before its turn to end came; it must not be granted any more.

@@ -13,3 +13,7 @@ pub const LEVEL_FIRST: u32 = 1;
 /// was never opened is refused. Idle names are forgotten after all else that is due, so many an
 /// entry and no more, and by the retention in force, not by the one under which they became idle.
 pub const LEVEL_REPEATS: u32 = 3;
+
+/// From this level on there are principals and rights: [`Command::Called`](crate::Command::Called)
+/// and [`Command::ChangeAccess`](crate::Command::ChangeAccess).
+pub const LEVEL_ACCESS: u32 = 4;

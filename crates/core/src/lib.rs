@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod access;
 mod answer;
 mod asks;
 mod budget;
@@ -21,6 +22,7 @@ mod fence;
 mod few;
 mod granting;
 mod id;
+mod judging;
 mod keep_alive;
 mod lease;
 mod level;
@@ -44,14 +46,22 @@ mod tokens;
 mod tree;
 mod ttls;
 
+pub use access::pattern::{InvalidPattern, NamePattern, PrincipalPattern};
+pub use access::principal::{InvalidPrincipal, PRINCIPAL_BYTES_MAX, Principal};
+pub use access::rules::{InvalidRule, RULES_MAX, Rule, Scope};
+pub use access::verb::{UnknownVerb, Verb};
+pub use access::{
+    ACCESS_CHANGES_MAX, Access, AccessChange, AccessRecord, BANS_MAX, CLUSTER_TOKENS_MAX, Caller,
+    ChangeAccess, ClusterToken, InvalidAccess, Mode,
+};
 pub use command::{
-    Acquire, Ask, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded, Renew,
-    Request, Revoke,
+    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded,
+    Renew, Request, Revoke,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};
 pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
-pub use level::{LEVEL_FIRST, LEVEL_REPEATS};
+pub use level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS};
 pub use machine::StateMachine;
 pub use name::{
     HOLDER_DATA_BYTES_MAX, HolderData, IDENTITY_BYTES_MAX, Identity, InvalidName, InvalidText,

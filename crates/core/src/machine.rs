@@ -10,6 +10,7 @@ use core::ops::Deref;
 
 use ringfence_planted::{Bug, planted};
 
+use crate::access::Caller;
 use crate::budget::Budget;
 use crate::command::{Command, Configure, Entry, Form};
 use crate::deadlines::Deadlines;
@@ -46,6 +47,8 @@ pub struct StateMachine {
     pub(crate) budget: Budget,
     /// What the present entry has changed.
     pub(crate) events: Vec<Event>,
+    /// Who asks for the present entry, if that was proven.
+    pub(crate) caller: Option<Caller>,
 }
 
 impl Default for StateMachine {
@@ -95,6 +98,7 @@ impl StateMachine {
             opens: BTreeMap::new(),
             budget: Budget::new(),
             events: Vec::new(),
+            caller: None,
         }
     }
 
@@ -133,7 +137,7 @@ impl StateMachine {
         // Before the command, so that a late request finds its session ended and a free lease is
         // judged as free.
         self.settle_due();
-        let outcome = self.carry_out(&entry.command);
+        let outcome = self.judge_and_carry_out(&entry.command);
         // After the command, so that what it freed goes to the head of the queue in the same entry: no
         // later request can come between.
         self.serve_queues();
@@ -147,8 +151,20 @@ impl StateMachine {
         header.index = header.index.max(index);
     }
 
-    fn carry_out(&mut self, command: &Command) -> Outcome {
-        let done = match command {
+    /// Refuses what its caller may not do. Rights to leases are judged where the request turns out
+    /// to be new, so that a repeat is answered as before whatever was taken away since.
+    fn judge_and_carry_out(&mut self, command: &Command) -> Outcome {
+        if let Command::Called(called) = command {
+            self.caller = Some(called.caller.clone());
+        }
+        let judged = self.judge(command);
+        let done = judged.and_then(|()| self.carry_out(command.bare()));
+        self.caller = None;
+        done.unwrap_or_else(Outcome::Rejected)
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Result<Outcome, Rejection> {
+        match command {
             Command::Form(form) => self.form(form),
             // Of a term that is open already: a repeat.
             Command::TermStart { .. } | Command::Tick => Ok(Outcome::Done),
@@ -171,8 +187,11 @@ impl StateMachine {
                 }
                 Ok(Outcome::Done)
             }
-        };
-        done.unwrap_or_else(Outcome::Rejected)
+            Command::ChangeAccess(change) => self.change_access(change),
+            Command::Adopt { session, secret } => self.adopt(*session, secret),
+            // Only one caller asks.
+            Command::Called(_) => Err(Rejection::NotReady),
+        }
     }
 
     /// Opens a term. It does not move time: a leader's reading starts where this entry finds it,

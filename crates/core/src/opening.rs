@@ -2,6 +2,9 @@
 
 use ringfence_planted::{Bug, planted};
 
+use crate::access::Mode;
+use crate::access::rules::Scope;
+use crate::access::verb::Verb;
 use crate::command::{Ask, Open, OpenForPod};
 use crate::event::{Event, SessionEnd};
 use crate::id::{RequestNumber, Secret, SessionId};
@@ -34,6 +37,10 @@ impl StateMachine {
             return self.reopen(id, open);
         }
         let former = pod.and_then(|pod| self.pods.get(&pod.key()).copied());
+        let principal = self.caller.as_ref().map(|caller| &caller.principal);
+        let access = &self.state.access;
+        access.demand(principal, Verb::Acquire, Scope::Any)?;
+        let owner = principal.filter(|_| access.mode() != Mode::Off).cloned();
         self.check_open(open, pod, former)?;
         let id = SessionId::new(self.header.next_session).ok_or(Rejection::NotReady)?;
         self.state.header.next_session += 1;
@@ -52,6 +59,7 @@ impl StateMachine {
             open.ttl,
             self.time(),
         );
+        session.owner = owner;
         if let Some(pod) = pod {
             session.bind(pod.clone());
         }
@@ -123,6 +131,7 @@ impl StateMachine {
         self.end_if_due(id);
         match self.state.sessions.get_mut(&id) {
             Some(session) if session.secret.proves(&open.secret) => {
+                session.take_over(self.state.access.mode(), self.caller.as_ref())?;
                 session.keep_alive(self.state.header.time);
                 self.opened(id, open, true)
             }
@@ -154,6 +163,7 @@ impl StateMachine {
         self.end_if_due(id);
         let cause = match self.authenticate(id, secret) {
             Ok(()) => {
+                self.check_owner(id)?;
                 self.end_session(id, &SessionEnd::Closed);
                 Some(SessionEnd::Closed)
             }

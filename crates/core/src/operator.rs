@@ -43,11 +43,12 @@ impl StateMachine {
             return;
         };
         let (id, token) = (grant.session, grant.token);
+        let operator = self.operator(&revoke.operator);
         let Some(session) = self.state.sessions.get_mut(&id) else {
             return;
         };
         let cause = EndCause::Revoked {
-            operator: revoke.operator.clone(),
+            operator,
             reason: revoke.reason.clone(),
         };
         session.add_lost(LostGrant {
@@ -71,7 +72,7 @@ impl StateMachine {
             return Ok(Outcome::Closed { cause });
         }
         let cause = SessionEnd::Evicted {
-            operator: evict.operator.clone(),
+            operator: self.operator(&evict.operator),
             reason: evict.reason.clone(),
         };
         self.end_session(evict.session, &cause);

@@ -1,8 +1,12 @@
 //! What an entry answers: the outputs of the state machine. A refused command is an outcome like
 //! any other; `apply` itself cannot fail.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::access::InvalidAccess;
+use crate::access::principal::Principal;
+use crate::access::rules::Rule;
 use crate::event::{EndCause, Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, RequestNumber, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
@@ -41,6 +45,13 @@ pub enum Outcome {
     Renewed(Renewed),
     /// The node id was drawn.
     NodeId(u64),
+    /// Rights were changed.
+    AccessChanged {
+        /// The entry that did: what the next change is based on.
+        set_at: u64,
+        /// The id of the new cluster token, if there is one.
+        token: Option<u64>,
+    },
     /// Refused without effect.
     Rejected(Rejection),
 }
@@ -277,6 +288,32 @@ pub enum Rejection {
     Limit(Limit),
     /// No token is left below 2^63.
     TokensExhausted,
+    /// No rule allows it.
+    PermissionDenied {
+        /// The rule that would.
+        needed: Box<Rule>,
+    },
+    /// The principal is banned.
+    Banned {
+        /// Who.
+        principal: Principal,
+    },
+    /// The cluster token that proved the caller is not valid any more.
+    TokenRevoked {
+        /// The token's id.
+        id: u64,
+    },
+    /// The session was opened by another principal.
+    OtherPrincipal,
+    /// Rights have changed since what this change was based on.
+    StaleAccess {
+        /// The entry that made the last change.
+        set_at: u64,
+    },
+    /// A change of rights makes no sense.
+    InvalidAccess(InvalidAccess),
+    /// The change would take from its author the right to change rights.
+    WouldLockOut,
 }
 
 /// A limit that a command would have passed.

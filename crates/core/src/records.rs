@@ -1,8 +1,10 @@
 //! A state from records.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
+use crate::access::Access;
 use crate::ended::EndedRecord;
 use crate::lease::{Lease, Waiter};
 use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
@@ -29,15 +31,22 @@ impl StateMachine {
         let unserved = core::mem::take(&mut header.unserved);
         header.level = header.level.max(LEVEL_FIRST);
         let mut machine = Self::from_header(header);
+        let mut access = Vec::new();
         for (at, record) in (1..).zip(records) {
             let restored = match record {
                 Record::Header(_) => Err("is a second header"),
                 Record::Session(session) => machine.restore_session(session),
                 Record::Lease(lease) => machine.restore_lease(lease),
                 Record::Ended(ended) => machine.restore_ended(ended),
+                Record::Access(part) => {
+                    access.push(part);
+                    Ok(())
+                }
             };
             restored.map_err(|why| BadSnapshot { record: at, why })?;
         }
+        let access = Access::restore(access);
+        machine.state.access = access.map_err(|why| BadSnapshot { record: 0, why })?;
         // Last, since each lease keeps its place in the list, and the order of the list is the order
         // in which queues are served.
         for name in unserved {
@@ -61,6 +70,7 @@ impl StateMachine {
         let requests = Requests::restore(record.lowest, record.answers);
         let open = (record.open, record.secret);
         let mut session = Session::new(open, record.identity, record.ttl, record.seen);
+        session.owner = record.owner;
         session.armed = record.armed;
         session.requests = requests.ok_or("remembers answers out of order or out of its window")?;
         for lost in record.lost {

@@ -3,10 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use ringfence_planted::{Bug, planted};
+
+use crate::access::principal::Principal;
+use crate::access::{Caller, Mode};
 use crate::few::Few;
 use crate::id::{FencingToken, OpenId, RequestNumber, Secret};
 use crate::name::{Identity, LeaseName};
-use crate::outcome::LostGrant;
+use crate::outcome::{LostGrant, Rejection};
 use crate::pod::Pod;
 use crate::requests::Requests;
 use crate::snapshot::Header;
@@ -18,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) open: OpenId,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
+    /// Who opened it, for its life; `None` if that was not proven.
+    pub(crate) owner: Option<Principal>,
     ttl: Millis,
     /// Cluster time of its last keep-alive.
     seen: ClusterTime,
@@ -61,12 +67,34 @@ impl Session {
             open,
             secret,
             identity,
+            owner: None,
             ttl,
             seen,
             armed: seen,
             requests: Requests::new(),
             holds: Few::default(),
             rare: None,
+        }
+    }
+
+    /// Lets the caller act for this session, whose secret it has proven: it is its opener's, for
+    /// life. One that was opened while nothing was proven is taken over by the first principal
+    /// that is.
+    pub(crate) fn take_over(
+        &mut self,
+        mode: Mode,
+        caller: Option<&Caller>,
+    ) -> Result<(), Rejection> {
+        let caller = caller.map(|caller| &caller.principal);
+        match (&self.owner, caller) {
+            _ if mode == Mode::Off => Ok(()),
+            (None, caller) => {
+                self.owner = caller.cloned();
+                Ok(())
+            }
+            (Some(owner), caller) if caller == Some(owner) => Ok(()),
+            _ if mode == Mode::Permissive || planted(Bug::OwnerNotCompared) => Ok(()),
+            _ => Err(Rejection::OtherPrincipal),
         }
     }
 
@@ -193,4 +221,4 @@ impl Session {
 
 // What a session costs in memory is a promise of its own: a million of them fit a small machine.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Session>() <= 160);
+const _: () = assert!(size_of::<Session>() <= 176);

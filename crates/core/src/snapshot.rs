@@ -4,6 +4,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::access::AccessRecord;
+use crate::access::principal::Principal;
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::outcome::LostGrant;
@@ -16,7 +18,7 @@ pub use crate::ended::{ClosingRelease, EndedRecord};
 pub use crate::lease::{Block, GrantRecord, RevokedHolder};
 pub use crate::tokens::TokenCounter;
 
-/// One record of a snapshot: a header first, then sessions, leases and ended sessions.
+/// One record of a snapshot: a header first, then sessions, leases, ended sessions and rights.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
     /// Cluster-wide state.
@@ -27,6 +29,8 @@ pub enum Record {
     Lease(LeaseRecord),
     /// A session that ended within the last minute; in the order of their ends.
     Ended(EndedRecord),
+    /// A part of who may do what.
+    Access(AccessRecord),
 }
 
 /// Cluster-wide state.
@@ -77,6 +81,8 @@ pub struct SessionRecord {
     pub secret: Secret,
     /// Who it says it is.
     pub identity: Identity,
+    /// Who opened it, if that was proven.
+    pub owner: Option<Principal>,
     /// Its TTL.
     pub ttl: Millis,
     /// Cluster time of its last keep-alive.

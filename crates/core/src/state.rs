@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::iter;
 use core::ops::Bound;
 
+use crate::access::Access;
 use crate::ended::EndedSessions;
 use crate::event::{Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, Secret, SessionId};
@@ -41,6 +42,7 @@ pub struct Frozen {
     pub(crate) looks: Looks,
     pub(crate) held: u64,
     pub(crate) waiters: u64,
+    pub(crate) access: Access,
 }
 
 impl Frozen {
@@ -56,6 +58,7 @@ impl Frozen {
             looks: Looks::default(),
             held: 0,
             waiters: 0,
+            access: Access::default(),
         }
     }
 
@@ -125,6 +128,12 @@ impl Frozen {
     #[must_use]
     pub fn settings_set_at(&self) -> u64 {
         self.header.settings_set_at
+    }
+
+    /// Who may do what.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Figures about the whole.
@@ -351,7 +360,7 @@ impl Frozen {
         (found == uid).then_some(*id)
     }
 
-    /// The whole state: a header, then sessions, leases and ended sessions. Equal states have
+    /// The whole state: a header, then sessions, leases, ended sessions and rights. Equal states have
     /// equal records.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let sessions = self.sessions.iter();
@@ -360,6 +369,7 @@ impl Frozen {
             .chain(sessions.map(|(id, session)| Record::Session(session_record(*id, session))))
             .chain(leases.map(|(name, lease)| Record::Lease(self.lease_record(name, lease))))
             .chain(self.ended.iter().cloned().map(Record::Ended))
+            .chain(self.access.records().map(Record::Access))
     }
 
     fn header_record(&self) -> Header {
@@ -398,6 +408,7 @@ fn session_record(id: SessionId, session: &Session) -> SessionRecord {
         open: session.open,
         secret: session.secret,
         identity: session.identity.clone(),
+        owner: session.owner.clone(),
         ttl: session.ttl(),
         seen: session.seen(),
         armed: session.armed,

@@ -284,7 +284,7 @@ impl Model {
         let name = self.leases[at].name.clone();
         let answer = match why {
             WaitEnd::TimedOut => Answer::TimedOut { name: name.clone() },
-            WaitEnd::Cancelled | WaitEnd::SessionEnded => Answer::Cancelled {
+            WaitEnd::Cancelled | WaitEnd::SessionEnded | WaitEnd::Refused => Answer::Cancelled {
                 name: Some(name.clone()),
             },
         };

@@ -261,6 +261,10 @@ impl Model {
                 }
                 Outcome::Done
             }
+            Command::Called(called) => self.carry_out(&called.command),
+            Command::ChangeAccess(_) | Command::Adopt { .. } => {
+                Outcome::Rejected(Rejection::NotReady)
+            }
         }
     }
 

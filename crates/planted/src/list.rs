@@ -37,6 +37,16 @@ macro_rules! bugs {
 
 bugs! {
     core:
+        OwnerNotCompared "owner-not-compared"
+            "Another principal acts for a session whose number and secret it has stolen."
+        EvictAcrossPrefixes "evict-across-prefixes"
+            "A right to revoke one name ends a session with all its other leases."
+        RightsOfWaitersNotAsked "rights-of-waiters-not-asked"
+            "A waiter is granted the lease although its right was taken away while it waited."
+        LockOutAllowed "lock-out-allowed"
+            "A change of rules takes from its author the right to change them back."
+        JudgedBeforeMemory "judged-before-memory"
+            "The repeat of a granted request is refused because the right is gone since."
         FreshTtlInEveryTerm "fresh-ttl-in-every-term"
             "Each change of leader gives a silent session one more TTL, so it may live for ever."
         TermStartIgnored "term-start-ignored"

@@ -1,7 +1,9 @@
 //! Single fields of messages to the core's types; each names the field it complains about.
 
 use bytes::Bytes;
-use ringfence_core::{FencingToken, HolderData, Identity, LeaseName, RequestNumber, SessionId};
+use ringfence_core::{
+    FencingToken, HolderData, Identity, LeaseName, Principal, RequestNumber, SessionId,
+};
 
 use crate::DecodeError;
 
@@ -26,6 +28,10 @@ pub(crate) fn lease_name_or_none(raw: &str, field: &'static str) -> Result<Optio
 
 pub(crate) fn identity(raw: &str, field: &'static str) -> Result<Identity> {
     Identity::parse(raw).map_err(|why| DecodeError::invalid(field, why))
+}
+
+pub(crate) fn principal(raw: &str, field: &'static str) -> Result<Principal> {
+    Principal::parse(raw).map_err(|why| DecodeError::invalid(field, why))
 }
 
 pub(crate) fn holder_data(raw: &[u8], field: &'static str) -> Result<HolderData> {

@@ -6,6 +6,7 @@
 //! over it would bring this node to another state than its peers. Outcomes and events are only
 //! passed on, and may carry more than this version understands.
 
+mod access;
 mod command;
 mod event;
 mod id;
@@ -29,7 +30,7 @@ use crate::generated::ringfence::record::v1 as pb;
 
 /// The newest version of log commands that this release reads and writes. A release that adds a
 /// kind of command, or a field to one, raises it by one and says in [`version_of`] what needs it.
-pub const RECORD_VERSION: u32 = 3;
+pub const RECORD_VERSION: u32 = 4;
 
 /// The version from which on releases understand the command in `bytes`, by its kind; `None` if
 /// this release does not know the kind. Cheap: it does not decode the command.
@@ -39,6 +40,7 @@ pub fn version_of(bytes: &[u8]) -> Option<u32> {
         1..=11 => Some(1),
         12..=13 => Some(2),
         14 => Some(3),
+        15..=17 => Some(4),
         _ => None,
     }
 }

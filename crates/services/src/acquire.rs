@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 /// The request that waits if this command has to; unknown for a session not yet opened.
 pub(super) fn awaited(command: &Command) -> Option<(SessionId, RequestNumber)> {
-    match command {
+    match command.bare() {
         Command::Request(request) => Some((request.session, request.number)),
         _ => None,
     }

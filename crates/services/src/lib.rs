@@ -135,7 +135,7 @@ impl Context {
 
 /// The Pod that a command would bind a session to.
 fn pod_of(command: &Command) -> Option<Pod> {
-    match command {
+    match command.bare() {
         Command::OpenForPod(open) => Some(open.pod.clone()),
         _ => None,
     }

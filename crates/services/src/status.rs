@@ -65,7 +65,10 @@ pub(crate) fn unexpected(outcome: &Outcome) -> Refusal {
         | Outcome::Transferred { .. }
         | Outcome::Closed { .. }
         | Outcome::Renewed(_)
-        | Outcome::NodeId(_) => Refusal::fault("the log answered another question than was asked"),
+        | Outcome::NodeId(_)
+        | Outcome::AccessChanged { .. } => {
+            Refusal::fault("the log answered another question than was asked")
+        }
     }
 }
 

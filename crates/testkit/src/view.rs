@@ -1,7 +1,7 @@
 //! A state taken apart, for those who check it.
 
 use ringfence_core::snapshot::{EndedRecord, Header, LeaseRecord, Record, SessionRecord};
-use ringfence_core::{ClusterTime, LeaseName, SessionId, StateMachine};
+use ringfence_core::{AccessRecord, ClusterTime, LeaseName, SessionId, StateMachine};
 
 /// The records of a state by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct View {
     pub leases: Vec<LeaseRecord>,
     /// Sessions that ended within the last minute.
     pub ended: Vec<EndedRecord>,
+    /// Who may do what.
+    pub access: Vec<AccessRecord>,
     /// When the state says that something happens on its own next.
     pub next_deadline: Option<ClusterTime>,
 }
@@ -26,12 +28,14 @@ impl View {
     #[must_use]
     pub fn of(machine: &StateMachine) -> Self {
         let (mut header, mut sessions, mut leases, mut ended) = (None, vec![], vec![], vec![]);
+        let mut access = vec![];
         for record in machine.records() {
             match record {
                 Record::Header(found) => header = Some(found),
                 Record::Session(session) => sessions.push(session),
                 Record::Lease(lease) => leases.push(lease),
                 Record::Ended(session) => ended.push(session),
+                Record::Access(part) => access.push(part),
             }
         }
         Self {
@@ -39,6 +43,7 @@ impl View {
             sessions,
             leases,
             ended,
+            access,
             next_deadline: machine.next_deadline(),
         }
     }

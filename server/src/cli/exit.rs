@@ -15,6 +15,8 @@ pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const NOT_OBTAINED: u8 = 75;
 /// The lease was lost while CMD ran.
 pub(crate) const LOST: u8 = 76;
+/// The caller is not who it says, or may not do this (`EX_NOPERM`).
+pub(crate) const DENIED: u8 = 77;
 /// CMD could not be executed, as in a shell.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// CMD was not found, as in a shell.
@@ -33,5 +35,6 @@ Exit codes:
        example
    75  not obtained within --wait
    76  lease lost while CMD ran
+   77  permission denied, or the credential that was shown proves nothing
     n  `lock` else ends with CMD's own code: 128+s if signal s killed it, 126 if CMD cannot be
        executed, 127 if it was not found";

@@ -136,6 +136,7 @@ fn exit_of(reason: Reason) -> u8 {
             exit::UNAVAILABLE
         }
         Reason::WaitTimeout => exit::NOT_OBTAINED,
+        Reason::Unauthenticated | Reason::PermissionDenied => exit::DENIED,
         Reason::Held
         | Reason::Queued
         | Reason::LockDelay
@@ -153,6 +154,7 @@ fn exit_of(reason: Reason) -> u8 {
         | Reason::OpenTooOld
         | Reason::OpenIdUsed
         | Reason::StaleSettings
+        | Reason::StaleAccess
         | Reason::ClusterChanged
         | Reason::Compacted
         | Reason::PositionUnknown
@@ -175,7 +177,15 @@ fn hint_of(reason: Reason) -> &'static str {
         Reason::NotWaiting => "the target has to wait: `lease acquire NAME --wait 30s`",
         Reason::SessionExpired => "open a new session; new work gets a new token",
         Reason::WrongSecret => "pass the whole handle, as `session open` printed it",
-        Reason::StaleSettings => "repeat the command: it starts from the present settings",
+        Reason::Unauthenticated => {
+            "show a credential that is valid: --token-file, --cert and --key"
+        }
+        Reason::PermissionDenied => {
+            "`access whoami` shows who you are taken for, `access test` what you may do"
+        }
+        Reason::StaleSettings | Reason::StaleAccess => {
+            "repeat the command: it starts from the present settings"
+        }
         Reason::ClusterChanged | Reason::Compacted | Reason::PositionUnknown => {
             "start again, without --from"
         }

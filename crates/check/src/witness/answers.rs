@@ -7,7 +7,10 @@ use crate::history::Block;
 
 pub(super) fn told_outcome(outcome: &Outcome) -> history::Outcome {
     match outcome {
-        Outcome::Done | Outcome::Renewed(_) | Outcome::NodeId(_) => history::Outcome::Done,
+        Outcome::Done
+        | Outcome::Renewed(_)
+        | Outcome::NodeId(_)
+        | Outcome::AccessChanged { .. } => history::Outcome::Done,
         Outcome::Opened(Opened {
             session,
             ttl,

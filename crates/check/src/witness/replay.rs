@@ -297,6 +297,7 @@ impl Replay {
                     WaitEnd::TimedOut => history::Outcome::TimedOut,
                     WaitEnd::Cancelled => history::Outcome::Cancelled,
                     WaitEnd::SessionEnded => history::Outcome::SessionExpired,
+                    WaitEnd::Refused => history::Outcome::TimedOut,
                 };
                 self.answered(session.get(), request.get(), (index, told));
             }

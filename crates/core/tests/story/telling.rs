@@ -70,6 +70,9 @@ impl Names {
                 out
             }
             Outcome::NodeId(id) => format!("node id {id}"),
+            Outcome::AccessChanged { set_at, token } => {
+                format!("rights changed at {set_at}, token {token:?}")
+            }
             Outcome::Rejected(rejection) => format!("refused: {}", self.rejection(rejection)),
         }
     }

@@ -40,6 +40,12 @@ impl From<&Command> for pb::Command {
             Command::OpenForPod(open) => Kind::OpenForPod(open.into()),
             Command::PodEnded(ended) => Kind::PodEnded(pod_ended(&ended.uid, ended.seen)),
             Command::RaiseLevel { level } => Kind::RaiseLevel(pb::RaiseLevel { level: *level }),
+            Command::Called(called) => Kind::Called(Box::new((&**called).into())),
+            Command::ChangeAccess(change) => Kind::ChangeAccess(change.into()),
+            Command::Adopt { session, secret } => Kind::Adopt(pb::Close {
+                session: session.get(),
+                secret: Some(secret.into()),
+            }),
         };
         Self { kind: Some(kind) }
     }
@@ -77,6 +83,12 @@ impl TryFrom<Kind> for Command {
             Kind::PodEnded(ended) => Self::PodEnded(ended.try_into()?),
             Kind::RaiseLevel(raise) => Self::RaiseLevel {
                 level: known_level(raise.level)?,
+            },
+            Kind::Called(called) => Self::Called(Box::new((*called).try_into()?)),
+            Kind::ChangeAccess(change) => Self::ChangeAccess(change.try_into()?),
+            Kind::Adopt(adopt) => Self::Adopt {
+                session: fields::session(adopt.session, "adopt.session")?,
+                secret: id(adopt.secret, "adopt.secret")?,
             },
         })
     }

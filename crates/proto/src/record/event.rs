@@ -91,6 +91,7 @@ impl From<WaitEnd> for pb::WaitEnd {
             WaitEnd::TimedOut => Self::TimedOut,
             WaitEnd::Cancelled => Self::Cancelled,
             WaitEnd::SessionEnded => Self::SessionEnded,
+            WaitEnd::Refused => Self::Refused,
         }
     }
 }
@@ -101,6 +102,7 @@ fn wait_end(raw: i32) -> Result<WaitEnd, DecodeError> {
         Ok(pb::WaitEnd::TimedOut) => Ok(WaitEnd::TimedOut),
         Ok(pb::WaitEnd::Cancelled) => Ok(WaitEnd::Cancelled),
         Ok(pb::WaitEnd::SessionEnded) => Ok(WaitEnd::SessionEnded),
+        Ok(pb::WaitEnd::Refused) => Ok(WaitEnd::Refused),
         Ok(pb::WaitEnd::Unspecified) => Err(DecodeError::Missing { field }),
         Err(_) => Err(DecodeError::invalid(
             field,

@@ -27,6 +27,10 @@ impl From<&Outcome> for pb::Outcome {
             Outcome::Closed { cause } => Kind::Closed(cause.as_ref().into()),
             Outcome::Renewed(renewed) => Kind::Renewed(renewed.into()),
             Outcome::NodeId(id) => Kind::NodeId(*id),
+            Outcome::AccessChanged { set_at, token } => Kind::AccessChanged(pb::AccessChanged {
+                set_at: *set_at,
+                token: token.unwrap_or_default(),
+            }),
             Outcome::Rejected(rejection) => Kind::Rejected(rejection.into()),
         };
         Self { kind: Some(kind) }
@@ -59,6 +63,10 @@ impl TryFrom<Kind> for Outcome {
             },
             Kind::Renewed(renewed) => Self::Renewed(renewed.try_into()?),
             Kind::NodeId(id) => Self::NodeId(id),
+            Kind::AccessChanged(changed) => Self::AccessChanged {
+                set_at: changed.set_at,
+                token: (changed.token > 0).then_some(changed.token),
+            },
             Kind::Rejected(rejection) => Self::Rejected(rejection.try_into()?),
         })
     }

@@ -2,6 +2,7 @@
 
 use ringfence_core::{ClusterTime, Holder, InvalidSetting, Limit, Millis, Rejection};
 
+use super::access::invalid_access;
 use super::pb;
 use super::pb::rejection::Kind;
 use super::shared::NOTHING;
@@ -90,6 +91,15 @@ impl From<&Rejection> for pb::Rejection {
             Rejection::NotWaiting { name } => Kind::NotWaiting(name.as_str().into()),
             Rejection::Limit(limit) => Kind::Limit((*limit).into()),
             Rejection::TokensExhausted => Kind::TokensExhausted(NOTHING),
+            Rejection::PermissionDenied { needed } => Kind::PermissionDenied((&**needed).into()),
+            Rejection::Banned { principal } => Kind::Banned(principal.as_str().into()),
+            Rejection::TokenRevoked { id } => Kind::TokenRevoked(*id),
+            Rejection::OtherPrincipal => Kind::OtherPrincipal(NOTHING),
+            Rejection::StaleAccess { set_at } => Kind::StaleAccess(*set_at),
+            Rejection::InvalidAccess(why) => {
+                Kind::InvalidAccess(pb::InvalidAccess::from(*why).into())
+            }
+            Rejection::WouldLockOut => Kind::WouldLockOut(NOTHING),
         };
         Self { kind: Some(kind) }
     }
@@ -170,6 +180,17 @@ impl TryFrom<pb::Rejection> for Rejection {
             },
             Kind::Limit(limit) => Self::Limit(limit.try_into()?),
             Kind::TokensExhausted(_) => Self::TokensExhausted,
+            Kind::PermissionDenied(needed) => Self::PermissionDenied {
+                needed: Box::new(needed.try_into()?),
+            },
+            Kind::Banned(principal) => Self::Banned {
+                principal: fields::principal(&principal, "banned")?,
+            },
+            Kind::TokenRevoked(id) => Self::TokenRevoked { id },
+            Kind::OtherPrincipal(_) => Self::OtherPrincipal,
+            Kind::StaleAccess(set_at) => Self::StaleAccess { set_at },
+            Kind::InvalidAccess(why) => Self::InvalidAccess(invalid_access(why)?),
+            Kind::WouldLockOut(_) => Self::WouldLockOut,
         })
     }
 }

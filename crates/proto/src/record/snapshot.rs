@@ -18,6 +18,7 @@ impl From<&Record> for pb::Record {
             Record::Session(session) => Kind::Session(session.into()),
             Record::Lease(lease) => Kind::Lease(lease.into()),
             Record::Ended(ended) => Kind::Ended(ended.into()),
+            Record::Access(access) => Kind::Access(access.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -32,6 +33,7 @@ impl TryFrom<Kind> for Record {
             Kind::Session(session) => Self::Session(session.try_into()?),
             Kind::Lease(lease) => Self::Lease(lease.try_into()?),
             Kind::Ended(ended) => Self::Ended(ended.try_into()?),
+            Kind::Access(access) => Self::Access(access.try_into()?),
         })
     }
 }

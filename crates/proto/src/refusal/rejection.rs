@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringfence_core::{
     ClusterTime, FencingToken, Holder, InvalidSetting, LOCK_DELAY_MAX, Limit, Millis, OPEN_AGE_MAX,
-    Rejection, RequestNumber, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
+    Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
 };
 
 use super::{Refusal, table};
@@ -143,6 +143,36 @@ impl Refusal {
             )
             .with("limit", "tokens")
             .with("max", FencingToken::MAX),
+            Rejection::PermissionDenied { needed } => permission_denied(needed),
+            Rejection::Banned { principal } => Self::new(
+                Reason::PermissionDenied,
+                format!("{principal} is banned; ask an operator to take the ban back"),
+            )
+            .with("principal", principal),
+            Rejection::TokenRevoked { id } => {
+                let why = format!("cluster token {id} was revoked or never made");
+                let message = format!("{why}; show another credential");
+                Self::new(Reason::Unauthenticated, message).with("why", why)
+            }
+            Rejection::OtherPrincipal => Self::new(
+                Reason::PermissionDenied,
+                "the session was opened by another principal, and stays its own; open another one",
+            ),
+            Rejection::StaleAccess { set_at } => Self::new(
+                Reason::StaleAccess,
+                format!(
+                    "rights were changed meanwhile, by the entry at index {set_at}; read them, and \
+                     base the change on that index"
+                ),
+            )
+            .with("set_at", set_at),
+            Rejection::InvalidAccess(why) => Self::invalid("changes", "(the change)", why),
+            Rejection::WouldLockOut => Self::new(
+                Reason::InvalidArgument,
+                "the change would leave its author without the right to change it back; grant \
+                 `admin` to yourself first, or change it over the socket in a node's data directory",
+            )
+            .with("field", "changes"),
         }
     }
 
@@ -150,6 +180,26 @@ impl Refusal {
         let message =
             format!("{why}: nothing is granted for {remaining} more; wait, or come back then");
         Self::new(reason, message).retry_after(Duration::from_millis(remaining.0))
+    }
+}
+
+fn permission_denied(needed: &Rule) -> Refusal {
+    let (verb, names) = (needed.verb, needed.names.as_ref().map(ToString::to_string));
+    let what = match &names {
+        Some(names) => format!("{verb} {names}"),
+        None => verb.to_string(),
+    };
+    let principal = &needed.principals;
+    let message = format!(
+        "no rule allows {principal} to {what}; an administrator can: ringfence access grant {needed}"
+    );
+    let refusal = Refusal::new(Reason::PermissionDenied, message)
+        .with("principal", principal)
+        .with("verb", verb)
+        .with("rule", needed);
+    match names {
+        Some(names) => refusal.with("names", names),
+        None => refusal,
     }
 }
 

@@ -25,10 +25,14 @@ pub fn code(reason: Reason) -> Code {
         | Reason::OpenTooOld
         | Reason::OpenIdUsed
         | Reason::Membership => Code::FailedPrecondition,
-        Reason::NotHolder | Reason::WrongSecret => Code::PermissionDenied,
+        Reason::NotHolder | Reason::WrongSecret | Reason::PermissionDenied => {
+            Code::PermissionDenied
+        }
+        Reason::Unauthenticated => Code::Unauthenticated,
         Reason::SessionExpired | Reason::NotFound => Code::NotFound,
         Reason::RequestVoided
         | Reason::StaleSettings
+        | Reason::StaleAccess
         | Reason::ClusterChanged
         | Reason::Cancelled
         | Reason::Ended => Code::Aborted,

@@ -188,7 +188,8 @@ impl Route {
 fn opens_for_a_pod(command: &[u8]) -> bool {
     // Most commands are of the first version, and need not be decoded for this.
     version_of(command).is_some_and(|version| version > 1)
-        && matches!(decode_command(command), Ok(Command::OpenForPod(_)))
+        && decode_command(command)
+            .is_ok_and(|command| matches!(command.bare(), Command::OpenForPod(_)))
 }
 
 /// Counters since the node was started.

@@ -248,7 +248,7 @@ impl World {
                 let told = match why {
                     WaitEnd::TimedOut => Told::TimedOut,
                     WaitEnd::Cancelled => Told::Cancelled,
-                    WaitEnd::SessionEnded => Told::SessionExpired,
+                    WaitEnd::SessionEnded | WaitEnd::Refused => Told::SessionExpired,
                 };
                 self.wake((session.get(), request.get()), told);
             }

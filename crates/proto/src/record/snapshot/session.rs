@@ -4,6 +4,7 @@ use ringfence_core::snapshot::{Answer, Remembered, SessionRecord};
 use ringfence_core::{ClusterTime, Millis};
 use ringfence_planted::{Bug, planted};
 
+use crate::record::access::owner;
 use crate::record::id::id;
 use crate::record::pb;
 use crate::{DecodeError, fields};
@@ -25,6 +26,11 @@ impl From<&SessionRecord> for pb::Session {
                 false => session.lost.iter().map(Into::into).collect(),
             },
             pod: session.pod.as_ref().map(Into::into),
+            owner: session
+                .owner
+                .as_ref()
+                .map(|owner| owner.as_str().into())
+                .unwrap_or_default(),
         }
     }
 }
@@ -47,6 +53,7 @@ impl TryFrom<pb::Session> for SessionRecord {
             answers: answers.collect::<Result<_, _>>()?,
             lost: lost.collect::<Result<_, _>>()?,
             pod: session.pod.map(TryInto::try_into).transpose()?,
+            owner: owner(&session.owner)?,
         })
     }
 }

@@ -94,6 +94,7 @@ fn session_record() -> BoxedStrategy<SessionRecord> {
                     answers,
                     lost,
                     pod,
+                    owner: None,
                 }
             },
         )

@@ -54,6 +54,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
             token: mark,
             cause: EndCause::Expired,
         }],
+        owner: None,
         pod: None,
     };
     let bound = SessionRecord {

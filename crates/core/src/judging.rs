@@ -1,0 +1,157 @@
+//! What the caller of an entry may do, judged from the state and the entry alone.
+//!
+//! The order is part of the contract: the caller's credential and a ban; the session, its secret
+//! and its principal; the memory of requests; rights. So a request that was granted is answered
+//! with its grant for as long as it is remembered, also if the right is gone since.
+
+use alloc::format;
+use alloc::string::String;
+
+use ringfence_planted::{Bug, planted};
+
+use crate::access::rules::Scope;
+use crate::access::verb::Verb;
+use crate::access::{ChangeAccess, InvalidAccess, Mode};
+use crate::answer::Answer;
+use crate::command::{Command, Evict};
+use crate::event::WaitEnd;
+use crate::id::{Secret, SessionId};
+use crate::level::LEVEL_ACCESS;
+use crate::machine::StateMachine;
+use crate::name::LeaseName;
+use crate::outcome::{Outcome, Rejection};
+
+impl StateMachine {
+    /// Judges what does not depend on the memory of requests.
+    pub(crate) fn judge(&self, command: &Command) -> Result<(), Rejection> {
+        let asked = command.bare();
+        // A member could wrap what only a leader may log: a client's name on it makes it no
+        // client's command.
+        if matches!(command, Command::Called(_)) && !asked.is_asked() {
+            return Err(Rejection::NotReady);
+        }
+        let access = &self.state.access;
+        if access.mode() != Mode::Enforced || !asked.is_asked() {
+            return Ok(());
+        }
+        access.admit(self.caller.as_ref())?;
+        let principal = self.caller.as_ref().map(|caller| &caller.principal);
+        match asked {
+            Command::Configure(_) => access.judge(principal, Verb::Configure, Scope::Cluster),
+            Command::ChangeAccess(_) => access.judge(principal, Verb::Admin, Scope::Cluster),
+            Command::Revoke(revoke) => {
+                access.judge(principal, Verb::Revoke, Scope::Name(&revoke.name))
+            }
+            Command::Evict(evict) => self.judge_evict(evict),
+            // Their sessions decide, and whether they are repeats.
+            _ => Ok(()),
+        }
+    }
+
+    /// Who ends a session ends what it holds and waits for.
+    fn judge_evict(&self, evict: &Evict) -> Result<(), Rejection> {
+        let access = &self.state.access;
+        let principal = self.caller.as_ref().map(|caller| &caller.principal);
+        let Some(session) = self.state.sessions.get(&evict.session) else {
+            return access.judge(principal, Verb::Revoke, Scope::Any);
+        };
+        if session.load() == 0 {
+            return access.judge(principal, Verb::Revoke, Scope::Any);
+        }
+        let holds = session.holds().iter().map(|(name, _)| name);
+        let waits = session.waits().iter().map(|wait| &wait.name);
+        let lost = session.lost().iter().map(|lost| &lost.name);
+        let mut names = holds.chain(waits).chain(lost);
+        if planted(Bug::EvictAcrossPrefixes) {
+            names.by_ref().skip(1).for_each(drop);
+        }
+        names
+            .map(|name| access.judge(principal, Verb::Revoke, Scope::Name(name)))
+            .collect()
+    }
+
+    /// Whether the session, whose secret was proven, is the caller's.
+    pub(crate) fn check_owner(&mut self, id: SessionId) -> Result<(), Rejection> {
+        let (mode, caller) = (self.state.access.mode(), self.caller.as_ref());
+        match self.state.sessions.get_mut(&id) {
+            Some(session) => session.take_over(mode, caller),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a session's principal may have this lease now.
+    pub(crate) fn check_right(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
+        let access = &self.state.access;
+        if access.mode() != Mode::Enforced {
+            return Ok(());
+        }
+        let owner = self
+            .sessions
+            .get(&id)
+            .and_then(|session| session.owner.as_ref());
+        access.judge(owner, Verb::Acquire, Scope::Name(name))
+    }
+
+    /// Refuses waiters at the head of a queue that may not have the lease any more, as far as the
+    /// budget goes. The next one's turn comes.
+    pub(crate) fn refuse_heads(&mut self, name: &LeaseName) {
+        if self.state.access.mode() != Mode::Enforced || planted(Bug::RightsOfWaitersNotAsked) {
+            return;
+        }
+        while let Some((&place, head)) = self.leases.get(name).and_then(|lease| lease.queue.first())
+        {
+            let (id, request) = (head.session, head.request);
+            let Err(refusal) = self.check_right(id, name) else {
+                return;
+            };
+            if !self.budget.serve() {
+                return;
+            }
+            if let Some(session) = self.state.sessions.get_mut(&id) {
+                session.remove_wait(request);
+                session.requests.settle(request, Answer::Refused(refusal));
+            }
+            self.remove_waiter(name, place, WaitEnd::Refused);
+        }
+    }
+
+    /// Makes a session the caller's that was opened while nothing was proven.
+    pub(crate) fn adopt(&mut self, id: SessionId, secret: &Secret) -> Result<Outcome, Rejection> {
+        self.end_if_due(id);
+        self.authenticate(id, secret)?;
+        self.check_owner(id)?;
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn change_access(&mut self, change: &ChangeAccess) -> Result<Outcome, Rejection> {
+        let access = &self.state.access;
+        if !self.is_at(LEVEL_ACCESS) {
+            return Err(Rejection::InvalidAccess(InvalidAccess::LevelTooLow));
+        }
+        if self.cluster() != Some(change.cluster) {
+            return Err(Rejection::InvalidAccess(InvalidAccess::OtherCluster));
+        }
+        let set_at = access.set_at();
+        if change.based_on != set_at {
+            return Err(Rejection::StaleAccess { set_at });
+        }
+        let changed = access.changed(&change.changes, self.index());
+        let (after, token) = changed.map_err(Rejection::InvalidAccess)?;
+        if access.locks_out(self.caller.as_ref(), &after) {
+            return Err(Rejection::WouldLockOut);
+        }
+        let set_at = after.set_at();
+        self.state.access = after;
+        Ok(Outcome::AccessChanged { set_at, token })
+    }
+
+    /// Who ended a grant or a session, for people: the principal first, if it was proven, since
+    /// what a caller says of itself is no authority.
+    pub(crate) fn operator(&self, says: &str) -> String {
+        match &self.caller {
+            None => says.into(),
+            Some(caller) if says.is_empty() => caller.principal.as_str().into(),
+            Some(caller) => format!("{} ({says})", caller.principal),
+        }
+    }
+}
