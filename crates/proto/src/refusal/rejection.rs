@@ -191,7 +191,8 @@ fn permission_denied(needed: &Rule) -> Refusal {
     };
     let principal = &needed.principals;
     let message = format!(
-        "no rule allows {principal} to {what}; an administrator can: ringfence access grant {needed}"
+        "no rule allows {principal} to {what}; ask an administrator for it: ringfence access grant \
+         {needed}"
     );
     let refusal = Refusal::new(Reason::PermissionDenied, message)
         .with("principal", principal)

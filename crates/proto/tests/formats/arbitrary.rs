@@ -1,5 +1,6 @@
 //! Any value of the core's types.
 
+mod access;
 mod outcome;
 mod snapshot;
 
@@ -194,7 +195,8 @@ pub(crate) fn event() -> BoxedStrategy<Event> {
     let why = prop_oneof![
         Just(WaitEnd::TimedOut),
         Just(WaitEnd::Cancelled),
-        Just(WaitEnd::SessionEnded)
+        Just(WaitEnd::SessionEnded),
+        Just(WaitEnd::Refused)
     ];
     prop_oneof![
         granted().prop_map(Event::Granted),
@@ -308,6 +310,14 @@ pub(crate) fn sessions() -> BoxedStrategy<Vec<SessionId>> {
 }
 
 pub(crate) fn command() -> BoxedStrategy<Command> {
+    prop_oneof![
+        4 => bare_command(),
+        1 => access::called(bare_command()),
+    ]
+    .boxed()
+}
+
+fn bare_command() -> BoxedStrategy<Command> {
     let form = (cluster(), option::of(count()), settings()).prop_map(
         |(cluster, token_floor, settings)| Form {
             cluster,
@@ -338,6 +348,8 @@ pub(crate) fn command() -> BoxedStrategy<Command> {
         revoke().prop_map(Command::Revoke),
         evict.prop_map(Command::Evict),
         Just(Command::DrawNodeId),
+        access::change_access(),
+        (session(), secret()).prop_map(|(session, secret)| Command::Adopt { session, secret }),
         (0..=RECORD_VERSION).prop_map(|level| Command::RaiseLevel { level }),
         (open(), pod()).prop_map(|(open, pod)| Command::OpenForPod(OpenForPod {
             id: open.id,

@@ -1,5 +1,6 @@
 //! One value of each kind, the same at every run.
 
+mod access;
 mod commands;
 mod events;
 mod outcomes;

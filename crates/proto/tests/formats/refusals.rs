@@ -61,7 +61,7 @@ proptest! {
 #[test]
 fn every_reason_has_a_code_and_a_name() {
     let reasons = reasons();
-    assert_eq!(reasons.last(), Some(&Reason::PositionUnknown));
+    assert_eq!(reasons.last(), Some(&Reason::StaleAccess));
     let names: BTreeSet<_> = reasons.iter().map(|reason| reason_name(*reason)).collect();
     assert_eq!(names.len(), reasons.len());
     for reason in reasons {

@@ -159,6 +159,6 @@ fn reflection_tells_of_the_public_package_only() {
         .services()
         .map(|service| service.name().to_owned())
         .collect();
-    let expected = ["Cluster", "Connection", "Leases", "Sessions"];
+    let expected = ["Access", "Cluster", "Connection", "Leases", "Sessions"];
     assert_eq!(services, expected.map(str::to_owned).into());
 }

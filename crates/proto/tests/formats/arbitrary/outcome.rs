@@ -113,7 +113,7 @@ fn in_the_way() -> BoxedStrategy<Rejection> {
 }
 
 pub(crate) fn rejection() -> BoxedStrategy<Rejection> {
-    prop_oneof![malformed(), in_the_way()].boxed()
+    prop_oneof![malformed(), in_the_way(), access::denied()].boxed()
 }
 
 pub(crate) fn acquired() -> BoxedStrategy<Acquired> {
@@ -161,6 +161,8 @@ pub(crate) fn outcome() -> BoxedStrategy<Outcome> {
         option::of(session_end()).prop_map(|cause| Outcome::Closed { cause }),
         renewed.prop_map(Outcome::Renewed),
         count().prop_map(Outcome::NodeId),
+        (count(), option::of(1..=u64::MAX))
+            .prop_map(|(set_at, token)| Outcome::AccessChanged { set_at, token }),
         rejection().prop_map(Outcome::Rejected),
     ]
     .boxed()

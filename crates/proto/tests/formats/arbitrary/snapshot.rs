@@ -78,10 +78,19 @@ fn remembered() -> BoxedStrategy<Remembered> {
 fn session_record() -> BoxedStrategy<SessionRecord> {
     let who = (session(), open_id(), secret(), identity());
     let when = (millis(), time(), time(), number());
-    let has = (vec(lost(), 0..3), option::of(pod()));
+    let has = (
+        vec(lost(), 0..3),
+        option::of(pod()),
+        option::of(access::principal()),
+    );
     (who, when, vec(remembered(), 0..5), has)
         .prop_map(
-            |((id, open, secret, identity), (ttl, seen, armed, lowest), answers, (lost, pod))| {
+            |(
+                (id, open, secret, identity),
+                (ttl, seen, armed, lowest),
+                answers,
+                (lost, pod, owner),
+            )| {
                 SessionRecord {
                     id,
                     open,
@@ -94,7 +103,7 @@ fn session_record() -> BoxedStrategy<SessionRecord> {
                     answers,
                     lost,
                     pod,
-                    owner: None,
+                    owner,
                 }
             },
         )
@@ -201,6 +210,7 @@ pub(crate) fn record() -> BoxedStrategy<Record> {
         session_record().prop_map(Record::Session),
         lease().prop_map(Record::Lease),
         ended().prop_map(Record::Ended),
+        access::access_record().prop_map(Record::Access),
     ]
     .boxed()
 }

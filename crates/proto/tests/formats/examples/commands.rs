@@ -77,7 +77,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         token_floor: Some(0),
         settings,
     };
-    vec![
+    let mut commands = vec![
         ("form", Command::Form(form)),
         (
             "term_start",
@@ -139,5 +139,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
             }),
         ),
         ("raise_level", Command::RaiseLevel { level: 3 }),
-    ]
+    ];
+    commands.extend(access::commands());
+    commands
 }

@@ -60,6 +60,7 @@ pub(crate) fn events() -> Vec<(String, Event)> {
         ("timed_out", WaitEnd::TimedOut),
         ("cancelled", WaitEnd::Cancelled),
         ("session_ended", WaitEnd::SessionEnded),
+        ("refused", WaitEnd::Refused),
     ];
     for (kind, why) in ends {
         let (name, session, request) = (name("db/primary"), session(300), number(7));

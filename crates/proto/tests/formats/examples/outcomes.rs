@@ -36,7 +36,7 @@ pub(crate) fn rejections() -> Vec<(&'static str, Rejection)> {
     let expired = |at: usize| Rejection::SessionExpired {
         cause: Some(session_ends().remove(at).1),
     };
-    vec![
+    let mut rejections = vec![
         ("not_ready", Rejection::NotReady),
         (
             "already_formed",
@@ -129,7 +129,9 @@ pub(crate) fn rejections() -> Vec<(&'static str, Rejection)> {
             Rejection::Limit(Limit::Sessions(10_000_000)),
         ),
         ("tokens_exhausted", Rejection::TokensExhausted),
-    ]
+    ];
+    rejections.extend(access::rejections());
+    rejections
 }
 
 pub(crate) fn outcomes() -> Vec<(String, Outcome)> {
@@ -210,6 +212,13 @@ pub(crate) fn outcomes() -> Vec<(String, Outcome)> {
         ("closed_forgotten", Outcome::Closed { cause: None }),
         ("renewed", Outcome::Renewed(renewed)),
         ("node_id", Outcome::NodeId(42)),
+        (
+            "access_changed",
+            Outcome::AccessChanged {
+                set_at: 41,
+                token: Some(41),
+            },
+        ),
     ]);
     let rejected = rejections()
         .into_iter()

@@ -57,6 +57,10 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         owner: None,
         pod: None,
     };
+    let owned = SessionRecord {
+        owner: Some(access::principal("cert:uri:spiffe://shop/db")),
+        ..living.clone()
+    };
     let bound = SessionRecord {
         id: session(301),
         ttl: Millis::FOREVER,
@@ -113,15 +117,18 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         level: 3,
         ..header.clone()
     };
-    vec![
+    let mut records = vec![
         ("header", Record::Header(header)),
         ("header_at_a_level", Record::Header(raised)),
         ("session", Record::Session(living)),
         ("session_for_pod", Record::Session(bound)),
         ("lease_held", Record::Lease(held)),
         ("lease_free", Record::Lease(free)),
+        ("session_of_a_principal", Record::Session(owned)),
         ("ended", Record::Ended(ended)),
-    ]
+    ];
+    records.extend(access::records());
+    records
 }
 
 fn answers() -> Vec<Remembered> {
