@@ -8,6 +8,7 @@ use ringfence_core::{
     Revoke, Secret, SessionId, Settings, StateMachine, WallTime,
 };
 
+mod rights;
 mod telling;
 
 use telling::Names;
@@ -139,9 +140,15 @@ impl Story {
                 let verdict = self.machine.check(&lease(args.word(1)?)?, token);
                 Ok(format!("{verdict:?}\n"))
             }
+            "rights" if rights::change(&self.machine, &args).is_err() => {
+                let malformed = rights::change(&self.machine, &args);
+                Ok(format!("malformed: {}\n", malformed.unwrap_err()))
+            }
+            "may" => rights::may(&self.machine, &args),
             "state" => Ok(self.names.tell_state(&self.machine)),
             _ => {
                 let command = self.command(&args)?;
+                let command = rights::called(command, &args)?;
                 self.apply(command, &args)
             }
         }
@@ -151,7 +158,7 @@ impl Story {
         self.index += 1;
         let time = ClusterTime(self.time);
         let wall = WallTime(1_000_000 + self.time);
-        let opening = matches!(command, Command::Open(_));
+        let opening = matches!(command.bare(), Command::Open(_));
         let entry = Entry {
             index: self.index,
             term: self.term,
@@ -245,6 +252,11 @@ impl Story {
                 reason: "drill".into(),
                 operator: "olga".into(),
             }),
+            "rights" => rights::change(&self.machine, args)?,
+            "adopt" => {
+                let (session, secret) = self.credentials(args.word(1)?, args)?;
+                Command::Adopt { session, secret }
+            }
             "draw-node-id" => Command::DrawNodeId,
             "level" => Command::RaiseLevel {
                 level: args.word(1)?.parse().map_err(|_| "no level")?,

@@ -114,6 +114,7 @@ impl Names {
                     holder.token
                 )
             }
+            Rejection::PermissionDenied { needed } => format!("denied, needs: {needed}"),
             other => format!("{other:?}"),
         }
     }

@@ -218,6 +218,7 @@ const NEXT_STEPS: &[&str] = &[
     "release ",
     "repeat ",
     "say ",
+    "show ",
     "stop ",
     "try ",
     "use ",
