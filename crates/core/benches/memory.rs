@@ -144,7 +144,7 @@ fn unshared(record: &Record) -> Record {
                 }
             }
         }
-        Record::Header(_) | Record::Ended(_) | Record::Access(_) => {}
+        Record::Header(_) | Record::Ended(_) | Record::Access(_) | Record::Audit(_) => {}
     }
     record
 }

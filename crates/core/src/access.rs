@@ -35,8 +35,9 @@ use verb::Verb;
 pub const BANS_MAX: usize = 1_024;
 /// The most cluster tokens that are valid at a time.
 pub const CLUSTER_TOKENS_MAX: usize = 1_024;
-/// The most changes of rules, bans, tokens and mode in one entry.
-pub const ACCESS_CHANGES_MAX: usize = 1_024;
+/// The most changes of rules, bans, tokens and mode in one entry. Of the longest ones so many fit in
+/// an entry of the log.
+pub const ACCESS_CHANGES_MAX: usize = 48;
 
 /// How much rights bind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,6 +11,7 @@ extern crate alloc;
 mod access;
 mod answer;
 mod asks;
+mod audit;
 mod budget;
 mod changing;
 mod command;
@@ -54,6 +55,7 @@ pub use access::{
     ACCESS_CHANGES_MAX, Access, AccessChange, AccessRecord, BANS_MAX, CLUSTER_TOKENS_MAX, Caller,
     ChangeAccess, ClusterToken, InvalidAccess, Mode,
 };
+pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use command::{
     Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded,
     Renew, Request, Revoke,

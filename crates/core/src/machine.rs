@@ -159,8 +159,10 @@ impl StateMachine {
         }
         let judged = self.judge(command);
         let done = judged.and_then(|()| self.carry_out(command.bare()));
+        let outcome = done.unwrap_or_else(Outcome::Rejected);
+        self.note(command, &outcome);
         self.caller = None;
-        done.unwrap_or_else(Outcome::Rejected)
+        outcome
     }
 
     fn carry_out(&mut self, command: &Command) -> Result<Outcome, Rejection> {

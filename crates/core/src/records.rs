@@ -38,6 +38,10 @@ impl StateMachine {
                 Record::Session(session) => machine.restore_session(session),
                 Record::Lease(lease) => machine.restore_lease(lease),
                 Record::Ended(ended) => machine.restore_ended(ended),
+                Record::Audit(act) => {
+                    machine.state.audit.add(act);
+                    Ok(())
+                }
                 Record::Access(part) => {
                     access.push(part);
                     Ok(())

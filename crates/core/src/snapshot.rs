@@ -6,6 +6,7 @@ use core::fmt;
 
 use crate::access::AccessRecord;
 use crate::access::principal::Principal;
+use crate::audit::AuditRecord;
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::outcome::LostGrant;
@@ -18,7 +19,7 @@ pub use crate::ended::{ClosingRelease, EndedRecord};
 pub use crate::lease::{Block, GrantRecord, RevokedHolder};
 pub use crate::tokens::TokenCounter;
 
-/// One record of a snapshot: a header first, then sessions, leases, ended sessions and rights.
+/// One record of a snapshot: a header first, then sessions, leases, ended sessions, rights and acts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
     /// Cluster-wide state.
@@ -31,6 +32,8 @@ pub enum Record {
     Ended(EndedRecord),
     /// A part of who may do what.
     Access(AccessRecord),
+    /// An act of an operator; oldest first.
+    Audit(AuditRecord),
 }
 
 /// Cluster-wide state.

@@ -6,6 +6,7 @@ use core::iter;
 use core::ops::Bound;
 
 use crate::access::Access;
+use crate::audit::{Audit, AuditRecord};
 use crate::ended::EndedSessions;
 use crate::event::{Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, Secret, SessionId};
@@ -43,6 +44,7 @@ pub struct Frozen {
     pub(crate) held: u64,
     pub(crate) waiters: u64,
     pub(crate) access: Access,
+    pub(crate) audit: Audit,
 }
 
 impl Frozen {
@@ -59,6 +61,7 @@ impl Frozen {
             held: 0,
             waiters: 0,
             access: Access::default(),
+            audit: Audit::default(),
         }
     }
 
@@ -134,6 +137,12 @@ impl Frozen {
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// The newest acts of operators, oldest first; at most
+    /// [`AUDIT_RECORDS_MAX`](crate::AUDIT_RECORDS_MAX).
+    pub fn audit(&self) -> impl Iterator<Item = &AuditRecord> {
+        self.audit.iter()
     }
 
     /// Figures about the whole.
@@ -370,6 +379,7 @@ impl Frozen {
             .chain(leases.map(|(name, lease)| Record::Lease(self.lease_record(name, lease))))
             .chain(self.ended.iter().cloned().map(Record::Ended))
             .chain(self.access.records().map(Record::Access))
+            .chain(self.audit.iter().cloned().map(Record::Audit))
     }
 
     fn header_record(&self) -> Header {

@@ -36,6 +36,7 @@ impl View {
                 Record::Lease(lease) => leases.push(lease),
                 Record::Ended(session) => ended.push(session),
                 Record::Access(part) => access.push(part),
+                Record::Audit(_) => {}
             }
         }
         Self {

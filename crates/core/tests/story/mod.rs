@@ -144,6 +144,7 @@ impl Story {
                 let malformed = rights::change(&self.machine, &args);
                 Ok(format!("malformed: {}\n", malformed.unwrap_err()))
             }
+            "audit" => Ok(rights::audit(&self.machine)),
             "may" => rights::may(&self.machine, &args),
             "state" => Ok(self.names.tell_state(&self.machine)),
             _ => {

@@ -2,8 +2,9 @@
 //! `may …`.
 
 use ringfence_core::{
-    AccessChange, Called, Caller, ChangeAccess, ClusterId, ClusterToken, Command, LeaseName, Mode,
-    NamePattern, Principal, PrincipalPattern, Rejection, Rule, Scope, StateMachine, Verb,
+    AccessChange, AuditRecord, Called, Caller, ChangeAccess, ClusterId, ClusterToken, Command,
+    LeaseName, Mode, NamePattern, Principal, PrincipalPattern, Rejection, Rule, Scope,
+    StateMachine, Verb,
 };
 
 use super::{Args, Step};
@@ -92,4 +93,16 @@ pub(super) fn may(machine: &StateMachine, args: &Args<'_>) -> Step<String> {
         Err(Rejection::PermissionDenied { needed }) => format!("no: needs {needed}\n"),
         Err(other) => format!("no: {other:?}\n"),
     })
+}
+
+/// What operators did, oldest first.
+pub(super) fn audit(machine: &StateMachine) -> String {
+    let line = |act: &AuditRecord| {
+        let who = act
+            .principal
+            .as_ref()
+            .map_or("nobody proven", Principal::as_str);
+        format!("{} {who}: {} ({})\n", act.index, act.act, act.reason)
+    };
+    machine.audit().map(line).collect()
 }

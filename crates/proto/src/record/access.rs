@@ -1,8 +1,9 @@
 //! Who asks, and who may do what.
 
 use ringfence_core::{
-    AccessChange, AccessRecord, Called, Caller, ChangeAccess, ClusterToken, Command, InvalidAccess,
-    InvalidRule, Mode, NamePattern, Principal, PrincipalPattern, Rule, Verb,
+    AccessChange, AccessRecord, AuditRecord, Called, Caller, ChangeAccess, ClusterToken, Command,
+    InvalidAccess, InvalidRule, Mode, NamePattern, Principal, PrincipalPattern, Rule, Verb,
+    WallTime,
 };
 
 use super::id::id;
@@ -270,8 +271,47 @@ pub(super) fn invalid_access(raw: i32) -> Result<InvalidAccess, DecodeError> {
     })
 }
 
-/// An owner as a session's record has it: empty if none was proven.
-pub(super) fn owner(raw: &str) -> Result<Option<Principal>, DecodeError> {
-    let owner = (!raw.is_empty()).then(|| fields::principal(raw, "session.owner"));
-    owner.transpose()
+impl From<&AuditRecord> for pb::Audit {
+    fn from(act: &AuditRecord) -> Self {
+        Self {
+            index: act.index,
+            wall: act.wall.0,
+            principal: text_of(act.principal.as_ref()),
+            node: act.node,
+            act: act.act.clone(),
+            reason: act.reason.clone(),
+        }
+    }
+}
+
+impl TryFrom<pb::Audit> for AuditRecord {
+    type Error = DecodeError;
+
+    fn try_from(act: pb::Audit) -> Result<Self, DecodeError> {
+        Ok(Self {
+            index: act.index,
+            wall: WallTime(act.wall),
+            principal: principal_or_none(&act.principal, "audit.principal")?,
+            node: act.node,
+            act: act.act,
+            reason: act.reason,
+        })
+    }
+}
+
+/// A principal, empty if none was proven.
+pub(super) fn text_of(principal: Option<&Principal>) -> String {
+    principal
+        .map(|principal| principal.as_str().into())
+        .unwrap_or_default()
+}
+
+/// The principal in such a text.
+pub(super) fn principal_or_none(
+    raw: &str,
+    field: &'static str,
+) -> Result<Option<Principal>, DecodeError> {
+    (!raw.is_empty())
+        .then(|| fields::principal(raw, field))
+        .transpose()
 }

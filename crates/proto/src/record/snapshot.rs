@@ -19,6 +19,7 @@ impl From<&Record> for pb::Record {
             Record::Lease(lease) => Kind::Lease(lease.into()),
             Record::Ended(ended) => Kind::Ended(ended.into()),
             Record::Access(access) => Kind::Access(access.into()),
+            Record::Audit(act) => Kind::Audit(act.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -34,6 +35,7 @@ impl TryFrom<Kind> for Record {
             Kind::Lease(lease) => Self::Lease(lease.try_into()?),
             Kind::Ended(ended) => Self::Ended(ended.try_into()?),
             Kind::Access(access) => Self::Access(access.try_into()?),
+            Kind::Audit(act) => Self::Audit(act.try_into()?),
         })
     }
 }

@@ -169,8 +169,8 @@ impl Refusal {
             Rejection::InvalidAccess(why) => Self::invalid("changes", "(the change)", why),
             Rejection::WouldLockOut => Self::new(
                 Reason::InvalidArgument,
-                "the change would leave its author without the right to change it back; grant \
-                 `admin` to yourself first, or change it over the socket in a node's data directory",
+                "the change would leave its author without the right to change it back; let \
+                 another administrator make it, or make it over the socket in a node's data directory",
             )
             .with("field", "changes"),
         }

@@ -4,7 +4,7 @@ use ringfence_core::snapshot::{Answer, Remembered, SessionRecord};
 use ringfence_core::{ClusterTime, Millis};
 use ringfence_planted::{Bug, planted};
 
-use crate::record::access::owner;
+use crate::record::access::{principal_or_none, text_of};
 use crate::record::id::id;
 use crate::record::pb;
 use crate::{DecodeError, fields};
@@ -26,11 +26,7 @@ impl From<&SessionRecord> for pb::Session {
                 false => session.lost.iter().map(Into::into).collect(),
             },
             pod: session.pod.as_ref().map(Into::into),
-            owner: session
-                .owner
-                .as_ref()
-                .map(|owner| owner.as_str().into())
-                .unwrap_or_default(),
+            owner: text_of(session.owner.as_ref()),
         }
     }
 }
@@ -53,7 +49,7 @@ impl TryFrom<pb::Session> for SessionRecord {
             answers: answers.collect::<Result<_, _>>()?,
             lost: lost.collect::<Result<_, _>>()?,
             pod: session.pod.map(TryInto::try_into).transpose()?,
-            owner: owner(&session.owner)?,
+            owner: principal_or_none(&session.owner, "session.owner")?,
         })
     }
 }

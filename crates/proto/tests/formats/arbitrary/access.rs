@@ -8,7 +8,7 @@ use ringfence_core::*;
 use super::*;
 
 pub(crate) fn principal() -> BoxedStrategy<Principal> {
-    let named = "(cert:(uri|dns|email|cn):|jwt:corp:|sa:prod:shop/|token:|node:)[!-~]{1,30}";
+    let named = "(cert:(uri|dns|email|cn):|jwt:corp:|sa:prod:shop/|token:|node:)[!-)+-~]{1,30}";
     prop_oneof![
         named.prop_map(|raw| Principal::parse(&raw).unwrap()),
         Just(Principal::local()),
@@ -110,6 +110,22 @@ pub(crate) fn access_record() -> BoxedStrategy<AccessRecord> {
         (count(), cluster_token()).prop_map(|(id, token)| AccessRecord::Token { id, token }),
     ]
     .boxed()
+}
+
+pub(crate) fn audit() -> BoxedStrategy<AuditRecord> {
+    let who = (option::of(principal()), count());
+    (count(), wall(), who, text(), text())
+        .prop_map(
+            |(index, wall, (principal, node), act, reason)| AuditRecord {
+                index,
+                wall,
+                principal,
+                node,
+                act,
+                reason,
+            },
+        )
+        .boxed()
 }
 
 pub(crate) fn denied() -> BoxedStrategy<Rejection> {

@@ -211,6 +211,7 @@ pub(crate) fn record() -> BoxedStrategy<Record> {
         lease().prop_map(Record::Lease),
         ended().prop_map(Record::Ended),
         access::access_record().prop_map(Record::Access),
+        access::audit().prop_map(Record::Audit),
     ]
     .boxed()
 }

@@ -72,6 +72,14 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
 
 pub(crate) fn records() -> Vec<(&'static str, Record)> {
     let (mode, set_at) = (Mode::Enforced, 41);
+    let act = AuditRecord {
+        index: 41,
+        wall: WallTime(1_700_000_000_123),
+        principal: Some(principal("cert:cn:carol")),
+        node: 3,
+        act: "access: mode enforced".into(),
+        reason: "drill".into(),
+    };
     let token = AccessRecord::Token {
         id: 41,
         token: cluster_token(),
@@ -94,6 +102,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
             Record::Access(AccessRecord::Ban(principal("jwt:corp:mallory"))),
         ),
         ("access_token", Record::Access(token)),
+        ("audit", Record::Audit(act)),
     ]
 }
 
