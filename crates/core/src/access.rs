@@ -5,6 +5,7 @@
 //!   verb ─────── what a rule allows
 //!   pattern ──── for which principals and names
 //!   rules ────── all rules, and the one that allows something
+//!   usage ────── what each principal has
 //!   this file ── the mode, rules, bans and cluster tokens together
 //! ```
 //!
@@ -14,6 +15,7 @@
 pub(crate) mod pattern;
 pub(crate) mod principal;
 pub(crate) mod rules;
+pub(crate) mod usage;
 pub(crate) mod verb;
 
 use alloc::boxed::Box;
@@ -69,6 +71,29 @@ impl fmt::Display for Mode {
     }
 }
 
+/// How much one principal may have at a time, in the mode [`Mode::Enforced`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PrincipalLimits {
+    /// Sessions, those that ended within the last minute included; 1 or more.
+    pub sessions: u64,
+    /// Leases and waits of all its sessions together; 1 or more.
+    pub leases: u64,
+}
+
+impl PrincipalLimits {
+    /// What holds until it is changed.
+    pub const STANDARD: Self = Self {
+        sessions: 100_000,
+        leases: 1_000_000,
+    };
+}
+
+impl Default for PrincipalLimits {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
 /// Who asks, as the node says that has proven it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
@@ -121,6 +146,8 @@ pub enum AccessChange {
     RemoveTokens(Principal),
     /// Sets the mode.
     SetMode(Mode),
+    /// Sets how much one principal may have.
+    SetLimits(PrincipalLimits),
 }
 
 /// Why a [`ChangeAccess`] makes no sense.
@@ -144,6 +171,8 @@ pub enum InvalidAccess {
     LevelTooLow,
     /// It is meant for another cluster.
     OtherCluster,
+    /// A limit of 0.
+    LimitOfZero,
 }
 
 impl fmt::Display for InvalidAccess {
@@ -165,6 +194,7 @@ impl fmt::Display for InvalidAccess {
                 f.write_str("not every member runs a release that knows rights: upgrade all first")
             }
             Self::OtherCluster => f.write_str("the change is meant for another cluster"),
+            Self::LimitOfZero => f.write_str("a limit is 1 or more; a ban refuses everything"),
         }
     }
 }
@@ -179,6 +209,8 @@ pub enum AccessRecord {
     Mode {
         /// The mode in force.
         mode: Mode,
+        /// How much one principal may have.
+        limits: PrincipalLimits,
         /// The entry that made the last change.
         set_at: u64,
     },
@@ -199,6 +231,7 @@ pub enum AccessRecord {
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     mode: Mode,
+    limits: PrincipalLimits,
     set_at: u64,
     rest: Arc<Rest>,
 }
@@ -215,6 +248,12 @@ impl Access {
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// How much one principal may have.
+    #[must_use]
+    pub fn limits(&self) -> PrincipalLimits {
+        self.limits
     }
 
     /// The entry that made the last change, 0 before the first.
@@ -335,7 +374,7 @@ impl Access {
         if changes.is_empty() || changes.len() > ACCESS_CHANGES_MAX || new_tokens > 1 {
             return Err(InvalidAccess::Changes);
         }
-        let mut mode = self.mode;
+        let (mut mode, mut limits) = (self.mode, self.limits);
         let mut rules = self.rest.rules.all().clone();
         let mut bans = self.rest.bans.clone();
         let mut tokens = self.rest.tokens.clone();
@@ -360,6 +399,10 @@ impl Access {
                 }
                 AccessChange::RemoveTokens(of) => tokens.retain(|_, token| token.principal != *of),
                 AccessChange::SetMode(to) => mode = *to,
+                AccessChange::SetLimits(to) if to.sessions == 0 || to.leases == 0 => {
+                    return Err(InvalidAccess::LimitOfZero);
+                }
+                AccessChange::SetLimits(to) => limits = *to,
             }
         }
         if rules.len() > RULES_MAX {
@@ -379,6 +422,7 @@ impl Access {
         let rest = Arc::new(rest);
         let changed = Self {
             mode,
+            limits,
             set_at: index,
             rest,
         };
@@ -398,8 +442,12 @@ impl Access {
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = AccessRecord> {
-        let (mode, set_at) = (self.mode, self.set_at);
-        let first = (set_at > 0).then_some(AccessRecord::Mode { mode, set_at });
+        let first = AccessRecord::Mode {
+            mode: self.mode,
+            limits: self.limits,
+            set_at: self.set_at,
+        };
+        let first = (self.set_at > 0).then_some(first);
         let rules = self.rules().cloned().map(AccessRecord::Rule);
         let bans = self.bans().cloned().map(AccessRecord::Ban);
         let tokens = self.tokens().map(|(id, token)| {
@@ -412,9 +460,13 @@ impl Access {
     /// What these records describe.
     pub(crate) fn restore(records: Vec<AccessRecord>) -> Result<Self, &'static str> {
         let mut records = records.into_iter();
-        let (mode, set_at) = match records.next() {
+        let (mode, limits, set_at) = match records.next() {
             None => return Ok(Self::default()),
-            Some(AccessRecord::Mode { mode, set_at }) if set_at > 0 => (mode, set_at),
+            Some(AccessRecord::Mode {
+                mode,
+                limits,
+                set_at,
+            }) if set_at > 0 => (mode, limits, set_at),
             Some(_) => return Err("has rights without a mode before them"),
         };
         let (mut rules, mut rest) = (BTreeSet::new(), Rest::default());
@@ -433,6 +485,11 @@ impl Access {
         }
         rest.rules = Rules::new(rules);
         let rest = Arc::new(rest);
-        Ok(Self { mode, set_at, rest })
+        Ok(Self {
+            mode,
+            limits,
+            set_at,
+            rest,
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use ringfence_planted::{Bug, planted};
 
+use crate::access::Mode;
 use crate::answer::Answer;
 use crate::command::{Ask, Request};
 use crate::ended::ClosingRelease;
@@ -20,23 +21,25 @@ impl StateMachine {
     pub(crate) fn request(&mut self, request: &Request) -> Result<Outcome, Rejection> {
         let (id, number) = (request.session, request.number);
         let header = &self.state.header;
-        let admitted = |session: &&mut Session| {
+        let admitted = |session: &&Session| {
             session.is_alive(header)
                 && (session.secret.proves(&request.secret) || planted(Bug::SecretNotChecked))
         };
-        let session = self.state.sessions.get_mut(&id);
-        let Some(session) = session.filter(admitted) else {
+        let session = self.state.sessions.get(&id);
+        if session.filter(admitted).is_none() {
             self.end_if_due(id);
             if let Some(token) = self.released_with(request) {
                 return Ok(Outcome::Released { token });
             }
             self.authenticate(id, &request.secret)?;
             return Err(Rejection::SessionExpired { cause: None });
+        }
+        self.check_owner(id)?;
+        let Some(session) = self.state.sessions.get_mut(&id) else {
+            return Err(Rejection::SessionExpired { cause: None });
         };
-        let owned = session.take_over(self.state.access.mode(), self.caller.as_ref());
-        owned?;
         // Before the request is looked up: a duplicate is a sign of life as well.
-        session.keep_alive(header.time);
+        session.keep_alive(self.state.header.time);
         if planted(Bug::JudgedBeforeMemory)
             && let Ask::Acquire(acquire) = &request.ask
         {
@@ -58,7 +61,11 @@ impl StateMachine {
     fn released_with(&self, request: &Request) -> Option<FencingToken> {
         let ended = self.ended.get(request.session)?;
         let release = ended.release.as_ref()?;
-        let same = ended.secret.proves(&request.secret)
+        let caller = self.caller.as_ref().map(|caller| &caller.principal);
+        let owner = ended.owner.as_ref();
+        let owned = self.access.mode() != Mode::Enforced || owner.is_none() || owner == caller;
+        let same = owned
+            && ended.secret.proves(&request.secret)
             && release.number == request.number
             && release.fingerprint == fingerprint(&request.ask);
         same.then_some(release.token)
@@ -170,7 +177,8 @@ impl StateMachine {
                 let name = Some(name);
                 // Both sides in one entry: a place without its request would be an orphan grant.
                 requests.settle(target, Answer::Cancelled { name });
-                if let Some(wait) = session.remove_wait(target) {
+                let wait = self.change_session(id, |session| session.remove_wait(target));
+                if let Some(wait) = wait.flatten() {
                     self.remove_waiter(&wait.name, wait.place, WaitEnd::Cancelled);
                 }
                 Cancelled::Removed

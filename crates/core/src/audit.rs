@@ -7,8 +7,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::access::AccessChange;
 use crate::access::principal::Principal;
+use crate::access::{AccessChange, PrincipalLimits};
 use crate::command::Command;
 use crate::level::LEVEL_ACCESS;
 use crate::machine::StateMachine;
@@ -123,6 +123,10 @@ fn act_of_change(change: &AccessChange) -> String {
         },
         AccessChange::RemoveTokens(principal) => format!("token revoke {principal}"),
         AccessChange::SetMode(mode) => format!("mode {mode}"),
+        AccessChange::SetLimits(limits) => {
+            let PrincipalLimits { sessions, leases } = limits;
+            format!("limits --sessions {sessions} --leases {leases}")
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sessions that ended within the last minute: their `Open` ids are still refused, and the repeat of
 //! a `Close` is still answered with the cause.
 
+use crate::access::principal::Principal;
 use crate::event::SessionEnd;
 use crate::id::{FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::time::ClusterTime;
@@ -19,6 +20,8 @@ pub struct EndedRecord {
     pub cause: SessionEnd,
     /// When.
     pub at: ClusterTime,
+    /// Who opened it, if that was proven.
+    pub owner: Option<Principal>,
     /// The release that closed it, if one did.
     pub release: Option<ClosingRelease>,
 }

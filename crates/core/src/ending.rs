@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use ringfence_planted::{Bug, planted};
 
+use crate::access::usage::Usage;
 use crate::answer::Answer;
 use crate::deadlines::Due;
 use crate::ended::EndedRecord;
@@ -59,6 +60,11 @@ impl StateMachine {
         while self.ended.oldest().is_some_and(is_over) && self.budget.look() {
             if let Some(ended) = self.state.ended.pop() {
                 self.opens.remove(&ended.open);
+                if let Some(owner) = &ended.owner {
+                    let forget =
+                        |usage: &mut Usage| usage.sessions = usage.sessions.saturating_sub(1);
+                    self.usages.change(owner, forget);
+                }
             }
         }
     }
@@ -87,11 +93,11 @@ impl StateMachine {
         };
         self.state.waiters -= 1;
         // The deadline itself is gone: it was taken from the set when it came due.
-        if let Some(session) = self.state.sessions.get_mut(&waiter.session) {
+        self.change_session(waiter.session, |session| {
             session.remove_wait(waiter.request);
             let answer = Answer::TimedOut { name: name.clone() };
             session.requests.settle(waiter.request, answer);
-        }
+        });
         self.events.push(Event::WaitEnded {
             name: name.clone(),
             session: waiter.session,
@@ -134,6 +140,11 @@ impl StateMachine {
             return;
         };
         self.deadlines.remove_session(session.armed, id);
+        if let Some(owner) = &session.owner {
+            let leases = session.load() as u64;
+            let end = |usage: &mut Usage| usage.leases = usage.leases.saturating_sub(leases);
+            self.usages.change(owner, end);
+        }
         match session.pod() {
             Some(pod) => drop(self.state.pods.remove(&pod.key())),
             None => self.ttls.remove(session.ttl()),
@@ -162,6 +173,7 @@ impl StateMachine {
             secret: session.secret,
             cause: cause.clone(),
             at: self.state.header.time,
+            owner: session.owner,
             release: None,
         });
     }
@@ -193,17 +205,19 @@ impl StateMachine {
             return;
         };
         let (id, request, token) = (grant.session, grant.request, grant.token);
-        let Some(session) = self.state.sessions.get_mut(&id) else {
+        let identity = self.change_session(id, |session| {
+            // Its request is answered from the present, so a retry must not find the grant any more.
+            session.remove_hold(name);
+            if !planted(Bug::EndedToldAsHeld) {
+                let (name, cause) = (name.clone(), cause.clone());
+                let answer = Answer::Ended { name, token, cause };
+                session.requests.settle(request, answer);
+            }
+            session.identity.clone()
+        });
+        let Some(identity) = identity else {
             return;
         };
-        // Its request is answered from the present, so a retry must not find the grant any more.
-        session.remove_hold(name);
-        if !planted(Bug::EndedToldAsHeld) {
-            let (name, cause) = (name.clone(), cause.clone());
-            let answer = Answer::Ended { name, token, cause };
-            session.requests.settle(request, answer);
-        }
-        let identity = session.identity.clone();
         self.free_lease(name, cause, kind, identity);
     }
 

@@ -75,6 +75,7 @@ impl StateMachine {
         if session.is_some_and(|session| session.load() >= max as usize) {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
+        self.check_principal_leases(session.and_then(|session| session.owner.as_ref()))?;
         let max = self.settings().leases_max;
         let full = self.leases.len() as u64 >= max && self.leases.get(name).is_none();
         let makes_room = self.is_at(LEVEL_REPEATS) && self.deadlines.longest_idle().is_some();
@@ -159,13 +160,13 @@ impl StateMachine {
         self.state.waiters += 1;
         self.deadlines
             .insert_wait(waiter.until, place, name.clone());
-        if let Some(session) = self.state.sessions.get_mut(&waiter.session) {
+        self.change_session(waiter.session, |session| {
             session.add_wait(Wait {
                 number: waiter.request,
                 name: name.clone(),
                 place,
             });
-        }
+        });
     }
 
     /// Grants a free lease; `None` if no token is left.
@@ -182,9 +183,11 @@ impl StateMachine {
             index: header.index,
             since: header.wall,
         };
-        let holder = self.state.sessions.get_mut(&grant.session)?;
-        holder.add_hold(name.clone(), token);
-        let granted = grant.granted(name, holder.identity.clone());
+        let identity = self.change_session(grant.session, |holder| {
+            holder.add_hold(name.clone(), token);
+            holder.identity.clone()
+        });
+        let granted = grant.granted(name, identity?);
         self.events.push(Event::Granted(granted));
         self.state.held += 1;
         let grant = Box::new(grant);
@@ -243,7 +246,7 @@ impl StateMachine {
         self.deadlines
             .remove_wait(waiter.until, place, name.clone());
         let (id, request) = (waiter.session, waiter.request);
-        self.state.sessions.get_mut(&id)?.remove_wait(request);
+        self.change_session(id, |session| session.remove_wait(request))?;
         let token = self.grant(name, waiter);
         let answer = match token {
             Some(token) => Answer::Granted {

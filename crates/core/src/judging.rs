@@ -9,6 +9,7 @@ use alloc::string::String;
 
 use ringfence_planted::{Bug, planted};
 
+use crate::access::principal::Principal;
 use crate::access::rules::Scope;
 use crate::access::verb::Verb;
 use crate::access::{ChangeAccess, InvalidAccess, Mode};
@@ -19,7 +20,8 @@ use crate::id::{Secret, SessionId};
 use crate::level::LEVEL_ACCESS;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
-use crate::outcome::{Outcome, Rejection};
+use crate::outcome::{Limit, Outcome, Rejection};
+use crate::session::Session;
 
 impl StateMachine {
     /// Judges what does not depend on the memory of requests.
@@ -70,12 +72,53 @@ impl StateMachine {
             .collect()
     }
 
-    /// Whether the session, whose secret was proven, is the caller's.
+    /// Changes a session, and counts what its principal has more or less by it. `None` if it is not
+    /// there.
+    pub(crate) fn change_session<R>(
+        &mut self,
+        id: SessionId,
+        change: impl FnOnce(&mut Session) -> R,
+    ) -> Option<R> {
+        let session = self.state.sessions.get_mut(&id)?;
+        let before = session.load();
+        let result = change(session);
+        let after = session.load();
+        if before != after
+            && let Some(owner) = &session.owner
+        {
+            self.usages.change(owner, |usage| {
+                usage.leases = (usage.leases + after as u64).saturating_sub(before as u64);
+            });
+        }
+        Some(result)
+    }
+
+    /// Whether the session, whose secret was proven, is the caller's. One that was opened while
+    /// nothing was proven becomes the first principal's that is.
     pub(crate) fn check_owner(&mut self, id: SessionId) -> Result<(), Rejection> {
-        let (mode, caller) = (self.state.access.mode(), self.caller.as_ref());
-        match self.state.sessions.get_mut(&id) {
-            Some(session) => session.take_over(mode, caller),
-            None => Ok(()),
+        let mode = self.access.mode();
+        let caller = self.caller.as_ref().map(|caller| &caller.principal);
+        let Some(session) = self.sessions.get(&id) else {
+            return Ok(());
+        };
+        let Some(owner) = &session.owner else {
+            if let Some(owner) = caller.filter(|_| mode != Mode::Off).cloned() {
+                let leases = session.load() as u64;
+                self.usages.change(&owner, |usage| {
+                    usage.sessions += 1;
+                    usage.leases += leases;
+                });
+                if let Some(session) = self.state.sessions.get_mut(&id) {
+                    session.owner = Some(owner);
+                }
+            }
+            return Ok(());
+        };
+        let caller = caller.map_or(Principal::ANONYMOUS, Principal::as_str);
+        let binds = mode == Mode::Enforced && !planted(Bug::OwnerNotCompared);
+        match owner.as_str() == caller || !binds {
+            true => Ok(()),
+            false => Err(Rejection::OtherPrincipal),
         }
     }
 
@@ -90,6 +133,38 @@ impl StateMachine {
             .get(&id)
             .and_then(|session| session.owner.as_ref());
         access.judge(owner, Verb::Acquire, Scope::Name(name))
+    }
+
+    /// Whether the session's principal may have one more lease or wait.
+    pub(crate) fn check_principal_leases(
+        &self,
+        owner: Option<&Principal>,
+    ) -> Result<(), Rejection> {
+        let max = self.access.limits().leases;
+        let full = |owner| self.usages.of(owner).leases >= max;
+        match self.access.mode() == Mode::Enforced && owner.is_some_and(full) {
+            true => Err(Rejection::Limit(Limit::PrincipalLeases(max))),
+            false => Ok(()),
+        }
+    }
+
+    /// Who a session belongs to that the caller opens now, unless it has as many as it may.
+    pub(crate) fn owner_of_new(&self) -> Result<Option<Principal>, Rejection> {
+        let caller = self.caller.as_ref().map(|caller| caller.principal.clone());
+        match self.access.mode() {
+            Mode::Off => Ok(None),
+            Mode::Permissive => Ok(caller),
+            Mode::Enforced => {
+                let access = &self.access;
+                access.judge(caller.as_ref(), Verb::Acquire, Scope::Any)?;
+                let owner = caller.unwrap_or_else(Principal::anonymous);
+                let max = access.limits().sessions;
+                match self.usages.of(&owner).sessions >= max {
+                    true => Err(Rejection::Limit(Limit::PrincipalSessions(max))),
+                    false => Ok(Some(owner)),
+                }
+            }
+        }
     }
 
     /// Refuses waiters at the head of a queue that may not have the lease any more, as far as the
@@ -107,10 +182,10 @@ impl StateMachine {
             if !self.budget.serve() {
                 return;
             }
-            if let Some(session) = self.state.sessions.get_mut(&id) {
+            self.change_session(id, |session| {
                 session.remove_wait(request);
                 session.requests.settle(request, Answer::Refused(refusal));
-            }
+            });
             self.remove_waiter(name, place, WaitEnd::Refused);
         }
     }

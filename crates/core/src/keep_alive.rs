@@ -14,8 +14,8 @@ impl StateMachine {
     pub(crate) fn renew(&mut self, renew: &Renew) -> Outcome {
         // Before the renewals, so that the answer lists no loss that the batch itself acknowledges.
         for (id, token) in &renew.acknowledged {
-            let session = self.state.sessions.get_mut(id);
-            if let Some(known) = session.and_then(|session| session.remove_lost(*token)) {
+            let known = self.change_session(*id, |session| session.remove_lost(*token));
+            if let Some(known) = known.flatten() {
                 self.stop_waiting_for(&known.name, known.token);
             }
         }

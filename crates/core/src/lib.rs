@@ -53,7 +53,7 @@ pub use access::rules::{InvalidRule, RULES_MAX, Rule, Scope};
 pub use access::verb::{UnknownVerb, Verb};
 pub use access::{
     ACCESS_CHANGES_MAX, Access, AccessChange, AccessRecord, BANS_MAX, CLUSTER_TOKENS_MAX, Caller,
-    ChangeAccess, ClusterToken, InvalidAccess, Mode,
+    ChangeAccess, ClusterToken, InvalidAccess, Mode, PrincipalLimits,
 };
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use command::{

@@ -11,6 +11,7 @@ use core::ops::Deref;
 use ringfence_planted::{Bug, planted};
 
 use crate::access::Caller;
+use crate::access::usage::Usages;
 use crate::budget::Budget;
 use crate::command::{Command, Configure, Entry, Form};
 use crate::deadlines::Deadlines;
@@ -43,6 +44,8 @@ pub struct StateMachine {
     pub(crate) ttls: Ttls,
     /// Exactly one entry per living session and per remembered ended one.
     pub(crate) opens: BTreeMap<OpenId, SessionId>,
+    /// What the principals have that opened sessions.
+    pub(crate) usages: Usages,
     /// What is left of the work that the present entry may do.
     pub(crate) budget: Budget,
     /// What the present entry has changed.
@@ -96,6 +99,7 @@ impl StateMachine {
             deadlines: Deadlines::default(),
             ttls: Ttls::default(),
             opens: BTreeMap::new(),
+            usages: Usages::default(),
             budget: Budget::new(),
             events: Vec::new(),
             caller: None,

@@ -2,9 +2,6 @@
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::Mode;
-use crate::access::rules::Scope;
-use crate::access::verb::Verb;
 use crate::command::{Ask, Open, OpenForPod};
 use crate::event::{Event, SessionEnd};
 use crate::id::{RequestNumber, Secret, SessionId};
@@ -37,10 +34,7 @@ impl StateMachine {
             return self.reopen(id, open);
         }
         let former = pod.and_then(|pod| self.pods.get(&pod.key()).copied());
-        let principal = self.caller.as_ref().map(|caller| &caller.principal);
-        let access = &self.state.access;
-        access.demand(principal, Verb::Acquire, Scope::Any)?;
-        let owner = principal.filter(|_| access.mode() != Mode::Off).cloned();
+        let owner = self.owner_of_new()?;
         self.check_open(open, pod, former)?;
         let id = SessionId::new(self.header.next_session).ok_or(Rejection::NotReady)?;
         self.state.header.next_session += 1;
@@ -83,6 +77,12 @@ impl StateMachine {
                 self.deadlines.insert_session(session.armed, id);
                 self.ttls.insert(session.ttl());
             }
+        }
+        if let Some(owner) = &session.owner {
+            self.usages.change(owner, |usage| {
+                usage.sessions += 1;
+                usage.leases += session.load() as u64;
+            });
         }
         self.opens.insert(session.open, id);
         self.state.sessions.insert(id, session);
@@ -129,14 +129,15 @@ impl StateMachine {
 
     fn reopen(&mut self, id: SessionId, open: &Open) -> Result<Outcome, Rejection> {
         self.end_if_due(id);
-        match self.state.sessions.get_mut(&id) {
-            Some(session) if session.secret.proves(&open.secret) => {
-                session.take_over(self.state.access.mode(), self.caller.as_ref())?;
-                session.keep_alive(self.state.header.time);
-                self.opened(id, open, true)
-            }
-            _ => Err(Rejection::OpenIdUsed),
+        let proven = |session: &Session| session.secret.proves(&open.secret);
+        if !self.sessions.get(&id).is_some_and(proven) {
+            return Err(Rejection::OpenIdUsed);
         }
+        self.check_owner(id)?;
+        if let Some(session) = self.state.sessions.get_mut(&id) {
+            session.keep_alive(self.state.header.time);
+        }
+        self.opened(id, open, true)
     }
 
     fn opened(&self, id: SessionId, open: &Open, repeated: bool) -> Result<Outcome, Rejection> {

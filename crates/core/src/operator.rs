@@ -44,21 +44,25 @@ impl StateMachine {
         };
         let (id, token) = (grant.session, grant.token);
         let operator = self.operator(&revoke.operator);
-        let Some(session) = self.state.sessions.get_mut(&id) else {
-            return;
-        };
         let cause = EndCause::Revoked {
             operator,
             reason: revoke.reason.clone(),
         };
-        session.add_lost(LostGrant {
+        let lost = LostGrant {
             name: revoke.name.clone(),
             token,
             cause: cause.clone(),
+        };
+        let ttl = self.change_session(id, |session| {
+            session.add_lost(lost);
+            session.ttl()
         });
+        let Some(ttl) = ttl else {
+            return;
+        };
         let kind = match revoke.now || planted(Bug::RevokeGrantsAtOnce) {
             true => EndKind::Abrupt,
-            false => EndKind::MayStillBelieve(self.state.header.time.after(session.ttl())),
+            false => EndKind::MayStillBelieve(self.state.header.time.after(ttl)),
         };
         self.end_grant(&revoke.name, &cause, kind);
     }

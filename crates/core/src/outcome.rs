@@ -327,4 +327,8 @@ pub enum Limit {
     Leases(u64),
     /// Sessions in the cluster.
     Sessions(u64),
+    /// Sessions of one principal.
+    PrincipalSessions(u64),
+    /// Leases and waits of one principal.
+    PrincipalLeases(u64),
 }

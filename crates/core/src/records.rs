@@ -105,11 +105,12 @@ impl StateMachine {
             if record.floor != Some(grant.token) || grant.token.get() > self.token_counter() {
                 return Err("has a grant whose token is not its floor or was never given out");
             }
-            let holder = self.state.sessions.get_mut(&grant.session);
-            let holder = holder.ok_or("is held by no living session")?;
-            // What was decoded has a copy of the name in each record; a machine has one for all.
-            holder.requests.share_name(grant.request, &name);
-            holder.add_hold(name.clone(), grant.token);
+            let held = self.change_session(grant.session, |holder| {
+                // What was decoded has a copy of the name in each record; a machine has one for all.
+                holder.requests.share_name(grant.request, &name);
+                holder.add_hold(name.clone(), grant.token);
+            });
+            held.ok_or("is held by no living session")?;
             self.state.held += 1;
         }
         let mut lease = Lease {
@@ -171,6 +172,9 @@ impl StateMachine {
         }
         if self.opens.insert(record.open, id).is_some() {
             return Err("repeats the id of an Open");
+        }
+        if let Some(owner) = &record.owner {
+            self.usages.change(owner, |usage| usage.sessions += 1);
         }
         self.state.ended.push(record);
         Ok(())

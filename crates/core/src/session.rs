@@ -3,14 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use ringfence_planted::{Bug, planted};
-
 use crate::access::principal::Principal;
-use crate::access::{Caller, Mode};
 use crate::few::Few;
 use crate::id::{FencingToken, OpenId, RequestNumber, Secret};
 use crate::name::{Identity, LeaseName};
-use crate::outcome::{LostGrant, Rejection};
+use crate::outcome::LostGrant;
 use crate::pod::Pod;
 use crate::requests::Requests;
 use crate::snapshot::Header;
@@ -74,27 +71,6 @@ impl Session {
             requests: Requests::new(),
             holds: Few::default(),
             rare: None,
-        }
-    }
-
-    /// Lets the caller act for this session, whose secret it has proven: it is its opener's, for
-    /// life. One that was opened while nothing was proven is taken over by the first principal
-    /// that is.
-    pub(crate) fn take_over(
-        &mut self,
-        mode: Mode,
-        caller: Option<&Caller>,
-    ) -> Result<(), Rejection> {
-        let caller = caller.map(|caller| &caller.principal);
-        match (&self.owner, caller) {
-            _ if mode == Mode::Off => Ok(()),
-            (None, caller) => {
-                self.owner = caller.cloned();
-                Ok(())
-            }
-            (Some(owner), caller) if caller == Some(owner) => Ok(()),
-            _ if mode == Mode::Permissive || planted(Bug::OwnerNotCompared) => Ok(()),
-            _ => Err(Rejection::OtherPrincipal),
         }
     }
 

@@ -3,8 +3,8 @@
 
 use ringfence_core::{
     AccessChange, AuditRecord, Called, Caller, ChangeAccess, ClusterId, ClusterToken, Command,
-    LeaseName, Mode, NamePattern, Principal, PrincipalPattern, Rejection, Rule, Scope,
-    StateMachine, Verb,
+    LeaseName, Mode, NamePattern, Principal, PrincipalLimits, PrincipalPattern, Rejection, Rule,
+    Scope, StateMachine, Verb,
 };
 
 use super::{Args, Step};
@@ -53,6 +53,10 @@ pub(super) fn change(machine: &StateMachine, args: &Args<'_>) -> Step<Command> {
             expires: None,
         }),
         "tokens-end" => AccessChange::RemoveTokens(principal(args.word(2)?)?),
+        "limits" => AccessChange::SetLimits(PrincipalLimits {
+            sessions: args.number("sessions")?.ok_or("sessions= is missing")?,
+            leases: args.number("leases")?.ok_or("leases= is missing")?,
+        }),
         "mode" => AccessChange::SetMode(match args.word(2)? {
             "off" => Mode::Off,
             "permissive" => Mode::Permissive,

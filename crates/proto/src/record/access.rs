@@ -2,8 +2,8 @@
 
 use ringfence_core::{
     AccessChange, AccessRecord, AuditRecord, Called, Caller, ChangeAccess, ClusterToken, Command,
-    InvalidAccess, InvalidRule, Mode, NamePattern, Principal, PrincipalPattern, Rule, Verb,
-    WallTime,
+    InvalidAccess, InvalidRule, Mode, NamePattern, Principal, PrincipalLimits, PrincipalPattern,
+    Rule, Verb, WallTime,
 };
 
 use super::id::id;
@@ -93,6 +93,7 @@ impl From<&AccessChange> for pb::AccessChange {
             AccessChange::AddToken(token) => Kind::AddToken(token.into()),
             AccessChange::RemoveTokens(of) => Kind::RemoveTokens(of.as_str().into()),
             AccessChange::SetMode(mode) => Kind::SetMode(pb::Mode::from(*mode).into()),
+            AccessChange::SetLimits(limits) => Kind::SetLimits(limits.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -111,7 +112,22 @@ impl TryFrom<pb::AccessChange> for AccessChange {
             Kind::AddToken(token) => Self::AddToken(token.try_into()?),
             Kind::RemoveTokens(of) => Self::RemoveTokens(fields::principal(&of, "remove_tokens")?),
             Kind::SetMode(mode) => Self::SetMode(mode_of(mode, "set_mode")?),
+            Kind::SetLimits(limits) => Self::SetLimits(limits.into()),
         })
+    }
+}
+
+impl From<&PrincipalLimits> for pb::PrincipalLimits {
+    fn from(limits: &PrincipalLimits) -> Self {
+        let PrincipalLimits { sessions, leases } = *limits;
+        Self { sessions, leases }
+    }
+}
+
+impl From<pb::PrincipalLimits> for PrincipalLimits {
+    fn from(limits: pb::PrincipalLimits) -> Self {
+        let pb::PrincipalLimits { sessions, leases } = limits;
+        Self { sessions, leases }
     }
 }
 
@@ -176,7 +192,12 @@ impl From<&AccessRecord> for pb::Access {
     fn from(record: &AccessRecord) -> Self {
         use pb::access::Kind;
         let kind = match record {
-            AccessRecord::Mode { mode, set_at } => Kind::Mode(pb::AccessMode {
+            AccessRecord::Mode {
+                mode,
+                limits,
+                set_at,
+            } => Kind::Mode(pb::AccessMode {
+                limits: Some(limits.into()),
                 mode: pb::Mode::from(*mode).into(),
                 set_at: *set_at,
             }),
@@ -197,7 +218,12 @@ impl TryFrom<pb::Access> for AccessRecord {
     fn try_from(record: pb::Access) -> Result<Self, DecodeError> {
         use pb::access::Kind;
         Ok(match fields::there(record.kind, "access.kind")? {
-            Kind::Mode(pb::AccessMode { mode, set_at }) => Self::Mode {
+            Kind::Mode(pb::AccessMode {
+                mode,
+                limits,
+                set_at,
+            }) => Self::Mode {
+                limits: fields::there(limits, "access_mode.limits")?.into(),
                 mode: mode_of(mode, "access_mode.mode")?,
                 set_at,
             },
@@ -247,6 +273,7 @@ impl From<InvalidAccess> for pb::InvalidAccess {
             InvalidAccess::BanLocal => Self::BanLocal,
             InvalidAccess::LevelTooLow => Self::LevelTooLow,
             InvalidAccess::OtherCluster => Self::OtherCluster,
+            InvalidAccess::LimitOfZero => Self::LimitOfZero,
         }
     }
 }
@@ -266,6 +293,7 @@ pub(super) fn invalid_access(raw: i32) -> Result<InvalidAccess, DecodeError> {
         Ok(Pb::BanLocal) => InvalidAccess::BanLocal,
         Ok(Pb::LevelTooLow) => InvalidAccess::LevelTooLow,
         Ok(Pb::OtherCluster) => InvalidAccess::OtherCluster,
+        Ok(Pb::LimitOfZero) => InvalidAccess::LimitOfZero,
         Ok(Pb::Unspecified) => return Err(DecodeError::Missing { field }),
         Err(_) => return Err(DecodeError::invalid(field, format!("{raw} has no meaning"))),
     })

@@ -239,6 +239,8 @@ impl From<Limit> for pb::Limit {
             Limit::LeaseWaiters(max) => Kind::LeaseWaiters(max),
             Limit::Leases(max) => Kind::Leases(max),
             Limit::Sessions(max) => Kind::Sessions(max),
+            Limit::PrincipalSessions(max) => Kind::PrincipalSessions(max),
+            Limit::PrincipalLeases(max) => Kind::PrincipalLeases(max),
         };
         Self { kind: Some(kind) }
     }
@@ -254,6 +256,8 @@ impl TryFrom<pb::Limit> for Limit {
             Kind::LeaseWaiters(max) => Self::LeaseWaiters(max),
             Kind::Leases(max) => Self::Leases(max),
             Kind::Sessions(max) => Self::Sessions(max),
+            Kind::PrincipalSessions(max) => Self::PrincipalSessions(max),
+            Kind::PrincipalLeases(max) => Self::PrincipalLeases(max),
         })
     }
 }

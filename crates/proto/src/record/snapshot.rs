@@ -6,6 +6,7 @@ mod session;
 use ringfence_core::snapshot::{ClosingRelease, EndedRecord, Header, Record, TokenCounter};
 use ringfence_core::{ClusterTime, LEVEL_FIRST, WallTime};
 
+use super::access::{principal_or_none, text_of};
 use super::id::id;
 use super::pb::record::Kind;
 use super::{known_level, pb};
@@ -108,6 +109,7 @@ impl From<&EndedRecord> for pb::Ended {
             secret: Some((&ended.secret).into()),
             cause: Some((&ended.cause).into()),
             at: ended.at.0,
+            owner: text_of(ended.owner.as_ref()),
             release: ended.release.map(|release| pb::ClosingRelease {
                 number: release.number.get(),
                 fingerprint: release.fingerprint,
@@ -127,6 +129,7 @@ impl TryFrom<pb::Ended> for EndedRecord {
             secret: id(ended.secret, "ended.secret")?,
             cause: fields::there(ended.cause, "ended.cause")?.try_into()?,
             at: ClusterTime(ended.at),
+            owner: principal_or_none(&ended.owner, "ended.owner")?,
             release: ended.release.map(TryInto::try_into).transpose()?,
         })
     }

@@ -335,6 +335,18 @@ fn reached(limit: Limit) -> Refusal {
             "sessions of the cluster",
             "close some, or raise sessions_max",
         ),
+        Limit::PrincipalSessions(max) => (
+            "principal_sessions",
+            max,
+            "sessions of one principal",
+            "close some, or raise the limit: ringfence access limits",
+        ),
+        Limit::PrincipalLeases(max) => (
+            "principal_leases",
+            max,
+            "leases and waits of one principal",
+            "release some, or raise the limit: ringfence access limits",
+        ),
     };
     let message = format!("there are as many {what} as there may be, {max}; {remedy}");
     Refusal::new(Reason::Limit, message)

@@ -57,6 +57,12 @@ fn mode() -> BoxedStrategy<Mode> {
     prop::sample::select(vec![Mode::Off, Mode::Permissive, Mode::Enforced]).boxed()
 }
 
+fn limits() -> BoxedStrategy<PrincipalLimits> {
+    (count(), count())
+        .prop_map(|(sessions, leases)| PrincipalLimits { sessions, leases })
+        .boxed()
+}
+
 fn cluster_token() -> BoxedStrategy<ClusterToken> {
     (principal(), any::<[u8; 32]>(), option::of(1..=u64::MAX))
         .prop_map(|(principal, digest, expires)| ClusterToken {
@@ -90,6 +96,7 @@ pub(crate) fn change_access() -> BoxedStrategy<Command> {
         cluster_token().prop_map(AccessChange::AddToken),
         principal().prop_map(AccessChange::RemoveTokens),
         mode().prop_map(AccessChange::SetMode),
+        limits().prop_map(AccessChange::SetLimits),
     ];
     (cluster(), count(), vec(change, 0..5))
         .prop_map(|(cluster, based_on, changes)| {
@@ -104,7 +111,11 @@ pub(crate) fn change_access() -> BoxedStrategy<Command> {
 
 pub(crate) fn access_record() -> BoxedStrategy<AccessRecord> {
     prop_oneof![
-        (mode(), count()).prop_map(|(mode, set_at)| AccessRecord::Mode { mode, set_at }),
+        (mode(), limits(), count()).prop_map(|(mode, limits, set_at)| AccessRecord::Mode {
+            mode,
+            limits,
+            set_at
+        }),
         rule().prop_map(AccessRecord::Rule),
         principal().prop_map(AccessRecord::Ban),
         (count(), cluster_token()).prop_map(|(id, token)| AccessRecord::Token { id, token }),

@@ -56,6 +56,8 @@ fn limit() -> BoxedStrategy<Limit> {
         any::<u32>().prop_map(Limit::LeaseWaiters),
         count().prop_map(Limit::Leases),
         count().prop_map(Limit::Sessions),
+        count().prop_map(Limit::PrincipalSessions),
+        count().prop_map(Limit::PrincipalLeases),
     ]
     .boxed()
 }

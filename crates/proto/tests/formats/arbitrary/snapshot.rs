@@ -189,15 +189,21 @@ fn ended() -> BoxedStrategy<EndedRecord> {
         fingerprint,
         token,
     });
-    let end = (session_end(), time(), option::of(release));
+    let end = (
+        session_end(),
+        time(),
+        option::of(access::principal()),
+        option::of(release),
+    );
     (session(), open_id(), secret(), end)
         .prop_map(
-            |(session, open, secret, (cause, at, release))| EndedRecord {
+            |(session, open, secret, (cause, at, owner, release))| EndedRecord {
                 session,
                 open,
                 secret,
                 cause,
                 at,
+                owner,
                 release,
             },
         )

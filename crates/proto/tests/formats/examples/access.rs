@@ -25,6 +25,13 @@ fn one_name() -> Rule {
     )
 }
 
+fn limits() -> PrincipalLimits {
+    PrincipalLimits {
+        sessions: 100,
+        leases: 5_000,
+    }
+}
+
 fn cluster_token() -> ClusterToken {
     ClusterToken {
         principal: principal("token:backup"),
@@ -60,6 +67,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
             AccessChange::AddToken(cluster_token()),
             AccessChange::RemoveTokens(principal("token:old")),
             AccessChange::SetMode(Mode::Permissive),
+            AccessChange::SetLimits(limits()),
         ],
     };
     vec![
@@ -71,7 +79,11 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
 }
 
 pub(crate) fn records() -> Vec<(&'static str, Record)> {
-    let (mode, set_at) = (Mode::Enforced, 41);
+    let mode = AccessRecord::Mode {
+        mode: Mode::Enforced,
+        limits: limits(),
+        set_at: 41,
+    };
     let act = AuditRecord {
         index: 41,
         wall: WallTime(1_700_000_000_123),
@@ -85,10 +97,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         token: cluster_token(),
     };
     vec![
-        (
-            "access_mode",
-            Record::Access(AccessRecord::Mode { mode, set_at }),
-        ),
+        ("access_mode", Record::Access(mode)),
         (
             "access_rule",
             Record::Access(AccessRecord::Rule(one_name())),
@@ -154,6 +163,15 @@ pub(crate) fn rejections() -> Vec<(&'static str, Rejection)> {
         (
             "invalid_access_cluster",
             invalid(InvalidAccess::OtherCluster),
+        ),
+        ("invalid_access_limit", invalid(InvalidAccess::LimitOfZero)),
+        (
+            "limit_principal_sessions",
+            Rejection::Limit(Limit::PrincipalSessions(100_000)),
+        ),
+        (
+            "limit_principal_leases",
+            Rejection::Limit(Limit::PrincipalLeases(1_000_000)),
         ),
         ("would_lock_out", Rejection::WouldLockOut),
     ]

@@ -33,6 +33,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         secret,
         cause: SessionEnd::Expired,
         at: ClusterTime(9_000),
+        owner: None,
         release: Some(ClosingRelease {
             number: number(3),
             fingerprint: 0x0102_0304_0506_0708,
