@@ -2,7 +2,7 @@
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::Mode;
+use crate::access::change::Mode;
 use crate::answer::Answer;
 use crate::command::{Ask, Request};
 use crate::ended::ClosingRelease;

@@ -3,16 +3,9 @@
 //! Only what was carried out stands here. Refusals are no part of it, so asking for what is refused
 //! costs the state nothing.
 
-use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use crate::access::principal::Principal;
-use crate::access::{AccessChange, PrincipalLimits};
-use crate::command::Command;
-use crate::level::LEVEL_ACCESS;
-use crate::machine::StateMachine;
-use crate::outcome::Outcome;
 use crate::time::WallTime;
 use crate::tree::Tree;
 
@@ -55,87 +48,4 @@ impl Audit {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &AuditRecord> {
         self.records.iter().map(|(_, record)| record)
     }
-}
-
-impl StateMachine {
-    /// Keeps what an operator did.
-    pub(crate) fn note(&mut self, command: &Command, outcome: &Outcome) {
-        if !self.is_at(LEVEL_ACCESS) || matches!(outcome, Outcome::Rejected(_)) {
-            return;
-        }
-        let Some((act, reason)) = act_of(command.bare()) else {
-            return;
-        };
-        let caller = self.caller.as_ref();
-        let record = AuditRecord {
-            index: self.index(),
-            wall: self.wall(),
-            principal: caller.map(|caller| caller.principal.clone()),
-            node: caller.map_or(0, |caller| caller.node),
-            act: cut(act),
-            reason,
-        };
-        self.state.audit.add(record);
-    }
-}
-
-/// What an operator's command does, and why it says so; `None` for commands of holders and of the
-/// leader.
-fn act_of(command: &Command) -> Option<(String, String)> {
-    match command {
-        Command::Revoke(revoke) => {
-            let now = if revoke.now { " --now" } else { "" };
-            let act = format!("lease revoke {}#{}{now}", revoke.name, revoke.token);
-            Some((act, said(&revoke.operator, &revoke.reason)))
-        }
-        Command::Evict(evict) => {
-            let act = format!("session evict {}", evict.session);
-            Some((act, said(&evict.operator, &evict.reason)))
-        }
-        Command::Configure(configure) => {
-            let settings = &configure.settings;
-            Some((format!("cluster configure: {settings:?}"), String::new()))
-        }
-        Command::ChangeAccess(change) => {
-            let acts: Vec<String> = change.changes.iter().map(act_of_change).collect();
-            Some((format!("access: {}", acts.join("; ")), String::new()))
-        }
-        _ => None,
-    }
-}
-
-fn said(operator: &str, reason: &str) -> String {
-    match operator {
-        "" => reason.into(),
-        operator => format!("{operator}: {reason}"),
-    }
-}
-
-fn act_of_change(change: &AccessChange) -> String {
-    match change {
-        AccessChange::AddRule(rule) => format!("grant {rule}"),
-        AccessChange::RemoveRule(rule) => format!("revoke {rule}"),
-        AccessChange::Ban(principal) => format!("ban {principal}"),
-        AccessChange::Unban(principal) => format!("unban {principal}"),
-        AccessChange::AddToken(token) => match token.expires {
-            Some(expires) => format!("token create {} until {expires}", token.principal),
-            None => format!("token create {}", token.principal),
-        },
-        AccessChange::RemoveTokens(principal) => format!("token revoke {principal}"),
-        AccessChange::SetMode(mode) => format!("mode {mode}"),
-        AccessChange::SetLimits(limits) => {
-            let PrincipalLimits { sessions, leases } = limits;
-            format!("limits --sessions {sessions} --leases {leases}")
-        }
-    }
-}
-
-/// At most [`AUDIT_TEXT_BYTES_MAX`] bytes of a text.
-fn cut(mut text: String) -> String {
-    if text.len() > AUDIT_TEXT_BYTES_MAX {
-        let end = text.floor_char_boundary(AUDIT_TEXT_BYTES_MAX - '…'.len_utf8());
-        text.truncate(end);
-        text.push('…');
-    }
-    text
 }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::access::{Caller, ChangeAccess};
+use crate::access::change::{Caller, ChangeAccess};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::pod::{Pod, PodSeen, PodUid};

@@ -9,10 +9,10 @@ use alloc::string::String;
 
 use ringfence_planted::{Bug, planted};
 
+use crate::access::change::{ChangeAccess, InvalidAccess, Mode};
 use crate::access::principal::Principal;
 use crate::access::rules::Scope;
 use crate::access::verb::Verb;
-use crate::access::{ChangeAccess, InvalidAccess, Mode};
 use crate::answer::Answer;
 use crate::command::{Command, Evict};
 use crate::event::WaitEnd;

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod access;
+mod acts;
 mod answer;
 mod asks;
 mod audit;
@@ -47,14 +48,15 @@ mod tokens;
 mod tree;
 mod ttls;
 
+pub use access::change::{
+    ACCESS_CHANGES_MAX, AccessChange, BANS_MAX, CLUSTER_TOKENS_MAX, Caller, ChangeAccess,
+    ClusterToken, InvalidAccess, Mode, PrincipalLimits,
+};
 pub use access::pattern::{InvalidPattern, NamePattern, PrincipalPattern};
 pub use access::principal::{InvalidPrincipal, PRINCIPAL_BYTES_MAX, Principal};
 pub use access::rules::{InvalidRule, RULES_MAX, Rule, Scope};
 pub use access::verb::{UnknownVerb, Verb};
-pub use access::{
-    ACCESS_CHANGES_MAX, Access, AccessChange, AccessRecord, BANS_MAX, CLUSTER_TOKENS_MAX, Caller,
-    ChangeAccess, ClusterToken, InvalidAccess, Mode, PrincipalLimits,
-};
+pub use access::{Access, AccessRecord};
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use command::{
     Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded,

@@ -10,7 +10,7 @@ use core::ops::Deref;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::Caller;
+use crate::access::change::Caller;
 use crate::access::usage::Usages;
 use crate::budget::Budget;
 use crate::command::{Command, Configure, Entry, Form};

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::access::InvalidAccess;
+use crate::access::change::InvalidAccess;
 use crate::access::principal::Principal;
 use crate::access::rules::Rule;
 use crate::event::{EndCause, Granted, SessionEnd};
