@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringfence-wal", &[]),
     ("ringfence-proto", &["ringfence-core"]),
     ("ringfence-guard", &["ringfence-core"]),
+    ("ringfence-access", &["ringfence-core"]),
     ("ringfence-tls", &[]),
     (
         "ringfence-client",
@@ -29,7 +30,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "ringfence-services",
-        &["ringfence-core", "ringfence-proto", "ringfence-raft"],
+        &[
+            "ringfence-access",
+            "ringfence-core",
+            "ringfence-proto",
+            "ringfence-raft",
+        ],
     ),
     ("ringfence-model", &["ringfence-core"]),
     (
@@ -53,6 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "ringfence",
         &[
+            "ringfence-access",
             "ringfence-chaos",
             "ringfence-check",
             "ringfence-client",
@@ -128,6 +135,11 @@ const CONFINED: &[Confined] = &[
         prefix: "sled",
         to: &["ringfence-history", "ringfence-guard"],
         why: "the log and the state machine never learn of sled",
+    },
+    Confined {
+        prefix: "x509-parser",
+        to: &["ringfence-access"],
+        why: "which name of a certificate counts is decided in one place",
     },
     Confined {
         prefix: "tokio-rustls",

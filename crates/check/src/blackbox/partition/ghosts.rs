@@ -5,7 +5,7 @@
 //! Nothing here is done once per token and acquire: what may have been granted is gathered by
 //! session, and each token only looks up who it can belong to.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::super::spec::Step;
 use super::{FromNowhere, Ghost, Lease, OpenEnded, Unanswered};
@@ -50,15 +50,8 @@ pub(super) fn look_for(lease: &mut Lease) {
 /// The tokens that were seen and that no answer grants.
 fn seen(lease: &Lease) -> HashMap<u64, Seen> {
     let mut seen: HashMap<u64, Seen> = HashMap::new();
-    // Perhaps by one of unknown outcome.
-    let mut revoked: HashSet<u64> = lease.token_may_be_revoked.keys().copied().collect();
+    let first_revokes = first_revokes(lease);
     for timed in &lease.steps {
-        // A repeated revoke says nothing of how long the token was held.
-        if let Step::Revoke { token } = timed.step
-            && !revoked.insert(token)
-        {
-            continue;
-        }
         let (session, token) = match timed.step {
             Step::Release { session, token } | Step::Transfer { session, token, .. } => {
                 (Some(session), token)
@@ -75,11 +68,13 @@ fn seen(lease: &Lease) -> HashMap<u64, Seen> {
             newest_until: 0,
         });
         known.session = known.session.or(session);
-        let last = match timed.step {
-            Step::Superseded { .. } => &mut known.newest_until,
-            _ => &mut known.held_until,
+        let (last, until) = match timed.step {
+            Step::Superseded { .. } => (&mut known.newest_until, timed.begin),
+            // It may repeat an earlier try, which ended the grant.
+            Step::Revoke { token } => (&mut known.held_until, first_revokes[&token]),
+            _ => (&mut known.held_until, timed.begin),
         };
-        *last = timed.begin.max(*last);
+        *last = until.max(*last);
     }
     for timed in &lease.steps {
         if let Step::Grant { token, .. } | Step::Transfer { new: token, .. } = timed.step {
@@ -87,6 +82,18 @@ fn seen(lease: &Lease) -> HashMap<u64, Seen> {
         }
     }
     seen
+}
+
+/// When the first try to revoke each token began, whether it was answered or not.
+fn first_revokes(lease: &Lease) -> HashMap<u64, u64> {
+    let mut first = lease.token_may_be_revoked.clone();
+    for timed in &lease.steps {
+        if let Step::Revoke { token } = timed.step {
+            let begin = first.entry(token).or_insert(timed.begin);
+            *begin = timed.begin.min(*begin);
+        }
+    }
+    first
 }
 
 /// How many requests without an answer there are by which a session may have been granted the

@@ -1,0 +1,146 @@
+//! The file with the keys of an issuer. It is looked at when a token of the issuer comes, at most
+//! every few seconds, and read when it has changed. A file that cannot be used changes nothing.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::key::Keys;
+use crate::limits::{KEY_FILE_BYTES_MAX, KEY_FILE_LOG_PAUSE, KEY_FILE_PAUSE};
+
+pub(super) struct KeyFile {
+    alias: String,
+    path: PathBuf,
+    state: Mutex<State>,
+    /// How often the file was read.
+    reads: AtomicU64,
+}
+
+struct State {
+    stamp: Option<Stamp>,
+    /// When it was looked at, in seconds since 1970.
+    looked: u64,
+    /// When a log line said that it cannot be used.
+    said: Option<u64>,
+    keys: Arc<Keys>,
+    generation: u64,
+}
+
+/// By what a change of a file is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl KeyFile {
+    /// Reads it for the first time.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is expected.
+    pub(super) fn open(alias: &str, path: &Path, now: u64) -> Result<Self, String> {
+        // Before the read: what changes in between is noticed at the next look.
+        let stamp = stamp(path);
+        let keys = Arc::new(read(path)?);
+        Ok(Self {
+            alias: alias.to_owned(),
+            path: path.to_owned(),
+            state: Mutex::new(State {
+                stamp: stamp.ok(),
+                looked: now,
+                said: None,
+                keys,
+                generation: 0,
+            }),
+            reads: AtomicU64::new(1),
+        })
+    }
+
+    /// The keys, and how often they were replaced.
+    pub(super) fn current(&self, now: u64) -> (Arc<Keys>, u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_due(state.looked, now, KEY_FILE_PAUSE.as_secs()) {
+            state.looked = now;
+            self.look(&mut state, now);
+        }
+        (Arc::clone(&state.keys), state.generation)
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    fn look(&self, state: &mut State, now: u64) {
+        let stamp = stamp(&self.path);
+        let found = match &stamp {
+            Ok(stamp) if Some(*stamp) == state.stamp => return,
+            Ok(_) => {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+                read(&self.path)
+            }
+            Err(why) => Err(why.clone()),
+        };
+        state.stamp = stamp.ok();
+        match found {
+            Ok(keys) => {
+                state.keys = Arc::new(keys);
+                state.generation += 1;
+                tracing::info!(issuer = self.alias, "JWTs are verified by the new keys");
+            }
+            Err(why) => {
+                if state
+                    .said
+                    .is_none_or(|said| is_due(said, now, KEY_FILE_LOG_PAUSE.as_secs()))
+                {
+                    state.said = Some(now);
+                    tracing::warn!(
+                        issuer = self.alias,
+                        file = %self.path.display(),
+                        why,
+                        "the keys of the issuer cannot be read; the former keys stay in use"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Whether `pause` seconds have passed, or the clock was set back.
+fn is_due(last: u64, now: u64, pause: u64) -> bool {
+    now < last || now - last >= pause
+}
+
+fn stamp(path: &Path) -> Result<Stamp, String> {
+    let file = fs::metadata(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    // To open a pipe would wait for its writer.
+    if !file.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    Ok(Stamp {
+        device: file.dev(),
+        inode: file.ino(),
+        bytes: file.len(),
+        modified: (file.mtime(), file.mtime_nsec()),
+        changed: (file.ctime(), file.ctime_nsec()),
+    })
+}
+
+fn read(path: &Path) -> Result<Keys, String> {
+    stamp(path)?;
+    let mut text = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut text))
+        .map_err(|error| format!("it cannot be read: {error}"))?;
+    if text.len() as u64 > KEY_FILE_BYTES_MAX {
+        return Err(format!(
+            "it is longer than {KEY_FILE_BYTES_MAX} bytes, which is the longest JWKS that is read"
+        ));
+    }
+    Keys::parse(&text)
+}

@@ -1,0 +1,45 @@
+//! Proves who calls: from what a connection shows and what a request brings to a principal.
+//!
+//! ```text
+//!   certificate of the peer ─┐
+//!   admin socket ────────────┼─> Peer ─┐
+//!                                      ├─> Prover::prove ─> Proven | NotProven
+//!   `authorization: Bearer …` ─────────┘        │
+//!                                issuers' key files, cluster tokens
+//! ```
+//!
+//! An offered bearer token names the caller; a bad one proves nothing, and nothing else is tried.
+//! Without one the connection names the caller: the admin socket, then the client certificate. A
+//! connection that shows neither is `anonymous`.
+//!
+//! It decides nothing about rights. It opens no connection: keys of issuers come from files. It reads
+//! no clock to judge; the time is an argument. No error repeats a part of a credential.
+
+mod cache;
+mod certificate;
+mod clock;
+mod cluster_token;
+mod credentials;
+mod failures;
+mod jwt;
+mod limits;
+mod not_proven;
+mod peer;
+mod principal;
+mod proven;
+mod prover;
+
+pub use certificate::CertificateKind;
+pub use clock::{now_unix, until_expiry};
+pub use cluster_token::{ClusterToken, StoredToken, TokenSecret, Tokens};
+pub use credentials::{Credentials, InvalidCredentials, InvalidIssuer, Issuer, IssuerKind};
+pub use limits::{
+    CACHED_PROOFS_MAX, FAILED_PROOFS_PER_CONNECTION, FAILED_PROOFS_PER_NODE,
+    ISSUER_ALIAS_BYTES_MAX, ISSUERS_MAX, KEY_FILE_BYTES_MAX, KEY_FILE_PAUSE, KEYS_PER_FILE_MAX,
+    LEEWAY, RSA_BITS, TOKEN_BYTES_MAX,
+};
+pub use not_proven::{Credential, NotProven};
+pub use peer::Peer;
+pub use principal::{InvalidPrincipal, PRINCIPAL_BYTES_MAX, Principal};
+pub use proven::{BoundPod, Caller, Proven};
+pub use prover::{Figures, Prover};
