@@ -9,8 +9,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::StreamExt;
+use ringfence_access::{Peer, Prover, now_unix};
 use ringfence_proto::FILE_DESCRIPTOR_SET;
 use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
@@ -19,7 +21,7 @@ use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
 use ringfence_services::{
-    ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, SessionService,
+    ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool, SessionService,
     name_malformed,
 };
 use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
@@ -27,15 +29,21 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::Server;
+use tonic::transport::server::Router;
+use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
+use tower::layer::util::{Identity, Stack};
 use tower::util::MapResponseLayer;
 use tracing::{info, warn};
 
+use crate::admin_socket::AdminSocket;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
+use crate::identify::{IdentifyLayer, StateTokens};
 use crate::leave::leave_if_scaled_away;
 use crate::limits::{
     CANCELLED_UNSEEN_MAX, CONNECTION_WINDOW_BYTES, DRAIN_MAX, HANDOVER_MAX, HEADER_BYTES_MAX,
@@ -62,6 +70,9 @@ pub(crate) enum AppError {
     /// A certificate that was good when the configuration was read is not any more.
     #[error("TLS: {0}")]
     Tls(TlsError),
+    /// Callers cannot be proven as the configuration says.
+    #[error("--client-cert-principal or --jwt-issuer: {0}")]
+    Credentials(ringfence_access::InvalidCredentials),
     /// There is no way to the API server of Kubernetes.
     #[error("--kube-mirror, --kube-pods or --kube-leave: {0}")]
     Kube(ringfence_kube::ConnectError),
@@ -120,6 +131,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let pool = ports.pool.clone();
     let (stop, stopping) = watch::channel(false);
     let context = Context::new(node.clone(), pool.clone(), stopping.clone());
+    let (identify, prover) = identify(&config, &node)?;
     let metrics = Metrics::new(
         &node,
         context.metrics(),
@@ -152,38 +164,29 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         limits,
         ports.client.clone(),
     );
-    let connections = client_port
-        .incoming()
-        .map(move |accepted| io::Result::Ok(ClientConnection::new(accepted?, &pool)));
-    let clients = server()
-        .layer(MeteredLayer::new(ports.pool.clone()))
-        .layer(MapResponseLayer::new(name_malformed))
-        .add_service(health_service.max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(
-            (reflection().build_v1().expect(DESCRIPTORS))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            (reflection().build_v1alpha().expect(DESCRIPTORS))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            LeasesServer::new(LeaseService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            SessionsServer::new(SessionService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            ClusterServer::new(ClusterService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            ConnectionServer::new(ConnectionService::new(context))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
+    let of_clients = Arc::clone(&pool);
+    let connections = client_port.incoming().map(move |accepted| {
+        let accepted = accepted?;
+        let peer = prover.peer(accepted.certificates());
+        io::Result::Ok(ClientConnection::new(accepted, peer, &of_clients))
+    });
+    let clients = services(
+        &context,
+        identify.clone(),
+        &ports.pool,
+        health_service.clone(),
+    )
+    .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
+    let admin = AdminSocket::bind(&config.data_dir).map(|socket| {
+        let pool = ports.pool.clone();
+        let connections = socket.connections().map(move |accepted| {
+            let peer = Peer::admin_socket();
+            io::Result::Ok(ClientConnection::new(accepted, peer, &pool))
+        });
+        services(&context, identify, &ports.pool, health_service)
+            .serve_with_incoming_shutdown(connections, stopped(stopping.clone()))
+    });
+    let _admin = admin.map(tokio::spawn);
     let mut clients = tokio::spawn(clients);
     let progress = Progress::of(node.clone());
     let http = http::serve(
@@ -243,6 +246,64 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         clear(&config.data_dir);
     }
     ended
+}
+
+/// What stands before the services, the innermost first.
+type Layers = Stack<
+    MapResponseLayer<fn(Answered) -> Answered>,
+    Stack<MeteredLayer, Stack<IdentifyLayer, Identity>>,
+>;
+
+type Answered = tonic::codegen::http::Response<Body>;
+
+/// All that clients are served, with what stands before it.
+fn services(
+    context: &Context,
+    identify: IdentifyLayer,
+    pool: &Arc<Pool>,
+    health: HealthServer<impl Health>,
+) -> Router<Layers> {
+    server()
+        .layer(identify)
+        .layer(MeteredLayer::new(Arc::clone(pool)))
+        .layer(MapResponseLayer::new(
+            name_malformed as fn(Answered) -> Answered,
+        ))
+        .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(
+            (reflection().build_v1().expect(DESCRIPTORS))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            (reflection().build_v1alpha().expect(DESCRIPTORS))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            LeasesServer::new(LeaseService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            SessionsServer::new(SessionService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            ClusterServer::new(ClusterService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            ConnectionServer::new(ConnectionService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+}
+
+/// What proves who calls.
+fn identify(config: &Config, node: &Node) -> Result<(IdentifyLayer, Arc<Prover>), AppError> {
+    let tokens = Arc::new(StateTokens(node.clone()));
+    let prover = Prover::new(config.access.credentials.clone(), tokens, now_unix());
+    let prover = Arc::new(prover.map_err(AppError::Credentials)?);
+    let pods_of = config.access.pods_of.as_deref().map(Arc::from);
+    let layer = IdentifyLayer::new(Arc::clone(&prover), node.clone(), pods_of);
+    Ok((layer, prover))
 }
 
 /// Empties the directory of a node that has left its cluster: no process may ever be that node

@@ -1,44 +1,57 @@
-//! A connection of a client, with its account.
+//! A connection of a client, with its account and with what it shows of its caller.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ringfence_access::Peer;
 use ringfence_services::{Account, Client, Pool};
 use ringfence_tls::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tonic::transport::server::Connected;
 
-/// A connection at the client port.
-pub(crate) struct ClientConnection {
-    connection: Connection,
-    client: Client,
+/// What every request on a connection knows of it.
+#[derive(Clone)]
+pub(crate) struct ConnectionInfo {
+    /// Its account.
+    pub(crate) client: Client,
+    /// What it shows of its caller.
+    pub(crate) peer: Arc<Peer>,
+}
+
+/// A connection at the client port, or at the admin socket.
+pub(crate) struct ClientConnection<C = Connection> {
+    connection: C,
+    info: ConnectionInfo,
     /// `None` once it has to be closed.
     closing: Option<oneshot::Receiver<()>>,
 }
 
-impl ClientConnection {
-    pub(crate) fn new(connection: Connection, pool: &Arc<Pool>) -> Self {
+impl<C> ClientConnection<C> {
+    pub(crate) fn new(connection: C, peer: Peer, pool: &Arc<Pool>) -> Self {
         let account = Account::new(Arc::clone(pool));
         Self {
             connection,
             closing: Some(account.closing()),
-            client: Client::new(account),
+            info: ConnectionInfo {
+                client: Client::new(account),
+                peer: Arc::new(peer),
+            },
         }
     }
 }
 
-impl Connected for ClientConnection {
-    type ConnectInfo = Client;
+impl<C> Connected for ClientConnection<C> {
+    type ConnectInfo = ConnectionInfo;
 
-    fn connect_info(&self) -> Client {
-        self.client.clone()
+    fn connect_info(&self) -> ConnectionInfo {
+        self.info.clone()
     }
 }
 
-impl AsyncRead for ClientConnection {
+impl<C: AsyncRead + Unpin> AsyncRead for ClientConnection<C> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -54,7 +67,7 @@ impl AsyncRead for ClientConnection {
     }
 }
 
-impl AsyncWrite for ClientConnection {
+impl<C: AsyncWrite + Unpin> AsyncWrite for ClientConnection<C> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

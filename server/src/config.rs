@@ -5,6 +5,7 @@
 //! `apply` looks at stands here but the settings a cluster is *formed* with; later they are
 //! replicated state.
 
+mod access;
 mod address;
 mod duration;
 mod error;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use ringfence_core::{Millis, Settings, TOKEN_FLOOR_MAX};
 use ringfence_tls::ServerTls;
 
+pub(crate) use access::Access;
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;
@@ -66,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) client_connections_max: u64,
     /// TLS of the client port.
     pub(crate) client_tls: Option<ServerTls>,
+    /// How callers are proven.
+    pub(crate) access: Access,
     /// TLS between nodes; whose CA is also what this node trusts when it connects.
     pub(crate) peer_tls: Option<ServerTls>,
     /// How the API server of Kubernetes is reached; `None`: by the Pod that this process runs in.
@@ -124,6 +128,7 @@ impl Config {
 
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
+        let access = access::access(&given)?;
         let kube_leave = given.kube_leave.unwrap_or(false);
         let kube_pods = given.kube_pods.unwrap_or(false);
         let kubeconfig = kube::kubeconfig(&given)?;
@@ -182,6 +187,7 @@ impl Config {
                 CLIENT_CONNECTIONS,
             )?,
             client_tls,
+            access,
             kube_pods,
             kube_mirror,
             peer_tls,

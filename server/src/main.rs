@@ -3,6 +3,7 @@
 //! This crate decides nothing about leases: it parses, wires and prints. Decisions come from
 //! `ringfence_core`; the way to them is `ringfence_raft`.
 
+mod admin_socket;
 mod app;
 mod cli;
 mod client_connection;
@@ -10,6 +11,7 @@ mod config;
 mod descriptors;
 mod duration;
 mod http;
+mod identify;
 mod kube;
 mod leave;
 mod limits;

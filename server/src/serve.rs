@@ -51,6 +51,7 @@ fn exit_of(error: &AppError) -> u8 {
         | AppError::Signals(_)
         | AppError::Start(StartError::DataDir { .. } | StartError::Locked { .. }) => exit::SYSTEM,
         AppError::Tls(_)
+        | AppError::Credentials(_)
         | AppError::Kube(_)
         | AppError::Start(_)
         | AppError::Stopped(_)

@@ -8,8 +8,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::limits::LEEWAY;
 use crate::not_proven::{Credential, NotProven};
-use crate::principal::Principal;
 use crate::proven::Proven;
+use ringfence_core::Principal;
 
 /// Which name of a client certificate counts. The kinds are apart: `cert:cn:X` is another principal
 /// than `cert:uri:X`, and what is issued as one kind cannot pose as another.
@@ -98,7 +98,7 @@ impl FromCertificate {
             }
         };
         let principal = match value {
-            "" => Err(crate::principal::InvalidPrincipal::Empty),
+            "" => Err(ringfence_core::InvalidPrincipal::UnknownKind),
             value => Principal::parse(&format!("cert:{kind}:{value}")),
         };
         let unfit = |invalid| {

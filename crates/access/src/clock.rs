@@ -44,7 +44,7 @@ pub fn until_expiry(proven: &Proven) -> impl Future<Output = ()> + Send + use<> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::principal::Principal;
+    use ringfence_core::Principal;
 
     #[tokio::test]
     async fn a_proof_without_an_end_never_expires_and_an_old_one_at_once() {

@@ -13,8 +13,8 @@ use subtle::ConstantTimeEq;
 
 use crate::limits::LEEWAY;
 use crate::not_proven::{Credential, NotProven};
-use crate::principal::Principal;
 use crate::proven::Proven;
+use ringfence_core::ClusterToken;
 
 /// What a cluster token begins with.
 pub(crate) const PREFIX: &str = "rft_";
@@ -28,18 +28,7 @@ const ID_TEXT_BYTES_MAX: usize = 20;
 /// The cluster tokens, as the state of the cluster has them.
 pub trait Tokens: Send + Sync {
     /// The token with this id, unless there is none, or it was revoked.
-    fn token(&self, id: u64) -> Option<StoredToken>;
-}
-
-/// What the cluster keeps of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredToken {
-    /// Its name: the principal is `token:NAME`.
-    pub name: String,
-    /// The SHA-256 of its secret.
-    pub sha256: [u8; 32],
-    /// When it ends, in seconds since 1970.
-    pub expires_unix: Option<u64>,
+    fn token(&self, id: u64) -> Option<ClusterToken>;
 }
 
 /// The 256 random bits of a token.
@@ -48,7 +37,7 @@ pub struct TokenSecret([u8; SECRET_BYTES]);
 
 /// A token as its owner has it.
 #[derive(Clone, Debug)]
-pub struct ClusterToken {
+pub struct BearerToken {
     /// The id, which is never given to another token.
     pub id: u64,
     /// The secret.
@@ -96,7 +85,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     out
 }
 
-impl ClusterToken {
+impl BearerToken {
     /// Parses `rft_<id>_<43 characters>`. There is one text for each token.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -133,20 +122,15 @@ pub(crate) fn prove(text: &str, tokens: &dyn Tokens, now: u64) -> Result<Proven,
     const UNKNOWN: NotProven =
         not("no cluster token of this cluster; it may be revoked, or another cluster's");
 
-    let offered = ClusterToken::parse(text)
+    let offered = BearerToken::parse(text)
         .ok_or(const { not("malformed cluster token; expected rft_ID_ and 43 characters") })?;
     let stored = tokens.token(offered.id).ok_or(UNKNOWN)?;
-    if !offered.secret.matches(&stored.sha256) {
+    if !offered.secret.matches(&stored.digest) {
         return Err(UNKNOWN);
     }
-    let principal = Principal::parse(&format!("token:{}", stored.name));
-    let unfit = |invalid| {
-        let name = "the name of the cluster token";
-        NotProven::unfit(Credential::ClusterToken, name, &invalid)
-    };
-    let mut proven = Proven::of(principal.map_err(unfit)?);
+    let mut proven = Proven::of(stored.principal);
     proven.token = Some(offered.id);
-    proven.expires_unix = stored.expires_unix.map(|ends| ends.saturating_add(LEEWAY));
+    proven.expires_unix = stored.expires.map(|ends| ends.saturating_add(LEEWAY));
     match proven.holds_at(now) {
         true => Ok(proven),
         false => Err(not("the cluster token has expired; ask for a new one")),
@@ -161,13 +145,13 @@ mod tests {
 
     #[test]
     fn a_token_has_one_text() {
-        let token = ClusterToken {
+        let token = BearerToken {
             id: 17,
             secret: TokenSecret::generate(),
         };
         let text = token.to_text();
         assert_eq!(text.len(), "rft_17_".len() + SECRET_TEXT_BYTES);
-        let again = ClusterToken::parse(&text).unwrap();
+        let again = BearerToken::parse(&text).unwrap();
         assert_eq!((again.id, again.to_text()), (17, text.clone()));
         assert!(again.secret.matches(&token.secret.sha256()));
 
@@ -185,7 +169,7 @@ mod tests {
             // The last character carries four bits; the two below them must be zero.
             format!("rft_17_{}B", &secret[..42]),
         ] {
-            assert!(ClusterToken::parse(&other).is_none(), "{other}");
+            assert!(BearerToken::parse(&other).is_none(), "{other}");
         }
     }
 

@@ -16,12 +16,12 @@ use ringfence_core::{Pod, PodText};
 
 use crate::credentials::{InvalidCredentials, Issuer, IssuerKind};
 use crate::not_proven::{Credential, NotProven};
-use crate::principal::Principal;
 use crate::proven::{BoundPod, Proven};
 use claims::Claims;
 use compact::Compact;
 use key::{Keys, NoKey};
 use key_file::KeyFile;
+use ringfence_core::Principal;
 
 /// An issuer with its keys.
 pub(crate) struct Verifier {

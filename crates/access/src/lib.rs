@@ -25,13 +25,12 @@ mod jwt;
 mod limits;
 mod not_proven;
 mod peer;
-mod principal;
 mod proven;
 mod prover;
 
 pub use certificate::CertificateKind;
 pub use clock::{now_unix, until_expiry};
-pub use cluster_token::{ClusterToken, StoredToken, TokenSecret, Tokens};
+pub use cluster_token::{BearerToken, TokenSecret, Tokens};
 pub use credentials::{Credentials, InvalidCredentials, InvalidIssuer, Issuer, IssuerKind};
 pub use limits::{
     CACHED_PROOFS_MAX, FAILED_PROOFS_PER_CONNECTION, FAILED_PROOFS_PER_NODE,
@@ -40,6 +39,5 @@ pub use limits::{
 };
 pub use not_proven::{Credential, NotProven};
 pub use peer::Peer;
-pub use principal::{InvalidPrincipal, PRINCIPAL_BYTES_MAX, Principal};
 pub use proven::{BoundPod, Caller, Proven};
 pub use prover::{Figures, Prover};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::principal::{InvalidPrincipal, PRINCIPAL_BYTES_MAX};
+use ringfence_core::{InvalidPrincipal, PRINCIPAL_BYTES_MAX};
 
 /// A caller that offered a credential and is not proven by it. It must be refused: what was offered
 /// and does not hold is no reason to take the caller for `anonymous`.
@@ -70,15 +70,15 @@ impl NotProven {
     /// A name in a credential that makes no principal.
     pub(crate) fn unfit(credential: Credential, name: &str, invalid: &InvalidPrincipal) -> Self {
         let found = match invalid {
-            InvalidPrincipal::Empty => "is empty".to_owned(),
+            InvalidPrincipal::UnknownKind => "is empty".to_owned(),
             InvalidPrincipal::TooLong { bytes } => format!("makes a principal of {bytes} bytes"),
             InvalidPrincipal::Forbidden { .. } => {
-                "contains a byte that is not printable ASCII, or a space".to_owned()
+                "contains a byte that is not printable ASCII, a space, or a `*`".to_owned()
             }
         };
         let why = format!(
             "{name} {found}; a principal is at most {PRINCIPAL_BYTES_MAX} bytes of printable ASCII \
-             without spaces, and is never cut"
+             without spaces and `*`, and is never cut"
         );
         Self::because(credential, why)
     }

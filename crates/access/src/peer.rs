@@ -4,8 +4,8 @@ use crate::certificate::{CertificateKind, FromCertificate};
 use crate::failures::Failures;
 use crate::limits::FAILED_PROOFS_PER_CONNECTION;
 use crate::not_proven::NotProven;
-use crate::principal::Principal;
 use crate::proven::Proven;
+use ringfence_core::Principal;
 
 /// A connection: what it shows, and how many proofs have failed on it. It is made once, when the
 /// connection is accepted, by [`Prover::peer`](crate::Prover::peer).
@@ -47,6 +47,12 @@ impl Peer {
             }
             _ => Self::bare(),
         }
+    }
+
+    /// Whether the caller came by the admin socket.
+    #[must_use]
+    pub fn is_admin_socket(&self) -> bool {
+        matches!(self.shown, Shown::AdminSocket)
     }
 
     fn showing(shown: Shown) -> Self {

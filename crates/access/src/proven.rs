@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::principal::Principal;
+use ringfence_core::Principal;
 
 /// Who a request was proven to come from. The edge puts it beside each request, as an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -62,6 +62,13 @@ impl Connection {
         }
     }
 
+    /// The certificates (DER) that the other side showed in the handshake, where they were verified;
+    /// its own first. None without TLS, or if it showed none.
+    #[must_use]
+    pub fn certificates(&self) -> &[impl AsRef<[u8]> + use<>] {
+        self.socket.certificates()
+    }
+
     /// Whether this connection was asked to make room.
     fn is_cut_off(&mut self, cx: &mut Context<'_>) -> bool {
         let cut = self.cut_off.as_mut();

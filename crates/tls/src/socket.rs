@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
@@ -15,6 +16,16 @@ pub(crate) enum Socket {
     Plain(TcpStream),
     /// After a handshake.
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Socket {
+    /// The certificates that the other side showed, its own first; none without TLS.
+    pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
+        match self {
+            Self::Plain(_) => &[],
+            Self::Tls(stream) => stream.get_ref().1.peer_certificates().unwrap_or_default(),
+        }
+    }
 }
 
 impl Connected for Socket {

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ringfence_access::CertificateKind;
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -31,6 +32,31 @@ pub(crate) enum LogFormat {
     Text,
     /// One object per line.
     Json,
+}
+
+/// Which name of a client certificate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum CertificatePrincipal {
+    /// The only URI among its alternative names.
+    Uri,
+    /// The only DNS name among its alternative names.
+    Dns,
+    /// The only email address among its alternative names.
+    Email,
+    /// Its common name.
+    Cn,
+}
+
+impl From<CertificatePrincipal> for CertificateKind {
+    fn from(kind: CertificatePrincipal) -> Self {
+        match kind {
+            CertificatePrincipal::Uri => Self::Uri,
+            CertificatePrincipal::Dns => Self::Dns,
+            CertificatePrincipal::Email => Self::Email,
+            CertificatePrincipal::Cn => Self::CommonName,
+        }
+    }
 }
 
 /// Every setting, said or not.
@@ -103,6 +129,24 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) client_cert_auth: Option<bool>,
+    /// Which name of a client certificate is the caller's: cert:uri:…, cert:dns:…, cert:email:… or
+    /// cert:cn:… [default: a certificate names no caller]
+    #[arg(long, env = "RINGFENCE_CLIENT_CERT_PRINCIPAL", value_name = "KIND")]
+    pub(super) client_cert_principal: Option<CertificatePrincipal>,
+    /// An issuer of bearer tokens (JWT) that prove jwt:ALIAS:SUBJECT, or sa:ALIAS:NAMESPACE/NAME with
+    /// kind=kubernetes. Its public keys stand in FILE, which is read again when it changes; may be
+    /// given several times
+    #[arg(
+        long,
+        env = "RINGFENCE_JWT_ISSUER",
+        value_name = "ALIAS=ISSUER,audience=AUDIENCE,jwks=FILE[,kind=kubernetes]",
+        value_delimiter = ' '
+    )]
+    pub(super) jwt_issuer: Vec<String>,
+    /// The --jwt-issuer of the Kubernetes whose Pods --kube-pods watches: a session is bound to a Pod
+    /// only by that Pod's own token [default: the only one with kind=kubernetes]
+    #[arg(long, env = "RINGFENCE_KUBE_PODS_ISSUER", value_name = "ALIAS")]
+    pub(super) kube_pods_issuer: Option<String>,
     /// This node's certificate towards other nodes, with those that signed it, for the host of
     /// --advertise-peer: a PEM file, read again when it changes [default: no TLS between nodes]
     #[arg(long, env = "RINGFENCE_PEER_CERT_FILE", value_name = "FILE")]
@@ -248,6 +292,9 @@ impl Given {
             key_file: self.key_file.or(lower.key_file),
             trusted_ca_file: self.trusted_ca_file.or(lower.trusted_ca_file),
             client_cert_auth: self.client_cert_auth.or(lower.client_cert_auth),
+            client_cert_principal: self.client_cert_principal.or(lower.client_cert_principal),
+            jwt_issuer: list(self.jwt_issuer, lower.jwt_issuer),
+            kube_pods_issuer: self.kube_pods_issuer.or(lower.kube_pods_issuer),
             peer_cert_file: self.peer_cert_file.or(lower.peer_cert_file),
             peer_key_file: self.peer_key_file.or(lower.peer_key_file),
             peer_trusted_ca_file: self.peer_trusted_ca_file.or(lower.peer_trusted_ca_file),

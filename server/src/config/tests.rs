@@ -44,6 +44,43 @@ fn nothing_said_is_a_cluster_of_one_on_the_standard_ports() {
 }
 
 #[test]
+fn callers_are_proven_as_said() {
+    assert_eq!(config("").access, Access::default());
+    let issuer = |alias: &str, kind: &str| {
+        format!(
+            "--jwt-issuer {alias}=https://{alias}.example,audience=ringfence,jwks=/k.json{kind}"
+        )
+    };
+    let one = issuer("prod", ",kind=kubernetes");
+    let access = config(&one).access;
+    assert_eq!(access.credentials.issuers.len(), 1);
+    assert_eq!(access.pods_of.as_deref(), Some("prod"), "the only one");
+    let two = format!("{one} {}", issuer("test", ",kind=kubernetes"));
+    assert_eq!(config(&two).access.pods_of, None, "which one is not said");
+    let named = config(&format!("{two} --kube-pods-issuer test"));
+    assert_eq!(named.access.pods_of.as_deref(), Some("test"));
+    for (line, expected) in [
+        (
+            "--client-cert-principal uri".to_owned(),
+            "together with --trusted-ca-file",
+        ),
+        ("--jwt-issuer prod".to_owned(), "ALIAS=ISSUER,audience="),
+        (format!("{one} {one}"), "stands in two issuers"),
+        (
+            format!("{one} --kube-pods-issuer corp"),
+            "kind=kubernetes: prod",
+        ),
+        (
+            format!("{} --kube-pods-issuer corp", issuer("corp", "")),
+            "there is none",
+        ),
+    ] {
+        let refused = refusal(&line);
+        assert!(refused.contains(expected), "{line}: {refused}");
+    }
+}
+
+#[test]
 fn a_first_member_tells_others_the_address_it_is_listed_with() {
     let config = config("--name n2 --initial-cluster n1=a.x:7421,n2=b.x:7421,n3=c.x:7421");
 

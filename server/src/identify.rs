@@ -1,0 +1,136 @@
+//! Who calls: what stands before all services, and proves the caller of each request.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::{Either, Ready, ready};
+use ringfence_access::{NotProven, Proven, Prover, Tokens, now_unix};
+use ringfence_core::{ClusterToken, Mode};
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::Reason;
+use ringfence_raft::Node;
+use ringfence_services::{Identified, ProvenPod};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{Request, Response};
+use tower::{Layer, Service};
+
+use crate::client_connection::ConnectionInfo;
+
+/// The cluster tokens as this node's state has them.
+pub(crate) struct StateTokens(pub(crate) Node);
+
+impl Tokens for StateTokens {
+    fn token(&self, id: u64) -> Option<ClusterToken> {
+        self.0.read(|state| state.access().token(id).cloned())
+    }
+}
+
+/// Proves who makes each request, and puts it beside the request.
+#[derive(Clone)]
+pub(crate) struct IdentifyLayer {
+    prover: Arc<Prover>,
+    node: Node,
+    /// The alias of the issuer whose Pods this node watches.
+    pods_of: Option<Arc<str>>,
+}
+
+impl IdentifyLayer {
+    pub(crate) fn new(prover: Arc<Prover>, node: Node, pods_of: Option<Arc<str>>) -> Self {
+        Self {
+            prover,
+            node,
+            pods_of,
+        }
+    }
+
+    /// Who makes a request; `None` if nothing is to be proven.
+    fn identify(
+        &self,
+        info: &ConnectionInfo,
+        request: &Request<Body>,
+    ) -> Result<Option<Identified>, NotProven> {
+        // While nothing is proven, a credential that does not hold is no reason to refuse. Only the
+        // admin socket counts, by which rights are first set.
+        let off = self.node.read(|state| state.access().mode()) == Mode::Off;
+        if off && !info.peer.is_admin_socket() {
+            return Ok(None);
+        }
+        let mut offered = request.headers().get_all(AUTHORIZATION).iter();
+        let header = offered.next().filter(|_| !off);
+        if header.is_some() && offered.next().is_some() {
+            return Err(NotProven::SEVERAL_HEADERS);
+        }
+        let header = header.map(|value| value.as_bytes());
+        let proven = self.prover.prove(&info.peer, header, now_unix())?;
+        Ok(Some(self.identified(proven)))
+    }
+
+    fn identified(&self, proven: Proven) -> Identified {
+        // Pods of another Kubernetes may have the same names, and no node here sees their ends.
+        let pod = proven
+            .pod
+            .filter(|pod| self.pods_of.as_deref() == Some(&pod.issuer));
+        Identified {
+            principal: proven.principal,
+            token: proven.token,
+            pod: pod.map(|pod| ProvenPod {
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+            }),
+            expires_unix: proven.expires_unix,
+        }
+    }
+}
+
+impl<S> Layer<S> for IdentifyLayer {
+    type Service = Identify<S>;
+
+    fn layer(&self, service: S) -> Identify<S> {
+        let layer = self.clone();
+        Identify { service, layer }
+    }
+}
+
+/// See [`IdentifyLayer`].
+#[derive(Clone)]
+pub(crate) struct Identify<S> {
+    service: S,
+    layer: IdentifyLayer,
+}
+
+impl<S> Service<Request<Body>> for Identify<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Either<S::Future, Ready<Result<S::Response, S::Error>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
+            match self.layer.identify(&info, &request) {
+                Ok(Some(identified)) => drop(request.extensions_mut().insert(identified)),
+                Ok(None) => {}
+                Err(not) => {
+                    let refused = Status::from(refusal(&not)).into_http();
+                    return Either::Right(ready(Ok(refused)));
+                }
+            }
+            request.extensions_mut().insert(info.client);
+        }
+        Either::Left(self.service.call(request))
+    }
+}
+
+/// What was shown proves nothing; nothing was done.
+fn refusal(not: &NotProven) -> Refusal {
+    let message = format!("{not}; show another credential");
+    Refusal::new(Reason::Unauthenticated, message).with("why", not)
+}
