@@ -353,7 +353,7 @@ mod tests {
             page_token,
             ..v1::ListRequest::default()
         };
-        let account = Account::new(Pool::new());
+        let (account, nobody) = (Account::new(Pool::new()), Who::default());
         let first = listings.page(
             &alone.context,
             &account,
@@ -379,7 +379,8 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build();
-            let page = listings.page(&context, &account, &Who::default(), ask(token));
+            let nobody = Who::default();
+            let page = listings.page(&context, &account, &nobody, ask(token));
             let page = runtime.unwrap().block_on(page);
             // An error means that the entry went on before.
             go_on.send(()).ok();
