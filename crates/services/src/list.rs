@@ -354,12 +354,7 @@ mod tests {
             ..v1::ListRequest::default()
         };
         let (account, nobody) = (Account::new(Pool::new()), Who::default());
-        let first = listings.page(
-            &alone.context,
-            &account,
-            &Who::default(),
-            ask(String::new()),
-        );
+        let first = listings.page(&alone.context, &account, &nobody, ask(String::new()));
         let token = first.await.unwrap().response().into_inner().next_page_token;
 
         let (stopped, is_stopped) = mpsc::channel();
