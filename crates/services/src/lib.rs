@@ -31,6 +31,8 @@ mod paging;
 mod proposals;
 mod reads;
 mod rights;
+#[cfg(test)]
+mod rpcs;
 mod sessions;
 mod status;
 mod waiting;
