@@ -183,6 +183,20 @@ impl Access {
         })
     }
 
+    /// Whether a principal may read the state of leases, whatever the mode: who may have them may,
+    /// too. A prefix is allowed only if a rule covers all of it.
+    ///
+    /// # Errors
+    /// [`Rejection::PermissionDenied`] names the rule that would allow it, with [`Verb::Observe`].
+    pub fn judge_read(
+        &self,
+        principal: Option<&Principal>,
+        scope: Scope<'_>,
+    ) -> Result<(), Rejection> {
+        let may = |verb| self.judge(principal, verb, scope);
+        may(Verb::Observe).or_else(|denied| may(Verb::Acquire).map_err(|_| denied))
+    }
+
     /// The same in the mode `enforced`; in the others everything is allowed.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use core::iter;
 use core::ops::Bound;
 
 use crate::access::Access;
+use crate::access::principal::Principal;
 use crate::audit::{Audit, AuditRecord};
 use crate::ended::EndedSessions;
 use crate::event::{Granted, SessionEnd};
@@ -280,6 +281,12 @@ impl Frozen {
             leases: session.holds().to_vec(),
             ..self.session_view(id, session)
         })
+    }
+
+    /// Whose a living session is; `None` if that was never proven, or if it is not alive.
+    #[must_use]
+    pub fn session_owner(&self, id: SessionId) -> Option<&Principal> {
+        self.sessions.get(&id)?.owner.as_ref()
     }
 
     /// Sessions behind `after` in the order of their numbers, without their leases.

@@ -307,7 +307,13 @@ bugs! {
         ReadsHeldBack "reads-held-back"
             "Reads of a message hold the room of their replies while what is behind them waits for it."
         ListsUnderTheLock "lists-under-the-lock"
-            "A page of a list is read under the lock that entries are applied under.";
+            "A page of a list is read under the lock that entries are applied under."
+        EarlyLookIsFinal "early-look-is-final"
+            "A node refuses a session's request by its own state, which may lag, before the log remembers it."
+        WatchRightKept "watch-right-kept"
+            "A watch goes on when the right that it began with is gone."
+        ListFilters "list-filters"
+            "A list of more than the caller may see leaves out what it may not.";
     server:
         RemarksHoldUp "remarks-hold-up"
             "A command that holds a lease waits until a program reads what it says on stderr.";

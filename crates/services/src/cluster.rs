@@ -1,6 +1,6 @@
 //! Service `ringfence.v1.Cluster`.
 
-use ringfence_core::Rejection;
+use ringfence_core::{Rejection, Verb};
 use ringfence_proto::record::RECORD_VERSION;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Context, deadline};
 use crate::address::{HOST_PORT_ALLOWED, is_host_port};
+use crate::caller::Who;
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_read};
 
@@ -23,6 +24,12 @@ impl ClusterService {
     #[must_use]
     pub fn new(context: Context) -> Self {
         Self { context }
+    }
+
+    /// Refuses a banned caller. What needs no more shows no names, principals or data.
+    fn admit<T>(&self, request: &Request<T>) -> Result<(), Refusal> {
+        let admitted = self.context.admit(&Who::of(request));
+        admitted.inspect_err(|refusal| self.context.metrics.denied(refusal, true))
     }
 
     /// Makes a membership change until shortly before the caller's deadline.
@@ -41,15 +48,17 @@ impl ClusterService {
 impl v1::cluster_server::Cluster for ClusterService {
     async fn status(
         &self,
-        _: Request<v1::StatusRequest>,
+        request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
+        self.admit(&request)?;
         Ok(Response::new(status(&self.context)))
     }
 
     async fn list_members(
         &self,
-        _: Request<v1::ListMembersRequest>,
+        request: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
+        self.admit(&request)?;
         // Only the leader knows how far each has come; without one, what this node knows will do.
         let members = match self.context.node.members_of_leader().await {
             Ok(members) => members,
@@ -67,8 +76,10 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::AddMemberRequest>,
     ) -> Result<Response<v1::AddMemberResponse>, Status> {
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
         let add = async {
+            self.context.demand(&who, Verb::Operate)?;
             let incarnation = checked(&request)?;
             let v1::AddMemberRequest {
                 name,
@@ -90,8 +101,10 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::PromoteMemberRequest>,
     ) -> Result<Response<v1::PromoteMemberResponse>, Status> {
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
         let promote = async {
+            self.context.demand(&who, Verb::Operate)?;
             let node_id = node_id(request.node_id)?;
             let replaces = (request.replaces != 0).then_some(request.replaces);
             let node = &self.context.node;
@@ -110,8 +123,10 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::RemoveMemberRequest>,
     ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
         let remove = async {
+            self.context.demand(&who, Verb::Operate)?;
             let node_id = node_id(request.node_id)?;
             let node = &self.context.node;
             let removed = if request.force {
@@ -129,8 +144,10 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::TransferLeaderRequest>,
     ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
         let transfer = async {
+            self.context.demand(&who, Verb::Operate)?;
             let to = (request.node_id != 0).then_some(request.node_id);
             let leader_id = self
                 .context
@@ -147,6 +164,8 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::ConfigureRequest>,
     ) -> Result<Response<v1::ConfigureResponse>, Status> {
+        let may = self.context.demand(&Who::of(&request), Verb::Configure);
+        self.context.answered(Call::Configure, may)?;
         let (metadata, extensions, asked) = request.into_parts();
         let whole = deadline::within(&metadata, whole(&self.context, asked)).await?;
         self.context

@@ -7,6 +7,7 @@
 mod frames;
 mod replies;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ringfence_proto::v1::server_frame::Body;
@@ -18,6 +19,7 @@ use super::Context;
 use super::keep_alive::Turn;
 use super::malformed::name_malformed_status;
 use super::outbox::Stalled;
+use crate::caller::{Identified, Who};
 use crate::clients::Account;
 use replies::{Outbox, outbox};
 
@@ -45,34 +47,40 @@ impl v1::connection_server::Connection for ConnectionService {
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Outgoing>, Status> {
         let account = self.context.account(&request);
-        let outgoing = serve(&self.context, account, request.into_inner(), None)?;
+        let who = request.extensions().get::<Identified>().cloned();
+        let outgoing = serve(&self.context, account, who, request.into_inner(), None)?;
         Ok(Response::new(outgoing))
     }
 }
 
-/// Serves a stream on the connection with this account: greets its client, and answers what it asks
+/// Serves a stream that `who` has begun on the connection with this account: greets its client, and answers what it asks
 /// until it ends the stream, drops the answers, or this node stops.
 ///
 /// The work runs in tasks of the caller's place.
 ///
 /// # Errors
-/// [`Refusal`] if this node belongs to no cluster yet.
+/// [`Refusal`] if this node belongs to no cluster yet, or if the caller is banned.
 pub fn serve<S>(
     context: &Context,
     account: Arc<Account>,
+    who: Option<Identified>,
     incoming: S,
     observer: Option<Arc<dyn AnswerObserver>>,
 ) -> Result<Outgoing, Refusal>
 where
     S: Stream<Item = Result<v1::ClientMessage, Status>> + Send + Unpin + 'static,
 {
+    let who = Who::new(who);
+    context
+        .admit(&who)
+        .inspect_err(|refusal| context.metrics.denied(refusal, true))?;
     let greeting = greeting(context)?;
     let (outbox, outgoing) = outbox(account, observer);
     outbox.tell(Body::Greeting(greeting));
     let open = context.metrics.stream_opened();
     let context = context.clone();
     ringfence_raft::spawn(async move {
-        read(&context, incoming, &outbox).await;
+        read(&context, &who, incoming, &outbox).await;
         drop(open);
     });
     Ok(outgoing)
@@ -95,11 +103,12 @@ fn greeting(context: &Context) -> Result<v1::Greeting, Refusal> {
 }
 
 /// Reads the stream until the client ends it, or breaks it, or this node stops.
-async fn read<S>(context: &Context, mut incoming: S, outbox: &Outbox)
+async fn read<S>(context: &Context, who: &Who, mut incoming: S, outbox: &Outbox)
 where
     S: Stream<Item = Result<v1::ClientMessage, Status>> + Unpin,
 {
     let mut turn = Turn::default();
+    let mut barred = pin!(context.barred(who));
     loop {
         let next = async {
             let place = outbox.place().await?;
@@ -109,6 +118,7 @@ where
             biased;
             () = context.stopped() => return say_goodbye(context, outbox),
             () = outbox.closed() => return,
+            refusal = &mut barred => return deny(context, outbox, refusal),
             next = next => next,
         };
         let Ok((place, message)) = next else {
@@ -125,12 +135,22 @@ where
             let refusal = Refusal::invalid("frames", frames.len(), allowed);
             return outbox.end(refusal.into());
         }
-        match frames::submit(context, outbox, place, &mut turn, frames).await {
+        if let Err(refusal) = context.admit(who) {
+            return deny(context, outbox, refusal);
+        }
+        match frames::submit(context, outbox, who, place, &mut turn, frames).await {
             Ok(()) => {}
             Err(frames::Unfit::Refused(refusal)) => return outbox.end(refusal.into()),
             Err(frames::Unfit::Stalled) => return,
         }
     }
+}
+
+/// The caller is looked at no more: its stream ends.
+fn deny(context: &Context, outbox: &Outbox, refusal: Refusal) {
+    context.metrics.denied(&refusal, true);
+    outbox.waits().forget_all();
+    outbox.end(refusal.into());
 }
 
 /// What is under way is still answered; what waits has to be asked for elsewhere.
@@ -182,7 +202,8 @@ mod tests {
         let (ask, asked) = mpsc::unbounded_channel();
         let incoming = UnboundedReceiverStream::new(asked);
         let account = alone.context.new_account();
-        let mut outgoing = serve(&alone.context, account, incoming, Some(seen.clone())).unwrap();
+        let mut outgoing =
+            serve(&alone.context, account, None, incoming, Some(seen.clone())).unwrap();
         assert!(matches!(next(&mut outgoing).await, (0, Body::Greeting(_))));
 
         let acquire = v1::AcquireRequest {

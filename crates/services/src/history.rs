@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use ringfence_core::{Access, LeaseName, Rejection, Scope};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{HistoryAnswer, HistoryError, HistoryQuery, HistoryRecord};
 
 use super::Context;
 use super::paging::{self, Page};
+use crate::caller::Who;
 use crate::clients::Account;
+use crate::rights::judged;
 use crate::status::RETRY_AFTER;
 
 impl Context {
@@ -15,6 +18,7 @@ impl Context {
     pub(super) async fn history(
         &self,
         account: &Arc<Account>,
+        who: &Who,
         request: v1::HistoryRequest,
     ) -> Result<Page<v1::HistoryResponse>, Refusal> {
         let (ask, limit) = wire::history_from_wire(request)?;
@@ -23,14 +27,41 @@ impl Context {
             wire::HistoryAsk::Name(name) => HistoryQuery::Name { name, limit },
             wire::HistoryAsk::Token(token) => HistoryQuery::Token(token),
         };
+        match &query {
+            HistoryQuery::Name { name, .. } => self.look_early(who, may_read(who, name))?,
+            HistoryQuery::Token(_) => self.admit(who)?,
+        }
         let items = match &query {
             HistoryQuery::Name { limit, .. } => *limit,
             HistoryQuery::Token(_) => 1,
         };
         let room = paging::page_room(account, items).await?;
-        let answer = self.node.history(query).await.map_err(refusal)?;
+        let by_token = matches!(query, HistoryQuery::Token(_));
+        let mut answer = self.node.history(query).await.map_err(refusal)?;
+        let caller = self.caller(who);
+        // Judged again on a state that is as new as what is shown.
+        let state = self.node.read(|machine| machine.access().clone());
+        for name in answer.records.iter().map(|record| &record.name) {
+            let Err(rejection) = judged(&state, caller.as_ref(), may_read(who, name)) else {
+                continue;
+            };
+            if !by_token {
+                return Err(Refusal::from_rejection(&rejection));
+            }
+            // A token that may not be seen looks as one that is not there; it has one record.
+            answer.records.clear();
+            break;
+        }
         Ok(Page::new(room, encode(answer)))
     }
+}
+
+/// Whether this caller may read the history of this name.
+fn may_read<'a>(
+    who: &'a Who,
+    name: &'a LeaseName,
+) -> impl FnOnce(&Access) -> Result<(), Rejection> + 'a {
+    |access| access.judge_read(who.principal(), Scope::Name(name))
 }
 
 fn encode(answer: HistoryAnswer) -> v1::HistoryResponse {

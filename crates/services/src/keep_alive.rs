@@ -1,6 +1,6 @@
 //! Keep-alives: one message for any number of sessions, one answer per message.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
@@ -15,6 +15,7 @@ use tonic::{Status, Streaming};
 use super::malformed::name_malformed_status;
 use super::outbox::{Inbox, Outbox, Stalled, Ticket, outbox};
 use super::{Context, hinted};
+use crate::caller::Who;
 use crate::clients::{Account, crowded};
 use crate::limits::{
     KEEP_ALIVE_BYTES_PER_LOSS, KEEP_ALIVE_SESSIONS_PER_TURN, KEEP_ALIVES_PER_STREAM_MAX,
@@ -26,6 +27,7 @@ use crate::status::not_proposed;
 /// Hands keep-alives to the leader's batch; `done` gets the answer and must not block.
 pub(super) fn submit(
     context: &Context,
+    who: &Who,
     source: KeepAliveSource,
     request: v1::KeepAliveRequest,
     done: impl FnOnce(Result<v1::KeepAliveResponse, Refusal>) + Send + 'static,
@@ -50,6 +52,11 @@ pub(super) fn submit(
             return done(answer);
         }
     };
+    if let Err(refusal) = context.admit(who) {
+        let answer = Err(refusal);
+        metrics.answered(Call::KeepAlive, &answer);
+        return done(answer);
+    }
     let sessions = keep_alive.sessions.len();
     let watch = metrics.stopwatch();
     let node = context.node.clone();
@@ -162,12 +169,13 @@ impl Stream for KeepAliveStream {
 pub(super) fn serve(
     context: Context,
     account: Arc<Account>,
+    who: Who,
     incoming: Streaming<v1::KeepAliveRequest>,
 ) -> KeepAliveStream {
     let (answers, outgoing) = outbox(account, KEEP_ALIVES_PER_STREAM_MAX);
     let open = context.metrics.stream_opened();
     ringfence_raft::spawn(async move {
-        read(&context, incoming, &answers).await;
+        read(&context, &who, incoming, &answers).await;
         drop(open);
     });
     KeepAliveStream(outgoing)
@@ -175,10 +183,12 @@ pub(super) fn serve(
 
 async fn read(
     context: &Context,
+    who: &Who,
     mut incoming: Streaming<v1::KeepAliveRequest>,
     answers: &Outbox<v1::KeepAliveResponse>,
 ) {
     let mut turn = Turn::default();
+    let mut barred = pin!(context.barred(who));
     loop {
         let next = async {
             let ticket = answers.ticket(REPLY_BYTES_EXPECTED).await?;
@@ -188,6 +198,10 @@ async fn read(
             biased;
             () = context.stopped() => return,
             () = answers.closed() => return,
+            refusal = &mut barred => {
+                context.metrics.denied(&refusal, true);
+                return answers.end(refusal.into());
+            }
             next = next => next,
         };
         let Ok((ticket, message)) = next else {
@@ -198,7 +212,7 @@ async fn read(
             Ok(None) => return,
             Err(status) => return answers.end(name_malformed_status(status)),
         };
-        if take(context, answers, &mut turn, ticket, request)
+        if take(context, who, answers, &mut turn, ticket, request)
             .await
             .is_err()
         {
@@ -210,6 +224,7 @@ async fn read(
 /// Submits one message as soon as its turn has come; what waits meanwhile is counted.
 async fn take(
     context: &Context,
+    who: &Who,
     answers: &Outbox<v1::KeepAliveResponse>,
     turn: &mut Turn,
     mut ticket: Ticket<v1::KeepAliveResponse>,
@@ -231,7 +246,7 @@ async fn take(
         }
         None => None,
     };
-    submit(context, answers.source(), request, move |answer| {
+    submit(context, who, answers.source(), request, move |answer| {
         drop(under_way);
         let answer = answer.unwrap_or_else(|refusal| wire::keep_alive_refused_to_wire(id, refusal));
         let bytes = size_of::<v1::KeepAliveResponse>() + memory(&answer);
@@ -295,9 +310,16 @@ mod tests {
         async fn takes(&self, alone: &Alone, request: v1::KeepAliveRequest) {
             let ticket = self.answers.ticket(REPLY_BYTES_EXPECTED).await.unwrap();
             let mut turn = Turn::default();
-            take(&alone.context, &self.answers, &mut turn, ticket, request)
-                .await
-                .expect("it does not stall");
+            take(
+                &alone.context,
+                &Who::default(),
+                &self.answers,
+                &mut turn,
+                ticket,
+                request,
+            )
+            .await
+            .expect("it does not stall");
         }
 
         async fn answered(&mut self) -> v1::KeepAliveResponse {

@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status};
 
 use super::list::Listings;
 use super::{Context, deadline, watch};
+use crate::caller::Who;
 use crate::metrics::Call;
 
 /// Service `ringfence.v1.Leases`.
@@ -34,8 +35,9 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::AcquireRequest>,
     ) -> Result<Response<v1::AcquireResponse>, Status> {
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
-        let answer = deadline::within(&metadata, self.context.acquire(request)).await;
+        let answer = deadline::within(&metadata, self.context.acquire(&who, request)).await;
         let answer = self.context.answered(Call::Acquire, answer);
         Ok(Response::new(answer?))
     }
@@ -79,9 +81,9 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
-        let account = self.context.account(&request);
+        let (account, who) = (self.context.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
-        let work = self.listings.page(&self.context, &account, request);
+        let work = self.listings.page(&self.context, &account, &who, request);
         let answer = deadline::within(&metadata, work).await;
         let answer = self.context.answered(Call::List, answer);
         Ok(answer?.response())
@@ -100,8 +102,8 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let account = self.context.account(&request);
-        let answer = watch::leases(&self.context, account, request.into_inner());
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let answer = watch::leases(&self.context, account, who, request.into_inner());
         let answer = self.context.answered(Call::Watch, answer);
         Ok(Response::new(Box::pin(answer?)))
     }
@@ -113,8 +115,8 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::WatchFloorsRequest>,
     ) -> Result<Response<Self::WatchFloorsStream>, Status> {
-        let account = self.context.account(&request);
-        let answer = watch::floors(&self.context, account, request.into_inner());
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let answer = watch::floors(&self.context, account, who, request.into_inner());
         let answer = self.context.answered(Call::WatchFloors, answer);
         Ok(Response::new(Box::pin(answer?)))
     }
@@ -123,9 +125,9 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::HistoryRequest>,
     ) -> Result<Response<v1::HistoryResponse>, Status> {
-        let account = self.context.account(&request);
+        let (account, who) = (self.context.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
-        let work = self.context.history(&account, request);
+        let work = self.context.history(&account, &who, request);
         let answer = deadline::within(&metadata, work).await;
         let answer = self.context.answered(Call::History, answer);
         Ok(answer?.response())

@@ -14,6 +14,7 @@ mod address;
 #[cfg(test)]
 mod alone;
 mod answers;
+mod caller;
 mod clients;
 mod cluster;
 mod connection;
@@ -29,13 +30,16 @@ mod outbox;
 mod paging;
 mod proposals;
 mod reads;
+mod rights;
+#[cfg(test)]
+mod rpcs;
 mod sessions;
 mod status;
 mod waiting;
 mod waits;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ringfence_core::{ClusterId, ClusterTime, Command, Pod};
 use ringfence_proto::Refusal;
@@ -44,6 +48,7 @@ use ringfence_raft::{Node, ProposeError};
 use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
+use crate::caller::Who;
 use crate::limits::WATCHERS_MAX;
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_proposed};
@@ -52,6 +57,7 @@ use reads::Query;
 use watch::Presents;
 
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
+pub use caller::{Identified, ProvenPod};
 pub use clients::{Account, Client, MeteredLayer, Pool};
 pub use cluster::ClusterService;
 pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
@@ -73,6 +79,8 @@ pub struct Context {
     watchers: Arc<Semaphore>,
     /// The present states that watches are telling.
     presents: Presents,
+    /// This node's number, once it has one.
+    own_id: Arc<OnceLock<u64>>,
 }
 
 impl Context {
@@ -87,6 +95,7 @@ impl Context {
             pool,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             presents: Presents::new(),
+            own_id: Arc::default(),
         }
     }
 
@@ -107,6 +116,17 @@ impl Context {
         match request.extensions().get::<Client>() {
             Some(client) => Arc::clone(client.account()),
             None => self.new_account(),
+        }
+    }
+
+    /// This node's number, which never changes; 0 while it has none.
+    fn own_id(&self) -> u64 {
+        if let Some(known) = self.own_id.get() {
+            return *known;
+        }
+        match self.node.status().node_id {
+            Some(id) => *self.own_id.get_or_init(|| id),
+            None => 0,
         }
     }
 
@@ -183,9 +203,10 @@ impl Context {
 
     /// Serves a unary call that becomes one log entry.
     async fn call<P: Proposal>(&self, request: Request<P>) -> Result<Response<P::Answer>, Status> {
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
         let work = async {
-            let command = request.command()?;
+            let command = self.asked(&who, request.command()?)?;
             let pod = pod_of(&command);
             let applied = self.node.propose(command).await;
             let applied = applied.map_err(|error| not_logged(pod.as_ref(), error))?;
@@ -199,8 +220,9 @@ impl Context {
     /// Serves a unary call that is answered from the state.
     async fn query<Q: Query>(&self, request: Request<Q>) -> Result<Response<Q::Answer>, Status> {
         let account = self.account(&request);
+        let who = Who::of(&request);
         let (metadata, _, request) = request.into_parts();
-        let answer = deadline::within(&metadata, self.read(request)).await;
+        let answer = deadline::within(&metadata, self.read(&who, request)).await;
         let answer = answer.and_then(|answer| paging::in_room(&account, answer));
         Ok(self.answered(Q::CALL, answer)?)
     }

@@ -98,6 +98,11 @@ pub(crate) const LISTINGS_MAX: usize = 8;
 /// How long a node keeps a list, from its first page on.
 pub(crate) const LISTING_AGE_MAX: Duration = Duration::from_secs(60);
 
+/// How often a stream looks whether its caller is banned or its credential over, if it sends nothing.
+pub(crate) const ACCESS_LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// The least time between two lines of the log about refusals for want of a right.
+pub(crate) const DENIAL_LOGGED_EVERY: Duration = Duration::from_secs(1);
+
 /// When the caller of a unary call has a deadline, it is answered a tenth of its time earlier, so
 /// that the answer still reaches it; at least this much.
 pub(crate) const DEADLINE_MARGIN_MIN: Duration = Duration::from_millis(10);

@@ -7,14 +7,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prost::Message;
-use ringfence_core::Frozen;
+use ringfence_core::{Access, Frozen, Scope};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::{Refusal, v1, wire};
 
 use super::Context;
 use super::paging::{Page, page_room};
+use crate::caller::Who;
 use crate::clients::Account;
 use crate::limits::{LISTING_AGE_MAX, LISTINGS_MAX, PAGE_BYTES_MAX};
+use crate::rights::judged;
 
 /// The listings that a node keeps for later pages; the oldest comes first.
 #[derive(Default)]
@@ -54,6 +56,7 @@ impl Listings {
         self: &Arc<Self>,
         context: &Context,
         account: &Arc<Account>,
+        who: &Who,
         request: v1::ListRequest,
     ) -> Result<Page<v1::ListResponse>, Refusal> {
         let wire::ListAsk {
@@ -63,20 +66,30 @@ impl Listings {
             max_staleness,
         } = wire::list_from_wire(request)?;
         let size = usize::try_from(page_size).unwrap_or(usize::MAX);
+        let caller = context.caller(who);
+        let judge = |access: &Access| access.judge_read(who.principal(), Scope::Prefix(&prefix));
+        let judge = |state: &Frozen| judged(state.access(), caller.as_ref(), judge);
         let node = || context.node.status().node_id.unwrap_or_default();
         if !page_token.is_empty() {
             let token = Token::parse(&page_token)?;
+            // A right that is gone since the first page is gone for the rest.
+            context.heed(context.node.read(|machine| judge(machine)))?;
             let listing = self.find(&token).ok_or_else(|| token.compacted(node()))?;
             if listing.prefix != prefix {
                 let allowed = "the prefix of the page before, for the same list";
                 return Err(Refusal::invalid("prefix", format!("{prefix:?}"), allowed));
             }
+            if let Err(rejection) = judge(&listing.state) {
+                return Err(Refusal::from_rejection(&rejection));
+            }
             let room = page_room(account, size).await?;
             let page = read_page(context, || listing.page_behind(Some(token.last), size));
             return Ok(Page::new(room, page));
         }
+        context.admit(who)?;
         let (room, age) = context.ready_for_page(account, size, max_staleness).await?;
         let state = context.node.frozen();
+        context.heed(judge(&state))?;
         let at = wire::read_point_to_wire(state.index(), state.summary().time, age);
         let listing = Listing {
             id: 0,
@@ -340,8 +353,8 @@ mod tests {
             page_token,
             ..v1::ListRequest::default()
         };
-        let account = Account::new(Pool::new());
-        let first = listings.page(&alone.context, &account, ask(String::new()));
+        let (account, nobody) = (Account::new(Pool::new()), Who::default());
+        let first = listings.page(&alone.context, &account, &nobody, ask(String::new()));
         let token = first.await.unwrap().response().into_inner().next_page_token;
 
         let (stopped, is_stopped) = mpsc::channel();
@@ -361,7 +374,8 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build();
-            let page = listings.page(&context, &account, ask(token));
+            let nobody = Who::default();
+            let page = listings.page(&context, &account, &nobody, ask(token));
             let page = runtime.unwrap().block_on(page);
             // An error means that the entry went on before.
             go_on.send(()).ok();

@@ -1,7 +1,7 @@
 //! Counters of the services.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -10,8 +10,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use ringfence_core::Verb;
 use ringfence_proto::Refusal;
 use ringfence_proto::refusal::reason_name;
+use ringfence_proto::v1::Reason;
+
+use crate::limits::DENIAL_LOGGED_EVERY;
 
 /// The calls that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,14 @@ struct CallLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct DeniedLabels {
+    /// What the caller lacks the right to do; `any` for one that is not looked at at all.
+    verb: &'static str,
+    /// Whether it was refused, or would have been.
+    enforced: &'static str,
+}
+
 /// What the services of one node count.
 pub struct Metrics {
     calls: Family<CallLabels, Counter>,
@@ -80,6 +92,9 @@ pub struct Metrics {
     renewals: Counter,
     renew_latency: Histogram,
     streams: Gauge<i64, AtomicI64>,
+    denied: Family<DeniedLabels, Counter>,
+    unproven: Counter,
+    denials: Sampled,
 }
 
 impl Metrics {
@@ -97,6 +112,9 @@ impl Metrics {
             renewals: Counter::default(),
             renew_latency: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             streams: Gauge::default(),
+            denied: Family::default(),
+            unproven: Counter::default(),
+            denials: Sampled::default(),
         })
     }
 
@@ -118,6 +136,44 @@ impl Metrics {
             self.renew_latency.clone(),
         );
         registry.register("streams", "Open streams of clients", self.streams.clone());
+        registry.register(
+            "denied",
+            "Requests of callers without the right, refused if rights are enforced",
+            self.denied.clone(),
+        );
+        registry.register(
+            "unproven",
+            "Requests with a credential that proves nothing",
+            self.unproven.clone(),
+        );
+    }
+
+    /// Counts a request whose credential proves nothing.
+    pub fn proof_failed(&self) {
+        self.unproven.inc();
+    }
+
+    /// Counts a refusal for want of a right, or what would have been one; some are logged.
+    pub(crate) fn denied(&self, refusal: &Refusal, enforced: bool) {
+        let named = |key| refusal.metadata.get(key).map(String::as_str);
+        let verb = named("verb").and_then(|verb| verb.parse::<Verb>().ok());
+        let verb = verb.map_or("any", Verb::as_str);
+        let labels = DeniedLabels {
+            verb,
+            enforced: if enforced { "true" } else { "false" },
+        };
+        self.denied.get_or_create(&labels).inc();
+        let Some(unlogged) = self.denials.take() else {
+            return;
+        };
+        tracing::warn!(
+            principal = named("principal").unwrap_or_default(),
+            verb,
+            names = named("names").unwrap_or_default(),
+            enforced,
+            unlogged,
+            "a caller lacks the right to what it asks for"
+        );
     }
 
     /// Counts an answer.
@@ -127,6 +183,12 @@ impl Metrics {
                 self.done[call as usize].inc();
             }
             Err(refusal) => {
+                if matches!(
+                    refusal.reason,
+                    Reason::PermissionDenied | Reason::Unauthenticated
+                ) {
+                    self.denied(refusal, true);
+                }
                 let result = reason_name(refusal.reason);
                 self.calls
                     .get_or_create(&CallLabels {
@@ -155,6 +217,24 @@ impl Metrics {
         OpenStream {
             metrics: self.clone(),
         }
+    }
+}
+
+/// Lets something be logged now and then.
+#[derive(Default)]
+struct Sampled(Mutex<(Option<Stopwatch>, u64)>);
+
+impl Sampled {
+    /// How many were not logged since the last one that was; `None` if this is one of them.
+    fn take(&self) -> Option<u64> {
+        let mut sampled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, unlogged) = &mut *sampled;
+        if last.is_some_and(|last| last.elapsed() < DENIAL_LOGGED_EVERY) {
+            *unlogged = unlogged.saturating_add(1);
+            return None;
+        }
+        *last = Some(Stopwatch::start());
+        Some(std::mem::take(unlogged))
     }
 }
 

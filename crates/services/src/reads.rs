@@ -4,14 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use ringfence_core::{FencingToken, LeaseName, SessionId, SessionView, StateMachine};
+use ringfence_core::{
+    Access, FencingToken, LeaseName, Principal, Rejection, Scope, SessionId, SessionView,
+    StateMachine, Verb,
+};
 use ringfence_proto::{Refusal, v1, wire};
 
 use super::Context;
 use super::paging::{Page, page_room};
+use crate::caller::Who;
 use crate::clients::{Account, Reserved};
 use crate::limits::PAGE_BYTES_MAX;
 use crate::metrics::Call;
+use crate::rights::judged;
 use crate::status::{RETRY_AFTER, not_read};
 
 /// How old an answer may be; `None`: it reflects everything that was acknowledged before.
@@ -28,6 +33,14 @@ pub(super) trait Query: Send + 'static {
 
     /// What the call asks for, and how old the answer may be.
     fn asked(self) -> Result<(Self::Asked, MaxStaleness), Refusal>;
+
+    /// Whether this caller may ask for it, by the state that the answer comes from. It must not
+    /// depend on whether there is such a thing.
+    fn judge(
+        asked: &Self::Asked,
+        machine: &StateMachine,
+        who: Option<&Principal>,
+    ) -> Result<(), Rejection>;
 
     /// The answer.
     fn look(
@@ -76,22 +89,32 @@ impl Context {
     }
 
     /// Answers one read.
-    pub(super) async fn read<Q: Query>(&self, query: Q) -> Result<Q::Answer, Refusal> {
+    pub(super) async fn read<Q: Query>(&self, who: &Who, query: Q) -> Result<Q::Answer, Refusal> {
+        self.admit(who)?;
         let (asked, max_staleness) = query.asked()?;
         let age = self.ready_to_read(max_staleness).await?;
-        self.look::<Q>(asked, age).1
+        self.look::<Q>(who, asked, age).1
     }
 
     /// Answers one read from a state of this age; also its index.
     pub(super) fn look<Q: Query>(
         &self,
+        who: &Who,
         asked: Q::Asked,
         age: Duration,
     ) -> (u64, Result<Q::Answer, Refusal>) {
-        self.node.read(|machine| {
-            let answer = Q::look(asked, machine, point(machine, age));
-            (machine.index(), answer)
-        })
+        let caller = self.caller(who);
+        let (index, looked) = self.node.read(|machine| {
+            let judge = |_: &Access| Q::judge(&asked, machine, who.principal());
+            let judged = judged(machine.access(), caller.as_ref(), judge);
+            let looked = judged.map(|would| (would, Q::look(asked, machine, point(machine, age))));
+            (machine.index(), looked)
+        });
+        let answer = match looked {
+            Ok((would, answer)) => self.heed(Ok(would)).and(answer),
+            Err(rejection) => Err(Refusal::from_rejection(&rejection)),
+        };
+        (index, answer)
     }
 }
 
@@ -107,6 +130,14 @@ impl Query for v1::GetRequest {
 
     fn asked(self) -> Result<(LeaseName, MaxStaleness), Refusal> {
         wire::get_from_wire(self)
+    }
+
+    fn judge(
+        name: &LeaseName,
+        machine: &StateMachine,
+        who: Option<&Principal>,
+    ) -> Result<(), Rejection> {
+        machine.access().judge_read(who, Scope::Name(name))
     }
 
     fn look(
@@ -135,6 +166,14 @@ impl Query for v1::CheckRequest {
         Ok(((name, token), max_staleness))
     }
 
+    fn judge(
+        (name, _): &(LeaseName, FencingToken),
+        machine: &StateMachine,
+        who: Option<&Principal>,
+    ) -> Result<(), Rejection> {
+        machine.access().judge_read(who, Scope::Name(name))
+    }
+
     fn look(
         (name, token): (LeaseName, FencingToken),
         machine: &StateMachine,
@@ -156,6 +195,17 @@ impl Query for v1::GetSessionRequest {
         ))
     }
 
+    fn judge(
+        id: &SessionId,
+        machine: &StateMachine,
+        who: Option<&Principal>,
+    ) -> Result<(), Rejection> {
+        match who.is_some() && machine.session_owner(*id) == who {
+            true => Ok(()),
+            false => judge_sessions(machine.access(), who),
+        }
+    }
+
     fn look(
         id: SessionId,
         machine: &StateMachine,
@@ -172,19 +222,28 @@ impl Query for v1::GetSessionRequest {
     }
 }
 
+/// Whether a principal may read the sessions of others.
+fn judge_sessions(access: &Access, who: Option<&Principal>) -> Result<(), Rejection> {
+    access.judge(who, Verb::Observe, Scope::Prefix(""))
+}
+
 impl Context {
     /// Sessions in the order of their numbers; each page stands at its own index and ends at
     /// [`PAGE_BYTES_MAX`].
     pub(super) async fn list_sessions(
         &self,
         account: &Arc<Account>,
+        who: &Who,
         request: v1::ListSessionsRequest,
     ) -> Result<Page<v1::ListSessionsResponse>, Refusal> {
+        self.admit(who)?;
         let (size, after) = wire::list_sessions_from_wire(&request)?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let max_staleness = wire::max_staleness_from_wire(request.read)?;
         let (room, age) = self.ready_for_page(account, size, max_staleness).await?;
         let state = self.node.frozen();
+        let judge = |access: &Access| judge_sessions(access, who.principal());
+        self.heed(judged(state.access(), self.caller(who).as_ref(), judge))?;
         let (sessions, more) = sessions_page(state.sessions(after), size, PAGE_BYTES_MAX);
         let page = v1::ListSessionsResponse {
             sessions,

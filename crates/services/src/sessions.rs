@@ -4,6 +4,7 @@ use ringfence_proto::v1;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Context, deadline, keep_alive};
+use crate::caller::Who;
 use crate::metrics::Call;
 
 /// Service `ringfence.v1.Sessions`.
@@ -34,9 +35,11 @@ impl v1::sessions_server::Sessions for SessionService {
         &self,
         request: Request<Streaming<v1::KeepAliveRequest>>,
     ) -> Result<Response<Self::KeepAliveStream>, Status> {
-        let account = self.context.account(&request);
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let admitted = self.context.admit(&who);
+        self.context.answered(Call::KeepAlive, admitted)?;
         let incoming = request.into_inner();
-        let answers = keep_alive::serve(self.context.clone(), account, incoming);
+        let answers = keep_alive::serve(self.context.clone(), account, who, incoming);
         Ok(Response::new(answers))
     }
 
@@ -65,9 +68,9 @@ impl v1::sessions_server::Sessions for SessionService {
         &self,
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        let account = self.context.account(&request);
+        let (account, who) = (self.context.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
-        let work = self.context.list_sessions(&account, request);
+        let work = self.context.list_sessions(&account, &who, request);
         let answer = deadline::within(&metadata, work).await;
         let answer = self.context.answered(Call::ListSessions, answer);
         Ok(answer?.response())

@@ -17,6 +17,7 @@ use super::Context;
 use super::acquire::{Place, Progress, awaited, over_already, progress, settled};
 use super::answers::with_session;
 use super::waits::{OwnedWaits, Waits};
+use crate::caller::Who;
 use crate::status::{not_proposed, not_read};
 
 /// Receives the answer, and the index of the entry that it comes from, if it comes from one.
@@ -56,11 +57,13 @@ struct Waiting<T> {
 pub(super) fn submit<T: Tell>(
     context: &Context,
     waits: &Arc<Waits>,
+    who: &Who,
     request: v1::AcquireRequest,
     tell: T,
 ) {
     let may_wait = request.wait_ms.is_some();
-    match wire::acquire_from_wire(request) {
+    let command = wire::acquire_from_wire(request);
+    match command.and_then(|command| context.asked(who, command)) {
         Ok(command) if may_wait => wait(context, waits, command, tell),
         Ok(command) => acquire_now(context, command, tell),
         Err(refusal) => tell(None, Err(refusal)),
@@ -114,11 +117,12 @@ impl Context {
     /// Acquires, and waits if the caller does. A caller that gives up keeps its place in the queue.
     pub(super) async fn acquire(
         &self,
+        who: &Who,
         request: v1::AcquireRequest,
     ) -> Result<v1::AcquireResponse, Refusal> {
         let owned = OwnedWaits::default();
         let (tell, answer) = oneshot::channel();
-        submit(self, owned.waits(), request, move |_, told| {
+        submit(self, owned.waits(), who, request, move |_, told| {
             // An error means that the caller has given up.
             tell.send(told).ok();
         });
@@ -260,7 +264,7 @@ mod tests {
     /// A client whose connection broke may ask again, without the wait of its first request.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_open_that_is_repeated_without_its_wait_tells_the_number_of_the_session() {
-        let alone = alone().await;
+        let (alone, nobody) = (alone().await, Who::default());
         let asked = |open: u8, wait_ms| v1::AcquireRequest {
             open: Some(v1::OpenRequest {
                 id: vec![open; 16].into(),
@@ -272,10 +276,10 @@ mod tests {
             wait_ms,
             ..v1::AcquireRequest::default()
         };
-        let held = within("grant", alone.context.acquire(asked(1, None))).await;
+        let held = within("grant", alone.context.acquire(&nobody, asked(1, None))).await;
         let holder = held.unwrap().opened.expect("a session").session;
 
-        let first = alone.context.acquire(asked(2, Some(14_000)));
+        let first = alone.context.acquire(&nobody, asked(2, Some(14_000)));
         let queued = within("entry", async {
             let before = alone.node.read(|machine| machine.index());
             let applied = async {
@@ -290,7 +294,7 @@ mod tests {
         });
         queued.await;
 
-        let repeated = within("answer", alone.context.acquire(asked(2, None))).await;
+        let repeated = within("answer", alone.context.acquire(&nobody, asked(2, None))).await;
         let refusal = repeated.expect_err("it stands in the queue");
         assert_eq!(refusal.reason, v1::Reason::OutcomeUnknown, "{refusal:?}");
         let session = refusal.metadata.get("session").expect("its number");

@@ -10,12 +10,14 @@ mod leases;
 mod messages;
 mod presents;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message as _;
 
-use ringfence_core::{ClusterId, Event, Frozen, LeaseName};
+use ringfence_core::{Access, ClusterId, Event, Frozen, LeaseName, Mode, Scope};
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::wire::WirePosition;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{EventFeed, Known, Position};
@@ -25,11 +27,13 @@ use tokio::time::{MissedTickBehavior, timeout};
 use tonic::Status;
 
 use super::{Context, hinted};
+use crate::caller::Who;
 use crate::clients::{Account, Held};
 use crate::limits::{
     EVENTS_PER_MESSAGE_MAX, WATCH_EVENT_BYTES_EXPECTED, WATCH_MESSAGE_BYTES_EXPECTED,
     WATCH_MESSAGES_MAX, WATCH_QUIET_MAX, WATCHERS_MAX,
 };
+use crate::rights::{expired, judged};
 use crate::status::{RETRY_AFTER, limit, not_read};
 
 pub(super) use floors::floors;
@@ -43,6 +47,9 @@ trait View: Send + Sync + 'static {
     type Item: Send;
     /// Some of them, as one message.
     type Message: prost::Message + 'static;
+
+    /// All that it tells of begins with this.
+    fn prefix(&self) -> &str;
 
     /// A present state is about to be reported out of this one.
     fn begin(&mut self, state: &Frozen);
@@ -79,6 +86,9 @@ struct Watch<V: View> {
     feed: EventFeed,
     out: mpsc::Sender<Result<Charged<V::Message>, Status>>,
     account: Arc<Account>,
+    who: Who,
+    /// The change of rights that `who` was last judged behind.
+    judged_at: Option<u64>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -100,9 +110,11 @@ struct Resumed {
 fn begin<V: View>(
     context: &Context,
     account: Arc<Account>,
+    who: Who,
     view: V,
     from: Option<Resumed>,
 ) -> Result<Messages<V::Message>, Refusal> {
+    context.admit(&who)?;
     let (cluster, _) = context.cluster()?;
     let place = context.watchers.clone().try_acquire_owned().map_err(|_| {
         limit(
@@ -120,6 +132,8 @@ fn begin<V: View>(
         feed,
         out,
         account,
+        who,
+        judged_at: None,
         _place: place,
     };
     ringfence_raft::spawn(async move {
@@ -133,7 +147,9 @@ impl<V: View> Watch<V> {
         let stopped_of = self.context.clone();
         let out = self.out.clone();
         let over = tokio::select! {
-            over = self.follow(from) => over,
+            over = self.follow(from) => match over {
+                Err(over) => over,
+            },
             () = out.closed() => Over,
             () = stopped_of.stopped() => {
                 let why = "this node is stopping; go on at another one from the last position";
@@ -147,15 +163,12 @@ impl<V: View> Watch<V> {
         over
     }
 
-    async fn follow(&mut self, from: Option<Resumed>) -> Over {
+    async fn follow(&mut self, from: Option<Resumed>) -> Result<Infallible, Over> {
         let begun = match from {
             Some(from) => self.resume(from).await,
             None => self.begin_with_the_present().await,
         };
-        let mut at = match begun {
-            Ok(at) => at,
-            Err(over) => return over,
-        };
+        let mut at = begun?;
         let mut quiet = tokio::time::interval(WATCH_QUIET_MAX);
         quiet.set_missed_tick_behavior(MissedTickBehavior::Delay);
         quiet.reset();
@@ -167,25 +180,24 @@ impl<V: View> Watch<V> {
                 let most = events_in(&room);
                 match self.feed.since(at, most) {
                     Ok(batch) => {
+                        // The rights are at least as new as the events.
+                        self.still_allowed().await?;
                         let full = batch.events.len() == most;
                         let items = self.items(batch.events);
                         at = at.max(batch.upto);
                         let tell = !items.is_empty() || overdue;
-                        if tell && self.send(room, items, Some(at), false).await.is_err() {
-                            return Over;
+                        if tell {
+                            self.send(room, items, Some(at), false).await?;
                         }
                         if full {
                             continue;
                         }
                         tell
                     }
-                    Err(_) => match self.tell_present(room, true).await {
-                        Ok(present) => {
-                            at = present;
-                            true
-                        }
-                        Err(over) => return over,
-                    },
+                    Err(_) => {
+                        at = self.tell_present(room, true).await?;
+                        true
+                    }
                 }
             };
             if told {
@@ -196,6 +208,40 @@ impl<V: View> Watch<V> {
                 _ = quiet.tick() => true,
             };
         }
+    }
+
+    /// Ends the watch if its caller may not go on: rights have changed, or its credential is over.
+    async fn still_allowed(&mut self) -> Result<(), Over> {
+        let access = self.context.node.read(|machine| machine.access().clone());
+        if access.mode() == Mode::Enforced && self.who.has_expired() {
+            return Err(self.deny(expired()).await);
+        }
+        if self.judged_at == Some(access.set_at())
+            || (self.judged_at.is_some() && planted(Bug::WatchRightKept))
+        {
+            return Ok(());
+        }
+        self.judge(&access).await
+    }
+
+    /// Ends the watch unless its caller may have it under these rights.
+    async fn judge(&mut self, access: &Access) -> Result<(), Over> {
+        let scope = Scope::Prefix(self.view.prefix());
+        let judge = |access: &Access| access.judge_read(self.who.principal(), scope);
+        let judged = judged(access, self.context.caller(&self.who).as_ref(), judge);
+        match self.context.heed(judged) {
+            Ok(()) => {
+                self.judged_at = Some(access.set_at());
+                Ok(())
+            }
+            Err(refusal) => Err(self.deny(refusal).await),
+        }
+    }
+
+    async fn deny(&self, refusal: Refusal) -> Over {
+        self.context.metrics.denied(&refusal, true);
+        self.out.send(Err(refusal.into())).await.ok();
+        Over
     }
 
     fn items(&mut self, events: Vec<(Position, Event)>) -> Vec<V::Item> {
@@ -211,7 +257,7 @@ impl<V: View> Watch<V> {
     async fn resume(&mut self, from: Resumed) -> Result<Position, Over> {
         let Resumed { at, term } = from;
         let refusal = match self.context.node.known(at, term).await {
-            Ok(Known::Yes) => return Ok(at),
+            Ok(Known::Yes) => return self.still_allowed().await.map(|()| at),
             Ok(Known::No { newest }) => Refusal::position_unknown(at.index, newest),
             Err(error) => hinted(&self.context.node, not_read(error)),
         };
@@ -233,6 +279,7 @@ impl<V: View> Watch<V> {
     /// Tells the state at one index, in as many messages as it takes.
     async fn tell_present(&mut self, room: Held, compacted: bool) -> Result<Position, Over> {
         let state = self.context.node.frozen();
+        self.judge(state.access()).await?;
         let at = Position::end_of(state.index());
         self.view.begin(&state);
         let (items, more) = self.view.page(&state, None, events_in(&room));
@@ -247,6 +294,8 @@ impl<V: View> Watch<V> {
         }
         drop((items, room));
         let state = self.context.presents.state(&self.context.node).await;
+        // Shared with others, and newer than the one before.
+        self.judge(state.access()).await?;
         let at = Position::end_of(state.index());
         let leases = usize::try_from(state.summary().leases).unwrap_or(usize::MAX);
         let pace = self.context.presents.pace(leases);
@@ -282,6 +331,9 @@ impl<V: View> Watch<V> {
                 // Names that no session holds may be many; others get their turn between pages.
                 tokio::task::yield_now().await;
                 continue;
+            }
+            if let Err(over) = self.still_allowed().await {
+                return Ok(Err(over));
             }
             let position = after.is_none().then_some(at);
             let told = std::mem::take(&mut items);

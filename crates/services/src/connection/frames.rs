@@ -19,6 +19,7 @@ use super::super::proposals::Proposal;
 use super::super::reads::Query;
 use super::super::{Context, hinted, keep_alive, not_logged, pod_of, waiting};
 use super::replies::{Outbox, Place, Reply};
+use crate::caller::Who;
 use crate::clients::crowded;
 use crate::limits::WAITS_PER_CONNECTION_MAX;
 use crate::metrics::Call;
@@ -54,6 +55,7 @@ impl From<Stalled> for Unfit {
 pub(super) async fn submit(
     context: &Context,
     outbox: &Outbox,
+    who: &Who,
     place: Place,
     turn: &mut Turn,
     frames: Vec<v1::ClientFrame>,
@@ -75,19 +77,19 @@ pub(super) async fn submit(
         if let Some(Ask::Acquire(request)) = &body
             && request.wait_ms.is_some()
         {
-            let submitted = submit_wait(context, outbox, id, body);
-            meanwhile(context, &mut reads, submitted).await?;
+            let submitted = submit_wait(context, outbox, who, id, body);
+            meanwhile(context, who, &mut reads, submitted).await?;
             continue;
         }
         let reply = outbox.reply(place.take(), id);
-        let mut reply = meanwhile(context, &mut reads, reply).await?;
+        let mut reply = meanwhile(context, who, &mut reads, reply).await?;
         match body {
-            Some(Ask::Open(request)) => propose(context, reply, request, Body::Open),
-            Some(Ask::Close(request)) => propose(context, reply, request, Body::Close),
-            Some(Ask::Cancel(request)) => propose(context, reply, request, Body::Cancel),
-            Some(Ask::Release(request)) => propose(context, reply, request, Body::Release),
-            Some(Ask::Transfer(request)) => propose(context, reply, request, Body::Transfer),
-            Some(Ask::Acquire(request)) => acquire(context, outbox, reply, request),
+            Some(Ask::Open(request)) => propose(context, who, reply, request, Body::Open),
+            Some(Ask::Close(request)) => propose(context, who, reply, request, Body::Close),
+            Some(Ask::Cancel(request)) => propose(context, who, reply, request, Body::Cancel),
+            Some(Ask::Release(request)) => propose(context, who, reply, request, Body::Release),
+            Some(Ask::Transfer(request)) => propose(context, who, reply, request, Body::Transfer),
+            Some(Ask::Acquire(request)) => acquire(context, outbox, who, reply, request),
             Some(Ask::KeepAlive(request)) => {
                 let under_way = match Demand::of(&request) {
                     Some(demand) => {
@@ -98,12 +100,12 @@ pub(super) async fn submit(
                             turn.takes(demand.named).await;
                             Ok::<_, Stalled>(outbox.keep_alive(demand.named).await)
                         };
-                        Some(meanwhile(context, &mut reads, under_way).await?)
+                        Some(meanwhile(context, who, &mut reads, under_way).await?)
                     }
                     // Refused as a whole, at once.
                     None => None,
                 };
-                submit_keep_alive(context, outbox.source(), reply, request, under_way);
+                submit_keep_alive(context, who, outbox.source(), reply, request, under_way);
             }
             Some(Ask::Get(request)) => reads.push(Read::Get(reply, request)),
             Some(Ask::Check(request)) => reads.push(Read::Check(reply, request)),
@@ -113,7 +115,7 @@ pub(super) async fn submit(
             }
         }
     }
-    begin(context, &mut reads);
+    begin(context, who, &mut reads);
     Ok(())
 }
 
@@ -121,6 +123,7 @@ pub(super) async fn submit(
 /// may wait for the room that their replies hold.
 async fn meanwhile<T>(
     context: &Context,
+    who: &Who,
     reads: &mut Vec<Read>,
     next: impl Future<Output = T>,
 ) -> T {
@@ -129,18 +132,19 @@ async fn meanwhile<T>(
         return done;
     }
     if !planted(Bug::ReadsHeldBack) {
-        begin(context, reads);
+        begin(context, who, reads);
     }
     next.await
 }
 
 /// Has these reads answered.
-fn begin(context: &Context, reads: &mut Vec<Read>) {
+fn begin(context: &Context, who: &Who, reads: &mut Vec<Read>) {
     if reads.is_empty() {
         return;
     }
-    let (context, reads) = (context.clone(), std::mem::take(reads));
-    ringfence_raft::spawn(async move { answer_reads(&context, reads).await });
+    let (context, who) = (context.clone(), who.clone());
+    let reads = std::mem::take(reads);
+    ringfence_raft::spawn(async move { answer_reads(&context, &who, reads).await });
 }
 
 /// Whether the replies to these may need more than the one place that there is.
@@ -164,6 +168,7 @@ fn memory(frames: &[v1::ClientFrame]) -> usize {
 async fn submit_wait(
     context: &Context,
     outbox: &Outbox,
+    who: &Who,
     id: u64,
     body: Option<Ask>,
 ) -> Result<(), Stalled> {
@@ -171,7 +176,7 @@ async fn submit_wait(
         return Ok(());
     };
     match outbox.late_reply(id) {
-        Some(reply) => acquire(context, outbox, reply, request),
+        Some(reply) => acquire(context, outbox, who, reply, request),
         None => {
             let advice = "open another connection, or wait for fewer leases";
             let refusal = limit("waits_per_connection", WAITS_PER_CONNECTION_MAX, advice);
@@ -181,22 +186,36 @@ async fn submit_wait(
     Ok(())
 }
 
-fn acquire(context: &Context, outbox: &Outbox, reply: Reply, request: v1::AcquireRequest) {
+fn acquire(
+    context: &Context,
+    outbox: &Outbox,
+    who: &Who,
+    reply: Reply,
+    request: v1::AcquireRequest,
+) {
     let answering = context.clone();
-    waiting::submit(context, outbox.waits(), request, move |index, answer| {
-        let answer = answering.answered(Call::Acquire, answer);
-        reply.send(index, answer.map(Body::Acquire));
-    });
+    waiting::submit(
+        context,
+        outbox.waits(),
+        who,
+        request,
+        move |index, answer| {
+            let answer = answering.answered(Call::Acquire, answer);
+            reply.send(index, answer.map(Body::Acquire));
+        },
+    );
 }
 
 fn propose<P: Proposal>(
     context: &Context,
+    who: &Who,
     reply: Reply,
     request: P,
     body: impl FnOnce(P::Answer) -> Body + Send + 'static,
 ) {
     let metrics = context.metrics.clone();
     let command = request.command();
+    let command = command.and_then(|command| context.asked(who, command));
     match command {
         Ok(command) => {
             let (node, pod) = (context.node.clone(), pod_of(&command));
@@ -220,29 +239,30 @@ fn propose<P: Proposal>(
 
 fn submit_keep_alive(
     context: &Context,
+    who: &Who,
     source: KeepAliveSource,
     reply: Reply,
     request: v1::KeepAliveRequest,
     under_way: Option<OwnedSemaphorePermit>,
 ) {
-    keep_alive::submit(context, source, request, move |answer| {
+    keep_alive::submit(context, who, source, request, move |answer| {
         drop(under_way);
         reply.send(None, answer.map(Body::KeepAlive));
     });
 }
 
 /// Answers the reads of a message: all linearizable ones wait once.
-async fn answer_reads(context: &Context, reads: Vec<Read>) {
+async fn answer_reads(context: &Context, who: &Who, reads: Vec<Read>) {
     let mut barrier = None;
     for read in reads {
         match read {
             Read::Get(reply, request) => {
-                let (index, answer) = look(context, &mut barrier, request).await;
+                let (index, answer) = look(context, who, &mut barrier, request).await;
                 let answer = context.answered(Call::Get, answer);
                 reply.send(index, answer.map(Body::Get));
             }
             Read::Check(reply, request) => {
-                let (index, answer) = look(context, &mut barrier, request).await;
+                let (index, answer) = look(context, who, &mut barrier, request).await;
                 let answer = context.answered(Call::Check, answer);
                 reply.send(index, answer.map(Body::Check));
             }
@@ -253,6 +273,7 @@ async fn answer_reads(context: &Context, reads: Vec<Read>) {
 /// The answer to a read, and the index of the state that it comes from.
 async fn look<Q: Query>(
     context: &Context,
+    who: &Who,
     barrier: &mut Option<Result<Duration, Refusal>>,
     query: Q,
 ) -> (Option<u64>, Result<Q::Answer, Refusal>) {
@@ -267,7 +288,7 @@ async fn look<Q: Query>(
     };
     match ready.await {
         Ok((asked, age)) => {
-            let (index, answer) = context.look::<Q>(asked, age);
+            let (index, answer) = context.look::<Q>(who, asked, age);
             (Some(index), answer)
         }
         Err(refusal) => (None, Err(refusal)),
@@ -327,7 +348,15 @@ mod tests {
             let submitted = async {
                 let place = outbox.place().await.expect("a place");
                 let mut turn = Turn::default();
-                let done = submit(&alone.context, &outbox, place, &mut turn, frames).await;
+                let done = submit(
+                    &alone.context,
+                    &outbox,
+                    &Who::default(),
+                    place,
+                    &mut turn,
+                    frames,
+                )
+                .await;
                 assert!(done.is_ok(), "the stream ends");
             };
             let answered = async {

@@ -8,6 +8,7 @@ use ringfence_proto::{Refusal, v1, wire};
 
 use super::{Messages, Told, View, begin, page};
 use crate::Context;
+use crate::caller::Who;
 use crate::clients::Account;
 
 /// Floors of names that begin with a prefix.
@@ -21,12 +22,14 @@ struct Floors {
 pub(crate) fn floors(
     context: &Context,
     account: Arc<Account>,
+    who: Who,
     request: v1::WatchFloorsRequest,
 ) -> Result<Messages<v1::WatchFloorsResponse>, Refusal> {
     let prefix = wire::prefix_from_wire(request.prefix)?;
     begin(
         context,
         account,
+        who,
         Floors {
             prefix,
             forgotten: 0,
@@ -38,6 +41,10 @@ pub(crate) fn floors(
 impl View for Floors {
     type Item = (LeaseName, FencingToken);
     type Message = v1::WatchFloorsResponse;
+
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
 
     fn begin(&mut self, state: &Frozen) {
         self.forgotten = state.summary().forgotten.map_or(0, FencingToken::get);

@@ -8,6 +8,7 @@ use ringfence_raft::Position;
 
 use super::{Messages, Resumed, Told, View, begin, page};
 use crate::Context;
+use crate::caller::Who;
 use crate::clients::Account;
 
 /// Leases whose names begin with a prefix.
@@ -19,11 +20,12 @@ struct Leases {
 pub(crate) fn leases(
     context: &Context,
     account: Arc<Account>,
+    who: Who,
     request: v1::WatchRequest,
 ) -> Result<Messages<v1::WatchResponse>, Refusal> {
     let prefix = wire::prefix_from_wire(request.prefix)?;
     let from = request.from.map(|from| place(context, &from)).transpose()?;
-    begin(context, account, Leases { prefix }, from)
+    begin(context, account, who, Leases { prefix }, from)
 }
 
 /// The place behind which a reader wants to go on, if it is one of this cluster.
@@ -58,6 +60,10 @@ fn subject(event: &Event) -> Option<&LeaseName> {
 impl View for Leases {
     type Item = v1::WatchEvent;
     type Message = v1::WatchResponse;
+
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
 
     fn begin(&mut self, _: &Frozen) {}
 

@@ -127,6 +127,7 @@ mod tests {
     use super::super::{Messages, leases};
     use super::*;
     use crate::alone::{Alone, LEASES, PATIENCE, alone, within};
+    use crate::caller::Who;
     use crate::clients::{Account, Pool};
     use crate::limits::{
         BYTES_PER_CONNECTION_MAX, BYTES_PER_CONNECTION_SHARE, WATCH_EVENT_BYTES_EXPECTED,
@@ -155,7 +156,7 @@ mod tests {
                 prefix: prefix.to_owned(),
                 from: None,
             };
-            leases(&self.context, account.clone(), request).unwrap()
+            leases(&self.context, account.clone(), Who::default(), request).unwrap()
         }
 
         fn free(&self) -> usize {

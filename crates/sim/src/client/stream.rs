@@ -150,6 +150,7 @@ async fn served(
         match serve(
             &services,
             Arc::clone(&account),
+            None,
             incoming.boxed(),
             Some(observer),
         ) {

@@ -1,0 +1,98 @@
+//! Who calls, as the edge of this node has proven it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ringfence_core::{Called, Caller, Command, Pod, Principal};
+use tonic::Request;
+
+/// Who a request was proven to come from. What proves puts it among the request's extensions; a
+/// request without it comes from a caller that has proven nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// Who.
+    pub principal: Principal,
+    /// The id of the cluster token that proved it.
+    pub token: Option<u64>,
+    /// The Pod whose own credential was shown.
+    pub pod: Option<ProvenPod>,
+    /// When streams and watches that began with this credential end, in seconds since the Unix
+    /// epoch, by this node's clock; never if left out. Leeway is added by who proves.
+    pub expires_unix: Option<u64>,
+}
+
+/// A Pod of the watched Kubernetes that a credential belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenPod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name there.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// The caller of a request; empty if it has proven nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Who(Option<Arc<Identified>>);
+
+impl Who {
+    /// The caller of this request.
+    pub(crate) fn of<T>(request: &Request<T>) -> Self {
+        Self::new(request.extensions().get::<Identified>().cloned())
+    }
+
+    /// `anonymous` is whoever has proven nothing, so it is one with a caller that is not there.
+    pub(crate) fn new(identified: Option<Identified>) -> Self {
+        let proven = identified.filter(|who| who.principal.as_str() != Principal::ANONYMOUS);
+        Self(proven.map(Arc::new))
+    }
+
+    pub(crate) fn principal(&self) -> Option<&Principal> {
+        Some(&self.0.as_ref()?.principal)
+    }
+
+    /// The caller as entries name it, proven by this node.
+    pub(crate) fn caller(&self, node: u64) -> Option<Caller> {
+        let who = self.0.as_ref()?;
+        Some(Caller {
+            principal: who.principal.clone(),
+            token: who.token,
+            node,
+        })
+    }
+
+    /// The command with who asks for it.
+    pub(crate) fn asks(&self, node: u64, command: Command) -> Command {
+        match self.caller(node) {
+            Some(caller) => Command::Called(Box::new(Called { caller, command })),
+            None => command,
+        }
+    }
+
+    /// Whether the credential is that of this very Pod.
+    pub(crate) fn is_pod(&self, pod: &Pod) -> bool {
+        let own = self.0.as_ref().and_then(|who| who.pod.as_ref());
+        own.is_some_and(|own| {
+            own.namespace == pod.namespace()
+                && own.name == pod.name()
+                && own.uid == pod.uid().as_str()
+        })
+    }
+
+    /// How long the credential is valid still, zero if it is no more; `None` if it never expires.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a credential expires by the wall clock; no grant depends on it"
+    )]
+    pub(crate) fn expires_in(&self) -> Option<Duration> {
+        let expires = self.0.as_ref()?.expires_unix?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Some(Duration::from_secs(expires).saturating_sub(now.unwrap_or_default()))
+    }
+
+    /// Whether the credential is valid no more.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.expires_in() == Some(Duration::ZERO)
+    }
+}

@@ -1,0 +1,205 @@
+//! Whether a caller may do what it asks for, as far as a node says it.
+//!
+//! Reads are judged on the state that they show, and nobody judges them again. Of commands a node
+//! refuses early what its own state, which may lag, shows to be refused whatever the log holds:
+//! the entry decides. A session's numbered requests are never refused early, since the memory of
+//! requests comes before rights.
+
+use std::time::Duration;
+
+use ringfence_core::{
+    Access, Ask, Caller, Command, LeaseName, Mode, Pod, Principal, Rejection, Scope, StateMachine,
+    Verb,
+};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::Reason;
+
+use crate::Context;
+use crate::caller::Who;
+use crate::limits::ACCESS_LOOK_INTERVAL;
+
+/// What a judgement came to: refused; or allowed, and what would refuse it if rights were binding.
+pub(crate) type Judged = Result<Option<Rejection>, Rejection>;
+
+/// Judges what this caller asks under these rights: a ban and its token first.
+pub(crate) fn judged(
+    access: &Access,
+    caller: Option<&Caller>,
+    judge: impl FnOnce(&Access) -> Result<(), Rejection>,
+) -> Judged {
+    let judge = || access.admit(caller).and_then(|()| judge(access));
+    match access.mode() {
+        Mode::Off => Ok(None),
+        Mode::Permissive => Ok(judge().err()),
+        Mode::Enforced => judge().map(|()| None),
+    }
+}
+
+/// What a node can say early of a command.
+fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> Judged {
+    let access = machine.access();
+    let binds = access.mode() == Mode::Enforced;
+    let principal = caller.map(|caller| &caller.principal);
+    judged(access, caller, |access| match command.bare() {
+        Command::Configure(_) => access.judge(principal, Verb::Configure, Scope::Cluster),
+        Command::ChangeAccess(_) => access.judge(principal, Verb::Admin, Scope::Cluster),
+        Command::Revoke(revoke) => access.judge(principal, Verb::Revoke, Scope::Name(&revoke.name)),
+        Command::Evict(evict) => {
+            let held = machine.session(evict.session).map(|view| view.leases);
+            let held = held.unwrap_or_default();
+            judge_evict(access, principal, held.iter().map(|(name, _)| name))
+        }
+        // An early answer would contradict one that is remembered; where nothing is refused, it
+        // tells operators which rules they lack.
+        asked if !binds || planted(Bug::EarlyLookIsFinal) => match wanted(asked) {
+            Some(name) => access.judge(principal, Verb::Acquire, Scope::Name(name)),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    })
+}
+
+/// What a session holds is hidden from who may not revoke it, and so are its names.
+fn judge_evict<'a>(
+    access: &Access,
+    principal: Option<&Principal>,
+    mut held: impl Iterator<Item = &'a LeaseName>,
+) -> Result<(), Rejection> {
+    access.judge(principal, Verb::Revoke, Scope::Any)?;
+    let may = |name| {
+        access
+            .judge(principal, Verb::Revoke, Scope::Name(name))
+            .is_ok()
+    };
+    match held.all(may) {
+        true => Ok(()),
+        false => access.judge(principal, Verb::Revoke, Scope::Prefix("")),
+    }
+}
+
+/// The lease that a command wants for its caller.
+fn wanted(command: &Command) -> Option<&LeaseName> {
+    match command {
+        Command::Open(open) => open.acquire.as_ref().map(|acquire| &acquire.name),
+        Command::Request(request) => match &request.ask {
+            Ask::Acquire(acquire) => Some(&acquire.name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A session is bound to a Pod by that Pod's own credential only.
+fn other_pod(who: &Who, pod: &Pod) -> Refusal {
+    let principal = who
+        .principal()
+        .map_or(Principal::ANONYMOUS, Principal::as_str);
+    let (namespace, name) = (pod.namespace(), pod.name());
+    let message = format!(
+        "a session is bound to Pod {namespace}/{name} by the token of that Pod alone, and \
+         {principal} showed none of it; mount a projected service account token in the Pod, or open \
+         the session with a TTL"
+    );
+    Refusal::new(Reason::PermissionDenied, message).with("principal", principal)
+}
+
+/// The credential that a stream or watch began with is valid no more.
+pub(crate) fn expired() -> Refusal {
+    let why = "the credential has expired";
+    Refusal::new(
+        Reason::Unauthenticated,
+        format!("{why}; begin again with a new one"),
+    )
+    .with("why", why)
+}
+
+impl Context {
+    /// The caller as entries of this node name it.
+    pub(crate) fn caller(&self, who: &Who) -> Option<Caller> {
+        who.caller(self.own_id())
+    }
+
+    /// Refuses if the judgement does; counts what would be refused.
+    pub(crate) fn heed(&self, judged: Judged) -> Result<(), Refusal> {
+        match judged {
+            Ok(None) => Ok(()),
+            Ok(Some(would)) => {
+                self.metrics.denied(&Refusal::from_rejection(&would), false);
+                Ok(())
+            }
+            Err(rejection) => Err(Refusal::from_rejection(&rejection)),
+        }
+    }
+
+    /// Judges by this node's own state, which may lag.
+    pub(crate) fn look_early(
+        &self,
+        who: &Who,
+        judge: impl FnOnce(&Access) -> Result<(), Rejection>,
+    ) -> Result<(), Refusal> {
+        let caller = self.caller(who);
+        let judge = |machine: &StateMachine| judged(machine.access(), caller.as_ref(), judge);
+        self.heed(self.node.read(judge))
+    }
+
+    /// Refuses a caller that is banned, or whose cluster token is revoked.
+    pub(crate) fn admit(&self, who: &Who) -> Result<(), Refusal> {
+        self.look_early(who, |_| Ok(()))
+    }
+
+    /// Refuses a caller that may not do this.
+    pub(crate) fn demand(&self, who: &Who, verb: Verb) -> Result<(), Refusal> {
+        self.look_early(who, |access| {
+            access.judge(who.principal(), verb, Scope::Cluster)
+        })
+    }
+
+    /// The command as it is logged, with who asks for it, unless this node knows already that it
+    /// would be refused.
+    pub(crate) fn asked(&self, who: &Who, command: Command) -> Result<Command, Refusal> {
+        let caller = self.caller(who);
+        let (mode, judged) = self.node.read(|machine| {
+            let judged = early(machine, caller.as_ref(), &command);
+            (machine.access().mode(), judged)
+        });
+        if mode == Mode::Off {
+            return Ok(command);
+        }
+        self.heed(judged)?;
+        if let Command::OpenForPod(open) = &command
+            && !who.is_pod(&open.pod)
+        {
+            let refusal = other_pod(who, &open.pod);
+            match mode {
+                Mode::Enforced => return Err(refusal),
+                Mode::Permissive | Mode::Off => self.metrics.denied(&refusal, false),
+            }
+        }
+        Ok(who.asks(self.own_id(), command))
+    }
+
+    /// Resolves when a stream of this caller has to end: its credential has expired or is revoked,
+    /// or it is banned.
+    pub(crate) async fn barred(&self, who: &Who) -> Refusal {
+        let Some(caller) = self.caller(who) else {
+            // What it sends next is judged; nothing of it expires.
+            return std::future::pending().await;
+        };
+        loop {
+            let (mode, judged) = self.node.read(|machine| {
+                let access = machine.access();
+                (access.mode(), judged(access, Some(&caller), |_| Ok(())))
+            });
+            if let Err(rejection) = judged {
+                return Refusal::from_rejection(&rejection);
+            }
+            if mode == Mode::Enforced && who.has_expired() {
+                return expired();
+            }
+            let left = who.expires_in().filter(|left| *left > Duration::ZERO);
+            let pause = left.map_or(ACCESS_LOOK_INTERVAL, |left| left.min(ACCESS_LOOK_INTERVAL));
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
