@@ -79,6 +79,14 @@ pub struct Caller {
     pub node: u64,
 }
 
+impl Caller {
+    /// Whether it is anybody: `anonymous` is the same as no caller at all.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.principal.as_str() != Principal::ANONYMOUS
+    }
+}
+
 /// A cluster token. The secret itself is known to its bearer alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterToken {
@@ -258,6 +266,12 @@ impl Access {
             return Err(Rejection::TokenRevoked { id });
         }
         self.admit_principal(caller.principal.as_str())
+    }
+
+    /// Whether rights bind and this owner of a session is banned.
+    pub(crate) fn bans_owner(&self, owner: Option<&Principal>) -> bool {
+        let banned = |owner: &Principal| self.rest.bans.contains(owner);
+        self.mode == Mode::Enforced && owner.is_some_and(banned)
     }
 
     fn admit_principal(&self, principal: &str) -> Result<(), Rejection> {

@@ -55,8 +55,8 @@ pub use access::{
     ChangeAccess, ClusterToken, InvalidAccess, Mode,
 };
 pub use command::{
-    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded,
-    Renew, Request, Revoke,
+    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, Open,
+    OpenForPod, PodEnded, Renew, Request, Revoke,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};

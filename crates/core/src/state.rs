@@ -6,6 +6,7 @@ use core::iter;
 use core::ops::Bound;
 
 use crate::access::Access;
+use crate::access::principal::Principal;
 use crate::ended::EndedSessions;
 use crate::event::{Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, Secret, SessionId};
@@ -333,6 +334,13 @@ impl Frozen {
                 Err(Rejection::SessionExpired { cause })
             }
         }
+    }
+
+    /// Who opened a living session, for its life; `None` if that was not proven, or there is no such
+    /// session.
+    #[must_use]
+    pub fn owner(&self, id: SessionId) -> Option<&Principal> {
+        self.sessions.get(&id)?.owner.as_ref()
     }
 
     /// The Pods that living sessions are bound to, in the order of their UIDs.

@@ -262,7 +262,7 @@ impl Model {
                 Outcome::Done
             }
             Command::Called(called) => self.carry_out(&called.command),
-            Command::ChangeAccess(_) | Command::Adopt { .. } => {
+            Command::ChangeAccess(_) | Command::Adopt { .. } | Command::Operate { .. } => {
                 Outcome::Rejected(Rejection::NotReady)
             }
         }
