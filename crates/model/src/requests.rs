@@ -31,6 +31,7 @@ impl Model {
             return Ok(Outcome::Released { token: *token });
         }
         self.authenticate(*id, &request.secret)?;
+        self.act_for(*id)?;
         let now = self.time;
         let session = self.session_mut(*id).expect("alive");
         session.seen = now;
@@ -127,8 +128,16 @@ impl Model {
         to: Option<SessionId>,
     ) -> Result<Granted, Rejection> {
         let at = self.held_by(id, name, token)?;
+        self.may_acquire(id, name)?;
+        if to.is_none() {
+            self.refuse_heads(at);
+        }
         let mut queue = self.leases[at].queue.iter();
         let place = queue.position(|waiter| to.is_none_or(|to| waiter.session == to));
+        let place = place.filter(|&place| {
+            let waiter = &self.leases[at].queue[place];
+            self.may_acquire(waiter.session, name).is_ok()
+        });
         let Some(place) = place else {
             let name = name.clone();
             return Err(Rejection::NotWaiting { name });

@@ -24,7 +24,7 @@ pub(crate) const KINDS: [&str; 10] = [
 ];
 
 text! {
-    /// Who a request was proven to come from: 1 to 255 bytes of printable ASCII without spaces,
+    /// Who a request was proven to come from: 1 to 255 bytes of printable ASCII without spaces and `*`,
     /// compared byte by byte. One of `cert:{uri|dns|email|cn}:NAME`, `jwt:ALIAS:SUBJECT`,
     /// `sa:ALIAS:NAMESPACE/NAME`, `token:NAME`, `node:NAME`, `local` and `anonymous`.
     Principal
@@ -40,7 +40,7 @@ pub enum InvalidPrincipal {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// It contains a byte that is not printable ASCII, or a space.
+    /// It contains a byte that is not printable ASCII, a space or a `*`.
     Forbidden {
         /// Where the byte stands.
         at: usize,
@@ -59,7 +59,7 @@ impl fmt::Display for InvalidPrincipal {
         write!(
             f,
             "; a principal is at most {PRINCIPAL_BYTES_MAX} bytes of printable ASCII without \
-             spaces: cert:{{uri|dns|email|cn}}:NAME, jwt:ALIAS:SUBJECT, sa:ALIAS:NAMESPACE/NAME, \
+             spaces and `*`: cert:{{uri|dns|email|cn}}:NAME, jwt:ALIAS:SUBJECT, sa:ALIAS:NAMESPACE/NAME, \
              token:NAME, node:NAME, local or anonymous"
         )
     }
@@ -73,7 +73,8 @@ pub(crate) fn check_bytes(raw: &str) -> Result<(), InvalidPrincipal> {
     if bytes > PRINCIPAL_BYTES_MAX {
         return Err(InvalidPrincipal::TooLong { bytes });
     }
-    let forbidden = |byte: &u8| !byte.is_ascii_graphic();
+    // A pattern that ends in one stands for many: what a refusal names must be the one that it is.
+    let forbidden = |byte: &u8| !byte.is_ascii_graphic() || *byte == b'*';
     match raw.bytes().enumerate().find(|(_, byte)| forbidden(byte)) {
         Some((at, byte)) => Err(InvalidPrincipal::Forbidden { at, byte }),
         None => Ok(()),
