@@ -102,13 +102,15 @@ async fn leave(
         Standing::Voter => node.status().node_id.unwrap_or_default(),
     };
     *asked = true;
-    let removed = node.remove_member(node_id).await;
+    let removed = node.leave().await;
     removed.map_err(|error| {
         let why =
             format!("its StatefulSet has {replicas} replicas, and yet it cannot leave: {error}");
         match error {
             MembershipError::Unknown { .. } => Stays::Unknown(why),
-            MembershipError::Refused { .. } | MembershipError::NotDone { .. } => Stays::Seated(why),
+            MembershipError::Refused { .. }
+            | MembershipError::Denied(_)
+            | MembershipError::NotDone { .. } => Stays::Seated(why),
         }
     })?;
     info!(node_id, replicas, "this node has left its cluster");

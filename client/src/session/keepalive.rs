@@ -142,7 +142,10 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         let number = session.id().get();
         if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
             let why = match ended.reason() {
-                Reason::WrongSecret => Loss::WrongSecret,
+                // Not ended: it is not this client's, as with another secret.
+                Reason::WrongSecret | Reason::PermissionDenied | Reason::Unauthenticated => {
+                    Loss::WrongSecret
+                }
                 _ => Loss::of_session(ended.cause.clone()),
             };
             session.lose(&why);

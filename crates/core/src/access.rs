@@ -136,6 +136,12 @@ impl Access {
         self.admit_principal(caller.principal.as_str())
     }
 
+    /// Whether rights bind and this owner of a session is banned.
+    pub(crate) fn bans_owner(&self, owner: Option<&Principal>) -> bool {
+        let banned = |owner: &Principal| self.rest.bans.contains(owner);
+        self.mode == Mode::Enforced && owner.is_some_and(banned)
+    }
+
     fn admit_principal(&self, principal: &str) -> Result<(), Rejection> {
         match self.rest.bans.get(principal) {
             Some(banned) => Err(Rejection::Banned {

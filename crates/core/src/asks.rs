@@ -3,6 +3,7 @@
 use ringfence_planted::{Bug, planted};
 
 use crate::access::change::Mode;
+use crate::access::principal::Principal;
 use crate::answer::Answer;
 use crate::command::{Ask, Request};
 use crate::ended::ClosingRelease;
@@ -61,9 +62,11 @@ impl StateMachine {
     fn released_with(&self, request: &Request) -> Option<FencingToken> {
         let ended = self.ended.get(request.session)?;
         let release = ended.release.as_ref()?;
-        let caller = self.caller.as_ref().map(|caller| &caller.principal);
-        let owner = ended.owner.as_ref();
-        let owned = self.access.mode() != Mode::Enforced || owner.is_none() || owner == caller;
+        let caller = self.caller.as_ref();
+        let caller = caller.map_or(Principal::ANONYMOUS, |caller| caller.principal.as_str());
+        let owner = ended.owner.as_ref().map(Principal::as_str);
+        let owned =
+            self.access.mode() != Mode::Enforced || owner.is_none() || owner == Some(caller);
         let same = owned
             && ended.secret.proves(&request.secret)
             && release.number == request.number

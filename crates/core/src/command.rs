@@ -83,7 +83,16 @@ pub enum Command {
         /// Its secret.
         secret: Secret,
     },
+    /// Asks whether its caller may change the members or hand over leadership. It changes nothing:
+    /// the leader carries the change out once this is done.
+    Operate {
+        /// The change, for people: `remove n3 (node 17)`. At most [`OPERATE_BYTES_MAX`].
+        change: String,
+    },
 }
+
+/// The longest text of a [`Command::Operate`], in bytes.
+pub const OPERATE_BYTES_MAX: usize = 512;
 
 /// See [`Command::Called`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +116,8 @@ impl Command {
             | Self::Revoke(_)
             | Self::Evict(_)
             | Self::ChangeAccess(_)
-            | Self::Adopt { .. } => true,
+            | Self::Adopt { .. }
+            | Self::Operate { .. } => true,
             Self::Form(_)
             | Self::TermStart { .. }
             | Self::Tick

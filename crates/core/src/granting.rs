@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::command::Acquire;
 use crate::event::Event;
 use crate::id::{FencingToken, RequestNumber, SessionId};
-use crate::lease::{GrantRecord, Waiter};
+use crate::lease::{GrantRecord, Lease, Waiter};
 use crate::level::LEVEL_REPEATS;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
@@ -215,7 +215,11 @@ impl StateMachine {
     }
 
     fn serve(&mut self, name: LeaseName) {
-        self.refuse_heads(&name);
+        // It may be held again, or blocked: then it is nobody's turn.
+        let turn = self.leases.get(&name).is_some_and(Lease::wants_serving);
+        if turn {
+            self.refuse_heads(&name);
+        }
         let Some(lease) = self.state.leases.get_mut(&name) else {
             return;
         };

@@ -41,6 +41,7 @@ impl StateMachine {
         match asked {
             Command::Configure(_) => access.judge(principal, Verb::Configure, Scope::Cluster),
             Command::ChangeAccess(_) => access.judge(principal, Verb::Admin, Scope::Cluster),
+            Command::Operate { .. } => access.judge(principal, Verb::Operate, Scope::Cluster),
             Command::Revoke(revoke) => {
                 access.judge(principal, Verb::Revoke, Scope::Name(&revoke.name))
             }
@@ -218,13 +219,17 @@ impl StateMachine {
         Ok(Outcome::AccessChanged { set_at, token })
     }
 
-    /// Who ended a grant or a session, for people: the principal first, if it was proven, since
-    /// what a caller says of itself is no authority.
+    /// Who ended a grant or a session, for people: the principal first, once callers are proven,
+    /// since what a caller says of itself is no authority.
     pub(crate) fn operator(&self, says: &str) -> String {
-        match &self.caller {
-            None => says.into(),
-            Some(caller) if says.is_empty() => caller.principal.as_str().into(),
-            Some(caller) => format!("{} ({says})", caller.principal),
+        let principal = match &self.caller {
+            None if self.state.access.mode() == Mode::Off => return says.into(),
+            None => Principal::ANONYMOUS,
+            Some(caller) => caller.principal.as_str(),
+        };
+        match says {
+            "" => principal.into(),
+            says => format!("{principal} ({says})"),
         }
     }
 }

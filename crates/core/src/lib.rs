@@ -59,8 +59,8 @@ pub use access::verb::{UnknownVerb, Verb};
 pub use access::{Access, AccessRecord};
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use command::{
-    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, Open, OpenForPod, PodEnded,
-    Renew, Request, Revoke,
+    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, Open,
+    OpenForPod, PodEnded, Renew, Request, Revoke,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};

@@ -159,7 +159,9 @@ impl StateMachine {
     /// to be new, so that a repeat is answered as before whatever was taken away since.
     fn judge_and_carry_out(&mut self, command: &Command) -> Outcome {
         if let Command::Called(called) = command {
-            self.caller = Some(called.caller.clone());
+            // Nothing is proven of `anonymous`: what it opens is not its own for life.
+            let caller = Some(called.caller.clone());
+            self.caller = caller.filter(Caller::is_proven);
         }
         let judged = self.judge(command);
         let done = judged.and_then(|()| self.carry_out(command.bare()));
@@ -195,6 +197,8 @@ impl StateMachine {
             }
             Command::ChangeAccess(change) => self.change_access(change),
             Command::Adopt { session, secret } => self.adopt(*session, secret),
+            // Judged before; the leader does the rest.
+            Command::Operate { .. } => Ok(Outcome::Done),
             // Only one caller asks.
             Command::Called(_) => Err(Rejection::NotReady),
         }

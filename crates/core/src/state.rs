@@ -351,6 +351,13 @@ impl Frozen {
         }
     }
 
+    /// Who opened a living session, for its life; `None` if that was not proven, or there is no such
+    /// session.
+    #[must_use]
+    pub fn owner(&self, id: SessionId) -> Option<&Principal> {
+        self.sessions.get(&id)?.owner.as_ref()
+    }
+
     /// The Pods that living sessions are bound to, in the order of their UIDs.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         let ids = self.pods.iter().map(|(_, id)| id);

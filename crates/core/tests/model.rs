@@ -8,7 +8,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{FailurePersistence, FileFailurePersistence};
 use ringfence_testkit::arbitrary::{
-    AcquireAct, Act, History, Limits, Move, Pace, extreme_histories, histories,
+    AcquireAct, Act, By, History, Limits, Move, Pace, extreme_histories, histories,
 };
 use ringfence_testkit::run::play;
 
@@ -58,6 +58,7 @@ fn a_name_forgotten_in_a_quiet_time_leaves_a_readable_snapshot() {
     let next = |pace, act| Move {
         pace,
         stray: false,
+        by: By::Nobody,
         act,
     };
     let acquire = AcquireAct {
@@ -77,6 +78,7 @@ fn a_name_forgotten_in_a_quiet_time_leaves_a_readable_snapshot() {
         limits: Limits::Wide,
         floor: Some(0),
         quiet: true,
+        rights: Vec::new(),
         level: ringfence_core::LEVEL_REPEATS,
         crowd: 0,
         restore_after: 0,

@@ -182,6 +182,9 @@ impl Model {
         turns.sort_unstable();
         for (_, at) in turns {
             if self.leases[at].wants_serving() {
+                self.refuse_heads(at);
+            }
+            if self.leases[at].wants_serving() {
                 let waiter = self.leases[at].queue.remove(0);
                 self.grant_to_waiter(at, waiter);
             }

@@ -43,6 +43,7 @@ impl Model {
             let offered = ask.lock_delay;
             return Err(Rejection::InvalidLockDelay { offered });
         }
+        self.may_acquire(session, &ask.name)?;
         let obstacle = self.obstacle(session, &ask.name);
         if let Some(obstacle) = &obstacle {
             let mine = matches!(obstacle, Rejection::Held { mine: true, .. });
@@ -123,6 +124,7 @@ impl Model {
                 limits.session_leases_max,
             )));
         }
+        self.has_room(session)?;
         let full = self.leases.len() as u64 >= limits.leases_max;
         let makes_room = self.knows_repeats() && self.longest_idle().is_some();
         if lease.is_none() && full && !makes_room {
@@ -138,7 +140,7 @@ impl Model {
     }
 
     /// Leases and waits of a session, and losses that it has not acknowledged.
-    fn leases_of(&self, session: SessionId) -> usize {
+    pub(super) fn leases_of(&self, session: SessionId) -> usize {
         let mut count = self.session(session).map_or(0, |found| found.lost.len());
         for lease in &self.leases {
             count += usize::from(
@@ -283,12 +285,16 @@ impl Model {
     pub(super) fn left_queue(&mut self, at: usize, waiter: &WaiterRecord, why: WaitEnd) {
         let name = self.leases[at].name.clone();
         let answer = match why {
-            WaitEnd::TimedOut => Answer::TimedOut { name: name.clone() },
-            WaitEnd::Cancelled | WaitEnd::SessionEnded | WaitEnd::Refused => Answer::Cancelled {
+            WaitEnd::TimedOut => Some(Answer::TimedOut { name: name.clone() }),
+            WaitEnd::Cancelled | WaitEnd::SessionEnded => Some(Answer::Cancelled {
                 name: Some(name.clone()),
-            },
+            }),
+            // It was told why.
+            WaitEnd::Refused => None,
         };
-        self.reanswer(waiter.session, waiter.request, answer);
+        if let Some(answer) = answer {
+            self.reanswer(waiter.session, waiter.request, answer);
+        }
         if self.leases[at].grant.is_none() && self.leases[at].queue.is_empty() {
             self.leases[at].idle_since = self.time;
         }
@@ -298,6 +304,19 @@ impl Model {
             request: waiter.request,
             why,
         });
+    }
+
+    /// Refuses those at the head of a queue whose owners may not have the lease any more.
+    pub(super) fn refuse_heads(&mut self, at: usize) {
+        let name = self.leases[at].name.clone();
+        while let Some(head) = self.leases[at].queue.first().cloned() {
+            let Err(refused) = self.may_acquire(head.session, &name) else {
+                return;
+            };
+            self.leases[at].queue.remove(0);
+            self.reanswer(head.session, head.request, Answer::Refused(refused));
+            self.left_queue(at, &head, WaitEnd::Refused);
+        }
     }
 
     /// The lease whose grant in force has this token.

@@ -8,14 +8,17 @@
 mod clock;
 mod leases;
 mod requests;
+pub mod rights;
 mod sessions;
 
 use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{
-    Ask, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form, Identity,
-    LeaseName, LostGrant, Millis, OpenId, Outcome, Pod, Rejection, RequestNumber, Secret,
-    SessionEnd, SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
+    Ask, Caller, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form,
+    Identity, LeaseName, LostGrant, Millis, OpenId, Outcome, Pod, Principal, Rejection,
+    RequestNumber, Secret, SessionEnd, SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
 };
+
+use rights::Rights;
 
 /// A clock that shows this many seconds or more would raise tokens above 2^53.
 const UNIX_SECONDS_END: u64 = 1 << 33;
@@ -44,6 +47,9 @@ pub struct Model {
     ended: Vec<EndedSession>,
     /// In the order of their names.
     leases: Vec<Lease>,
+    rights: Rights,
+    /// Who asks for the present entry, if that was proven.
+    caller: Option<Caller>,
     events: Vec<Event>,
 }
 
@@ -53,6 +59,8 @@ struct Session {
     open: OpenId,
     secret: Secret,
     identity: Identity,
+    /// Who opened it, if that was proven.
+    owner: Option<Principal>,
     ttl: Millis,
     seen: ClusterTime,
     lowest: RequestNumber,
@@ -77,6 +85,7 @@ struct EndedSession {
     secret: Secret,
     cause: SessionEnd,
     at: ClusterTime,
+    owner: Option<Principal>,
     /// The release that closed it: its number, what it asked, and the token that it gave back.
     released: Option<(RequestNumber, Ask, FencingToken)>,
 }
@@ -142,6 +151,8 @@ impl Model {
             sessions: Vec::new(),
             ended: Vec::new(),
             leases: Vec::new(),
+            rights: Rights::default(),
+            caller: None,
             events: Vec::new(),
         }
     }
@@ -219,7 +230,8 @@ impl Model {
         self.time = self.time.max(entry.time);
         self.wall = self.wall.max(entry.wall);
         self.end_due();
-        let outcome = self.carry_out(&entry.command);
+        let outcome = self.called(&entry.command);
+        self.caller = None;
         self.serve();
         outcome
     }
@@ -261,10 +273,16 @@ impl Model {
                 }
                 Outcome::Done
             }
-            Command::Called(called) => self.carry_out(&called.command),
-            Command::ChangeAccess(_) | Command::Adopt { .. } => {
-                Outcome::Rejected(Rejection::NotReady)
-            }
+            Command::ChangeAccess(change) => match self.change_access(change) {
+                Ok(outcome) => outcome,
+                Err(refused) => Outcome::Rejected(refused),
+            },
+            Command::Adopt { session, secret } => match self.adopt(*session, secret) {
+                Ok(()) => Outcome::Done,
+                Err(refused) => Outcome::Rejected(refused),
+            },
+            Command::Operate { .. } => Outcome::Done,
+            Command::Called(_) => Outcome::Rejected(Rejection::NotReady),
         }
     }
 

@@ -2,10 +2,11 @@
 
 use ringfence_core::snapshot::Answer;
 use ringfence_core::{
-    Acquired, Ask, Cancelled, EndCause, FencingToken, Granted, LeaseName, Outcome, Rejection,
+    Acquired, Ask, Cancelled, EndCause, FencingToken, Granted, LeaseName, Mode, Outcome, Rejection,
     Request, RequestNumber, SessionEnd, SessionId, UNCONFIRMED_MAX, WaitEnd,
 };
 
+use super::rights::named;
 use super::{Kept, Model, Session};
 
 impl Model {
@@ -27,10 +28,14 @@ impl Model {
             && ended.secret == request.secret
             && let Some((first, asked, token)) = &ended.released
             && (first, asked) == (number, ask)
+            && (self.rights.mode != Mode::Enforced
+                || ended.owner.is_none()
+                || ended.owner == Some(named(self.principal())))
         {
             return Ok(Outcome::Released { token: *token });
         }
         self.authenticate(*id, &request.secret)?;
+        self.act_for(*id)?;
         let now = self.time;
         let session = self.session_mut(*id).expect("alive");
         session.seen = now;
@@ -127,8 +132,16 @@ impl Model {
         to: Option<SessionId>,
     ) -> Result<Granted, Rejection> {
         let at = self.held_by(id, name, token)?;
+        self.may_acquire(id, name)?;
+        if to.is_none() {
+            self.refuse_heads(at);
+        }
         let mut queue = self.leases[at].queue.iter();
         let place = queue.position(|waiter| to.is_none_or(|to| waiter.session == to));
+        let place = place.filter(|&place| {
+            let waiter = &self.leases[at].queue[place];
+            self.may_acquire(waiter.session, name).is_ok()
+        });
         let Some(place) = place else {
             let name = name.clone();
             return Err(Rejection::NotWaiting { name });

@@ -2,8 +2,8 @@
 
 use ringfence_core::{
     Ask, ClusterTime, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, Millis,
-    OPEN_AGE_MAX, Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen, Rejection, Renew,
-    Renewed, RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
+    Mode, OPEN_AGE_MAX, Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen, Rejection,
+    Renew, Renewed, RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
 };
 
 use super::{EndedSession, Kept, Model, Session};
@@ -68,10 +68,17 @@ impl Model {
             if known.secret != open.secret {
                 return Outcome::Rejected(Rejection::OpenIdUsed);
             }
-            return self.open_again(known.id, open);
+            let id = known.id;
+            return match self.act_for(id) {
+                Ok(()) => self.open_again(id, open),
+                Err(refused) => Outcome::Rejected(refused),
+            };
         }
         if self.ended.iter().any(|ended| ended.open == open.id) {
             return Outcome::Rejected(Rejection::OpenIdUsed);
+        }
+        if let Err(refused) = self.may_open() {
+            return Outcome::Rejected(refused);
         }
         let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);
         if pod.is_none() && (open.ttl < min || open.ttl > max) {
@@ -134,8 +141,10 @@ impl Model {
             let (uid, seen) = (pod.uid().clone(), PodSeen::Restarted);
             self.end_session(former, &SessionEnd::PodEnded { uid, seen });
         }
+        let owner = self.owner_of_new();
         self.sessions.push(Session {
             id,
+            owner,
             open: open.id,
             secret: open.secret,
             identity: open.identity.clone(),
@@ -174,6 +183,9 @@ impl Model {
         if known.is_some_and(|known| known != *secret) {
             return Outcome::Rejected(Rejection::WrongSecret);
         }
+        if let Err(refused) = self.act_for(id) {
+            return Outcome::Rejected(refused);
+        }
         self.end_session(id, &SessionEnd::Closed);
         let cause = self.ended(id).map(|ended| ended.cause.clone());
         Outcome::Closed { cause }
@@ -184,7 +196,7 @@ impl Model {
             return Outcome::Rejected(Rejection::SessionExpired { cause: None });
         }
         let cause = SessionEnd::Evicted {
-            operator: evict.operator.clone(),
+            operator: self.operator(&evict.operator),
             reason: evict.reason.clone(),
         };
         self.end_session(evict.session, &cause);
@@ -235,6 +247,7 @@ impl Model {
             secret: session.secret,
             cause: why.clone(),
             at: self.time,
+            owner: session.owner,
             released: None,
         });
         self.events.push(Event::SessionEnded {
@@ -277,6 +290,12 @@ impl Model {
             lost: Vec::new(),
         };
         for &id in &renew.sessions {
+            let owner = self.session(id).and_then(|session| session.owner.as_ref());
+            let banned = owner.is_some() && self.rights.ban(owner);
+            if banned && self.rights.mode == Mode::Enforced {
+                renewed.ended.push(id);
+                continue;
+            }
             match self.session_mut(id) {
                 None => renewed.ended.push(id),
                 Some(session) => {
@@ -296,7 +315,7 @@ impl Model {
             Err(refused) => return self.revoke_again(revoke, refused),
         };
         let cause = EndCause::Revoked {
-            operator: revoke.operator.clone(),
+            operator: self.operator(&revoke.operator),
             reason: revoke.reason.clone(),
         };
         let session = self.leases[at].grant.as_ref().expect("in force").session;

@@ -47,6 +47,8 @@ bugs! {
             "A change of rules takes from its author the right to change them back."
         JudgedBeforeMemory "judged-before-memory"
             "The repeat of a granted request is refused because the right is gone since."
+        BannedRenewed "banned-renewed"
+            "A keep-alive that was under way when its principal was banned renews the session."
         FreshTtlInEveryTerm "fresh-ttl-in-every-term"
             "Each change of leader gives a silent session one more TTL, so it may live for ever."
         TermStartIgnored "term-start-ignored"
@@ -177,6 +179,12 @@ bugs! {
         UnknownTokenAdmitted "unknown-token-admitted"
             "A follower of floors admits a token that it never received.";
     raft:
+        StrangersSessionBatched "strangers-session-batched"
+            "A keep-alive of another principal, which has stolen number and secret, keeps a session alive."
+        BannedKeptAlive "banned-kept-alive"
+            "The leader takes keep-alives of a banned principal."
+        MembersChangedUnjudged "members-changed-unjudged"
+            "The leader changes members for whoever asks."
         ReadingRebased "reading-rebased"
             "The leader's reading restarts at each applied entry."
         ReadingUncapped "reading-uncapped"

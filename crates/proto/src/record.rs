@@ -40,7 +40,7 @@ pub fn version_of(bytes: &[u8]) -> Option<u32> {
         1..=11 => Some(1),
         12..=13 => Some(2),
         14 => Some(3),
-        15..=17 => Some(4),
+        15..=18 => Some(4),
         _ => None,
     }
 }

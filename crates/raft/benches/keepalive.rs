@@ -164,6 +164,7 @@ async fn renew(node: &Node, sessions: &Sessions, rounds: u32) -> Vec<u64> {
             let request = KeepAlive {
                 sessions: part.to_vec(),
                 acknowledged: Vec::new(),
+                caller: None,
             };
             let (sent, took) = (now(), took.clone());
             node.submit_keep_alive(KeepAliveSource::unique(), request, move |answer| {

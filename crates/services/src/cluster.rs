@@ -90,7 +90,7 @@ impl v1::cluster_server::Cluster for ClusterService {
             let added =
                 self.context
                     .node
-                    .add_member(name, peer_address, client_address, incarnation);
+                    .add_member(name, peer_address, client_address, incarnation, None);
             let node_id = added.await.map_err(refusal)?;
             Ok(v1::AddMemberResponse { node_id })
         };
@@ -109,9 +109,9 @@ impl v1::cluster_server::Cluster for ClusterService {
             let replaces = (request.replaces != 0).then_some(request.replaces);
             let node = &self.context.node;
             let promoted = if request.force {
-                node.force_promote_member(node_id, replaces).await
+                node.force_promote_member(node_id, replaces, None).await
             } else {
-                node.promote_member(node_id, replaces).await
+                node.promote_member(node_id, replaces, None).await
             };
             promoted.map_err(refusal)?;
             Ok(v1::PromoteMemberResponse {})
@@ -130,9 +130,9 @@ impl v1::cluster_server::Cluster for ClusterService {
             let node_id = node_id(request.node_id)?;
             let node = &self.context.node;
             let removed = if request.force {
-                node.force_remove_member(node_id).await
+                node.force_remove_member(node_id, None).await
             } else {
-                node.remove_member(node_id).await
+                node.remove_member(node_id, None).await
             };
             removed.map_err(refusal)?;
             Ok(v1::RemoveMemberResponse {})
@@ -152,7 +152,7 @@ impl v1::cluster_server::Cluster for ClusterService {
             let leader_id = self
                 .context
                 .node
-                .transfer_leader(to)
+                .transfer_leader(to, None)
                 .await
                 .map_err(refusal)?;
             Ok(v1::TransferLeaderResponse { leader_id })
@@ -312,6 +312,7 @@ fn node_id(offered: u64) -> Result<u64, Refusal> {
 fn refusal(error: MembershipError) -> Refusal {
     match error {
         MembershipError::Refused { why } => Refusal::membership(why),
+        MembershipError::Denied(rejection) => Refusal::from_rejection(&rejection),
         MembershipError::NotDone { why } => Refusal::unavailable(why, None, RETRY_AFTER),
         MembershipError::Unknown { why } => Refusal::outcome_unknown(why),
     }

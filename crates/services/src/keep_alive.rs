@@ -43,6 +43,7 @@ pub(super) fn submit(
             let keep_alive = KeepAlive {
                 sessions,
                 acknowledged,
+                caller: None,
             };
             (keep_alive, malformed)
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ringfence_core::snapshot::{Header, Record};
 use ringfence_core::{Entry, Event, Millis, Outcome, StateMachine};
 
-use crate::arbitrary::{Act, History, Move, Pace, Resolver};
+use crate::arbitrary::{Act, By, History, Move, Pace, Resolver};
 use crate::invariants::{Checkers, Step, equal_states};
 use crate::model::Model;
 use crate::view::View;
@@ -45,6 +45,7 @@ fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
     let at_once = |act| Move {
         pace: Pace::Still,
         stray: false,
+        by: By::Owner,
         act,
     };
     let form = [
@@ -58,6 +59,11 @@ fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
         },
         Act::RaiseLevel(history.level),
     ];
+    let rights = (!history.rights.is_empty()).then(|| Act::ChangeAccess {
+        stale: false,
+        foreign: false,
+        changes: history.rights.clone(),
+    });
     let crowd = (0..history.crowd).map(|at| Act::Open {
         id: 200 + at,
         forged: false,
@@ -66,7 +72,7 @@ fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
         acquire: None,
     });
     (
-        form.into_iter().map(at_once).collect(),
+        form.into_iter().chain(rights).map(at_once).collect(),
         crowd.map(at_once).collect(),
     )
 }

@@ -135,6 +135,22 @@ fn random_histories_reach_every_kind_of_event() {
         "LostGrant",
         "repeated: true",
         "NodeId",
+        "why: Refused",
+        "AccessChanged",
+        "PermissionDenied",
+        "Banned",
+        "TokenRevoked",
+        "OtherPrincipal",
+        "StaleAccess",
+        "WouldLockOut",
+        "InvalidAccess(LevelTooLow)",
+        "InvalidAccess(OtherCluster)",
+        "InvalidAccess(Changes)",
+        "InvalidAccess(BanLocal)",
+        "InvalidAccess(TokenPrincipal)",
+        "NamesMissing",
+        "NamesNotTaken",
+        "NoNamespace",
     ];
     for history in random_histories() {
         for step in steps(&history) {

@@ -1,7 +1,8 @@
 //! Log commands.
 
 use ringfence_core::{
-    ClusterTime, Command, Configure, Evict, Form, Millis, Open, Renew, Revoke, SessionId,
+    ClusterTime, Command, Configure, Evict, Form, Millis, OPERATE_BYTES_MAX, Open, Renew, Revoke,
+    SessionId,
 };
 
 use super::id::id;
@@ -45,6 +46,9 @@ impl From<&Command> for pb::Command {
             Command::Adopt { session, secret } => Kind::Adopt(pb::Close {
                 session: session.get(),
                 secret: Some(secret.into()),
+            }),
+            Command::Operate { change } => Kind::Operate(pb::Operate {
+                change: change.clone(),
             }),
         };
         Self { kind: Some(kind) }
@@ -90,8 +94,20 @@ impl TryFrom<Kind> for Command {
                 session: fields::session(adopt.session, "adopt.session")?,
                 secret: id(adopt.secret, "adopt.secret")?,
             },
+            Kind::Operate(pb::Operate { change }) => Self::Operate {
+                change: operate_text(change)?,
+            },
         })
     }
+}
+
+fn operate_text(change: String) -> Result<String, DecodeError> {
+    let bytes = change.len();
+    if bytes > OPERATE_BYTES_MAX {
+        let why = format!("{bytes} bytes; at most {OPERATE_BYTES_MAX} are allowed");
+        return Err(DecodeError::invalid("operate.change", why));
+    }
+    Ok(change)
 }
 
 impl From<&Form> for pb::Form {

@@ -202,6 +202,9 @@ fn session_state(session: SessionId, why: &Rejection) -> v1::SessionState {
     };
     let reason = match why {
         Rejection::WrongSecret => Reason::WrongSecret,
+        // The session lives; it is not this caller's, or its caller is refused everything.
+        Rejection::OtherPrincipal | Rejection::Banned { .. } => Reason::PermissionDenied,
+        Rejection::TokenRevoked { .. } => Reason::Unauthenticated,
         _ => Reason::SessionExpired,
     };
     v1::SessionState {

@@ -66,7 +66,7 @@ impl LeaderTerm {
     }
 
     /// A member for people.
-    fn called(&self, id: u64) -> String {
+    pub(crate) fn called(&self, id: u64) -> String {
         let membership = self.membership();
         let peer = membership.nodes().find(|(known, _)| **known == id);
         let name = peer.map_or("", |(_, peer)| peer.name.as_str());

@@ -1,6 +1,8 @@
 //! Why the members were not changed.
 
 use openraft::errors::{ClientWriteError, RaftError};
+use ringfence_core::Rejection;
+use ringfence_proto::Refusal;
 use ringfence_proto::raft as pb;
 
 use crate::types::reply::ProposeError;
@@ -18,6 +20,9 @@ pub enum MembershipError {
         /// The reason, for people.
         why: String,
     },
+    /// Its caller may not change the members. Nothing was changed.
+    #[error("refused: {}", Refusal::from_rejection(.0).message)]
+    Denied(Box<Rejection>),
     /// Not done, but it may be tried again.
     #[error("not done: {why}")]
     NotDone {
@@ -75,13 +80,14 @@ impl From<RaftError<TypeConfig, ClientWriteError<TypeConfig>>> for MembershipErr
 pub(crate) fn failure_to_pb(error: &MembershipError) -> pb::Failure {
     use pb::failure::Kind;
     let (kind, why) = match error {
-        MembershipError::Refused { why } => (Kind::Refused, why),
-        MembershipError::NotDone { why } => (Kind::NotDone, why),
-        MembershipError::Unknown { why } => (Kind::Unknown, why),
+        MembershipError::Refused { why } => (Kind::Refused, why.clone()),
+        MembershipError::Denied(_) => (Kind::Refused, error.to_string()),
+        MembershipError::NotDone { why } => (Kind::NotDone, why.clone()),
+        MembershipError::Unknown { why } => (Kind::Unknown, why.clone()),
     };
     pb::Failure {
         kind: kind.into(),
-        why: why.clone(),
+        why,
         retry_after_ms: RETRY_AFTER_MILLIS,
     }
 }

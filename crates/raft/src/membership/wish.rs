@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ringfence_core::OPERATE_BYTES_MAX;
 use ringfence_proto::raft as pb;
 use tokio::sync::{mpsc, oneshot};
 
@@ -68,6 +69,43 @@ impl Request {
                 ));
             }
         })
+    }
+}
+
+impl Request {
+    /// What is asked, for people: at most [`OPERATE_BYTES_MAX`]. `called` names a member.
+    pub(crate) fn described(&self, called: impl Fn(u64) -> String) -> String {
+        let by_force = |force: &bool| if *force { " by force" } else { "" };
+        let mut text = match self {
+            Self::Change(Ask::Add(peer)) => format!("add {} at {}", peer.name, peer.peer_address),
+            Self::Change(Ask::Promote {
+                node_id,
+                replaces,
+                force,
+            }) => {
+                let replaces = replaces.map(|id| format!(" in place of {}", called(id)));
+                let (who, force) = (called(*node_id), by_force(force));
+                format!("promote {who}{}{force}", replaces.unwrap_or_default())
+            }
+            Self::Change(Ask::Remove { node_id, force }) => {
+                format!("remove {}{}", called(*node_id), by_force(force))
+            }
+            Self::HandOver(0) => "hand leadership to the voter that is furthest ahead".to_owned(),
+            Self::HandOver(to) => format!("hand leadership to {}", called(*to)),
+            Self::List => "list the members".to_owned(),
+        };
+        text.truncate(text.floor_char_boundary(OPERATE_BYTES_MAX));
+        text
+    }
+
+    /// Whether a node may ask it for itself, without a client: to join, to get a vote, to leave. Its
+    /// peer credential, by which it is heard at all, is its right to that.
+    pub(crate) fn can_be_own(&self) -> bool {
+        match self {
+            Self::Change(Ask::Add(_)) => true,
+            Self::Change(Ask::Promote { force, .. } | Ask::Remove { force, .. }) => !force,
+            Self::HandOver(_) | Self::List => false,
+        }
     }
 }
 
@@ -190,6 +228,29 @@ mod tests {
             outcome.await.unwrap(),
             Err(MembershipError::Unknown { .. })
         ));
+    }
+
+    #[test]
+    fn a_change_is_told_in_a_line_that_an_entry_can_hold() {
+        let called = |id: u64| format!("n{id} (node {id})");
+        let remove = Request::Change(Ask::Remove {
+            node_id: 17,
+            force: true,
+        });
+        assert_eq!(remove.described(called), "remove n17 (node 17) by force");
+        let promote = Request::Change(Ask::Promote {
+            node_id: 5,
+            replaces: Some(4),
+            force: false,
+        });
+        let told = "promote n5 (node 5) in place of n4 (node 4)";
+        assert_eq!(promote.described(called), told);
+        let add = Request::Change(Ask::Add(Peer {
+            name: "n".repeat(NAME_BYTES_MAX),
+            peer_address: "h".repeat(ADDRESS_BYTES_MAX),
+            ..Peer::default()
+        }));
+        assert_eq!(add.described(called).len(), OPERATE_BYTES_MAX);
     }
 
     #[test]

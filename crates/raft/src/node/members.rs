@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ringfence_core::Caller;
 use ringfence_proto::raft as pb;
 
 use super::half::change_by_half;
-use crate::requests::change;
+use crate::requests::change::{self, By, asked_by};
 
 use crate::leader::hand_over::hand_over;
 use crate::leader::term::Route;
@@ -34,7 +35,10 @@ impl Node {
     /// See [`MembershipError`].
     pub async fn members_of_leader(&self) -> Result<Vec<Member>, MembershipError> {
         let changed = self
-            .change(pb::change_members::Change::List(pb::Nothing {}))
+            .change(
+                By::Client(None),
+                pb::change_members::Change::List(pb::Nothing {}),
+            )
             .await?;
         Ok(changed
             .members
@@ -46,6 +50,9 @@ impl Node {
     /// Takes a node in as a learner and says under which id. Nodes ask for this themselves when
     /// they join; one that is a member already keeps its id.
     ///
+    /// Here and below, `caller` is who asks as far as it was proven. Once callers are proven, the log
+    /// judges whether it may `operate`, and keeps who asked.
+    ///
     /// # Errors
     /// See [`MembershipError`].
     pub async fn add_member(
@@ -54,6 +61,7 @@ impl Node {
         peer_address: String,
         client_address: String,
         incarnation: Incarnation,
+        caller: Option<Caller>,
     ) -> Result<u64, MembershipError> {
         let peer = Peer {
             name,
@@ -61,9 +69,8 @@ impl Node {
             client_address,
             incarnation,
         };
-        let added = self
-            .change(pb::change_members::Change::Add(peer_to_pb(0, &peer)))
-            .await?;
+        let add = pb::change_members::Change::Add(peer_to_pb(0, &peer));
+        let added = self.change(By::Client(caller), add).await?;
         Ok(added.node_id)
     }
 
@@ -76,8 +83,9 @@ impl Node {
         &self,
         node_id: u64,
         replaces: Option<u64>,
+        caller: Option<Caller>,
     ) -> Result<(), MembershipError> {
-        self.promote(node_id, replaces, false).await
+        self.promote(node_id, replaces, false, caller).await
     }
 
     /// The same without regard to who is live and has caught up. The cluster may stand still until
@@ -89,8 +97,9 @@ impl Node {
         &self,
         node_id: u64,
         replaces: Option<u64>,
+        caller: Option<Caller>,
     ) -> Result<(), MembershipError> {
-        self.promote(node_id, replaces, true).await
+        self.promote(node_id, replaces, true, caller).await
     }
 
     async fn promote(
@@ -98,11 +107,12 @@ impl Node {
         node_id: u64,
         replaces: Option<u64>,
         force: bool,
+        caller: Option<Caller>,
     ) -> Result<(), MembershipError> {
         let replaces = replaces.unwrap_or(0);
         let promote = pb::change_members::Promote { node_id, replaces };
         let change = pb::change_members::Change::Promote(promote);
-        drop(self.change_with(change, force).await?);
+        drop(self.change_with(By::Client(caller), change, force).await?);
         Ok(())
     }
 
@@ -112,9 +122,13 @@ impl Node {
     /// # Errors
     /// See [`MembershipError`]; refused for the last voter, and if the voters that are left had no
     /// live majority.
-    pub async fn remove_member(&self, node_id: u64) -> Result<(), MembershipError> {
+    pub async fn remove_member(
+        &self,
+        node_id: u64,
+        caller: Option<Caller>,
+    ) -> Result<(), MembershipError> {
         let change = pb::change_members::Change::Remove(node_id);
-        drop(self.change_with(change, false).await?);
+        drop(self.change_with(By::Client(caller), change, false).await?);
         Ok(())
     }
 
@@ -123,9 +137,27 @@ impl Node {
     ///
     /// # Errors
     /// See [`MembershipError`]; the last voter cannot be removed.
-    pub async fn force_remove_member(&self, node_id: u64) -> Result<(), MembershipError> {
+    pub async fn force_remove_member(
+        &self,
+        node_id: u64,
+        caller: Option<Caller>,
+    ) -> Result<(), MembershipError> {
         let change = pb::change_members::Change::Remove(node_id);
-        drop(self.change_with(change, true).await?);
+        drop(self.change_with(By::Client(caller), change, true).await?);
+        Ok(())
+    }
+
+    /// Removes this very node, as [`Node::remove_member`] does. No client asks for it, so it needs no
+    /// right.
+    ///
+    /// # Errors
+    /// See [`MembershipError`].
+    pub async fn leave(&self) -> Result<(), MembershipError> {
+        let running = self.inner.running.get();
+        let running =
+            running.ok_or_else(|| MembershipError::not_done("this node belongs to no cluster"))?;
+        let change = pb::change_members::Change::Remove(running.caller.seat.node_id);
+        drop(self.change_with(By::Itself, change, false).await?);
         Ok(())
     }
 
@@ -204,27 +236,30 @@ impl Node {
     ///
     /// # Errors
     /// See [`MembershipError`].
-    pub async fn transfer_leader(&self, to: Option<u64>) -> Result<u64, MembershipError> {
+    pub async fn transfer_leader(
+        &self,
+        to: Option<u64>,
+        caller: Option<Caller>,
+    ) -> Result<u64, MembershipError> {
         let change = pb::change_members::Change::TransferLeader(to.unwrap_or(0));
-        Ok(self.change(change).await?.node_id)
+        Ok(self.change(By::Client(caller), change).await?.node_id)
     }
 
     async fn change(
         &self,
+        by: By,
         change: pb::change_members::Change,
     ) -> Result<pb::MembersChanged, MembershipError> {
-        self.change_with(change, false).await
+        self.change_with(by, change, false).await
     }
 
     async fn change_with(
         &self,
+        by: By,
         change: pb::change_members::Change,
         force: bool,
     ) -> Result<pb::MembersChanged, MembershipError> {
-        let change = pb::ChangeMembers {
-            change: Some(change),
-            force,
-        };
+        let change = asked_by(by, change, force);
         change::change(&self.inner.route, self.inner.config.timing, change).await
     }
 

@@ -3,7 +3,7 @@
 use ringfence_proto::raft as pb;
 
 use crate::leader::term::Route;
-use crate::requests::change::change_as_leader;
+use crate::requests::change::{By, asked_by, change_as_leader};
 use crate::shared::inner::Inner;
 
 /// Answers a node that wants to join.
@@ -25,10 +25,8 @@ pub(crate) async fn answer_join(inner: &Inner, request: pb::JoinRequest) -> pb::
         client_address: request.client_address,
         incarnation: request.incarnation,
     };
-    let change = pb::ChangeMembers {
-        change: Some(pb::change_members::Change::Add(member)),
-        force: false,
-    };
+    let add = pb::change_members::Change::Add(member);
+    let change = asked_by(By::Itself, add, false);
     match change_as_leader(&inner.route, inner.config.timing, change).await {
         Ok(changed) => {
             answer.node_id = changed.node_id;

@@ -10,11 +10,11 @@ use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, mpsc};
 use tonic::{Status, Streaming};
 
-use crate::membership::error::failure_to_pb as membership_failure_to_pb;
+use crate::membership::error::{MembershipError, failure_to_pb as membership_failure_to_pb};
 use crate::network::forward::{FRAME_BYTES_AIM, applied_to_pb, failure_to_pb};
 use crate::platform::clock;
 use crate::read::reading;
-use crate::requests::change::change_as_leader;
+use crate::requests::change::{change_as_leader, denied_to_pb};
 use crate::requests::keepalive;
 use crate::requests::keepalive::KeepAliveSource;
 use crate::requests::propose::{Origin, Pending};
@@ -158,7 +158,7 @@ fn carry_out(inner: &Arc<Inner>, source: KeepAliveSource, call: pb::Call, answer
                 }),
             ),
             None => answer(failure(&ProposeError::not_done(
-                "a session number or token is 0",
+                "a session number or token is 0, or its caller is no principal",
             ))),
         },
         Some(pb::call::Body::ReadIndex(pb::Nothing {})) => {
@@ -176,6 +176,9 @@ fn carry_out(inner: &Arc<Inner>, source: KeepAliveSource, call: pb::Call, answer
                 answer(
                     match change_as_leader(&inner.route, inner.config.timing, change).await {
                         Ok(changed) => pb::answer::Body::MembersChanged(changed),
+                        Err(MembershipError::Denied(rejection)) => {
+                            pb::answer::Body::MembersChanged(denied_to_pb(&rejection))
+                        }
                         Err(error) => pb::answer::Body::Failure(membership_failure_to_pb(&error)),
                     },
                 );

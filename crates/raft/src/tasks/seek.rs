@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringfence_proto::raft as pb;
 
 use crate::membership::standing::{Standing, Voters, remedy};
-use crate::requests::change::change;
+use crate::requests::change::{By, asked_by, change};
 use crate::shared::inner::{Inner, Running};
 
 /// How often a node without a vote looks whether it can have one.
@@ -35,10 +35,8 @@ pub(crate) async fn seek_vote(inner: Arc<Inner>, running: Arc<Running>) {
                     node_id,
                     replaces: 0,
                 };
-                let wish = pb::ChangeMembers {
-                    change: Some(pb::change_members::Change::Promote(promote)),
-                    force: false,
-                };
+                let promote = pb::change_members::Change::Promote(promote);
+                let wish = asked_by(By::Itself, promote, false);
                 match change(&inner.route, inner.config.timing, wish).await {
                     Ok(_) => tracing::info!(node_id, "this node has a vote"),
                     Err(error) => tracing::debug!(%error, "this node has no vote yet"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
+use ringfence_core::{Caller, Principal};
 use ringfence_proto::raft as pb;
 
 use crate::types::incarnation::Incarnation;
@@ -130,6 +131,23 @@ pub(crate) fn peer_from_pb(member: pb::Member) -> Result<(u64, Peer), Malformed>
         incarnation,
     };
     Ok((member.node_id, peer))
+}
+
+pub(crate) fn caller_to_pb(caller: &Caller) -> pb::Caller {
+    pb::Caller {
+        principal: caller.principal.as_str().to_owned(),
+        token: caller.token.unwrap_or_default(),
+        node: caller.node,
+    }
+}
+
+pub(crate) fn caller_from_pb(caller: &pb::Caller) -> Result<Caller, Malformed> {
+    let principal = Principal::parse(&caller.principal);
+    Ok(Caller {
+        principal: principal.map_err(|error| Malformed::new("caller", error))?,
+        token: (caller.token > 0).then_some(caller.token),
+        node: caller.node,
+    })
 }
 
 pub(crate) fn membership_to_pb(membership: &Membership) -> pb::Membership {

@@ -53,7 +53,7 @@ async fn an_emptied_first_member_joins_as_a_new_node_and_forms_nothing() {
 
     let id = status.node_id.unwrap();
     within("its promotion", async {
-        while node.promote_member(id, None).await.is_err() {
+        while node.promote_member(id, None, None).await.is_err() {
             tokio::task::yield_now().await;
         }
     })
@@ -186,7 +186,7 @@ async fn a_removed_node_stops_and_says_why() {
     let leader = &cluster.nodes[&cluster.leader().await];
     let removed = &cluster.nodes[&cluster.a_follower().await];
     leader
-        .remove_member(removed.status().node_id.unwrap())
+        .remove_member(removed.status().node_id.unwrap(), None)
         .await
         .unwrap();
     assert_eq!(

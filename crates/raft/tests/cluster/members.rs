@@ -49,7 +49,7 @@ fn refused(result: Result<(), MembershipError>) -> String {
 /// Promotes a learner, again and again while it has not caught up.
 async fn promoted(leader: &Node, node_id: u64) {
     within("its vote", async {
-        while let Err(error) = leader.promote_member(node_id, None).await {
+        while let Err(error) = leader.promote_member(node_id, None, None).await {
             let waits = matches!(error, MembershipError::NotDone { .. });
             assert!(waits, "{error}");
         }
@@ -90,7 +90,7 @@ async fn a_live_voter_is_not_removed_while_another_is_down() {
     let why = within("an answer", async {
         loop {
             // For a moment the dead one is not known to be dead.
-            match leader.remove_member(live).await {
+            match leader.remove_member(live, None).await {
                 Err(MembershipError::NotDone { .. }) => {}
                 other => return refused(other),
             }
@@ -100,7 +100,7 @@ async fn a_live_voter_is_not_removed_while_another_is_down() {
     assert!(why.contains(&dead) && why.contains("--force"), "{why}");
     works(&leader, 1).await;
 
-    leader.remove_member(dead_id).await.unwrap();
+    leader.remove_member(dead_id, None).await.unwrap();
     settled(&cluster, &[id(&leader).min(live), id(&leader).max(live)]).await;
     works(&leader, 2).await;
 }
@@ -114,7 +114,7 @@ async fn a_learner_that_died_gets_no_vote_although_it_had_caught_up() {
     cluster.crash("n4").await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     for replaces in [None, Some(id(&cluster.nodes[&cluster.a_follower().await]))] {
-        let why = refused(leader.promote_member(id(&learner), replaces).await);
+        let why = refused(leader.promote_member(id(&learner), replaces, None).await);
         assert!(why.contains("has not answered"), "{why}");
     }
     settled(&cluster, &[1, 2, 3]).await;
@@ -157,7 +157,7 @@ async fn a_caller_that_goes_away_leaves_no_change_half_done() {
     caught_up(&cluster, &fourth).await;
     let leader = cluster.nodes[&cluster.leader().await].clone();
     let (caller, new) = (leader.clone(), id(&fourth));
-    let asking = tokio::spawn(async move { caller.promote_member(new, None).await });
+    let asking = tokio::spawn(async move { caller.promote_member(new, None, None).await });
     within("the first step", async {
         while leader.voters().unwrap().sets == [BTreeSet::from([1, 2, 3])] {
             tokio::task::yield_now().await;
@@ -199,7 +199,7 @@ async fn three_voters_do_not_become_one_in_a_moment() {
     let removed = async |node_id: u64| {
         within("a removal", async {
             loop {
-                match leader.remove_member(node_id).await {
+                match leader.remove_member(node_id, None).await {
                     Ok(()) => return,
                     // A try before this one was.
                     Err(MembershipError::Refused { why }) if why.contains("is no member") => return,
@@ -211,7 +211,7 @@ async fn three_voters_do_not_become_one_in_a_moment() {
         .await;
     };
     removed(others[0]).await;
-    let early = leader.remove_member(others[1]).await.unwrap_err();
+    let early = leader.remove_member(others[1], None).await.unwrap_err();
     assert!(early.to_string().contains("have stood for"), "{early}");
     removed(others[1]).await;
     assert_eq!(leader.ready(Duration::from_secs(1)), Ok(()), "alone");

@@ -66,7 +66,7 @@ async fn a_learner_that_installs_a_snapshot_loses_no_waiter_and_no_history() {
     let away = cluster.nodes[&follower].status().node_id.unwrap();
     cluster.crash(&follower).await;
     std::fs::remove_dir_all(cluster.data_dir(&follower)).unwrap();
-    node.remove_member(away).await.unwrap();
+    node.remove_member(away, None).await.unwrap();
     let token = FencingToken::new(token).unwrap();
     for n in 2..=100 {
         acquired(&node, holding, n, &format!("lease/{n}")).await;

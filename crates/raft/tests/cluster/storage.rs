@@ -72,6 +72,7 @@ async fn any_number_of_acknowledged_losses_is_logged_in_entries_that_every_log_h
     let request = KeepAlive {
         sessions: vec![(session.id, session.secret)],
         acknowledged: (1 << 40..(1 << 40) + 20_000).map(noticed).collect(),
+        caller: None,
     };
     let before = node.metrics().last_log_index;
     let kept = within("an answer", node.keep_alive(request)).await.unwrap();
@@ -82,6 +83,7 @@ async fn any_number_of_acknowledged_losses_is_logged_in_entries_that_every_log_h
     let request = KeepAlive {
         sessions: sessions.map(|id| (id, session.secret)).collect(),
         acknowledged: Vec::new(),
+        caller: None,
     };
     let kept = within("an answer", node.keep_alive(request)).await.unwrap();
     assert!(!kept.ended.is_empty(), "nobody opened these");
@@ -383,7 +385,7 @@ async fn a_follower_that_lost_what_it_acknowledged_stops_and_does_not_start_agai
         .find(|member| member.name == follower)
         .unwrap()
         .node_id;
-    leader.remove_member(node_id).await.unwrap();
+    leader.remove_member(node_id, None).await.unwrap();
     fs::remove_dir_all(&data).unwrap();
     let node = cluster.start(&follower).await;
     eventually("the new member has all", || {

@@ -29,6 +29,7 @@ async fn waits_behind(node: &Node, session: Session) -> u64 {
     let request = KeepAlive {
         sessions: (0..SESSIONS).map(session_of_nobody).collect(),
         acknowledged: Vec::new(),
+        caller: None,
     };
     for _ in 0..FLOODS {
         let source = KeepAliveSource::unique();
@@ -46,6 +47,7 @@ async fn waits_behind(node: &Node, session: Session) -> u64 {
     let request = KeepAlive {
         sessions: vec![(session.id, session.secret)],
         acknowledged: Vec::new(),
+        caller: None,
     };
     let count = answered.clone();
     node.submit_keep_alive(KeepAliveSource::unique(), request, move |kept| {

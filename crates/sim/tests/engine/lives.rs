@@ -144,12 +144,12 @@ fn members_come_and_go() {
                 .unwrap()
                 .node_id;
             loop {
-                if node.promote_member(id, None).await.is_ok() {
+                if node.promote_member(id, None, None).await.is_ok() {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            node.remove_member(gone).await.map(|()| gone)
+            node.remove_member(gone, None).await.map(|()| gone)
         });
         changed.await.unwrap().unwrap();
         caller.acquire(session, 2, "cron").await;

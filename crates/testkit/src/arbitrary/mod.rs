@@ -2,8 +2,11 @@
 //! it"), resolved against the state of the run into entries. Leaving a move out or making its
 //! numbers smaller leaves a history that still makes sense.
 
+mod callers;
 mod resolve;
 mod strategies;
+
+use ringfence_core::Mode;
 
 pub use resolve::Resolver;
 pub use strategies::{extreme_histories, histories};
@@ -22,6 +25,8 @@ pub struct History {
     pub level: u32,
     /// Whether the cluster keeps quiet at first, as after a restore.
     pub quiet: bool,
+    /// How rights are changed before the first session opens; nothing, if it is empty.
+    pub rights: Vec<AccessAct>,
     /// How many sessions are open from the beginning.
     pub crowd: u8,
     /// What happens.
@@ -46,6 +51,8 @@ pub struct Move {
     pub pace: Pace,
     /// Whether it is of a term that no leader opened.
     pub stray: bool,
+    /// Who asks for it, if a client can.
+    pub by: By,
     /// What it does.
     pub act: Act,
 }
@@ -65,6 +72,43 @@ pub enum Pace {
     Back(u64),
     /// To this very time.
     At(u64),
+}
+
+/// Who asks for a command, as a node has proven it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Nothing is proven.
+    Nobody,
+    /// The owner of the session that it names, who opens it if it is new; `local` for what is asked of
+    /// no session.
+    Owner,
+    /// One of a few principals, counted around.
+    Principal(u8),
+    /// The bearer of the cluster token at this place among those that are valid, or of one that is
+    /// not.
+    Token(u8),
+}
+
+/// A part of a change of rights. Principals, patterns, verbs and names are counted around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the change")]
+pub enum AccessAct {
+    /// See [`ringfence_core::AccessChange::AddRule`].
+    Allow { who: u8, verb: u8, names: u8 },
+    /// Takes back the rule at this place among those in force.
+    Forbid(u8),
+    /// See [`ringfence_core::AccessChange::Ban`].
+    Ban(u8),
+    /// See [`ringfence_core::AccessChange::Unban`].
+    Unban(u8),
+    /// See [`ringfence_core::AccessChange::AddToken`].
+    Token(u8),
+    /// See [`ringfence_core::AccessChange::RemoveTokens`].
+    EndTokens(u8),
+    /// See [`ringfence_core::AccessChange::SetMode`].
+    Mode(Mode),
+    /// See [`ringfence_core::AccessChange::SetLimits`].
+    Limits { sessions: u8, leases: u8 },
 }
 
 /// Who does something.
@@ -214,6 +258,17 @@ pub enum Act {
     },
     /// See [`ringfence_core::Command::PodEnded`].
     PodEnded { pod: u8 },
-    /// Delivers the command that was sent this many entries ago once more.
+    /// See [`ringfence_core::Command::ChangeAccess`].
+    ChangeAccess {
+        stale: bool,
+        foreign: bool,
+        changes: Vec<AccessAct>,
+    },
+    /// See [`ringfence_core::Command::Adopt`].
+    Adopt { by: Who, forged: bool },
+    /// See [`ringfence_core::Command::Operate`].
+    Operate,
+    /// Delivers the command that was sent this many entries ago once more; from the same caller, or
+    /// from one of the few principals if it says so.
     Again(u8),
 }

@@ -9,7 +9,8 @@ use ringfence_core::{
     PodText, Renew, Request, RequestNumber, Revoke, Secret, SessionId, Settings, WallTime,
 };
 
-use super::{AcquireAct, Act, AskAct, Limits, Lowest, Move, Number, Pace, Token, Who};
+use super::callers::{called, change_access};
+use super::{AcquireAct, Act, AskAct, By, Limits, Lowest, Move, Number, Pace, Token, Who};
 use crate::view::View;
 
 /// Turns moves into entries, and remembers what was sent.
@@ -44,7 +45,7 @@ impl Limits {
 
 /// The leases of all histories.
 fn lease_name(lease: u8) -> LeaseName {
-    let name = ["a", "b", "c/d", "c/e"][usize::from(lease % 4)];
+    let name = ["a", "b", "c/d", "c/e", "k8s/ns/l"][usize::from(lease % 5)];
     LeaseName::parse(name).expect("a lawful name")
 }
 
@@ -74,6 +75,11 @@ impl Resolver {
         }
         let newest = view.header.term;
         let command = self.command(&next.act, view);
+        let command = match (&next.act, next.by) {
+            // As it was sent, by whom it was sent.
+            (Act::Again(_), By::Owner | By::Nobody) => command,
+            (_, by) => called(command.bare().clone(), by, view),
+        };
         let term = match (&command, &next.act) {
             (Command::TermStart { .. }, Act::TermStart { later, .. }) => {
                 newest.saturating_add(*later)
@@ -161,6 +167,22 @@ impl Resolver {
                 uid: pod(*number).uid().clone(),
                 seen: PodSeen::Gone,
             }),
+            Act::ChangeAccess {
+                stale,
+                foreign,
+                changes,
+            } => {
+                let cluster = ClusterId::new(sixteen(if *foreign { 8 } else { 7 }));
+                change_access(*stale, cluster, changes, view)
+            }
+            Act::Adopt { by, forged } => {
+                let session = who(*by, None, view);
+                let secret = self.secret(session, *forged);
+                Command::Adopt { session, secret }
+            }
+            Act::Operate => Command::Operate {
+                change: "remove n3 (node 17)".into(),
+            },
             Act::Again(back) => {
                 let at = self.sent.len().checked_sub(1 + usize::from(*back));
                 at.map_or(Command::Tick, |at| self.sent[at].clone())

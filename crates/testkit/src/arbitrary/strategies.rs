@@ -3,9 +3,11 @@
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
-use ringfence_core::{LEVEL_FIRST, LEVEL_REPEATS};
+use ringfence_core::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS, Mode};
 
-use super::{AcquireAct, Act, AskAct, History, Limits, Lowest, Move, Number, Pace, Token, Who};
+use super::{
+    AccessAct, AcquireAct, Act, AskAct, By, History, Limits, Lowest, Move, Number, Pace, Token, Who,
+};
 
 /// Histories of up to `length` moves in which conflicts are frequent and numbers are moderate.
 pub fn histories(length: usize) -> impl Strategy<Value = History> {
@@ -21,19 +23,22 @@ pub fn extreme_histories(length: usize) -> impl Strategy<Value = History> {
 fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value = History> {
     let floor =
         prop_oneof![4 => Just(Some(0)), 1 => Just(None), 1 => (0..1_u64 << 52).prop_map(Some)];
-    let level = prop_oneof![1 => Just(LEVEL_FIRST), 4 => Just(LEVEL_REPEATS)];
+    let level =
+        prop_oneof![1 => Just(LEVEL_FIRST), 2 => Just(LEVEL_REPEATS), 5 => Just(LEVEL_ACCESS)];
     let quiet = proptest::bool::weighted(0.15);
     (
         limits(),
         floor,
         level,
         quiet,
+        rights(),
         0..5_u8,
         0..length,
         vec(moves, 1..=length),
     )
         .prop_map(
-            |(limits, floor, level, quiet, crowd, restore_after, moves)| History {
+            |(limits, floor, level, quiet, rights, crowd, restore_after, moves)| History {
+                rights,
                 crowd,
                 level,
                 limits,
@@ -43,6 +48,60 @@ fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value 
                 moves,
             },
         )
+}
+
+/// In most histories rights bind from the beginning on, and allow most.
+fn rights() -> BoxedStrategy<Vec<AccessAct>> {
+    let everybody = |names| AccessAct::Allow {
+        who: 0,
+        verb: 0,
+        names,
+    };
+    let bind = move |(names, more): (u8, Vec<AccessAct>)| {
+        let first = [everybody(names), AccessAct::Mode(Mode::Enforced)];
+        first.into_iter().chain(more).collect()
+    };
+    let names = prop_oneof![4 => Just(0), 1 => 1..5_u8];
+    prop_oneof![
+        2 => Just(Vec::new()),
+        1 => Just(vec![AccessAct::Mode(Mode::Permissive)]),
+        5 => (names, vec(allow(), 0..6)).prop_map(bind),
+    ]
+    .boxed()
+}
+
+fn allow() -> BoxedStrategy<AccessAct> {
+    let verb = prop_oneof![4 => Just(0), 3 => Just(2), 3 => 0..7_u8];
+    (any::<u8>(), verb, any::<u8>())
+        .prop_map(|(who, verb, names)| AccessAct::Allow { who, verb, names })
+        .boxed()
+}
+
+fn change_of_rights() -> BoxedStrategy<AccessAct> {
+    let mode =
+        prop_oneof![1 => Just(Mode::Off), 1 => Just(Mode::Permissive), 5 => Just(Mode::Enforced)];
+    prop_oneof![
+        4 => allow(),
+        6 => any::<u8>().prop_map(AccessAct::Forbid),
+        2 => (0..6_u8).prop_map(AccessAct::Ban),
+        2 => (0..6_u8).prop_map(AccessAct::Unban),
+        2 => any::<u8>().prop_map(AccessAct::Token),
+        1 => any::<u8>().prop_map(AccessAct::EndTokens),
+        2 => mode.prop_map(AccessAct::Mode),
+        2 => (0..4_u8, 0..5_u8)
+            .prop_map(|(sessions, leases)| AccessAct::Limits { sessions, leases }),
+    ]
+    .boxed()
+}
+
+fn by() -> BoxedStrategy<By> {
+    prop_oneof![
+        24 => Just(By::Owner),
+        2 => Just(By::Nobody),
+        3 => (0..6_u8).prop_map(By::Principal),
+        1 => (0..3_u8).prop_map(By::Token)
+    ]
+    .boxed()
 }
 
 fn limits() -> BoxedStrategy<Limits> {
@@ -72,8 +131,13 @@ fn moderate_move() -> BoxedStrategy<Move> {
         1 => (0..70_000_u64).prop_map(Pace::By),
         2 => (1..10_000_u64).prop_map(Pace::Back)
     ];
-    (pace, proptest::bool::weighted(0.02), moderate_act())
-        .prop_map(|(pace, stray, act)| Move { pace, stray, act })
+    (pace, proptest::bool::weighted(0.02), by(), moderate_act())
+        .prop_map(|(pace, stray, by, act)| Move {
+            pace,
+            stray,
+            by,
+            act,
+        })
         .boxed()
 }
 
@@ -132,7 +196,7 @@ fn acquire() -> BoxedStrategy<AcquireAct> {
 
 /// Most histories turn about one lease or two.
 fn lease() -> BoxedStrategy<u8> {
-    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..4_u8].boxed()
+    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..5_u8].boxed()
 }
 
 /// An ask, and who is likely to make it.
@@ -180,7 +244,7 @@ fn moderate_act() -> BoxedStrategy<Act> {
             .prop_map(|(lease, token, now)| Act::Revoke { lease, token, now }),
         9 => (0..16_u8).prop_map(Act::Again),
         1 => (who(), forged()).prop_map(|(by, forged)| Act::Close { by, forged }),
-        1 => who().prop_map(|who| Act::Evict { who }),
+        2 => who().prop_map(|who| Act::Evict { who }),
         3 => (any::<u8>(), forged(), weighted(0.4, 0..70_000_u64), any::<u8>())
             .prop_map(|(id, forged, seen_ago, pod)| Act::OpenForPod {
                 id: id % 24, forged, seen_ago, pod }),
@@ -191,7 +255,12 @@ fn moderate_act() -> BoxedStrategy<Act> {
             |(stale, limits, ttl_max, idle_retention)| Act::Configure {
                 stale, limits, ttl_max, idle_retention }),
         1 => Just(Act::DrawNodeId),
-        1 => (0..=LEVEL_REPEATS).prop_map(Act::RaiseLevel),
+        1 => (0..=LEVEL_ACCESS).prop_map(Act::RaiseLevel),
+        4 => (proptest::bool::weighted(0.05), proptest::bool::weighted(0.02),
+              vec(change_of_rights(), 0..4))
+            .prop_map(|(stale, foreign, changes)| Act::ChangeAccess { stale, foreign, changes }),
+        1 => (who(), forged()).prop_map(|(by, forged)| Act::Adopt { by, forged }),
+        1 => Just(Act::Operate),
     ]
     .boxed()
 }
@@ -203,8 +272,13 @@ fn extreme_move() -> BoxedStrategy<Move> {
         2 => extreme().prop_map(Pace::Back),
         1 => extreme().prop_map(Pace::At),
     ];
-    (pace, proptest::bool::weighted(0.02), extreme_act())
-        .prop_map(|(pace, stray, act)| Move { pace, stray, act })
+    (pace, proptest::bool::weighted(0.02), by(), extreme_act())
+        .prop_map(|(pace, stray, by, act)| Move {
+            pace,
+            stray,
+            by,
+            act,
+        })
         .boxed()
 }
 

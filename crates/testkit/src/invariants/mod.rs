@@ -17,6 +17,8 @@
 //! | I16 | neither the counter nor a floor ever falls | `counters_never_fall.rs` |
 //! | I20 | every table keeps its limit | `limits_are_kept.rs` |
 //! | I21 | a request number is remembered until its client confirms it | `numbers_are_remembered.rs` |
+//! | I34 | no lease is granted to a principal that may not have it then, once rights bind | `only_the_entitled.rs` |
+//! | I35 | nothing is done for a banned principal, and its sessions are not renewed | `the_banned.rs` |
 //! | I24 | a grant that was reported as ended is never reported as held again | `the_ended_stay_ended.rs` |
 
 mod counters_never_fall;
@@ -28,8 +30,10 @@ mod no_resurrection;
 mod nobody_ends_early;
 mod numbers_are_remembered;
 mod one_holder;
+mod only_the_entitled;
 mod only_the_holder_releases;
 mod signs_of_life;
+mod the_banned;
 mod the_ended_stay_ended;
 mod the_silent_end;
 mod tokens_increase;
@@ -127,6 +131,8 @@ impl Default for Checkers {
                 "I24",
                 Box::<the_ended_stay_ended::EndedStayEnded>::default(),
             ),
+            ("I34", Box::new(only_the_entitled::OnlyTheEntitled)),
+            ("I35", Box::new(the_banned::NothingForTheBanned)),
         ])
     }
 }

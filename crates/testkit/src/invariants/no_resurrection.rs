@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use ringfence_core::{Command, Event, Outcome, Rejection, SessionId};
 
+use ringfence_model::rights::Rights;
+
 use super::{Invariant, Step};
 
 #[derive(Default)]
@@ -50,7 +52,7 @@ impl Invariant for NoResurrection {
 impl NoResurrection {
     /// Takes notice of the ends that an answer tells.
     fn take_answer(&mut self, step: &Step) {
-        let told = match (&step.entry.command, &step.outcome) {
+        let told = match (step.entry.command.bare(), &step.outcome) {
             (_, Outcome::Renewed(renewed)) => renewed.ended.as_slice(),
             (Command::Request(request), Outcome::Rejected(Rejection::SessionExpired { .. })) => {
                 std::slice::from_ref(&request.session)
@@ -60,17 +62,19 @@ impl NoResurrection {
             }
             _ => &[],
         };
+        let rights = Rights::of(&step.after.access);
         for id in told {
             // Who asks for a number that is yet to be given away does not learn of an end.
             if id.get() >= step.after.header.next_session {
                 continue;
             }
             // One that is due and that the entry's budget did not reach is listed by a keep-alive
-            // too, and the code that answers it leaves it out.
-            let unreached = matches!(step.outcome, Outcome::Renewed(_))
-                && step.after.session(*id).is_some()
-                && step.after.has_work_left();
-            if !unreached {
+            // too, and so is one of a banned principal. The code that answers it leaves both out.
+            let lives = step.after.session(*id).is_some_and(|session| {
+                let owner = session.owner.as_ref();
+                step.after.has_work_left() || (owner.is_some() && rights.ban(owner))
+            });
+            if !(lives && matches!(step.outcome, Outcome::Renewed(_))) {
                 self.told.insert(*id);
             }
         }

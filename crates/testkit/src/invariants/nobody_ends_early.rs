@@ -27,7 +27,7 @@ impl Invariant for NobodyEndsEarly {
                 return Err(format!("{session:?} ended at {now:?}, due at {deadline:?}"));
             }
         }
-        if let Command::Open(open) = &step.entry.command
+        if let Command::Open(open) = step.entry.command.bare()
             && let Some(known) = self.signs.of_open(open.id)
             && let ringfence_core::Outcome::Opened(opened) = &step.outcome
             && opened.session != known

@@ -49,7 +49,7 @@ fn bears_on_something(view: &View, session: SessionId, number: RequestNumber) ->
 
 /// The lowest number that the session may have after this entry.
 fn confirmed(step: &Step, session: &SessionRecord) -> RequestNumber {
-    match &step.entry.command {
+    match step.entry.command.bare() {
         Command::Request(request)
             if request.session == session.id && request.secret == session.secret =>
         {

@@ -28,11 +28,17 @@ impl Invariant for OnlyTheHolder {
                     gave_up(step, *session, name, *token, cause)
                 }
                 EndCause::Closed => closed(step, *session),
-                EndCause::Revoked { .. } => matches!(&step.entry.command, Command::Revoke(revoke)
-                    if revoke.name == *name && revoke.token == *token),
-                EndCause::Evicted { .. } => matches!(&step.entry.command, Command::Evict(evict)
-                    if evict.session == *session),
-                EndCause::PodEnded { uid, seen } => names_pod(&step.entry.command, uid, *seen),
+                EndCause::Revoked { .. } => {
+                    matches!(step.entry.command.bare(), Command::Revoke(revoke)
+                    if revoke.name == *name && revoke.token == *token)
+                }
+                EndCause::Evicted { .. } => {
+                    matches!(step.entry.command.bare(), Command::Evict(evict)
+                    if evict.session == *session)
+                }
+                EndCause::PodEnded { uid, seen } => {
+                    names_pod(step.entry.command.bare(), uid, *seen)
+                }
             };
             if !asked {
                 return Err(format!("no entitled session asked for {event:?}"));
@@ -64,7 +70,7 @@ fn gave_up(
     token: FencingToken,
     cause: &EndCause,
 ) -> bool {
-    let Command::Request(request) = &step.entry.command else {
+    let Command::Request(request) = step.entry.command.bare() else {
         return false;
     };
     let named = match (&request.ask, cause) {
@@ -76,7 +82,7 @@ fn gave_up(
 }
 
 fn closed(step: &Step, session: SessionId) -> bool {
-    match &step.entry.command {
+    match step.entry.command.bare() {
         Command::Close {
             session: named,
             secret,

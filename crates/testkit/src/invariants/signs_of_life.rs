@@ -57,7 +57,7 @@ impl SignsOfLife {
                 life.seen = now;
             }
         };
-        match (&step.entry.command, &step.outcome) {
+        match (step.entry.command.bare(), &step.outcome) {
             (Command::Open(open), Outcome::Opened(opened)) => {
                 renew(&opened.session);
                 self.living.entry(opened.session).or_insert(Life {
@@ -77,7 +77,12 @@ impl SignsOfLife {
             (
                 Command::Request(_),
                 Outcome::Rejected(
-                    Rejection::NotReady | Rejection::WrongSecret | Rejection::SessionExpired { .. },
+                    Rejection::NotReady
+                    | Rejection::WrongSecret
+                    | Rejection::SessionExpired { .. }
+                    | Rejection::OtherPrincipal
+                    | Rejection::Banned { .. }
+                    | Rejection::TokenRevoked { .. },
                 ),
             ) => {}
             (Command::Request(request), _) => renew(&request.session),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ringfence_core::snapshot::{Answer, Remembered, TokenCounter};
 use ringfence_core::{
-    Acquired, Ask, Command, EndCause, Event, FencingToken, Granted, Outcome, RequestNumber, Secret,
-    SessionEnd, SessionId,
+    AccessRecord, Acquired, Ask, Command, EndCause, Event, FencingToken, Granted, Millis, Mode,
+    Outcome, Principal, Rejection, RequestNumber, Secret, SessionEnd, SessionId,
 };
 use ringfence_testkit::invariants::Step;
 use ringfence_testkit::view::View;
@@ -42,11 +42,72 @@ pub(crate) const BUGS: &[Bug] = &[
     ("an answer is forgotten", "I21", forget_answer),
     ("the id of an Open is forgotten", "I21", forget_open),
     ("an ended grant is told as held", "I24", tell_ended_as_held),
+    ("a grant without a right", "I34", drop_rules),
+    ("the banned live on", "I35", renew_the_banned),
+    ("the banned are served", "I35", serve_the_banned),
 ];
 
 /// The state after the entry, to be changed.
 fn after(step: &mut Step) -> &mut View {
     Arc::make_mut(&mut step.after)
+}
+
+/// The command without who asks for it.
+fn bare(command: &mut Command) -> &mut Command {
+    match command {
+        Command::Called(called) => &mut called.command,
+        other => other,
+    }
+}
+
+/// Whether rights bind after the entry.
+fn enforced(view: &View) -> bool {
+    let mode = |record: &AccessRecord| matches!(record, AccessRecord::Mode { mode, .. } if *mode == Mode::Enforced);
+    view.access.iter().any(mode)
+}
+
+fn is_banned(view: &View, principal: &Principal) -> bool {
+    let is = |record: &AccessRecord| matches!(record, AccessRecord::Ban(who) if who == principal);
+    view.access.iter().any(is)
+}
+
+fn drop_rules(step: &mut Step) -> bool {
+    let enforced = enforced(&step.after);
+    if !enforced || granted(step).is_none() {
+        return false;
+    }
+    let rule = |record: &AccessRecord| matches!(record, AccessRecord::Rule(_));
+    after(step).access.retain(|record| !rule(record));
+    true
+}
+
+fn renew_the_banned(step: &mut Step) -> bool {
+    let before = step.before.clone();
+    if !enforced(&before) {
+        return false;
+    }
+    let mut sessions = after(step).sessions.iter_mut();
+    let banned = sessions.find(|session| {
+        let owner = session.owner.as_ref();
+        before.session(session.id).is_some() && owner.is_some_and(|who| is_banned(&before, who))
+    });
+    banned
+        .map(|session| session.seen = session.seen.after(Millis(1)))
+        .is_some()
+}
+
+fn serve_the_banned(step: &mut Step) -> bool {
+    let before = step.before.clone();
+    let banned = match &step.entry.command {
+        Command::Called(called) => is_banned(&before, &called.caller.principal),
+        _ => false,
+    };
+    let refused = matches!(step.outcome, Outcome::Rejected(Rejection::Banned { .. }));
+    if !banned || !refused || !enforced(&before) {
+        return false;
+    }
+    step.outcome = Outcome::Done;
+    true
 }
 
 fn granted(step: &mut Step) -> Option<&mut Granted> {
@@ -171,7 +232,7 @@ fn foreign_release(step: &mut Step) -> bool {
     if !releases(step) {
         return false;
     }
-    match &mut step.entry.command {
+    match bare(&mut step.entry.command) {
         Command::Request(request) if request.number.get() % 2 == 0 => {
             request.secret = Secret::new([254; 16]);
             true
@@ -188,7 +249,7 @@ fn stale_release(step: &mut Step) -> bool {
     if !releases(step) {
         return false;
     }
-    match &mut step.entry.command {
+    match bare(&mut step.entry.command) {
         Command::Request(request) => match &mut request.ask {
             Ask::Release { token, .. } => {
                 *token = FencingToken::new(token.get() + 1).unwrap();

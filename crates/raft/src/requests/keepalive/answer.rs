@@ -15,7 +15,8 @@ const TOLD_EACH_BYTES: usize = 48;
 pub struct KeptAlive {
     /// Cluster time after the last entry that the request was part of.
     pub time: ClusterTime,
-    /// Sessions that are not alive, or whose secret is another one.
+    /// Sessions that are not alive, or whose secret is another one; and those that live on and are
+    /// not for this caller: of another principal, or of any if it is banned.
     pub ended: Vec<(SessionId, Rejection)>,
     /// Grants that ended against their session's will and that it has not acknowledged.
     pub lost: Vec<(SessionId, Vec<LostGrant>)>,

@@ -2,15 +2,21 @@
 //!
 //! Secrets are checked here, before the log: an entry carries session numbers only. That a session
 //! is not alive is said only once the entry is applied, since only then is it sure that the state
-//! was not an old one.
+//! was not an old one. The same holds for the caller's principal, which travels with each request.
 
+mod adopting;
 mod answer;
 #[cfg(test)]
 mod due_tests;
 mod entries;
+mod judging;
 mod lines;
 #[cfg(test)]
+mod principal_tests;
+#[cfg(test)]
 mod size_tests;
+#[cfg(test)]
+mod test_state;
 #[cfg(test)]
 mod told_tests;
 mod wire;
@@ -22,13 +28,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringfence_core::{
-    ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renewed, Secret, SessionId,
+    Caller, ClusterTime, Command, FencingToken, LostGrant, Outcome, Rejection, Renewed, Secret,
+    SessionId,
 };
 use ringfence_planted::{Bug, planted};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use self::adopting::Adoptions;
 pub use self::answer::KeptAlive;
 use self::entries::entries;
+use self::judging::{Claim, Judge};
 pub use self::lines::KeepAliveSource;
 use self::lines::Lines;
 use self::wire::{kept_from_answer, request_to_pb};
@@ -72,6 +81,9 @@ pub struct KeepAlive {
     pub sessions: Vec<(SessionId, Secret)>,
     /// Losses that these sessions have taken notice of: belief in the grants has ended.
     pub acknowledged: Vec<(SessionId, FencingToken)>,
+    /// Who asks; `None` if nothing was proven of that. Sessions of other principals are not kept
+    /// alive once rights bind.
+    pub caller: Option<Caller>,
 }
 
 impl KeepAlive {
@@ -103,6 +115,7 @@ struct Asked {
 pub(crate) struct KeepAlives {
     lines: Arc<Lines<Asked>>,
     pub(crate) counts: Arc<KeepAliveCounts>,
+    adoptions: Arc<Adoptions>,
 }
 
 impl KeepAlives {
@@ -111,6 +124,7 @@ impl KeepAlives {
         let this = Self {
             lines: Arc::new(Lines::new(KEEP_ALIVES_QUEUED_MAX)),
             counts: Arc::default(),
+            adoptions: Arc::default(),
         };
         (
             this.clone(),
@@ -298,20 +312,28 @@ fn forward(forwarder: &Forwarder, queue: KeepAlives, asked: Asked, turn: OwnedSe
     });
 }
 
-/// A request whose secrets have been checked.
+/// A request whose caller and secrets have been checked.
 struct Checked {
     asked: Asked,
     alive: Vec<SessionId>,
+    /// Those of `alive` that become the caller's.
+    unowned: Vec<(SessionId, Secret)>,
     doubtful: Vec<(SessionId, Secret)>,
 }
 
 fn check(state: &State, asked: Asked) -> Checked {
-    let (mut alive, mut doubtful) = (Vec::new(), Vec::new());
+    let (mut alive, mut unowned, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
     for part in asked.request.sessions.chunks(CHECKED_AT_ONCE) {
         let machine = state.machine();
+        let judge = Judge::new(&machine, asked.request.caller.as_ref());
         for (session, secret) in part {
-            match machine.authenticate(*session, secret) {
-                Ok(()) => alive.push(*session),
+            match judge.judge(*session, secret) {
+                Ok(claim) => {
+                    alive.push(*session);
+                    if claim == Claim::Unowned {
+                        unowned.push((*session, *secret));
+                    }
+                }
                 Err(_) => doubtful.push((*session, *secret)),
             }
         }
@@ -319,6 +341,7 @@ fn check(state: &State, asked: Asked) -> Checked {
     Checked {
         asked,
         alive,
+        unowned,
         doubtful,
     }
 }
@@ -331,6 +354,7 @@ async fn renew(leading: Arc<LeaderTerm>, state: Arc<State>, queue: KeepAlives, b
         .into_iter()
         .map(|asked| check(&state, asked))
         .collect();
+    queue.adoptions.log(&leading, &checked);
     let entries = entries(&checked);
     let counts = &queue.counts;
     counts
@@ -446,6 +470,7 @@ fn answer(state: &State, checked: Checked, results: &mut Results) {
     let Checked {
         asked,
         alive,
+        unowned: _,
         doubtful,
     } = checked;
     let mut kept = KeptAlive {
@@ -454,6 +479,7 @@ fn answer(state: &State, checked: Checked, results: &mut Results) {
     };
     if !results.ended.is_empty() || !doubtful.is_empty() {
         let machine = state.machine();
+        let judge = Judge::new(&machine, asked.request.caller.as_ref());
         if !results.ended.is_empty() {
             let ended = asked
                 .request
@@ -465,21 +491,22 @@ fn answer(state: &State, checked: Checked, results: &mut Results) {
                 // and may yet get a fresh TTL from a new term: that it has ended is not said
                 // before it is so. This is judged here and not in `apply`, which has to do the
                 // same with an entry on nodes of every version.
-                match machine.authenticate(*session, secret) {
+                match judge.judge(*session, secret) {
                     Err(refusal) => kept.ended.push((*session, refusal)),
-                    Ok(()) => kept.untold.push(*session),
+                    Ok(_) => kept.untold.push(*session),
                 }
             }
         }
         for (session, secret) in doubtful {
-            match machine.authenticate(session, &secret) {
+            match judge.judge(session, &secret) {
                 Err(refusal) if !results.ended.contains(&session) => {
                     kept.ended.push((session, refusal));
                 }
                 Err(_) => {}
-                Ok(()) => {
+                Ok(_) => {
                     drop(machine);
-                    let why = "a session was opened while its keep-alive was under way";
+                    let why = "a session was opened, or rights were changed, while its keep-alive \
+                               was under way";
                     asked.reply.send(Err(ProposeError::not_done(why)));
                     return;
                 }

@@ -11,11 +11,13 @@ use crate::types::entry_size;
 fn checked(sessions: Vec<SessionId>, acknowledged: Vec<(SessionId, FencingToken)>) -> Checked {
     Checked {
         alive: sessions,
+        unowned: Vec::new(),
         doubtful: Vec::new(),
         asked: Asked {
             request: KeepAlive {
                 sessions: Vec::new(),
                 acknowledged,
+                caller: None,
             },
             reply: Reply::new(drop),
             origin: Origin::Here,

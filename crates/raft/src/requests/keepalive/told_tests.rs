@@ -35,11 +35,13 @@ fn told(batch: &[usize]) -> Vec<KeptAlive> {
         let tell = tell.clone();
         let checked = Checked {
             alive: vec![id; *times],
+            unowned: Vec::new(),
             doubtful: Vec::new(),
             asked: Asked {
                 request: KeepAlive {
                     sessions: vec![session(); *times],
                     acknowledged: Vec::new(),
+                    caller: None,
                 },
                 reply: Reply::new(move |answer| drop(tell.send(answer))),
                 origin: Origin::Here,

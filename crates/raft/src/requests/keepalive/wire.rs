@@ -6,6 +6,7 @@ use ringfence_proto::record::{decode_outcome, encode_outcome};
 
 use super::{KeepAlive, KeptAlive};
 use crate::network::forward::unexpected;
+use crate::types::codec;
 use crate::types::reply::ProposeError;
 
 pub(crate) fn request_from_pb(message: &pb::KeepAlive) -> Option<KeepAlive> {
@@ -21,9 +22,12 @@ pub(crate) fn request_from_pb(message: &pb::KeepAlive) -> Option<KeepAlive> {
             FencingToken::new(noticed.token)?,
         ))
     });
+    // One that cannot be read is not nobody.
+    let caller = message.caller.as_ref().map(codec::caller_from_pb);
     Some(KeepAlive {
         sessions: sessions.collect::<Option<_>>()?,
         acknowledged: acknowledged.collect::<Option<_>>()?,
+        caller: caller.transpose().ok()?,
     })
 }
 
@@ -47,6 +51,7 @@ pub(super) fn request_to_pb(request: &KeepAlive) -> pb::KeepAlive {
     pb::KeepAlive {
         sessions: proofs.collect(),
         acknowledged: acknowledged.collect(),
+        caller: request.caller.as_ref().map(codec::caller_to_pb),
     }
 }
 
