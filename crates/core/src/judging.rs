@@ -67,9 +67,7 @@ impl StateMachine {
         if planted(Bug::EvictAcrossPrefixes) {
             names.by_ref().skip(1).for_each(drop);
         }
-        names
-            .map(|name| access.judge(principal, Verb::Revoke, Scope::Name(name)))
-            .collect()
+        names.try_for_each(|name| access.judge(principal, Verb::Revoke, Scope::Name(name)))
     }
 
     /// Whether the session, whose secret was proven, is the caller's.

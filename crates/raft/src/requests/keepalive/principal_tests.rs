@@ -10,6 +10,9 @@ use super::*;
 
 const TTL: Millis = Millis::from_secs(15);
 
+/// Who asks, and for which sessions.
+type Asks = (Option<Caller>, Vec<(SessionId, Secret)>);
+
 fn caller(principal: &str) -> Caller {
     Caller {
         principal: Principal::parse(principal).unwrap(),
@@ -104,11 +107,7 @@ impl Site {
         self.state.state.machine().silence(id)
     }
 
-    async fn keep_alive(
-        &mut self,
-        at: u64,
-        batch: &[(Option<Caller>, Vec<(SessionId, Secret)>)],
-    ) -> Vec<KeptAlive> {
+    async fn keep_alive(&mut self, at: u64, batch: &[Asks]) -> Vec<KeptAlive> {
         let batch = batch.iter().map(|(caller, sessions)| KeepAlive {
             sessions: sessions.clone(),
             acknowledged: Vec::new(),
