@@ -79,14 +79,6 @@ pub struct Caller {
     pub node: u64,
 }
 
-impl Caller {
-    /// Whether it is anybody: `anonymous` is the same as no caller at all.
-    #[must_use]
-    pub fn is_proven(&self) -> bool {
-        self.principal.as_str() != Principal::ANONYMOUS
-    }
-}
-
 /// A cluster token. The secret itself is known to its bearer alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterToken {

@@ -9,7 +9,6 @@ use alloc::string::String;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::principal::Principal;
 use crate::access::rules::Scope;
 use crate::access::verb::Verb;
 use crate::access::{ChangeAccess, InvalidAccess, Mode};
@@ -150,12 +149,20 @@ impl StateMachine {
     pub(crate) fn operator(&self, says: &str) -> String {
         let principal = match &self.caller {
             None if self.state.access.mode() == Mode::Off => return says.into(),
-            None => Principal::ANONYMOUS,
+            None => crate::Principal::ANONYMOUS,
             Some(caller) => caller.principal.as_str(),
         };
         match says {
             "" => principal.into(),
             says => format!("{principal} ({says})"),
         }
+    }
+}
+
+impl crate::Caller {
+    /// Whether anything is proven of it: `anonymous` is the same as no caller at all.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.principal.as_str() != crate::Principal::ANONYMOUS
     }
 }

@@ -6,7 +6,6 @@ use core::iter;
 use core::ops::Bound;
 
 use crate::access::Access;
-use crate::access::principal::Principal;
 use crate::ended::EndedSessions;
 use crate::event::{Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, Secret, SessionId};
@@ -339,7 +338,7 @@ impl Frozen {
     /// Who opened a living session, for its life; `None` if that was not proven, or there is no such
     /// session.
     #[must_use]
-    pub fn owner(&self, id: SessionId) -> Option<&Principal> {
+    pub fn owner(&self, id: SessionId) -> Option<&crate::Principal> {
         self.sessions.get(&id)?.owner.as_ref()
     }
 

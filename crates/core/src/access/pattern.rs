@@ -89,10 +89,10 @@ impl PrincipalPattern {
             return Ok(Self::Exact(exact));
         };
         check_bytes(prefix).map_err(InvalidPattern::Principal)?;
-        let begins = |kind: &str| {
-            kind.starts_with(prefix) || (kind.ends_with(':') && prefix.starts_with(kind))
+        let begins = |kind: &&'static str| {
+            kind.starts_with(prefix) || (kind.ends_with(':') && prefix.starts_with(*kind))
         };
-        if !KINDS.iter().any(|kind| begins(kind)) {
+        if !KINDS.iter().any(begins) {
             return Err(InvalidPattern::Principal(InvalidPrincipal::UnknownKind));
         }
         Ok(Self::Prefix(Arc::from(prefix)))

@@ -24,8 +24,8 @@ pub(crate) const KINDS: [&str; 10] = [
 ];
 
 text! {
-    /// Who a request was proven to come from: 1 to 255 bytes of printable ASCII without spaces and `*`,
-    /// compared byte by byte. One of `cert:{uri|dns|email|cn}:NAME`, `jwt:ALIAS:SUBJECT`,
+    /// Who a request was proven to come from: 1 to 255 bytes of printable ASCII without spaces
+    /// and `*`, compared byte by byte. One of `cert:{uri|dns|email|cn}:NAME`, `jwt:ALIAS:SUBJECT`,
     /// `sa:ALIAS:NAMESPACE/NAME`, `token:NAME`, `node:NAME`, `local` and `anonymous`.
     Principal
 }
@@ -40,7 +40,7 @@ pub enum InvalidPrincipal {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// It contains a byte that is not printable ASCII, a space or a `*`.
+    /// It contains a byte that is not printable ASCII, a space, or a `*`.
     Forbidden {
         /// Where the byte stands.
         at: usize,
@@ -73,7 +73,7 @@ pub(crate) fn check_bytes(raw: &str) -> Result<(), InvalidPrincipal> {
     if bytes > PRINCIPAL_BYTES_MAX {
         return Err(InvalidPrincipal::TooLong { bytes });
     }
-    // A pattern that ends in one stands for many: what a refusal names must be the one that it is.
+    // A `*` would make a pattern of it: a rule for the one whom an issuer calls `*` is for all of them.
     let forbidden = |byte: &u8| !byte.is_ascii_graphic() || *byte == b'*';
     match raw.bytes().enumerate().find(|(_, byte)| forbidden(byte)) {
         Some((at, byte)) => Err(InvalidPrincipal::Forbidden { at, byte }),
