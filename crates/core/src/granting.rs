@@ -215,7 +215,7 @@ impl StateMachine {
     }
 
     fn serve(&mut self, name: LeaseName) {
-        // It may be held again, or blocked: then it is nobody's turn.
+        // It may be held again, or blocked: then it is no waiter's turn.
         let turn = self.leases.get(&name).is_some_and(Lease::wants_serving);
         if turn {
             self.refuse_heads(&name);

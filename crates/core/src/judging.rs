@@ -224,12 +224,20 @@ impl StateMachine {
     pub(crate) fn operator(&self, says: &str) -> String {
         let principal = match &self.caller {
             None if self.state.access.mode() == Mode::Off => return says.into(),
-            None => Principal::ANONYMOUS,
+            None => crate::Principal::ANONYMOUS,
             Some(caller) => caller.principal.as_str(),
         };
         match says {
             "" => principal.into(),
             says => format!("{principal} ({says})"),
         }
+    }
+}
+
+impl crate::Caller {
+    /// Whether anything is proven of it: `anonymous` is the same as no caller at all.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.principal.as_str() != crate::Principal::ANONYMOUS
     }
 }

@@ -354,7 +354,7 @@ impl Frozen {
     /// Who opened a living session, for its life; `None` if that was not proven, or there is no such
     /// session.
     #[must_use]
-    pub fn owner(&self, id: SessionId) -> Option<&Principal> {
+    pub fn owner(&self, id: SessionId) -> Option<&crate::Principal> {
         self.sessions.get(&id)?.owner.as_ref()
     }
 

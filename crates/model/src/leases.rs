@@ -289,7 +289,7 @@ impl Model {
             WaitEnd::Cancelled | WaitEnd::SessionEnded => Some(Answer::Cancelled {
                 name: Some(name.clone()),
             }),
-            // It was told why.
+            // Its answer says why.
             WaitEnd::Refused => None,
         };
         if let Some(answer) = answer {

@@ -9,7 +9,7 @@ use ringfence_core::{
 
 use super::Model;
 
-/// What somebody wants to do something to.
+/// What a right is for.
 #[derive(Clone, Copy, Debug)]
 pub enum To<'a> {
     /// The cluster as a whole.
@@ -183,7 +183,7 @@ impl Rights {
                 self.tokens.push((index, token.clone()));
             }
             AccessChange::RemoveTokens(of) => {
-                self.tokens.retain(|(_, known)| known.principal != *of)
+                self.tokens.retain(|(_, known)| known.principal != *of);
             }
             AccessChange::SetMode(mode) => self.mode = *mode,
             AccessChange::SetLimits(limits) => {

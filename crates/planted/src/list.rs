@@ -184,7 +184,7 @@ bugs! {
         BannedKeptAlive "banned-kept-alive"
             "The leader takes keep-alives of a banned principal."
         MembersChangedUnjudged "members-changed-unjudged"
-            "The leader changes members for whoever asks."
+            "The leader changes members for a caller that may not operate."
         ReadingRebased "reading-rebased"
             "The leader's reading restarts at each applied entry."
         ReadingUncapped "reading-uncapped"

@@ -68,12 +68,29 @@ impl LeaderTerm {
         if !planted(Bug::SizeLeftToTheLog) {
             entry_size::check(Proposal::encoded_len(command)).map_err(NotAdmitted::ForGood)?;
         }
-        if !self.pod_sessions && opens_for_a_pod(command) {
-            let why = "the leader watches no Pods: start all nodes with --kube-pods, or open the \
-                       session with a TTL";
-            return Err(NotAdmitted::ForGood(why.to_owned()));
-        }
+        self.admit_kind(command).map_err(NotAdmitted::ForGood)?;
         self.admit_now(command).map_err(NotAdmitted::ForNow)
+    }
+
+    /// What this leader's own configuration must allow before the log may hold it: the one place in
+    /// the way of a write that looks at what the command says.
+    fn admit_kind(&self, command: &[u8]) -> Result<(), String> {
+        // Most commands are of the first version, and need not be decoded for this.
+        if version_of(command).is_none_or(|version| version <= 1) {
+            return Ok(());
+        }
+        // One that cannot be decoded is refused by its version.
+        let Ok(command) = decode_command(command) else {
+            return Ok(());
+        };
+        match command.bare() {
+            Command::OpenForPod(_) if !self.pod_sessions => Err(
+                "the leader watches no Pods: start all nodes with --kube-pods, or open the session \
+                 with a TTL"
+                    .to_owned(),
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn admit_now(&self, command: &[u8]) -> Result<(), String> {
@@ -182,14 +199,6 @@ impl Route {
             Self::Follower(forwarder) => Some(forwarder.node_id()),
         }
     }
-}
-
-/// Whether an encoded command opens a session that lasts as long as a Pod.
-fn opens_for_a_pod(command: &[u8]) -> bool {
-    // Most commands are of the first version, and need not be decoded for this.
-    version_of(command).is_some_and(|version| version > 1)
-        && decode_command(command)
-            .is_ok_and(|command| matches!(command.bare(), Command::OpenForPod(_)))
 }
 
 /// Counters since the node was started.

@@ -61,7 +61,7 @@ fn called(caller: Caller, command: Command) -> Command {
     Command::Called(Box::new(Called { caller, command }))
 }
 
-/// Everybody may acquire everything.
+/// All clients may acquire all leases.
 async fn set(node: &Node, mode: Mode) {
     let rule = rule("*", Verb::Acquire, Some("*"));
     change(node, vec![rule, AccessChange::SetMode(mode)]).await;

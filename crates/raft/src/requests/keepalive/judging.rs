@@ -42,10 +42,14 @@ impl<'a> Judge<'a> {
         }
         self.machine.authenticate(id, secret)?;
         let mode = self.machine.access().mode();
-        match (self.machine.owner(id), self.principal) {
+        let asks = self
+            .principal
+            .map_or(Principal::ANONYMOUS, Principal::as_str);
+        match self.machine.owner(id) {
             _ if mode == Mode::Off => Ok(Claim::Own),
-            (None, Some(_)) => Ok(Claim::Unowned),
-            (owner, principal) if owner == principal => Ok(Claim::Own),
+            None if self.principal.is_some() => Ok(Claim::Unowned),
+            None => Ok(Claim::Own),
+            Some(owner) if owner.as_str() == asks => Ok(Claim::Own),
             _ if mode == Mode::Permissive || planted(Bug::StrangersSessionBatched) => {
                 Ok(Claim::Own)
             }

@@ -6,6 +6,7 @@
 
 mod adopting;
 mod answer;
+mod checked;
 #[cfg(test)]
 mod due_tests;
 mod entries;
@@ -36,8 +37,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::adopting::Adoptions;
 pub use self::answer::KeptAlive;
+use self::checked::{CHECKED_AT_ONCE, Checked, check};
 use self::entries::entries;
-use self::judging::{Claim, Judge};
+use self::judging::Judge;
 pub use self::lines::KeepAliveSource;
 use self::lines::Lines;
 use self::wire::{kept_from_answer, request_to_pb};
@@ -61,8 +63,6 @@ const ACKNOWLEDGED_GATHERED_MAX: usize = 10_000;
 /// The most keep-alive requests that wait on one node. Beyond them, up to as many again, only those of
 /// other nodes wait, which bound what they forward, and one of each source that has nothing waiting.
 pub const KEEP_ALIVES_QUEUED_MAX: usize = 65_536;
-/// How many secrets are checked before those that wait for the state get it.
-const CHECKED_AT_ONCE: usize = 1_000;
 /// The most batches that are being logged and answered at a time. What comes meanwhile waits in the
 /// lines, where no session waits behind all that another one has asked for.
 const BATCHES_MAX: usize = 4;
@@ -310,40 +310,6 @@ fn forward(forwarder: &Forwarder, queue: KeepAlives, asked: Asked, turn: OwnedSe
             Err(failed) => asked.reply.send(Err(failed.into())),
         }
     });
-}
-
-/// A request whose caller and secrets have been checked.
-struct Checked {
-    asked: Asked,
-    alive: Vec<SessionId>,
-    /// Those of `alive` that become the caller's.
-    unowned: Vec<(SessionId, Secret)>,
-    doubtful: Vec<(SessionId, Secret)>,
-}
-
-fn check(state: &State, asked: Asked) -> Checked {
-    let (mut alive, mut unowned, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
-    for part in asked.request.sessions.chunks(CHECKED_AT_ONCE) {
-        let machine = state.machine();
-        let judge = Judge::new(&machine, asked.request.caller.as_ref());
-        for (session, secret) in part {
-            match judge.judge(*session, secret) {
-                Ok(claim) => {
-                    alive.push(*session);
-                    if claim == Claim::Unowned {
-                        unowned.push((*session, *secret));
-                    }
-                }
-                Err(_) => doubtful.push((*session, *secret)),
-            }
-        }
-    }
-    Checked {
-        asked,
-        alive,
-        unowned,
-        doubtful,
-    }
 }
 
 /// Logs a batch, in as many entries as it needs, and answers its requests.

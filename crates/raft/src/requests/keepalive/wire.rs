@@ -22,7 +22,7 @@ pub(crate) fn request_from_pb(message: &pb::KeepAlive) -> Option<KeepAlive> {
             FencingToken::new(noticed.token)?,
         ))
     });
-    // One that cannot be read is not nobody.
+    // A caller that cannot be read is another one than none.
     let caller = message.caller.as_ref().map(codec::caller_from_pb);
     Some(KeepAlive {
         sessions: sessions.collect::<Option<_>>()?,
