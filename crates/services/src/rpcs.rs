@@ -20,6 +20,8 @@ enum Needs {
     OwnSession,
     /// This verb for the lease; of `Evict`, for each that the session has.
     Lease(Verb),
+    /// This verb for some lease, whichever.
+    SomeLease(Verb),
     /// To observe the lease, or to be granted it.
     ToRead,
     /// The same for all names with the prefix.
@@ -58,7 +60,7 @@ const RPCS: [(&str, Needs); 29] = [
     ("Leases/WatchFloors", Needs::ToReadAll),
     ("Leases/History", Needs::ToRead),
     // With an inline acquire, what that needs; for a Pod, the Pod's own credential.
-    ("Sessions/Open", Needs::Admission),
+    ("Sessions/Open", Needs::SomeLease(Verb::Acquire)),
     // The leader compares the principals of the sessions.
     ("Sessions/KeepAlive", Needs::Admission),
     ("Sessions/Close", Needs::OwnSession),

@@ -39,7 +39,7 @@ fn request(world: &World, rpc: &str, target: &Target<'_>) -> Vec<u8> {
             session,
             number,
             lowest,
-            target: number + 1_000_000,
+            target: number.saturating_sub(1).max(1),
         }
         .encode_to_vec(),
         "Leases/Release" => v1::ReleaseRequest {
@@ -156,7 +156,9 @@ fn enough(needs: Needs) -> Vec<ringfence_core::Rule> {
     let alice = |verb, names| rule("alice", verb, names);
     match needs {
         Needs::Admission | Needs::OwnSession => Vec::new(),
-        Needs::Lease(verb) => vec![alice(verb, "team/*"), alice(verb, "*")],
+        Needs::Lease(verb) | Needs::SomeLease(verb) => {
+            vec![alice(verb, "team/*"), alice(verb, "*")]
+        }
         Needs::ToRead | Needs::ToReadAll => {
             vec![alice(Verb::Observe, "team/*"), alice(Verb::Acquire, "*")]
         }
@@ -173,7 +175,7 @@ fn too_little(needs: Needs) -> Vec<ringfence_core::Rule> {
         .map(|verb| mallory(verb, "team"))
         .collect();
     match needs {
-        Needs::Lease(needed) => rules.retain(|rule| rule.verb != needed),
+        Needs::Lease(needed) | Needs::SomeLease(needed) => rules.retain(|rule| rule.verb != needed),
         Needs::Cluster(needed) => rules.retain(|rule| rule.verb != needed),
         Needs::ToReadAll => rules.push(mallory(Verb::Observe, "hidden/held")),
         Needs::Sessions => rules.push(mallory(Verb::Observe, "hidden/*")),
@@ -443,6 +445,7 @@ async fn a_session_is_bound_to_a_pod_by_that_pods_own_credential_alone() {
         ..Default::default()
     }
     .encode_to_vec();
+    world.allow(&rule("alice", Verb::Acquire, "shop/*")).await;
     let refused = [
         None,
         Some(pod("worker-0", "u2")),

@@ -147,7 +147,7 @@ impl World {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A new session of this caller.
+    /// A new session of this caller, who needs no right but for this moment.
     pub(super) async fn open(&self, who: &Identified) -> v1::SessionHandle {
         let id = self.number().to_be_bytes().repeat(2);
         let open = v1::OpenRequest {
@@ -156,7 +156,14 @@ impl World {
             identity: "holder".to_owned(),
             ..v1::OpenRequest::default()
         };
+        let to_open = Rule {
+            principals: PrincipalPattern::Exact(who.principal.clone()),
+            verb: Verb::Acquire,
+            names: Some(NamePattern::parse("to-open").unwrap()),
+        };
+        self.allow(&to_open).await;
         let told = self.call("Sessions/Open", &open.encode_to_vec(), who).await;
+        self.remove(&to_open).await;
         v1::SessionHandle {
             session: told.message::<v1::OpenResponse>().session,
             secret: id.into(),
