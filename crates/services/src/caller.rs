@@ -42,7 +42,7 @@ impl Who {
         Self::new(request.extensions().get::<Identified>().cloned())
     }
 
-    /// `anonymous` is whoever has proven nothing, so it is one with a caller that is not there.
+    /// A caller that has proven nothing is `anonymous`, and entries of `anonymous` name no caller.
     pub(crate) fn new(identified: Option<Identified>) -> Self {
         let proven = identified.filter(|who| who.principal.as_str() != Principal::ANONYMOUS);
         Self(proven.map(Arc::new))

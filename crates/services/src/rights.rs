@@ -1,6 +1,6 @@
 //! Whether a caller may do what it asks for, as far as a node says it.
 //!
-//! Reads are judged on the state that they show, and nobody judges them again. Of commands a node
+//! Reads are judged on the state that they show, and only there. Of commands a node
 //! refuses early what its own state, which may lag, shows to be refused whatever the log holds:
 //! the entry decides. A session's numbered requests are never refused early, since the memory of
 //! requests comes before rights.

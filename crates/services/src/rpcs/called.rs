@@ -138,7 +138,7 @@ fn held(world: &World, name: &str) -> u64 {
     holder.map_or(1, |granted| granted.token.get())
 }
 
-/// What a caller may be told who is allowed to ask.
+/// Whether this answers a caller that is allowed to ask.
 fn succeeds(rpc: &str, told: &Told) -> bool {
     match rpc {
         "Leases/Release" => told.reason() == Some(Reason::StaleToken),
@@ -184,7 +184,7 @@ fn too_little(needs: Needs) -> Vec<ringfence_core::Rule> {
     rules
 }
 
-/// Asks by the call, and by the stream if it has such a frame; both are told alike.
+/// Asks by the call, and by the stream if it has such a frame; both are answered alike.
 async fn ask(world: &World, rpc: &str, target: &Target<'_>, who: &Identified) -> Told {
     let told = world.call(rpc, &request(world, rpc, target), who).await;
     if rpc != "Sessions/Close" || told.refusal.is_some() {
@@ -276,7 +276,7 @@ async fn each_rpc_is_answered_to_who_may_ask_and_to_nobody_else() {
                 world.allow(rule).await;
             }
             let told = ask(&world, rpc, &hidden, &mallory).await;
-            // Who hands over what it does not hold is told that, whatever its rights.
+            // Who hands over what it does not hold is refused for that, whatever its rights.
             let foreign = rpc == "Leases/Transfer" && told.reason() == Some(Reason::NotHolder);
             let refused = needs != Needs::Admission && !foreign;
             assert_eq!(told.is_denied(), refused, "{rpc}: {told:?}");

@@ -37,7 +37,7 @@ pub(super) struct World {
     numbers: AtomicU64,
 }
 
-/// What a caller is told.
+/// What a caller receives.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) refusal: Option<Refusal>,
@@ -82,7 +82,7 @@ pub(super) fn rule(name: &str, verb: Verb, names: &str) -> Rule {
 }
 
 impl World {
-    /// A cluster of one node that enforces rights; nobody has any.
+    /// A cluster of one node that enforces rights; no principal has any.
     pub(super) async fn new() -> Self {
         let alone = alone().await;
         let level = async {
@@ -193,7 +193,7 @@ impl World {
         told.message::<v1::AcquireResponse>().grant.unwrap().token
     }
 
-    /// Calls a method, and returns the first thing that is told.
+    /// Calls a method, and returns what comes first.
     pub(super) async fn call(&self, rpc: &str, message: &[u8], who: &Identified) -> Told {
         let (told, _) = self.begin(rpc, message, who).await;
         told
