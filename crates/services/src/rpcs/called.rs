@@ -466,3 +466,36 @@ async fn a_session_is_bound_to_a_pod_by_that_pods_own_credential_alone() {
     let told = world.call("Sessions/Open", &open, &own).await;
     assert_eq!(told.refusal, None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_are_counted_by_verb_and_what_would_be_one_as_well() {
+    let world = World::new().await;
+    let alice = who("alice");
+    let get = v1::GetRequest {
+        name: "team/lease".to_owned(),
+        ..Default::default()
+    }
+    .encode_to_vec();
+    let counted = |enforced: &str| {
+        let mut registry = prometheus_client::registry::Registry::default();
+        world.alone.context.metrics().register(&mut registry);
+        let mut shown = String::new();
+        prometheus_client::encoding::text::encode(&mut shown, &registry).unwrap();
+        assert!(
+            !shown.contains("alice") && !shown.contains("team"),
+            "{shown}"
+        );
+        let line = format!("denied_total{{verb=\"observe\",enforced=\"{enforced}\"}} ");
+        let found = shown.lines().find_map(|shown| shown.strip_prefix(&line));
+        found.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+
+    assert!(world.call("Leases/Get", &get, &alice).await.is_denied());
+    assert_eq!((counted("true"), counted("false")), (1, 0));
+
+    let permissive = AccessChange::SetMode(Mode::Permissive);
+    world.change(vec![permissive]).await;
+    let told = world.call("Leases/Get", &get, &alice).await;
+    assert_eq!(told.reason(), Some(Reason::NotFound));
+    assert_eq!((counted("true"), counted("false")), (1, 1));
+}

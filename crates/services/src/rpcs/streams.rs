@@ -1,7 +1,5 @@
 //! What lasts longer than a call, and ends with the right to it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use prost::Message;
 use ringfence_core::{AccessChange, Verb};
 use ringfence_proto::v1;
@@ -9,7 +7,7 @@ use ringfence_proto::v1::Reason;
 
 use super::world::{Coming, Told, World, rule, who};
 use crate::alone::within;
-use crate::caller::Identified;
+use crate::caller::{Identified, since_epoch};
 
 /// Reads on until the stream ends, which it does soon.
 async fn end(mut coming: Coming) -> Told {
@@ -80,10 +78,7 @@ async fn a_watch_ends_at_a_change_of_rights_though_nothing_else_is_written() {
 async fn streams_and_watches_end_with_a_ban_and_with_their_credential() {
     let world = World::new().await;
     world.allow(&rule("alice", Verb::Observe, "team/*")).await;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
+    let now = since_epoch().as_secs();
     let alice = who("alice");
     let passing = Identified {
         expires_unix: Some(now + 2),
