@@ -42,7 +42,7 @@ impl Who {
         Self::new(request.extensions().get::<Identified>().cloned())
     }
 
-    /// `anonymous` is whoever has proven nothing, so it is one with a caller that is not there.
+    /// A caller that has proven nothing is `anonymous`, and entries of `anonymous` name no caller.
     pub(crate) fn new(identified: Option<Identified>) -> Self {
         let proven = identified.filter(|who| who.principal.as_str() != Principal::ANONYMOUS);
         Self(proven.map(Arc::new))
@@ -81,18 +81,23 @@ impl Who {
     }
 
     /// How long the credential is valid still, zero if it is no more; `None` if it never expires.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a credential expires by the wall clock; no grant depends on it"
-    )]
     pub(crate) fn expires_in(&self) -> Option<Duration> {
         let expires = self.0.as_ref()?.expires_unix?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Some(Duration::from_secs(expires).saturating_sub(now.unwrap_or_default()))
+        Some(Duration::from_secs(expires).saturating_sub(since_epoch()))
     }
 
     /// Whether the credential is valid no more.
     pub(crate) fn has_expired(&self) -> bool {
         self.expires_in() == Some(Duration::ZERO)
     }
+}
+
+/// This node's wall time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a credential expires by the wall clock; no grant depends on it"
+)]
+pub(crate) fn since_epoch() -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Whether a caller may do what it asks for, as far as a node says it.
 //!
-//! Reads are judged on the state that they show, and nobody judges them again. Of commands a node
+//! Reads are judged on the state that they show, and only there. Of commands a node
 //! refuses early what its own state, which may lag, shows to be refused whatever the log holds:
 //! the entry decides. A session's numbered requests are never refused early, since the memory of
 //! requests comes before rights.
@@ -53,7 +53,7 @@ fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> 
         // An early answer would contradict one that is remembered; where nothing is refused, it
         // tells operators which rules they lack.
         asked if !binds || planted(Bug::EarlyLookIsFinal) => match wanted(asked) {
-            Some(name) => access.judge(principal, Verb::Acquire, Scope::Name(name)),
+            Some(scope) => access.judge(principal, Verb::Acquire, scope),
             None => Ok(()),
         },
         _ => Ok(()),
@@ -78,16 +78,18 @@ fn judge_evict<'a>(
     }
 }
 
-/// The lease that a command wants for its caller.
-fn wanted(command: &Command) -> Option<&LeaseName> {
-    match command {
-        Command::Open(open) => open.acquire.as_ref().map(|acquire| &acquire.name),
+/// What a command needs the right to acquire, for its caller to have it done.
+fn wanted(command: &Command) -> Option<Scope<'_>> {
+    let acquire = match command {
+        Command::Open(open) => open.acquire.as_ref(),
+        Command::OpenForPod(_) => None,
         Command::Request(request) => match &request.ask {
-            Ask::Acquire(acquire) => Some(&acquire.name),
-            _ => None,
+            Ask::Acquire(acquire) => Some(acquire),
+            _ => return None,
         },
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(acquire.map_or(Scope::Any, |acquire| Scope::Name(&acquire.name)))
 }
 
 /// A session is bound to a Pod by that Pod's own credential only.

@@ -1,6 +1,7 @@
 //! Every RPC of the public package with what its caller needs, and each of them called for real.
 
 mod called;
+mod particular;
 mod streams;
 mod world;
 
@@ -20,6 +21,8 @@ enum Needs {
     OwnSession,
     /// This verb for the lease; of `Evict`, for each that the session has.
     Lease(Verb),
+    /// This verb for some lease, whichever.
+    SomeLease(Verb),
     /// To observe the lease, or to be granted it.
     ToRead,
     /// The same for all names with the prefix.
@@ -58,7 +61,7 @@ const RPCS: [(&str, Needs); 29] = [
     ("Leases/WatchFloors", Needs::ToReadAll),
     ("Leases/History", Needs::ToRead),
     // With an inline acquire, what that needs; for a Pod, the Pod's own credential.
-    ("Sessions/Open", Needs::Admission),
+    ("Sessions/Open", Needs::SomeLease(Verb::Acquire)),
     // The leader compares the principals of the sessions.
     ("Sessions/KeepAlive", Needs::Admission),
     ("Sessions/Close", Needs::OwnSession),

@@ -1,23 +1,25 @@
 //! What lasts longer than a call, and ends with the right to it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use prost::Message;
 use ringfence_core::{AccessChange, Verb};
 use ringfence_proto::v1;
 use ringfence_proto::v1::Reason;
 
 use super::world::{Coming, Told, World, rule, who};
-use crate::caller::Identified;
+use crate::alone::within;
+use crate::caller::{Identified, since_epoch};
 
-/// Reads on until the stream ends.
+/// Reads on until the stream ends, which it does soon.
 async fn end(mut coming: Coming) -> Told {
-    loop {
-        let told = coming.next().await;
-        if told.refusal.is_some() {
-            return told;
+    let ended = async {
+        loop {
+            let told = coming.next().await;
+            if told.refusal.is_some() {
+                return told;
+            }
         }
-    }
+    };
+    within("end of the stream", ended).await
 }
 
 fn watch(rpc: &str) -> Vec<u8> {
@@ -37,23 +39,25 @@ async fn a_watch_ends_when_its_right_does_and_tells_nothing_that_came_behind() {
     for rpc in ["Leases/Watch", "Leases/WatchFloors"] {
         let right = rule("alice", Verb::Observe, "team/*");
         world.allow(&right).await;
-        let (told, coming) = world.begin(rpc, &watch(rpc), &alice).await;
+        let (told, mut coming) = world.begin(rpc, &watch(rpc), &alice).await;
         assert_eq!(told.refusal, None);
         // Another change of rights leaves it.
         world.allow(&rule("bob", Verb::Observe, "team/*")).await;
         world.remove(&right).await;
         let hidden = format!("team/{}", world.number());
         world.take(&carol, &session, &hidden).await;
-        let mut coming = coming;
-        loop {
-            let told = coming.next().await;
-            if told.refusal.is_some() {
-                assert!(told.is_denied(), "{told:?}");
-                break;
+        let read = async {
+            loop {
+                let told = coming.next().await;
+                if told.refusal.is_some() {
+                    return told;
+                }
+                let text = String::from_utf8_lossy(&told.data).into_owned();
+                assert!(!text.contains(&hidden), "it tells of {hidden}");
             }
-            let text = String::from_utf8_lossy(&told.data).into_owned();
-            assert!(!text.contains(&hidden), "it tells of {hidden}");
-        }
+        };
+        let told = within("end of the watch", read).await;
+        assert!(told.is_denied(), "{told:?}");
     }
 }
 
@@ -74,10 +78,7 @@ async fn a_watch_ends_at_a_change_of_rights_though_nothing_else_is_written() {
 async fn streams_and_watches_end_with_a_ban_and_with_their_credential() {
     let world = World::new().await;
     world.allow(&rule("alice", Verb::Observe, "team/*")).await;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
+    let now = since_epoch().as_secs();
     let alice = who("alice");
     let passing = Identified {
         expires_unix: Some(now + 2),

@@ -37,7 +37,7 @@ pub(super) struct World {
     numbers: AtomicU64,
 }
 
-/// What a caller is told.
+/// What a caller receives.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) refusal: Option<Refusal>,
@@ -82,7 +82,7 @@ pub(super) fn rule(name: &str, verb: Verb, names: &str) -> Rule {
 }
 
 impl World {
-    /// A cluster of one node that enforces rights; nobody has any.
+    /// A cluster of one node that enforces rights; no principal has any.
     pub(super) async fn new() -> Self {
         let alone = alone().await;
         let level = async {
@@ -147,7 +147,7 @@ impl World {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A new session of this caller.
+    /// A new session of this caller, who needs no right but for this moment.
     pub(super) async fn open(&self, who: &Identified) -> v1::SessionHandle {
         let id = self.number().to_be_bytes().repeat(2);
         let open = v1::OpenRequest {
@@ -156,7 +156,14 @@ impl World {
             identity: "holder".to_owned(),
             ..v1::OpenRequest::default()
         };
+        let to_open = Rule {
+            principals: PrincipalPattern::Exact(who.principal.clone()),
+            verb: Verb::Acquire,
+            names: Some(NamePattern::parse("to-open").unwrap()),
+        };
+        self.allow(&to_open).await;
         let told = self.call("Sessions/Open", &open.encode_to_vec(), who).await;
+        self.remove(&to_open).await;
         v1::SessionHandle {
             session: told.message::<v1::OpenResponse>().session,
             secret: id.into(),
@@ -186,7 +193,7 @@ impl World {
         told.message::<v1::AcquireResponse>().grant.unwrap().token
     }
 
-    /// Calls a method, and returns the first thing that is told.
+    /// Calls a method, and returns what comes first.
     pub(super) async fn call(&self, rpc: &str, message: &[u8], who: &Identified) -> Told {
         let (told, _) = self.begin(rpc, message, who).await;
         told

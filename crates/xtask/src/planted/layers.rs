@@ -231,6 +231,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "rights of calls",
+        package: "ringfence-services",
+        target: Target::Library,
+        filter: "rpcs::",
+        homes: &["services"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "remarks",
         package: "ringfence",
         target: Target::Binary,
