@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use ringfence_access::{Peer, Prover, now_unix};
+use ringfence_core::Mode;
 use ringfence_proto::FILE_DESCRIPTOR_SET;
+use ringfence_proto::v1::access_server::AccessServer;
 use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
@@ -21,8 +23,8 @@ use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
 use ringfence_services::{
-    ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool, SessionService,
-    name_malformed,
+    AccessService, ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool,
+    SessionService, name_malformed,
 };
 use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
@@ -52,7 +54,7 @@ use crate::limits::{
 };
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
-use crate::{http, kube, pods};
+use crate::{forming, http, kube, pods};
 
 /// Why a node did not start, or ended on its own.
 #[derive(Debug, thiserror::Error)]
@@ -215,6 +217,10 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         let (node, client) = (node.clone(), client.clone());
         tokio::spawn(pods::watch(node, client, figures, stopping.clone()));
     }
+    if config.access.mode != Mode::Off {
+        let (node, mode) = (node.clone(), config.access.mode);
+        tokio::spawn(forming::set_mode(node, mode, stopping.clone()));
+    }
     tokio::spawn(tell_health(progress, health, stopping));
 
     let ended = tokio::select! {
@@ -288,6 +294,10 @@ fn services(
         )
         .add_service(
             ClusterServer::new(ClusterService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            AccessServer::new(AccessService::new(context.clone()))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
         .add_service(
