@@ -233,11 +233,3 @@ impl StateMachine {
         }
     }
 }
-
-impl crate::Caller {
-    /// Whether anything is proven of it: `anonymous` is the same as no caller at all.
-    #[must_use]
-    pub fn is_proven(&self) -> bool {
-        self.principal.as_str() != crate::Principal::ANONYMOUS
-    }
-}

@@ -180,3 +180,25 @@ async fn the_next_page_of_a_list_needs_the_right_still_whoever_asks() {
 
     assert!(world.call("Leases/List", &next, &alice).await.is_denied());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_kept_alive_by_its_own_principal_and_by_no_other() {
+    let world = World::new().await;
+    let (alice, mallory) = (who("alice"), who("mallory"));
+    let session = world.open(&alice).await;
+    let ask = v1::KeepAliveRequest {
+        id: 1,
+        sessions: vec![session],
+        ..Default::default()
+    }
+    .encode_to_vec();
+    let own = world.call("Sessions/KeepAlive", &ask, &alice).await;
+    let own = own.message::<v1::KeepAliveResponse>();
+    assert_eq!((own.refusal, own.ended), (None, Vec::new()));
+    let stolen = world.call("Sessions/KeepAlive", &ask, &mallory).await;
+    let stolen = stolen.message::<v1::KeepAliveResponse>();
+    assert!(
+        stolen.refusal.is_some() || stolen.ended.len() == 1,
+        "{stolen:?}"
+    );
+}
