@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use prost::Message;
+use ringfence_core::{Caller, Mode};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::wire::{KEEP_ALIVE_ACKNOWLEDGED_MAX, KEEP_ALIVE_SESSIONS_MAX};
 use ringfence_proto::{Refusal, v1, wire};
@@ -43,7 +44,7 @@ pub(super) fn submit(
             let keep_alive = KeepAlive {
                 sessions,
                 acknowledged,
-                caller: None,
+                caller: caller_of(context, who),
             };
             (keep_alive, malformed)
         }
@@ -76,6 +77,12 @@ pub(super) fn submit(
             metrics.answered(Call::KeepAlive, &answer);
             done(answer);
         });
+}
+
+/// Who asks, where that is looked at.
+fn caller_of(context: &Context, who: &Who) -> Option<Caller> {
+    let mode = context.node.read(|machine| machine.access().mode());
+    context.caller(who).filter(|_| mode != Mode::Off)
 }
 
 /// What a stream may do until it is the others' turn.
@@ -288,14 +295,14 @@ mod tests {
     }
 
     /// One stream of a connection.
-    struct Caller {
+    struct Connection {
         pool: Arc<Pool>,
         account: Arc<Account>,
         answers: Outbox<v1::KeepAliveResponse>,
         inbox: Inbox<v1::KeepAliveResponse>,
     }
 
-    impl Caller {
+    impl Connection {
         fn new(pool: Arc<Pool>) -> Self {
             let account = Account::new(pool.clone());
             let (answers, inbox) = outbox(account.clone(), KEEP_ALIVES_PER_STREAM_MAX);
@@ -336,7 +343,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_message_that_names_too_many_is_refused_before_it_waits() {
         let alone = alone().await;
-        let mut caller = Caller::new(Pool::new());
+        let mut caller = Connection::new(Pool::new());
         let most = KEEP_ALIVES_PER_CONNECTION_MAX as usize;
         let _others = caller.account.keep_alive(most).await;
         let too_many = [
@@ -360,7 +367,7 @@ mod tests {
         let alone = alone().await;
         let most = KEEP_ALIVES_PER_CONNECTION_MAX as usize;
         for request in [message(0, 0), message(most, 0), message(0, most)] {
-            let mut caller = Caller::new(Pool::new());
+            let mut caller = Connection::new(Pool::new());
             let others = caller.account.keep_alive(most).await;
             let takes = memory_of_request(&request);
             {
@@ -394,7 +401,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_largest_keep_alive_goes_on_whatever_others_hold() {
         let alone = alone().await;
-        let mut caller = Caller::new(Pool::empty());
+        let mut caller = Connection::new(Pool::empty());
         let _call = caller.account.try_reserve(BYTES_PER_CALL).unwrap();
         for _ in 0..2 {
             let largest = message(KEEP_ALIVE_SESSIONS_MAX, KEEP_ALIVE_ACKNOWLEDGED_MAX);

@@ -151,3 +151,54 @@ async fn refusals_are_counted_by_verb_and_what_would_be_one_as_well() {
     assert_eq!(told.reason(), Some(Reason::NotFound));
     assert_eq!((counted("true"), counted("false")), (1, 1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_page_of_a_list_needs_the_right_still_whoever_asks() {
+    let world = World::new().await;
+    let (alice, mallory) = (who("alice"), who("mallory"));
+    let right = rule("alice", Verb::Acquire, "team/*");
+    world.allow(&right).await;
+    let session = world.open(&alice).await;
+    for name in ["team/a", "team/b", "team/c"] {
+        world.take(&alice, &session, name).await;
+    }
+    let ask = |page_token: &str| {
+        v1::ListRequest {
+            prefix: "team/".to_owned(),
+            page_size: 1,
+            page_token: page_token.to_owned(),
+            ..Default::default()
+        }
+        .encode_to_vec()
+    };
+    let first = world.call("Leases/List", &ask(""), &alice).await;
+    let next = ask(&first.message::<v1::ListResponse>().next_page_token);
+    assert_eq!(world.call("Leases/List", &next, &alice).await.refusal, None);
+    assert!(world.call("Leases/List", &next, &mallory).await.is_denied());
+
+    world.remove(&right).await;
+
+    assert!(world.call("Leases/List", &next, &alice).await.is_denied());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_kept_alive_by_its_own_principal_and_by_no_other() {
+    let world = World::new().await;
+    let (alice, mallory) = (who("alice"), who("mallory"));
+    let session = world.open(&alice).await;
+    let ask = v1::KeepAliveRequest {
+        id: 1,
+        sessions: vec![session],
+        ..Default::default()
+    }
+    .encode_to_vec();
+    let own = world.call("Sessions/KeepAlive", &ask, &alice).await;
+    let own = own.message::<v1::KeepAliveResponse>();
+    assert_eq!((own.refusal, own.ended), (None, Vec::new()));
+    let stolen = world.call("Sessions/KeepAlive", &ask, &mallory).await;
+    let stolen = stolen.message::<v1::KeepAliveResponse>();
+    assert!(
+        stolen.refusal.is_some() || stolen.ended.len() == 1,
+        "{stolen:?}"
+    );
+}
