@@ -14,6 +14,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use ringfence_access::{Peer, Prover, now_unix};
 use ringfence_proto::FILE_DESCRIPTOR_SET;
+use ringfence_proto::v1::access_server::AccessServer;
 use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
@@ -21,8 +22,8 @@ use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
 use ringfence_services::{
-    ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool, SessionService,
-    name_malformed,
+    AccessService, ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool,
+    SessionService, name_malformed,
 };
 use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
@@ -288,6 +289,10 @@ fn services(
         )
         .add_service(
             ClusterServer::new(ClusterService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            AccessServer::new(AccessService::new(context.clone()))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
         .add_service(

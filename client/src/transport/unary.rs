@@ -115,7 +115,10 @@ where
         let error = match CallError::of_status(&status) {
             CallError::Refused(refusal) => {
                 // What a request names may be stale because an earlier try of it was done.
-                let own = matches!(refusal.reason, Reason::StaleToken | Reason::StaleSettings);
+                let own = matches!(
+                    refusal.reason,
+                    Reason::StaleToken | Reason::StaleSettings | Reason::StaleAccess
+                );
                 return Some(Err(match maybe_done {
                     Some(error) if own => error,
                     _ => CallError::Refused(refusal),

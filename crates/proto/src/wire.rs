@@ -4,6 +4,7 @@
 //! is allowed: a server hands it back as it is. `*_from_wire` of what a server says gives a
 //! [`crate::DecodeError`]. `*_to_wire` cannot fail.
 
+mod access;
 mod check;
 mod cluster;
 mod connection;
@@ -12,6 +13,7 @@ mod pods;
 mod sessions;
 mod types;
 
+pub use access::*;
 pub use cluster::*;
 pub use connection::*;
 pub use leases::*;

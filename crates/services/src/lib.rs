@@ -9,6 +9,7 @@
 //! Nothing here opens a socket. The binary puts the services behind its client port; the simulation
 //! drives [`serve`], the multiplexed stream, over its own network.
 
+mod access;
 mod acquire;
 mod address;
 #[cfg(test)]
@@ -56,6 +57,7 @@ use proposals::Proposal;
 use reads::Query;
 use watch::Presents;
 
+pub use access::AccessService;
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
 pub use caller::{Identified, ProvenPod};
 pub use clients::{Account, Client, MeteredLayer, Pool};

@@ -39,10 +39,12 @@ pub(crate) enum Call {
     ListSessions,
     Configure,
     Membership,
+    Access,
+    ChangeAccess,
 }
 
 impl Call {
-    const ALL: [(Self, &'static str); 19] = [
+    const ALL: [(Self, &'static str); 21] = [
         (Self::Open, "open"),
         (Self::KeepAlive, "keep_alive"),
         (Self::Close, "close"),
@@ -62,6 +64,8 @@ impl Call {
         (Self::ListSessions, "list_sessions"),
         (Self::Configure, "configure"),
         (Self::Membership, "membership"),
+        (Self::Access, "access"),
+        (Self::ChangeAccess, "change_access"),
     ];
 
     fn name(self) -> &'static str {

@@ -22,7 +22,12 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// A refusal of a field, with the reason in words besides what is allowed.
-fn refuse(field: &str, offered: &str, allowed: &str, why: impl core::fmt::Display) -> Refusal {
+pub(super) fn refuse(
+    field: &str,
+    offered: &str,
+    allowed: &str,
+    why: impl core::fmt::Display,
+) -> Refusal {
     let mut refusal = Refusal::invalid(field, offered, allowed);
     refusal.message = format!("{field}: {offered} was offered: {why}");
     refusal
