@@ -3,13 +3,14 @@
 //!
 //! `driver` is the client's own thread. On it `upkeep` keeps one stream open: `follow` chooses the
 //! member, `race` tries several, `connection` connects to one `endpoint` (by `tls`) and `outbound` is
-//! what goes there. `link` and `calls` are the calls in flight on that stream; `unary` and `streams`
+//! what goes there, with a `credential`. `link` and `calls` are the calls in flight on that stream; `unary` and `streams`
 //! go beside it. `retry` says when to try again, `chance` with which jitter. What comes back is an
 //! `error` or a `refusal`; `options` are the settings.
 
 pub(crate) mod calls;
 pub(crate) mod chance;
 pub(crate) mod connection;
+pub(crate) mod credential;
 pub(crate) mod driver;
 pub(crate) mod endpoint;
 pub(crate) mod error;
@@ -118,8 +119,15 @@ impl Transport {
         }
         let reply = self.link.call(body, manner, deadline);
         match reply.await {
-            Ok(result) => result,
+            Ok(result) => result.inspect_err(|error| self.told(error)),
             Err(_) => Err(CallError::stopped()),
+        }
+    }
+
+    /// A call failed: perhaps for the token that was shown.
+    pub(crate) fn told(&self, error: &CallError) {
+        if let CallError::Refused(refusal) = error {
+            self.options.credential.refused(refusal);
         }
     }
 

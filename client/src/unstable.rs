@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_proto::v1::{client_frame, server_frame};
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::session::client::Client;
 use crate::transport::calls::Manner;
+pub use crate::transport::credential::{Channel, Credential};
 use crate::transport::driver::on_thread;
 use crate::transport::error::CallError;
 use crate::transport::unary;

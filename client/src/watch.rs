@@ -16,11 +16,11 @@ use std::task::{Context, Poll};
 use ringfence_proto::DecodeError;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{self, watch_event};
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::transport::Transport;
 use crate::transport::connection::MESSAGE_BYTES_MAX;
+use crate::transport::credential::Channel;
 use crate::transport::driver::Tether;
 use crate::transport::error::CallError;
 use crate::transport::refusal::{Reason, Refusal};

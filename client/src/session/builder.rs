@@ -1,5 +1,6 @@
 //! How a client is set up.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use crate::clock::Clock;
 use crate::session::client::Client;
 #[cfg(feature = "sim")]
 use crate::sim;
+use crate::transport::credential::{Credential, TokenSource};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::ConnectError;
 use crate::transport::options::Options;
@@ -17,6 +19,7 @@ pub struct ClientBuilder {
     endpoints: Vec<String>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
+    token: Option<TokenSource>,
     pub(crate) options: Options,
 }
 
@@ -43,11 +46,13 @@ impl ClientBuilder {
             endpoints: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
+            token: None,
             options: Options::default(),
         }
     }
 
-    /// Adds addresses of members, `HOST:PORT`, `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
+    /// Adds addresses of members, `HOST:PORT`, `http://HOST:PORT`, or `https://HOST:PORT` for TLS;
+    /// or `unix:/PATH`, the socket `admin.sock` in the data directory of a node on this machine.
     /// One that works is enough, since each member names the leader; several survive the loss of
     /// one. Names are resolved again at each connection. All members are connected to in one way,
     /// those that the cluster names too.
@@ -61,6 +66,22 @@ impl ClientBuilder {
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// Shows this bearer token with every call, to prove who the client is: a cluster token, or what
+    /// an identity provider gave. Take it over TLS only: whoever reads it can use it.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(TokenSource::Text(token.into()));
+        self
+    }
+
+    /// The same with a token in a file, of at most 8 KiB, that may be replaced at any time, as
+    /// Kubernetes does. It is looked at every 5 s; one that holds a JSON Web Token, only from two
+    /// thirds of its lifetime on, or when the token is refused. When there is another token,
+    /// streams are opened again with it. No lease is lost by that.
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token = Some(TokenSource::File(path.into()));
         self
     }
 
@@ -102,17 +123,18 @@ impl ClientBuilder {
     /// Starts the client and waits until a member has greeted it.
     ///
     /// # Errors
-    /// [`ConnectError`] if an endpoint is malformed, a certificate cannot be used, or no member
-    /// answers in time.
+    /// [`ConnectError`] if an endpoint is malformed, a certificate or a token cannot be used, no member
+    /// answers in time, or all refuse who the client is.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let endpoints = Endpoint::parse_all(&self.endpoints)?;
+        let mut options = self.options;
         #[cfg(feature = "tls")]
-        let options = Options {
-            tls: crate::transport::tls::connector(&self.endpoints, self.tls)?,
-            ..self.options
-        };
-        #[cfg(not(feature = "tls"))]
-        let options = self.options;
+        {
+            options.tls = crate::transport::tls::connector(&self.endpoints, self.tls)?;
+        }
+        if let Some(source) = self.token {
+            options.credential = Credential::new(source)?;
+        }
         Client::start(endpoints, options).await
     }
 }

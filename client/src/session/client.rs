@@ -54,6 +54,11 @@ impl Client {
                 .thread
                 .spawn(async move { running.link.run_timers().await }),
         );
+        let running = Arc::clone(transport);
+        drop(transport.thread.spawn(async move {
+            let options = &running.options;
+            options.credential.follow(&*options.clock).await;
+        }));
         let client = Self {
             hub,
             tether: Arc::new(tether),
@@ -111,9 +116,12 @@ impl Client {
         let deadline = transport.now() + transport.options.connect_timeout;
         let waiting = async move { unary::channel(&transport, deadline).await };
         let link = &self.hub.transport.link;
-        match driver::on_thread(&self.hub.transport.thread, waiting).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(ConnectError::Unreachable {
+        let answered = driver::on_thread(&self.hub.transport.thread, waiting).await;
+        let refusal = self.hub.transport.options.credential.refusal();
+        match (answered, refusal) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(refusal)) => Err(ConnectError::Refused(Box::new(refusal))),
+            (Err(error), None) => Err(ConnectError::Unreachable {
                 why: link.trouble().unwrap_or_else(|| error.to_string()),
             }),
         }

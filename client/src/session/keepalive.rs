@@ -126,12 +126,14 @@ fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment
 
 async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, batch: Batch) {
     // Without an answer there is nothing to do: the next keep-alive is scheduled already.
-    let Ok(Ok(Answer {
-        body: server_frame::Body::KeepAlive(reply),
-        sent,
-    })) = reply.await
-    else {
-        return;
+    let Ok(answer) = reply.await else { return };
+    let (reply, sent) = match answer {
+        Ok(Answer {
+            body: server_frame::Body::KeepAlive(reply),
+            sent,
+        }) => (reply, sent),
+        Ok(_) => return,
+        Err(error) => return hub.transport.told(&error),
     };
     apply(reply, sent, &batch);
     hub.sooner.notify_one();
@@ -142,10 +144,11 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         let number = session.id().get();
         if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
             let why = match ended.reason() {
+                // The credential was not taken: the session lives until its window ends, and the
+                // client asks again, with another token perhaps.
+                Reason::Unauthenticated => continue,
                 // Not ended: it is not this client's, as with another secret.
-                Reason::WrongSecret | Reason::PermissionDenied | Reason::Unauthenticated => {
-                    Loss::WrongSecret
-                }
+                Reason::WrongSecret | Reason::PermissionDenied => Loss::WrongSecret,
                 _ => Loss::of_session(ended.cause.clone()),
             };
             session.lose(&why);

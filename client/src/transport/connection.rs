@@ -5,9 +5,12 @@ use std::time::Duration;
 use ringfence_proto::v1::connection_client::ConnectionClient;
 use ringfence_proto::v1::{ClientFrame, Greeting, ServerMessage, server_frame};
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tonic::transport::{self, Channel};
+use tonic::transport;
 use tonic::{Status, Streaming};
 
+use crate::transport::credential::Channel;
+#[cfg(feature = "sim")]
+use crate::transport::credential::Credential;
 use crate::transport::endpoint::Endpoint;
 use crate::transport::options::Options;
 use crate::transport::outbound::Outbound;
@@ -83,21 +86,23 @@ async fn greet(
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     #[cfg(feature = "tls")]
     let connected = match &options.tls {
-        None => to.connect().await,
-        Some(connector) => {
+        Some(connector) if !endpoint.is_local() => {
             let origin = endpoint.origin().map_err(|fault| in_full(&fault))?;
             let connector = connector.clone().connect_timeout(patience);
             to.origin(origin).connect_with_connector(connector).await
         }
+        _ => to.connect().await,
     };
     #[cfg(not(feature = "tls"))]
     let connected = to.connect().await;
     let channel = connected.map_err(|fault| in_full(&fault))?;
+    let channel = options.credential.on(channel);
     let (outbound, frames) = mpsc::unbounded_channel();
     let inbound = ConnectionClient::new(channel.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .stream(Outbound::new(frames))
         .await
+        .inspect_err(|status| options.credential.failed(status))
         .map_err(|status| describe(&status))?
         .into_inner();
     greeted(
@@ -119,6 +124,7 @@ async fn greet_simulated(endpoint: &Endpoint, place: &crate::sim::Place) -> Resu
         .connect(&endpoint.to_string(), outgoing)
         .await?;
     let channel = transport::Endpoint::from_static("http://simulated").connect_lazy();
+    let channel = Credential::default().on(channel);
     greeted(endpoint, channel, outbound, Inbound::Simulated(incoming)).await
 }
 

@@ -12,8 +12,10 @@ const ENDPOINTS_MAX: usize = 64;
 pub(crate) const ENCRYPTED: &str = "https://";
 /// What an address without TLS may begin with.
 pub(crate) const PLAIN: &str = "http://";
+/// What the path of a socket on this machine begins with.
+const LOCAL: &str = "unix:";
 
-/// A member's address, `HOST:PORT`.
+/// A member's address: `HOST:PORT`, or `unix:` and the path of a socket on this machine.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint(Arc<str>);
 
@@ -45,6 +47,9 @@ impl Endpoint {
     /// Parses one address.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
+        if let Some(path) = text.strip_prefix(LOCAL) {
+            return Self::parse_path(path);
+        }
         let encrypted = text.strip_prefix(ENCRYPTED);
         if encrypted.is_some() && !cfg!(feature = "tls") {
             return Err("this program has no TLS; ringfence-client has it with its feature `tls`");
@@ -72,9 +77,28 @@ impl Endpoint {
         }
     }
 
+    fn parse_path(path: &str) -> Result<Self, &'static str> {
+        if cfg!(not(unix)) {
+            return Err("this system has no such sockets");
+        }
+        let path = path.strip_prefix("//").unwrap_or(path);
+        match path.is_empty() || path.chars().any(char::is_control) {
+            true => Err("the path of the socket is missing, as unix:/var/lib/ringfence/admin.sock"),
+            false => Ok(Self(format!("{LOCAL}{path}").into())),
+        }
+    }
+
+    /// Whether it is a socket on this machine: without TLS, and no member names it to others.
+    pub(crate) fn is_local(&self) -> bool {
+        self.0.starts_with(LOCAL)
+    }
+
     /// The address as a URI; a connection with TLS has another [`origin`](Self::origin).
     pub(crate) fn uri(&self) -> String {
-        format!("{PLAIN}{}", self.0)
+        match self.is_local() {
+            true => self.0.to_string(),
+            false => format!("{PLAIN}{}", self.0),
+        }
     }
 
     /// What requests over a connection with TLS are addressed to.

@@ -49,7 +49,8 @@ pub enum ConnectError {
     NoEndpoints,
     /// An endpoint is no address.
     #[error(
-        "endpoint {offered:?}: {fault}; expected HOST:PORT, http://HOST:PORT or https://HOST:PORT"
+        "endpoint {offered:?}: {fault}; expected HOST:PORT, http://HOST:PORT, \
+         https://HOST:PORT or unix:/PATH"
     )]
     InvalidEndpoint {
         /// What was given.
@@ -63,6 +64,15 @@ pub enum ConnectError {
         /// What was given, what is wrong with it, and what is expected.
         why: String,
     },
+    /// The token to show cannot be used.
+    #[error("token: {why}")]
+    Token {
+        /// What is wrong with it, and what is expected; never the token itself.
+        why: String,
+    },
+    /// The cluster does not take what this client shows for a proof of who it is, or has banned it.
+    #[error("refused: {}", .0.message)]
+    Refused(Box<Refusal>),
     /// No endpoint answered with a greeting before the connect deadline.
     #[error("no endpoint answered: {why}")]
     Unreachable {

@@ -62,6 +62,10 @@ impl Follow {
         current: Option<&Endpoint>,
         now: Moment,
     ) -> Option<Endpoint> {
+        // Whoever comes by a node's own socket is somebody else by its port: that node forwards.
+        if self.given.iter().any(Endpoint::is_local) {
+            return None;
+        }
         let leader = Endpoint::parse(named).ok()?;
         self.learn(&leader);
         self.leader = Some(leader.clone());

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use ringfence_proto::v1::{ClientFrame, ServerFrame, client_frame};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot, watch};
-use tonic::transport::Channel;
 
 use crate::clock::{Clock, Moment};
 use crate::sync::lock;
 use crate::transport::calls::{Answer, Calls, Manner, Setback};
+use crate::transport::credential::Channel;
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::CallError;
 

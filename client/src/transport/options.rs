@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{BootClock, Clock};
+use crate::transport::credential::Credential;
 
 /// What the parts of a client need to know.
 #[derive(Clone)]
@@ -13,6 +14,7 @@ pub(crate) struct Options {
     pub(crate) keep_alive_interval: Duration,
     pub(crate) keep_alive_timeout: Duration,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) credential: Credential,
     /// `None` connects without TLS.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<ringfence_tls::Connector>,
@@ -47,6 +49,7 @@ impl Default for Options {
             keep_alive_interval: Duration::from_secs(2),
             keep_alive_timeout: Duration::from_secs(2),
             clock: Arc::new(BootClock),
+            credential: Credential::default(),
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(feature = "sim")]

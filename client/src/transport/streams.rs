@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ringfence_proto::DecodeError;
 use tokio::sync::mpsc;
-use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use crate::transport::Transport;
+use crate::transport::credential::Channel;
 use crate::transport::driver::{AbortOnDrop, Tether};
 use crate::transport::error::CallError;
 use crate::transport::refusal::Refusal;
@@ -142,6 +142,7 @@ async fn read<K: Kind>(
             .clock
             .sleep_until(transport.now() + silence)
     };
+    let mut shown = transport.options.credential.shown();
     let opened = tokio::select! {
         opened = kind.open(channel) => opened,
         () = silent() => Err(Status::unavailable("no answer in time")),
@@ -155,6 +156,7 @@ async fn read<K: Kind>(
     loop {
         let message = tokio::select! {
             message = stream.message() => message,
+            () = shown.replaced() => Err(Status::unavailable("there is another token")),
             () = silent() => Err(Status::unavailable("the stream has fallen silent")),
             () = out.closed() => return (Status::cancelled("the reader has gone"), told),
         };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::clock::Moment;
 use crate::transport::Transport;
 use crate::transport::connection::describe;
+use crate::transport::credential::Channel;
 use crate::transport::error::CallError;
 use crate::transport::refusal::{Reason, Refusal};
 use crate::transport::retry::{self, Meaning};
@@ -112,7 +112,9 @@ where
         };
         let asked = Refusal::from_status(&status).and_then(|refusal| refusal.retry_after);
         let again = is_worth_repeating(&status);
-        let error = match CallError::of_status(&status) {
+        let error = CallError::of_status(&status);
+        transport.told(&error);
+        let error = match error {
             CallError::Refused(refusal) => {
                 // What a request names may be stale because an earlier try of it was done.
                 let own = matches!(

@@ -148,6 +148,8 @@ impl<'a> Serving<'a> {
 
     async fn until_over(mut self, mut opened: Opened) -> End {
         let mut look = self.next_look();
+        // The stream was opened with the token before this look at it, or with this one.
+        let mut shown = self.transport.options.credential.shown();
         loop {
             let end = tokio::select! {
                 message = opened.inbound.message() => self.take(message),
@@ -155,6 +157,10 @@ impl<'a> Serving<'a> {
                     look = self.next_look();
                     self.look()
                 }
+                () = shown.replaced() => Some(End {
+                    why: "there is another token to show".into(),
+                    failed: false,
+                }),
             };
             if let Some(end) = end {
                 return end;

@@ -10,11 +10,11 @@ use ringfence_proto::DecodeError;
 use ringfence_proto::v1;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::wire::floor_from_wire;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::transport::Transport;
 use crate::transport::connection::MESSAGE_BYTES_MAX;
+use crate::transport::credential::Channel;
 use crate::transport::driver::Tether;
 use crate::transport::error::CallError;
 use crate::transport::refusal::Refusal;
