@@ -65,8 +65,17 @@ impl Credential {
         })))
     }
 
+    /// The token in a file, which is read once.
+    ///
+    /// # Errors
+    /// [`ConnectError::Token`] says what is wrong with it.
+    pub fn of_file(path: &Path) -> Result<Self, ConnectError> {
+        Self::new(TokenSource::File(path.to_owned()))
+    }
+
     /// The connection with this token on each call.
-    pub(crate) fn on(&self, channel: transport::Channel) -> Channel {
+    #[must_use]
+    pub fn on(&self, channel: transport::Channel) -> Channel {
         InterceptedService::new(channel, self.clone())
     }
 

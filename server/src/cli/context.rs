@@ -19,13 +19,11 @@ impl Context {
     /// # Errors
     /// If an endpoint is malformed, or none answers within the timeout.
     pub(crate) async fn connect(global: &Global) -> Result<Self, Failure> {
-        let mut builder = Client::builder()
+        let builder = Client::builder()
             .endpoints(global.endpoints())
             .connect_timeout(global.timeout)
             .request_timeout(global.timeout);
-        if let Some(tls) = global.tls.client().map_err(Failure::usage)? {
-            builder = builder.tls(tls);
-        }
+        let builder = global.tls.set_up(builder).map_err(Failure::usage)?;
         let client = builder
             .connect()
             .await

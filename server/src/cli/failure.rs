@@ -67,15 +67,22 @@ impl Failure {
 
     /// No client could be made.
     pub(crate) fn connect(cause: &ConnectError, global: &Global) -> Self {
+        if let ConnectError::Refused(refusal) = cause {
+            return (**refusal).clone().into();
+        }
         let (exit, reason) = match cause {
             ConnectError::NoEndpoints
             | ConnectError::InvalidEndpoint { .. }
-            | ConnectError::Tls { .. } => (exit::USAGE, "INVALID_ARGUMENT"),
+            | ConnectError::Tls { .. }
+            | ConnectError::Token { .. } => (exit::USAGE, "INVALID_ARGUMENT"),
             _ => (exit::UNAVAILABLE, "UNAVAILABLE"),
         };
         let hint = match (exit, global.endpoints.is_empty()) {
             (exit::USAGE, _) if matches!(cause, ConnectError::Tls { .. }) => {
                 "--cacert ca.pem, and --cert with --key if the servers ask for a certificate"
+            }
+            (exit::USAGE, _) if matches!(cause, ConnectError::Token { .. }) => {
+                "name a file that holds the token alone: --token-file"
             }
             (exit::USAGE, _) => "--endpoints host1:7420,host2:7420",
             (_, true) => "start a cluster with `ringfence dev`, or name yours with --endpoints",
@@ -216,7 +223,16 @@ impl From<Refusal> for Failure {
             _ => hint_of(refusal.reason),
         };
         let reason = reason_name(refusal.reason);
-        Self::new(exit_of(refusal.reason), reason, refusal.message).hint(hint)
+        let denied = refusal.reason == Reason::PermissionDenied;
+        let mut failure = Self::new(exit_of(refusal.reason), reason, refusal.message).hint(hint);
+        if denied {
+            for name in ["principal", "verb", "names", "rule"] {
+                if let Some(value) = refusal.metadata.get(name) {
+                    failure = failure.detail(name, value.as_str());
+                }
+            }
+        }
+        failure
     }
 }
 

@@ -4,6 +4,7 @@
 //! with `--json`, one object (one per line for streams). What they may answer is fixed: results on
 //! stdout, everything else on stderr, and the exit codes of [`exit`].
 
+mod access;
 mod bench;
 mod chaos;
 mod check;
@@ -49,8 +50,8 @@ const DEV_ENDPOINTS: [&str; 3] = ["127.0.0.1:7420", "127.0.0.1:7430", "127.0.0.1
 /// Options that every client-side command takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// Client addresses of the nodes, separated by commas [default: the `dev` cluster,
-    /// 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440]
+    /// Client addresses of the nodes, separated by commas, or unix:DATA_DIR/admin.sock on the
+    /// machine of a node [default: the `dev` cluster, 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440]
     #[arg(
         long,
         global = true,
@@ -109,6 +110,9 @@ pub(crate) enum ClientCommand {
     /// Look into the log of a node that is stopped
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Say who may do what: rules, bans, cluster tokens and the mode
+    #[command(subcommand)]
+    Access(access::AccessCommand),
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -186,6 +190,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Kube(command) => command.run(global).await,
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
+        ClientCommand::Access(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,

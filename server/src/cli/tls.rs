@@ -1,14 +1,15 @@
-//! How the commands connect: with TLS if they are configured to.
+//! How the commands connect: with TLS and a token if they are configured to.
 
 use std::error::Error as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ringfence_client::Tls;
+use ringfence_client::unstable::{Channel, Credential};
+use ringfence_client::{ClientBuilder, Tls};
 use ringfence_tls::{ClientTls, Connector, Pem};
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
 /// Whom a command trusts, and what it shows.
 #[derive(Args, Clone, Debug, Default)]
@@ -49,6 +50,15 @@ pub(crate) struct TlsArgs {
         help_heading = "Global options"
     )]
     server_name: Option<String>,
+    /// The file of a token that proves who asks: a cluster token, or one of an identity provider
+    #[arg(
+        long,
+        global = true,
+        env = "RINGFENCE_TOKEN_FILE",
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    token_file: Option<PathBuf>,
 }
 
 impl TlsArgs {
@@ -59,8 +69,23 @@ impl TlsArgs {
             cert,
             key,
             server_name,
+            token_file: _,
         } = self;
         cacert.is_some() || cert.is_some() || key.is_some() || server_name.is_some()
+    }
+
+    /// A client that is set up so.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub(super) fn set_up(&self, mut builder: ClientBuilder) -> Result<ClientBuilder, String> {
+        if let Some(tls) = self.client()? {
+            builder = builder.tls(tls);
+        }
+        if let Some(path) = &self.token_file {
+            builder = builder.token_file(path);
+        }
+        Ok(builder)
     }
 
     /// As the client crate takes it; `None` if nothing was said.
@@ -96,6 +121,7 @@ impl TlsArgs {
             ("RINGFENCE_CERT", file(&self.cert)),
             ("RINGFENCE_KEY", file(&self.key)),
             ("RINGFENCE_SERVER_NAME", self.server_name.clone()),
+            ("RINGFENCE_TOKEN_FILE", file(&self.token_file)),
         ];
         let said = said.into_iter();
         said.filter_map(|(name, value)| Some((name, value?)))
@@ -107,6 +133,17 @@ impl TlsArgs {
     /// # Errors
     /// In words, what is wrong with the address, the certificates, or the node.
     pub(super) async fn connect(&self, address: &str, limit: Duration) -> Result<Channel, String> {
+        let credential = match &self.token_file {
+            Some(path) => Credential::of_file(path).map_err(|error| error.to_string())?,
+            None => Credential::default(),
+        };
+        if address.starts_with("unix:") {
+            let endpoint = Endpoint::from_shared(address.to_owned());
+            let endpoint = endpoint.map_err(|error| root_cause(&error))?;
+            let connected = endpoint.connect_timeout(limit).connect().await;
+            let channel = connected.map_err(|error| root_cause(&error))?;
+            return Ok(credential.on(channel));
+        }
         let encrypted = self.given() || address.starts_with("https://");
         let host = address.rsplit("://").next().unwrap_or(address);
         let endpoint = Endpoint::from_shared(format!("http://{host}"));
@@ -127,7 +164,8 @@ impl TlsArgs {
                 endpoint.connect_with_connector(connector).await
             }
         };
-        connected.map_err(|error| root_cause(&error))
+        let channel = connected.map_err(|error| root_cause(&error))?;
+        Ok(credential.on(channel))
     }
 
     fn certificate(&self) -> Result<Option<(PathBuf, PathBuf)>, String> {

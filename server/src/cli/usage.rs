@@ -12,7 +12,7 @@ use crate::Cli;
 
 /// Ends the help of every subcommand that talks to a cluster, in place of the options' own text.
 const GLOBAL_OPTIONS: &str = "Global options: --endpoints, --json, --timeout, --cacert, --cert, \
-                              --key, --server-name; see `ringfence --help`";
+                              --key, --server-name, --token-file; see `ringfence --help`";
 
 /// Parses the command line of this process.
 ///

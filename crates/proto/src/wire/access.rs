@@ -4,7 +4,7 @@ use std::fmt;
 
 use ringfence_core::{
     ACCESS_CHANGES_MAX, Access, AccessChange, ChangeAccess, ClusterId, ClusterToken, LeaseName,
-    Mode, NamePattern, Principal, PrincipalPattern, Rule, Scope, Verb,
+    Mode, NamePattern, Principal, PrincipalLimits, PrincipalPattern, Rule, Scope, Verb,
 };
 
 use super::check;
@@ -140,8 +140,8 @@ fn change_from_wire(change: v1::AccessChange, at: &str) -> Result<AccessChange, 
     use v1::access_change::Change;
     let field = |name| format!("{at}.{name}");
     let Some(change) = change.change else {
-        let allowed = "one of add_rule, remove_rule, ban, unban, add_token, remove_tokens and \
-                       set_mode";
+        let allowed = "one of add_rule, remove_rule, ban, unban, add_token, remove_tokens, \
+                       set_mode and set_limits";
         return Err(Refusal::missing(at, allowed));
     };
     Ok(match change {
@@ -156,6 +156,22 @@ fn change_from_wire(change: v1::AccessChange, at: &str) -> Result<AccessChange, 
             AccessChange::RemoveTokens(token_principal(&raw, &field("remove_tokens"))?)
         }
         Change::SetMode(raw) => AccessChange::SetMode(mode(raw, &field("set_mode"))?),
+        Change::SetLimits(limits) => {
+            AccessChange::SetLimits(limits_from_wire(&limits, &field("set_limits"))?)
+        }
+    })
+}
+
+fn limits_from_wire(limits: &v1::PrincipalLimits, at: &str) -> Result<PrincipalLimits, Refusal> {
+    for (name, offered) in [("sessions", limits.sessions), ("leases", limits.leases)] {
+        if offered == 0 {
+            let field = format!("{at}.{name}");
+            return Err(Refusal::invalid(&field, offered, "1 or more"));
+        }
+    }
+    Ok(PrincipalLimits {
+        sessions: limits.sessions,
+        leases: limits.leases,
     })
 }
 
@@ -203,6 +219,10 @@ pub fn access_to_wire(access: &Access, cluster: Option<&ClusterId>) -> v1::GetAc
         bans: access.bans().map(|ban| ban.as_str().into()).collect(),
         tokens: access.tokens().map(token).collect(),
         cluster_id: cluster.map(cluster_id_to_wire).unwrap_or_default(),
+        limits: Some(v1::PrincipalLimits {
+            sessions: access.limits().sessions,
+            leases: access.limits().leases,
+        }),
     }
 }
 

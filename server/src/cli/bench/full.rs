@@ -1,8 +1,8 @@
 //! `bench full`: a session for each lease, in two unary calls.
 
+use ringfence_client::unstable::Channel;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{AcquireRequest, ReleaseRequest, SessionHandle};
-use tonic::transport::Channel;
 
 use super::load::{Client, Load};
 use super::raw::{TTL_MS, open_request, token};

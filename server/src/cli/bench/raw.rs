@@ -1,10 +1,10 @@
 //! A session driven by hand over unary calls, as a caller without the client crate has it.
 
 use bytes::Bytes;
+use ringfence_client::unstable::Channel;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{AcquireRequest, Grant, OpenRequest, ReleaseRequest, SessionHandle};
-use tonic::transport::Channel;
 
 use crate::cli::{Failure, exit};
 

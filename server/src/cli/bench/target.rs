@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ringfence_client::Client;
+use ringfence_client::unstable::Channel;
 use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
-use tonic::transport::Channel;
 
 use crate::cli::nodes::{Nodes, Plan, Ports};
 use crate::cli::tls::TlsArgs;
@@ -102,10 +102,8 @@ impl Target {
     /// # Errors
     /// If no node answers, or what was given for TLS cannot be used.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
-        let mut builder = Client::builder().endpoints(self.endpoints.clone());
-        if let Some(tls) = self.tls.client().map_err(Failure::usage)? {
-            builder = builder.tls(tls);
-        }
+        let builder = Client::builder().endpoints(self.endpoints.clone());
+        let builder = self.tls.set_up(builder).map_err(Failure::usage)?;
         builder.connect().await.map_err(|cause| {
             Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", cause.to_string())
                 .hint("check the addresses in --endpoints")

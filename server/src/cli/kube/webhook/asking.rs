@@ -57,13 +57,11 @@ impl Cluster {
         if let Some(client) = &*known {
             return Ok(client.clone());
         }
-        let mut builder = Client::builder()
+        let builder = Client::builder()
             .endpoints(self.global.endpoints())
             .connect_timeout(ASK_MAX)
             .request_timeout(ASK_MAX);
-        if let Some(tls) = self.global.tls.client()? {
-            builder = builder.tls(tls);
-        }
+        let builder = self.global.tls.set_up(builder)?;
         let client = builder.connect().await.map_err(|error| error.to_string())?;
         Ok(known.insert(client).clone())
     }
