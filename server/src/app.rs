@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use ringfence_access::{Peer, Prover, now_unix};
+use ringfence_core::Mode;
 use ringfence_proto::FILE_DESCRIPTOR_SET;
 use ringfence_proto::v1::access_server::AccessServer;
 use ringfence_proto::v1::cluster_server::ClusterServer;
@@ -53,7 +54,7 @@ use crate::limits::{
 };
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
-use crate::{http, kube, pods};
+use crate::{forming, http, kube, pods};
 
 /// Why a node did not start, or ended on its own.
 #[derive(Debug, thiserror::Error)]
@@ -215,6 +216,10 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     if let (Some(client), Some(figures)) = (&api_server, pod_figures) {
         let (node, client) = (node.clone(), client.clone());
         tokio::spawn(pods::watch(node, client, figures, stopping.clone()));
+    }
+    if config.access.mode != Mode::Off {
+        let (node, mode) = (node.clone(), config.access.mode);
+        tokio::spawn(forming::set_mode(node, mode, stopping.clone()));
     }
     tokio::spawn(tell_health(progress, health, stopping));
 

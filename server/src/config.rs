@@ -123,7 +123,9 @@ impl Config {
             .map(given::read_file)
             .transpose()?
             .unwrap_or_default();
-        Self::check(args.given.over(file))
+        let config = Self::check(args.given.over(file))?;
+        config.access.check_reach(config.listen_client)?;
+        Ok(config)
     }
 
     fn check(given: Given) -> Result<Self, ConfigError> {

@@ -10,6 +10,7 @@ mod client_connection;
 mod config;
 mod descriptors;
 mod duration;
+mod forming;
 mod http;
 mod identify;
 mod kube;

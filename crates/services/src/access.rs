@@ -1,21 +1,29 @@
 //! Service `ringfence.v1.Access`.
 
 use prost::Message;
-use ringfence_core::{
-    Access, Caller, Command, Mode, Outcome, Principal, Rejection, Rule, Scope, StateMachine, Verb,
-};
+use ringfence_core::{Access, Command, Outcome, Principal, Rejection, Rule, Scope, Verb};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{Applied, Node};
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::{Context, deadline, paging};
+use crate::caller::Who;
 use crate::metrics::Call;
 use crate::proposals::Proposal;
+use crate::rights::judged;
 use crate::status::{not_read, unexpected};
 
 /// Service `ringfence.v1.Access`.
 pub struct AccessService {
     context: Context,
+}
+
+/// Whose rights are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Own,
+    Others,
 }
 
 impl AccessService {
@@ -25,34 +33,34 @@ impl AccessService {
         Self { context }
     }
 
-    /// Answers from a state that reflects everything that was acknowledged before.
+    /// Answers from a state that reflects everything that was acknowledged before. The rights of
+    /// others are shown to administrators.
     async fn read<T: Message>(
         &self,
-        metadata: &tonic::metadata::MetadataMap,
-        look: impl FnOnce(&StateMachine) -> Result<T, Refusal>,
+        who: &Who,
+        metadata: &MetadataMap,
+        shown: Shown,
+        look: impl FnOnce(&Access) -> T,
     ) -> Result<T, Refusal> {
+        let caller = self.context.caller(who);
+        let judge = |access: &Access| match shown {
+            Shown::Own => Ok(()),
+            Shown::Others => access.judge(who.principal(), Verb::Admin, Scope::Cluster),
+        };
         let read = async {
+            self.context.admit(who)?;
             self.context.node.read_barrier().await.map_err(not_read)?;
-            self.context.node.read(look)
+            let looked = self.context.node.read(|machine| {
+                let access = machine.access();
+                let would = judged(access, caller.as_ref(), judge)?;
+                Ok((would, look(access)))
+            });
+            let (would, answer) =
+                looked.map_err(|rejection| Refusal::from_rejection(&rejection))?;
+            self.context.heed(Ok(would)).map(|()| answer)
         };
         deadline::within(metadata, read).await
     }
-}
-
-/// Who asks, if a node has proven it.
-fn caller<T>(_request: &Request<T>) -> Option<Caller> {
-    None
-}
-
-/// What only administrators may read.
-fn demand_admin(access: &Access, caller: Option<&Caller>) -> Result<(), Refusal> {
-    let admitted = match access.mode() {
-        Mode::Enforced => access.admit(caller),
-        Mode::Off | Mode::Permissive => Ok(()),
-    };
-    let principal = caller.map(|caller| &caller.principal);
-    let allowed = admitted.and_then(|()| access.demand(principal, Verb::Admin, Scope::Cluster));
-    allowed.map_err(|rejection| Refusal::from_rejection(&rejection))
 }
 
 #[tonic::async_trait]
@@ -61,14 +69,17 @@ impl v1::access_server::Access for AccessService {
         &self,
         request: Request<v1::GetAccessRequest>,
     ) -> Result<Response<v1::GetAccessResponse>, Status> {
-        let (account, caller) = (self.context.account(&request), caller(&request));
-        let answer = self.read(request.metadata(), |machine| {
-            let access = machine.access();
-            demand_admin(access, caller.as_ref())?;
-            Ok(wire::access_to_wire(access, machine.cluster().as_ref()))
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let look = |access: &Access| wire::access_to_wire(access);
+        let answer = self.read(&who, request.metadata(), Shown::Others, look).await;
+        let answer = answer.and_then(|mut answer| {
+            let cluster = self.context.node.read(|machine| machine.cluster());
+            answer.cluster_id = cluster
+                .as_ref()
+                .map(wire::cluster_id_to_wire)
+                .unwrap_or_default();
+            paging::in_room(&account, answer)
         });
-        let answer = answer.await;
-        let answer = answer.and_then(|answer| paging::in_room(&account, answer));
         Ok(self.context.answered(Call::Access, answer)?)
     }
 
@@ -83,11 +94,14 @@ impl v1::access_server::Access for AccessService {
         &self,
         request: Request<v1::TestAccessRequest>,
     ) -> Result<Response<v1::TestAccessResponse>, Status> {
-        let caller = caller(&request);
+        let who = Who::of(&request);
+        let me = who.principal().cloned().unwrap_or_else(Principal::anonymous);
         let answer = match wire::test_access_from_wire(request.get_ref()) {
             Ok(asked) => {
-                let look = |machine: &StateMachine| tested(machine, &asked, caller.as_ref());
-                self.read(request.metadata(), look).await
+                let of = asked.principal.as_ref().unwrap_or(&me);
+                let shown = if *of == me { Shown::Own } else { Shown::Others };
+                let look = |access: &Access| tested(access, of, asked.verb, asked.scope());
+                self.read(&who, request.metadata(), shown, look).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -99,14 +113,14 @@ impl v1::access_server::Access for AccessService {
         &self,
         request: Request<v1::WhoAmIRequest>,
     ) -> Result<Response<v1::WhoAmIResponse>, Status> {
-        let principal = match caller(&request) {
-            Some(caller) => caller.principal.as_str().into(),
-            None => Principal::ANONYMOUS.into(),
-        };
+        let who = Who::of(&request);
+        let admitted = self.context.admit(&who);
+        self.context.answered(Call::Access, admitted)?;
+        let principal = who.principal().map_or(Principal::ANONYMOUS, Principal::as_str);
         let node = &self.context.node;
         let mode = node.read(|machine| machine.access().mode());
         Ok(Response::new(v1::WhoAmIResponse {
-            principal,
+            principal: principal.into(),
             mode: wire::mode_to_wire(mode).into(),
             node_id: node.status().node_id.unwrap_or_default(),
         }))
@@ -115,33 +129,23 @@ impl v1::access_server::Access for AccessService {
 
 /// Whether something is allowed, as it would be judged in the mode `enforced`.
 fn tested(
-    machine: &StateMachine,
-    asked: &wire::TestedAccess,
-    caller: Option<&Caller>,
-) -> Result<v1::TestAccessResponse, Refusal> {
-    let access = machine.access();
-    let own = caller.map(|caller| &caller.principal);
-    let of = asked.principal.as_ref();
-    let of_caller = match of {
-        None => true,
-        Some(of) => of.as_str() == own.map_or(Principal::ANONYMOUS, Principal::as_str),
-    };
-    if !of_caller {
-        demand_admin(access, caller)?;
-    }
-    let principal = of.or(own).cloned().unwrap_or_else(Principal::anonymous);
-    let banned = access.bans().any(|ban| *ban == principal);
-    let (allowed, rule) = judged(access, &principal, asked.verb, asked.scope());
-    Ok(v1::TestAccessResponse {
+    access: &Access,
+    principal: &Principal,
+    verb: Verb,
+    scope: Scope<'_>,
+) -> v1::TestAccessResponse {
+    let banned = access.bans().any(|ban| ban == principal);
+    let (allowed, rule) = rule_for(access, principal, verb, scope);
+    v1::TestAccessResponse {
         allowed: allowed && !banned,
         rule: rule.as_ref().map(wire::rule_to_wire),
         banned,
-    })
+    }
 }
 
 /// Whether it is allowed, and the rule that allows it, or that would. None allows `local` to change
 /// rights: that is so always.
-fn judged(
+fn rule_for(
     access: &Access,
     principal: &Principal,
     verb: Verb,

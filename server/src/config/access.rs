@@ -1,6 +1,10 @@
 //! How callers are proven.
 
+use std::net::SocketAddr;
+
 use ringfence_access::{CertificateKind, Credentials, Issuer, IssuerKind};
+
+use ringfence_core::Mode;
 
 use super::ConfigError;
 use super::given::Given;
@@ -12,6 +16,10 @@ pub(crate) struct Access {
     pub(crate) credentials: Credentials,
     /// The alias of the issuer of the Kubernetes whose Pods are watched.
     pub(crate) pods_of: Option<String>,
+    /// How much rights bind in a cluster that this node forms.
+    pub(crate) mode: Mode,
+    /// Whether clients of other machines are served while rights do not bind.
+    pub(crate) allow_anonymous: bool,
 }
 
 /// The credentials that a node is told to take.
@@ -38,10 +46,31 @@ pub(super) fn access(given: &Given) -> Result<Access, ConfigError> {
         ConfigError::value("jwt-issuer", offered, error.to_string())
     })?;
     let pods_of = pods_of(given, &credentials)?;
+    let mode = given.access.as_deref().map_or(Ok(Mode::Off), mode)?;
     Ok(Access {
         credentials,
         pods_of,
+        mode,
+        allow_anonymous: given.allow_anonymous.unwrap_or(false),
     })
+}
+
+fn mode(raw: &str) -> Result<Mode, ConfigError> {
+    let all = [Mode::Off, Mode::Permissive, Mode::Enforced];
+    let found = all.into_iter().find(|mode| mode.as_str() == raw);
+    found.ok_or_else(|| ConfigError::value("access", raw, "off, permissive or enforced"))
+}
+
+impl Access {
+    /// Refuses an address for clients that other machines reach, unless it was said how much rights
+    /// bind, or that they need not.
+    pub(super) fn check_reach(&self, listen_client: SocketAddr) -> Result<(), ConfigError> {
+        let open = self.mode == Mode::Off && !listen_client.ip().to_canonical().is_loopback();
+        match open && !self.allow_anonymous {
+            false => Ok(()),
+            true => Err(ConfigError::Open { listen_client }),
+        }
+    }
 }
 
 /// Whose Pods are watched: those of the one issuer of kind kubernetes, unless that is said.

@@ -1,5 +1,6 @@
 //! What is wrong with a configuration.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// A configuration that cannot be used.
@@ -14,6 +15,17 @@ pub(crate) enum ConfigError {
         offered: String,
         /// What is allowed.
         allowed: String,
+    },
+    /// Clients of other machines would be served without any rights.
+    #[error(
+        "--listen-client is `{listen_client}`, which other machines can reach, and without rights \
+         whoever reaches it may do anything; say --access enforced (or permissive) to give rights, \
+         --allow-anonymous if the network lets nobody else in, or --listen-client 127.0.0.1:7420 to \
+         try it on this machine"
+    )]
+    Open {
+        /// Where clients would be served.
+        listen_client: SocketAddr,
     },
     /// A file that is named cannot be used.
     #[error("--{flag} is `{offered}`: {why}")]

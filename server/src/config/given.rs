@@ -240,6 +240,20 @@ pub(super) struct Given {
     /// cluster's whole life; such a cluster must not stand before a lasting store
     #[arg(long, env = "RINGFENCE_TOKEN_FLOOR", value_name = "N")]
     pub(super) token_floor: Option<u64>,
+    /// When forming: how much rights bind: off, permissive or enforced; later `access mode` sets
+    /// that [default: off]
+    #[arg(long, env = "RINGFENCE_ACCESS", value_name = "MODE")]
+    pub(super) access: Option<String>,
+    /// Serve clients of other machines although whoever reaches the client port may do anything
+    #[arg(
+        long,
+        env = "RINGFENCE_ALLOW_ANONYMOUS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) allow_anonymous: Option<bool>,
     /// When forming: the shortest TTL a session may ask for [default: 1s]
     #[arg(long, env = "RINGFENCE_TTL_MIN", value_name = "DURATION")]
     pub(super) ttl_min: Option<String>,
@@ -309,6 +323,8 @@ impl Given {
             join_as_voter: self.join_as_voter.or(lower.join_as_voter),
             kube_leave: self.kube_leave.or(lower.kube_leave),
             token_floor: self.token_floor.or(lower.token_floor),
+            access: self.access.or(lower.access),
+            allow_anonymous: self.allow_anonymous.or(lower.allow_anonymous),
             ttl_min: self.ttl_min.or(lower.ttl_min),
             ttl_max: self.ttl_max.or(lower.ttl_max),
             heartbeat_ms: self.heartbeat_ms.or(lower.heartbeat_ms),

@@ -27,7 +27,13 @@ async fn three_nodes_on_ipv6_form_a_cluster_that_both_families_reach() {
         // for the port that this test asks for their state.
         let host = if n == 1 { "[::]" } else { "[::1]" };
         let hosts = [host, host, "[::]"];
-        let flags = ["--name", &name, &members, "--token-floor=0"];
+        let flags = [
+            "--name",
+            &name,
+            &members,
+            "--token-floor=0",
+            "--allow-anonymous",
+        ];
         let dir = dir.path().join(&name);
         nodes.push(Process::start_on(hosts, &dir, ports, &flags));
     }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use ringfence_core::{
     ACCESS_CHANGES_MAX, Access, AccessChange, ChangeAccess, ClusterId, ClusterToken, LeaseName,
     Mode, NamePattern, Principal, PrincipalLimits, PrincipalPattern, Rule, Scope, Verb,
 };
 
 use super::check;
-use super::types::cluster_id_to_wire;
 use crate::{Refusal, v1};
 
 const MODES: &str = "off, permissive or enforced";
@@ -204,9 +204,9 @@ fn token_principal(raw: &str, field: &str) -> Result<Principal, Refusal> {
     }
 }
 
-/// Everything there is about rights, digests of tokens left out.
+/// Everything there is about rights, digests of tokens and the cluster left out.
 #[must_use]
-pub fn access_to_wire(access: &Access, cluster: Option<&ClusterId>) -> v1::GetAccessResponse {
+pub fn access_to_wire(access: &Access) -> v1::GetAccessResponse {
     let token = |(id, token): (u64, &ClusterToken)| v1::ClusterToken {
         id,
         principal: token.principal.as_str().into(),
@@ -218,7 +218,7 @@ pub fn access_to_wire(access: &Access, cluster: Option<&ClusterId>) -> v1::GetAc
         rules: access.rules().map(rule_to_wire).collect(),
         bans: access.bans().map(|ban| ban.as_str().into()).collect(),
         tokens: access.tokens().map(token).collect(),
-        cluster_id: cluster.map(cluster_id_to_wire).unwrap_or_default(),
+        cluster_id: Bytes::new(),
         limits: Some(v1::PrincipalLimits {
             sessions: access.limits().sessions,
             leases: access.limits().leases,

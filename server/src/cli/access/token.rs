@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Subcommand;
-use ringfence_access::{ClusterToken, TokenSecret, now_unix};
+use ringfence_access::{BearerToken, TokenSecret, now_unix};
 use ringfence_core::Principal;
 use ringfence_proto::v1::access_change::Change;
 use ringfence_proto::v1::{self, NewToken};
@@ -125,7 +125,7 @@ impl Create {
             principal: self.principal.as_str().into(),
             expires_unix: expires,
         };
-        let text = ClusterToken {
+        let text = BearerToken {
             id: made.id,
             secret,
         };

@@ -1,0 +1,90 @@
+//! How much rights bind in a cluster that has just been formed.
+
+use std::time::Duration;
+
+use ringfence_core::{
+    AccessChange, Called, Caller, ChangeAccess, ClusterId, Command, LEVEL_ACCESS, Mode, Outcome,
+    Principal, Rejection, StateMachine,
+};
+use ringfence_raft::Node;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// How many entries the log of a cluster may have that counts as just formed.
+const ENTRIES_MAX: u64 = 1_000;
+/// How often a node looks whether the cluster is ready to be told.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is to be done about the mode.
+enum Step {
+    Wait,
+    Set { cluster: ClusterId, node: u64 },
+    Done,
+    TooLate,
+}
+
+fn next(machine: &StateMachine, node: Option<u64>) -> Step {
+    let (Some(cluster), Some(node)) = (machine.cluster(), node) else {
+        return Step::Wait;
+    };
+    if machine.access().set_at() > 0 {
+        return Step::Done;
+    }
+    if machine.index() > ENTRIES_MAX {
+        return Step::TooLate;
+    }
+    match machine.level() >= LEVEL_ACCESS {
+        true => Step::Set { cluster, node },
+        false => Step::Wait,
+    }
+}
+
+/// Sets the mode of a cluster in which rights were never set, as soon as it is formed and all its
+/// members know rights. Every first member does; the first one has its way.
+pub(crate) async fn set_mode(node: Node, mode: Mode, mut stopping: watch::Receiver<bool>) {
+    let setting = async {
+        loop {
+            // What this node knows may be old: the log of a cluster may be longer than it seems.
+            if node.read_barrier().await.is_ok() {
+                let own = node.status().node_id;
+                match node.read(|machine| next(machine, own)) {
+                    Step::Done => return,
+                    Step::TooLate => {
+                        return warn!(
+                            "--access {mode} counts when a cluster is formed; this one is older, and \
+                             its mode is off: `ringfence access mode {mode}` sets it"
+                        );
+                    }
+                    Step::Set { cluster, node: own } => propose(&node, cluster, own, mode).await,
+                    Step::Wait => {}
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        () = setting => {}
+        _ = stopping.wait_for(|stopping| *stopping) => {}
+    }
+}
+
+async fn propose(node: &Node, cluster: ClusterId, own: u64, mode: Mode) {
+    let command = Command::ChangeAccess(ChangeAccess {
+        cluster,
+        based_on: 0,
+        changes: vec![AccessChange::SetMode(mode)],
+    });
+    // Who configures a first member has its data directory too.
+    let caller = Caller {
+        principal: Principal::local(),
+        token: None,
+        node: own,
+    };
+    let called = Command::Called(Box::new(Called { caller, command }));
+    match node.propose(called).await.map(|applied| applied.outcome) {
+        Ok(Outcome::AccessChanged { .. }) => info!(%mode, "the cluster was formed with this mode"),
+        Ok(Outcome::Rejected(Rejection::StaleAccess { .. })) => {}
+        Ok(outcome) => warn!(?outcome, %mode, "the mode is not set yet"),
+        Err(error) => tracing::debug!(%error, %mode, "the mode is not set yet"),
+    }
+}
