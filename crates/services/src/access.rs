@@ -71,7 +71,9 @@ impl v1::access_server::Access for AccessService {
     ) -> Result<Response<v1::GetAccessResponse>, Status> {
         let (account, who) = (self.context.account(&request), Who::of(&request));
         let look = |access: &Access| wire::access_to_wire(access);
-        let answer = self.read(&who, request.metadata(), Shown::Others, look).await;
+        let answer = self
+            .read(&who, request.metadata(), Shown::Others, look)
+            .await;
         let answer = answer.and_then(|mut answer| {
             let cluster = self.context.node.read(|machine| machine.cluster());
             answer.cluster_id = cluster
@@ -95,7 +97,10 @@ impl v1::access_server::Access for AccessService {
         request: Request<v1::TestAccessRequest>,
     ) -> Result<Response<v1::TestAccessResponse>, Status> {
         let who = Who::of(&request);
-        let me = who.principal().cloned().unwrap_or_else(Principal::anonymous);
+        let me = who
+            .principal()
+            .cloned()
+            .unwrap_or_else(Principal::anonymous);
         let answer = match wire::test_access_from_wire(request.get_ref()) {
             Ok(asked) => {
                 let of = asked.principal.as_ref().unwrap_or(&me);
@@ -116,7 +121,9 @@ impl v1::access_server::Access for AccessService {
         let who = Who::of(&request);
         let admitted = self.context.admit(&who);
         self.context.answered(Call::Access, admitted)?;
-        let principal = who.principal().map_or(Principal::ANONYMOUS, Principal::as_str);
+        let principal = who
+            .principal()
+            .map_or(Principal::ANONYMOUS, Principal::as_str);
         let node = &self.context.node;
         let mode = node.read(|machine| machine.access().mode());
         Ok(Response::new(v1::WhoAmIResponse {

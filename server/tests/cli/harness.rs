@@ -18,7 +18,8 @@ pub(crate) fn ringfence() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
     command
         .env_remove("RINGFENCE_ENDPOINTS")
-        .env_remove("RINGFENCE_SESSION");
+        .env_remove("RINGFENCE_SESSION")
+        .env_remove("RINGFENCE_TOKEN_FILE");
     command.stdin(Stdio::null());
     command
 }

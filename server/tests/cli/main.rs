@@ -1,6 +1,7 @@
 //! The command line as people and scripts meet it: the real binary, and real nodes where needed.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod bench;
 mod chaos;
 mod commands;

@@ -39,6 +39,16 @@ fn a_command_line_without_meaning_ends_with_2() {
         &["--timeout", "5", "lease", "list"],
         &["--endpoints", "nowhere", "lease", "list"],
         &["completions", "tcl"],
+        &["access", "grant", "alice", "admin"],
+        &["access", "grant", "jwt:ci:a", "own"],
+        &["access", "grant", "jwt:ci:a", "acquire"],
+        &["access", "grant", "jwt:ci:a", "admin", "a/*"],
+        &["access", "grant", "jwt:ci:a*", "admin"],
+        &["access", "mode", "on"],
+        &["access", "token", "create", "a", "--ttl", "4000d"],
+        &["access", "apply", "-f", "/nowhere/rules.toml"],
+        &["--endpoints", "unix:", "access", "whoami"],
+        &["--token-file", "/nowhere/token", "access", "whoami"],
     ];
     for arguments in refused {
         let said = run(arguments);

@@ -227,3 +227,20 @@ async fn a_node_whose_cluster_is_not_formed_lives_and_says_why_it_is_not_ready()
         Some(Code::Unavailable)
     );
 }
+
+#[tokio::test]
+async fn a_node_that_others_reach_is_told_about_rights_or_does_not_start() {
+    let dir = TempDir::new().unwrap();
+    let data = format!("--data-dir={}", dir.path().join("n1").display());
+    for listen in ["[::]:7420", "0.0.0.0:7420", "192.0.2.1:7420"] {
+        let listen = format!("--listen-client={listen}");
+        let output = run(&[&listen, &data]).await;
+        assert_failed(
+            &output,
+            2,
+            &["--listen-client", "--access enforced", "--allow-anonymous"],
+        );
+    }
+    let output = run(&[&data, "--access=on"]).await;
+    assert_failed(&output, 2, &["--access", "off, permissive or enforced"]);
+}
