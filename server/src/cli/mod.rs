@@ -190,7 +190,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Kube(command) => command.run(global).await,
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
-        ClientCommand::Access(command) => command.run(&Context::connect(global).await?).await,
+        ClientCommand::Access(command) => command.run(global).await,
         ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,

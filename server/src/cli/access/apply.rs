@@ -40,8 +40,13 @@ pub(crate) struct Apply {
 }
 
 impl Apply {
+    /// The rules of the file.
+    pub(super) fn wanted(&self) -> Result<BTreeSet<Rule>, Failure> {
+        file::read(&self.file).map_err(Failure::usage)
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let wanted = file::read(&self.file).map_err(Failure::usage)?;
+        let wanted = self.wanted()?;
         let mut access = read(context).await?;
         let present: BTreeSet<Rule> = access.rules.iter().map(told).collect::<Result<_, _>>()?;
         let added: Vec<&Rule> = wanted.difference(&present).collect();

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::Failure;
 use super::context::Context;
+use super::{Failure, Global};
 
 /// The commands about rights.
 #[derive(Subcommand, Debug)]
@@ -33,12 +33,23 @@ pub(crate) enum AccessCommand {
     Mode(mode::SetMode),
     Limits(limits::Limits),
     /// Make tokens that prove who a program is, list and revoke them
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  ringfence access token create deploy --ttl 30d > deploy.token"
+    )]
     Token(token::TokenCommand),
 }
 
 impl AccessCommand {
-    pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    /// Runs it. What is wrong with the command itself is said before the cluster is asked.
+    pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        match &self {
+            Self::Grant(command) => drop(command.rule()?),
+            Self::Revoke(command) => drop(command.rule()?),
+            Self::Apply(command) => drop(command.wanted()?),
+            _ => {}
+        }
+        let context = &Context::connect(global).await?;
         match self {
             Self::Grant(command) => command.run(context).await,
             Self::Revoke(command) => command.run(context).await,

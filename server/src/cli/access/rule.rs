@@ -47,11 +47,11 @@ struct RuleArgs {
 }
 
 impl RuleArgs {
-    fn rule(self) -> Result<Rule, Failure> {
+    fn rule(&self) -> Result<Rule, Failure> {
         let rule = Rule {
-            principals: self.principals,
+            principals: self.principals.clone(),
             verb: self.verb,
-            names: self.names,
+            names: self.names.clone(),
         };
         match rule.check() {
             Ok(()) => Ok(rule),
@@ -61,14 +61,24 @@ impl RuleArgs {
 }
 
 impl Grant {
+    /// The rule, whose parts fit together.
+    pub(super) fn rule(&self) -> Result<Rule, Failure> {
+        self.rule.rule()
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        set(context, &self.rule.rule()?, true).await
+        set(context, &self.rule()?, true).await
     }
 }
 
 impl Revoke {
+    /// The rule, whose parts fit together.
+    pub(super) fn rule(&self) -> Result<Rule, Failure> {
+        self.rule.rule()
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        set(context, &self.rule.rule()?, false).await
+        set(context, &self.rule()?, false).await
     }
 }
 
