@@ -171,7 +171,7 @@ impl Shown {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -13,8 +13,8 @@ use super::ConfigError;
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = r"Examples:
   ringfence serve --name n1 --data-dir /var/lib/ringfence \
-    --initial-cluster n1=10.0.0.1:7421,n2=10.0.0.2:7421,n3=10.0.0.3:7421
-  ringfence serve --name n4 --join 10.0.0.1:7421   # a further node, see `cluster promote`")]
+    --initial-cluster n1=10.0.0.1:7421,n2=10.0.0.2:7421,n3=10.0.0.3:7421 --access enforced
+  ringfence serve --name n4 --join 10.0.0.1:7421 --access enforced   # a further node, see `cluster promote`")]
 pub(crate) struct ServeArgs {
     /// A TOML file with these settings, keys spelled as the flags without `--`; flags and
     /// variables win over it

@@ -368,3 +368,36 @@ fn limits_of_principals_are_shown_and_changed() {
     );
     assert_eq!(node.local(&["access", "limits"]).object()["sessions"], 5);
 }
+
+#[test]
+fn a_holder_whose_token_is_replaced_in_time_keeps_its_lease() {
+    let node = Node::start(&[]);
+    let create = || {
+        let made = node
+            .local(&["access", "token", "create", "deploy"])
+            .object();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let file = node.file("token", &create());
+    node.local(&["access", "grant", "token:deploy", "acquire", "deploy/*"])
+        .object();
+    node.local(&["access", "mode", "enforced"]).object();
+
+    let marker = node.dir.path().join("begun");
+    let script = format!("echo $RINGFENCE_TOKEN > {}; sleep 12", marker.display());
+    let mut command = node.asked(&node.client, &["lock", "deploy/web", "--ttl", "6s"]);
+    let mut holder = command
+        .env("RINGFENCE_TOKEN_FILE", &file)
+        .args(["--", "sh", "-c", &script])
+        .spawn()
+        .unwrap();
+    await_that("the work has begun", || marker.exists());
+
+    // The token that it showed is worth nothing; its keep-alives are refused until it shows this.
+    node.local(&["access", "token", "revoke", "deploy"])
+        .object();
+    std::fs::write(&file, create()).unwrap();
+
+    let ended = holder.wait().unwrap();
+    assert_eq!(ended.code(), Some(0), "the lease was lost meanwhile");
+}

@@ -62,6 +62,17 @@ pub(crate) fn requests(bytes: &[u8]) {
         let settings = settings_to_wire(&configure.settings);
         assert_eq!(settings_from_wire(&settings), configure.settings);
     }
+    if let Ok(change) = v1::ChangeAccessRequest::decode(bytes) {
+        refused_in_words(change_access_from_wire(change));
+    }
+    if let Ok(test) = v1::TestAccessRequest::decode(bytes) {
+        refused_in_words(test_access_from_wire(&test));
+    }
+    if let Ok(rule) = v1::Rule::decode(bytes)
+        && let Some(rule) = refused_in_words(rule_from_wire(&rule, "rule"))
+    {
+        assert_eq!(rule_from_wire(&rule_to_wire(&rule), "rule"), Ok(rule));
+    }
     if let Ok(get) = v1::GetSessionRequest::decode(bytes) {
         refused_in_words(get_session_from_wire(&get));
     }

@@ -12,6 +12,7 @@ use ringfence_core::{
     PrincipalPattern, Rule, Verb,
 };
 use ringfence_proto::v1::Reason;
+use ringfence_proto::v1::access_server::AccessServer;
 use ringfence_proto::v1::client_frame::Body as Ask;
 use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
@@ -26,7 +27,10 @@ use tower::ServiceExt;
 
 use crate::alone::{Alone, alone, within};
 use crate::caller::Identified;
-use crate::{ClusterService, ConnectionService, LeaseService, SessionService, connection::serve};
+use crate::{
+    AccessService, ClusterService, ConnectionService, LeaseService, SessionService,
+    connection::serve,
+};
 
 /// Log commands of rights.
 const LEVEL_OF_RIGHTS: u32 = 4;
@@ -97,6 +101,7 @@ impl World {
             .add_service(LeasesServer::new(LeaseService::new(context.clone())))
             .add_service(SessionsServer::new(SessionService::new(context.clone())))
             .add_service(ClusterServer::new(ClusterService::new(context.clone())))
+            .add_service(AccessServer::new(AccessService::new(context.clone())))
             .add_service(ConnectionServer::new(ConnectionService::new(
                 context.clone(),
             )));

@@ -16,7 +16,8 @@ use crate::cli::{Failure, view};
 #[derive(clap::Args, Debug)]
 #[command(after_help = r#"Examples:
   ringfence cluster add n4 --peer 10.0.0.4:7421 --client 10.0.0.4:7420 --incarnation "$HEX"
-  ringfence serve --name n4 --join 10.0.0.1:7421   # on the new node: it asks without an operator"#)]
+  ringfence serve --name n4 --join 10.0.0.1:7421 --access enforced   # on the new node: it asks
+  # without an operator"#)]
 pub(crate) struct Add {
     /// The node's name
     name: String,

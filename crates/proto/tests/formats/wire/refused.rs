@@ -362,3 +362,116 @@ fn reads_that_ask_for_too_much() {
 fn a_frame_without_a_body_this_version_knows() {
     refused(frame_from_wire(None), "body", "nothing");
 }
+
+fn changing(change: v1::access_change::Change) -> Result<ringfence_core::ChangeAccess, Refusal> {
+    change_access_from_wire(v1::ChangeAccessRequest {
+        cluster_id: Bytes::from_static(SECRET),
+        based_on: 0,
+        changes: vec![v1::AccessChange {
+            change: Some(change),
+        }],
+    })
+}
+
+#[test]
+fn rules_that_are_none() {
+    use v1::access_change::Change;
+    let rule = |principals: &str, verb: v1::Verb, names: &str| {
+        changing(Change::AddRule(v1::Rule {
+            principals: principals.into(),
+            verb: verb.into(),
+            names: names.into(),
+        }))
+    };
+    let field = |name| format!("changes[0].add_rule.{name}");
+    refused(rule("", v1::Verb::Admin, ""), &field("principals"), "\"\"");
+    refused(
+        rule("jwt:ci*", v1::Verb::Admin, ""),
+        &field("principals"),
+        "\"jwt:ci*\"",
+    );
+    refused(
+        rule("*", v1::Verb::Unspecified, ""),
+        &field("verb"),
+        "nothing",
+    );
+    refused(
+        rule("*", v1::Verb::Acquire, "team*"),
+        &field("names"),
+        "\"team*\"",
+    );
+    refused(rule("*", v1::Verb::Acquire, ""), &field("names"), "\"\"");
+    refused(rule("*", v1::Verb::Admin, "a"), &field("names"), "\"a\"");
+    refused(
+        rule("token:*", v1::Verb::Acquire, "k8s/{namespace}/*"),
+        &field("names"),
+        "\"k8s/{namespace}/*\"",
+    );
+}
+
+#[test]
+fn changes_of_rights_that_are_none() {
+    use v1::access_change::Change;
+    let token = |principal: &str, bytes: usize| {
+        changing(Change::AddToken(v1::NewToken {
+            principal: principal.into(),
+            digest: vec![1; bytes].into(),
+            expires_unix: 0,
+        }))
+    };
+    let field = |name| format!("changes[0].{name}");
+    refused(
+        token("token:a", 31),
+        &field("add_token.digest"),
+        "a value of 31 bytes",
+    );
+    refused(
+        token("local", 32),
+        &field("add_token.principal"),
+        "\"local\"",
+    );
+    refused(
+        changing(Change::Ban("alice".into())),
+        &field("ban"),
+        "\"alice\"",
+    );
+    refused(changing(Change::SetMode(9)), &field("set_mode"), "9");
+    let limits = v1::PrincipalLimits {
+        sessions: 1,
+        leases: 0,
+    };
+    refused(
+        changing(Change::SetLimits(limits)),
+        &field("set_limits.leases"),
+        "0",
+    );
+    let none = v1::ChangeAccessRequest {
+        cluster_id: Bytes::from_static(SECRET),
+        ..Default::default()
+    };
+    refused(change_access_from_wire(none), "changes", "0 changes");
+    let nameless = v1::ChangeAccessRequest::default();
+    refused(
+        change_access_from_wire(nameless),
+        "cluster_id",
+        "a value of 0 bytes",
+    );
+}
+
+#[test]
+fn questions_about_rights_that_make_no_sense() {
+    let test = |principal: &str, verb: v1::Verb, names: &str| {
+        test_access_from_wire(&v1::TestAccessRequest {
+            principal: principal.into(),
+            verb: verb.into(),
+            names: names.into(),
+        })
+    };
+    refused(test("bob", v1::Verb::Admin, ""), "principal", "\"bob\"");
+    refused(test("", v1::Verb::Unspecified, ""), "verb", "nothing");
+    refused(test("", v1::Verb::Admin, "a"), "names", "\"a\"");
+    refused(test("", v1::Verb::Acquire, ""), "names", "nothing");
+    refused(test("", v1::Verb::Acquire, "/*"), "names", "\"\"");
+    assert!(test("", v1::Verb::Acquire, "team*").is_ok(), "a prefix");
+    assert!(test("local", v1::Verb::Backup, "").is_ok());
+}
