@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 /// How many entries the log of a cluster may have that counts as just formed.
 const ENTRIES_MAX: u64 = 1_000;
-/// How often a node looks whether the cluster is ready to be told.
+/// How often a node looks whether the mode can be set.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What is to be done about the mode.

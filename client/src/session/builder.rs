@@ -70,7 +70,7 @@ impl ClientBuilder {
     }
 
     /// Shows this bearer token with every call, to prove who the client is: a cluster token, or what
-    /// an identity provider gave. Take it over TLS only: whoever reads it can use it.
+    /// an identity provider gave. Use TLS: a process that reads it can use it.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(TokenSource::Text(token.into()));
         self

@@ -144,10 +144,11 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         let number = session.id().get();
         if let Some(ended) = reply.ended.iter().find(|ended| ended.session == number) {
             let why = match ended.reason() {
-                // Who asks was not taken for its principal: it lives until its window ends, and
-                // asks again, with another token perhaps.
-                Reason::Unauthenticated | Reason::PermissionDenied => continue,
-                Reason::WrongSecret => Loss::WrongSecret,
+                // The credential was not taken: the session lives until its window ends, and the
+                // client asks again, with another token perhaps.
+                Reason::Unauthenticated => continue,
+                // Not ended: it is not this client's, as with another secret.
+                Reason::WrongSecret | Reason::PermissionDenied => Loss::WrongSecret,
                 _ => Loss::of_session(ended.cause.clone()),
             };
             session.lose(&why);

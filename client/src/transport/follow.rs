@@ -62,7 +62,7 @@ impl Follow {
         current: Option<&Endpoint>,
         now: Moment,
     ) -> Option<Endpoint> {
-        // Whoever comes by a node's own socket is somebody else by its port: that node forwards.
+        // By a node's own socket the client is `local`, by a port it is not: that node forwards.
         if self.given.iter().any(Endpoint::is_local) {
             return None;
         }

@@ -19,8 +19,8 @@ pub(crate) enum ConfigError {
     /// Clients of other machines would be served without any rights.
     #[error(
         "--listen-client is `{listen_client}`, which other machines can reach, and without rights \
-         whoever reaches it may do anything; say --access enforced (or permissive) to give rights, \
-         --allow-anonymous if the network lets nobody else in, or --listen-client 127.0.0.1:7420 to \
+         every client may do anything; say --access enforced (or permissive) to give rights, \
+         --allow-anonymous if the network keeps others out, or --listen-client 127.0.0.1:7420 to \
          try it on this machine"
     )]
     Open {

@@ -244,7 +244,7 @@ pub(super) struct Given {
     /// that [default: off]
     #[arg(long, env = "RINGFENCE_ACCESS", value_name = "MODE")]
     pub(super) access: Option<String>,
-    /// Serve clients of other machines although whoever reaches the client port may do anything
+    /// Serve clients of other machines although every client may do anything
     #[arg(
         long,
         env = "RINGFENCE_ALLOW_ANONYMOUS",

@@ -58,7 +58,7 @@ impl Node {
         command
     }
 
-    /// A command of somebody who shows nothing, with `--json`.
+    /// A command without any credential, with `--json`.
     fn run(&self, arguments: &[&str]) -> Said {
         let mut command = self.asked(&self.client, &["--json"]);
         command.args(arguments).output().unwrap().into()

@@ -114,7 +114,7 @@ impl Node {
             .arg(format!("--snapshot-log-bytes={SNAPSHOT_LOG_BYTES}"))
             .arg(format!("--heartbeat-ms={HEARTBEAT_MS}"))
             .arg(format!("--election-ms={ELECTION_MS}"))
-            // Nobody else reaches the namespaces.
+            // No other process reaches the namespaces.
             .arg("--allow-anonymous")
             .arg("--worker-threads=1")
             .stdin(Stdio::null())

@@ -132,7 +132,7 @@ impl Create {
         let text = text.to_text();
         let mut object = token_object(&made);
         object["token"] = text.as_str().into();
-        // Without its reader it would be valid and in nobody's hands.
+        // Without a reader it would be valid, and no program would have it.
         let printed = context
             .output
             .receipt(&object, &text, std::future::pending());
