@@ -42,6 +42,7 @@ pub use material::{ClientTls, ServerTls};
 pub use pem::Pem;
 pub use places::{PortFigures, WhenFull};
 pub use port::{Incoming, Port};
+pub use rarely::Rarely;
 
 /// What gRPC is called when a handshake agrees on a protocol.
 const HTTP2: &[u8] = b"h2";
