@@ -22,6 +22,7 @@ const FIRST_BYTES: usize = 4;
 #[derive(Clone)]
 pub struct Acceptor {
     config: Arc<Watched<ServerConfig>>,
+    admits_peers_alone: bool,
 }
 
 impl Acceptor {
@@ -42,10 +43,19 @@ impl Acceptor {
     }
 
     fn of(tls: ServerTls, protocol: &'static [u8]) -> Result<Self, TlsError> {
+        let admits_peers_alone = tls.admits_peers_alone();
         let config = Watched::new(tls.sources(), move || tls.config(protocol))?;
         Ok(Self {
             config: Arc::new(config),
+            admits_peers_alone,
         })
+    }
+
+    /// Whether only those pass who show a certificate with a name of peers; see
+    /// [`ServerTls::peer_names`].
+    #[must_use]
+    pub fn admits_peers_alone(&self) -> bool {
+        self.admits_peers_alone
     }
 
     /// One handshake; `None` if it failed, which the other side has been notified.
