@@ -195,12 +195,26 @@ mod tests {
 
     #[test]
     fn what_no_certificate_can_have_is_no_name() {
-        for raw in ["n1.example", "10.0.0.1", "::1", "*.peers.example", "N1.Example"] {
+        for raw in [
+            "n1.example",
+            "10.0.0.1",
+            "::1",
+            "*.peers.example",
+            "N1.Example",
+        ] {
             assert_eq!(PeerName::parse(raw).unwrap().to_string(), raw);
         }
         for raw in [
-            "", "*", "*.", "*.example", "*.10.0.0.1", "n*.example.org", "*.*.example.org", "a b",
-            "https://n1", "n1:7421",
+            "",
+            "*",
+            "*.",
+            "*.example",
+            "*.10.0.0.1",
+            "n*.example.org",
+            "*.*.example.org",
+            "a b",
+            "https://n1",
+            "n1:7421",
         ] {
             let refused = PeerName::parse(raw).unwrap_err();
             assert_eq!(refused.part, Part::PeerName, "{raw}");
@@ -213,7 +227,12 @@ mod tests {
         for name in ["n1.peers.example", "N1.PEERS.example", "*.peers.example"] {
             assert!(is_below(name, ".peers.example"), "{name}");
         }
-        for name in ["peers.example", ".peers.example", "a.b.peers.example", "n1peers.example"] {
+        for name in [
+            "peers.example",
+            ".peers.example",
+            "a.b.peers.example",
+            "n1peers.example",
+        ] {
             assert!(!is_below(name, ".peers.example"), "{name}");
         }
     }

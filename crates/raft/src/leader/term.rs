@@ -58,6 +58,8 @@ pub(crate) struct LeaderTerm {
     pub(super) log_unflushed_max: u64,
     pub(super) log_uncommitted_max: u64,
     pub(super) pod_sessions: bool,
+    /// Whether this node's own peer port is authenticated.
+    pub(super) peer_authenticated: bool,
     pub(crate) transport: Arc<Transport>,
     pub(crate) members: MembersOfTerm,
 }

@@ -54,6 +54,8 @@ pub(crate) struct Link {
     records: AtomicU32,
     /// See [`Link::no_room`].
     no_room: AtomicBool,
+    /// See [`Link::peer_auth`].
+    peer_auth: AtomicBool,
     /// Where this node keeps its files.
     files: Arc<dyn Fs>,
     /// What the peer has acknowledged to this node as its leader.
@@ -93,6 +95,7 @@ impl Link {
             bulk: open(),
             records: AtomicU32::new(0),
             no_room: AtomicBool::new(false),
+            peer_auth: AtomicBool::new(false),
             files,
             watermark,
         }
@@ -106,6 +109,11 @@ impl Link {
     /// Whether the peer has announced that it has no room for more log.
     pub(crate) fn no_room(&self) -> bool {
         self.no_room.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer has announced that its peer port is authenticated.
+    pub(crate) fn peer_auth(&self) -> bool {
+        self.peer_auth.load(Ordering::Relaxed)
     }
 
     /// Opens the stream of calls for a leader.
@@ -173,6 +181,8 @@ impl PeerClient {
                     self.link.records.store(announced, Ordering::Relaxed);
                     let no_room = header::announced_no_room(response.metadata());
                     self.link.no_room.store(no_room, Ordering::Relaxed);
+                    let peer_auth = header::announced_peer_auth(response.metadata());
+                    self.link.peer_auth.store(peer_auth, Ordering::Relaxed);
                 }
                 Ok(response.into_inner())
             }

@@ -188,6 +188,8 @@ impl Peers for PeerService {
         let mut answer = Response::new(append_to_pb(answer));
         header::announce(answer.metadata_mut());
         header::announce_room(answer.metadata_mut(), running.log.no_room());
+        let authenticated = self.inner.config.peer_authenticated();
+        header::announce_peer_auth(answer.metadata_mut(), authenticated);
         Ok(answer)
     }
 

@@ -1,5 +1,6 @@
 //! What a leader takes from another node: a stream with forged commands, on a real connection.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,10 +11,13 @@ use ringfence_core::{
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_client::PeersClient;
 use ringfence_proto::record::{RECORD_VERSION, decode_outcome, encode_command, encode_record};
-use ringfence_raft::Node;
+use ringfence_raft::{Node, NodeConfig, PeerTls};
+use ringfence_testkit::certificates::{Authority, Signed};
+use ringfence_tls::{Acceptor, ClientTls, Connector, PeerName, Pem, ServerTls};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Streaming};
+use tonic::transport::Endpoint;
+use tonic::{Request, Status, Streaming};
 
 use crate::harness::{Cluster, acquire, acquired, eventually, open, within};
 
@@ -138,7 +142,7 @@ async fn another_node_proposes_nothing_that_clients_may_not_ask_for() {
     let after = (leader.status().applied_index, state(&leader));
     assert!(before == after, "the state has changed");
 
-    // A session of a minute stays one, whoever wants to keep it alive without its secret.
+    // A session of a minute is not kept alive without its secret.
     let session = open(&leader, 1, Millis::from_secs(60)).await;
     acquired(&leader, session, 1, "lease/1").await;
     let end = || {
@@ -164,4 +168,108 @@ async fn another_node_proposes_nothing_that_clients_may_not_ask_for() {
     };
     let outcome = decode_outcome(&applied.outcome).unwrap();
     assert!(matches!(outcome, Outcome::Acquired(_)), "{outcome:?}");
+}
+
+static OURS: LazyLock<Authority> = LazyLock::new(|| Authority::new("ours"));
+
+fn text(text: &str) -> Pem {
+    Pem::Text(text.as_bytes().into())
+}
+
+/// What a node with this certificate connects with.
+fn connector(shown: &Signed) -> Connector {
+    let tls = ClientTls {
+        ca: vec![text(OURS.pem())],
+        certificate: Some((text(&shown.certificate), text(&shown.key))),
+        server_name: None,
+    };
+    Connector::new(tls).unwrap()
+}
+
+/// Gives a node a certificate; it demands one, with one of these names if there are any.
+fn with_tls(config: &mut NodeConfig, names: &[&str]) {
+    let signed = OURS.sign(&["127.0.0.1", "peer.example"]);
+    let accept = ServerTls {
+        certificate: text(&signed.certificate),
+        key: text(&signed.key),
+        client_ca: Some(text(OURS.pem())),
+        demand_client_certificate: true,
+        peer_names: names.iter().map(|n| PeerName::parse(n).unwrap()).collect(),
+    };
+    config.peer_tls = Some(PeerTls {
+        accept: Acceptor::new(accept).unwrap(),
+        connect: connector(&signed),
+    });
+}
+
+/// What a node answers to a caller with this certificate that wants to join, to append and to hand a
+/// call on.
+async fn asked_by(node: &Node, shown: &Signed) -> [Result<(), Status>; 3] {
+    let endpoint = Endpoint::from_shared(format!("http://{}", node.peer_address())).unwrap();
+    let channel = endpoint
+        .origin(format!("https://{}", node.peer_address()).parse().unwrap())
+        .connect_with_connector_lazy(connector(shown));
+    let mut client = PeersClient::new(channel);
+    let join = client.join(pb::JoinRequest::default()).await.map(drop);
+    let nothing = futures_util::stream::pending::<pb::AppendRequest>();
+    let append = client.append(nothing).await.map(drop);
+    let nothing = futures_util::stream::pending::<pb::Calls>();
+    let forward = client.forward(nothing).await.map(drop);
+    [join, append, forward]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_of_the_same_authority_is_refused_in_the_handshake() {
+    let mut cluster = Cluster::new(&["n1", "n2", "n3"]);
+    cluster.adjust = |config| with_tls(config, &["peer.example"]);
+    cluster.start_all().await;
+    let node = cluster.nodes["n1"].clone();
+
+    let client = OURS.sign(&["client.example"]);
+    for refused in within("an answer", asked_by(&node, &client)).await {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
+    }
+    // The same calls by a node come through, and are judged by what they say.
+    let peer = OURS.sign(&["peer.example"]);
+    let [join, append, forward] = within("an answer", asked_by(&node, &peer)).await;
+    assert!(join.is_ok(), "{join:?}");
+    for judged in [append, forward] {
+        assert_eq!(judged.unwrap_err().code(), tonic::Code::InvalidArgument);
+    }
+    let session = open(&node, 1, Millis::from_secs(60)).await;
+    acquired(&node, session, 1, "lease/1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_knows_whose_peer_port_is_authenticated() {
+    let mut cluster = Cluster::new(&["n1", "n2", "n3"]);
+    cluster.adjust = |config| match config.name.as_str() {
+        "n3" => with_tls(config, &[]),
+        _ => with_tls(config, &["peer.example"]),
+    };
+    cluster.start_all().await;
+    assert!(cluster.nodes["n1"].peer_authenticated());
+    assert!(!cluster.nodes["n3"].peer_authenticated());
+    let said = |cluster: &Cluster| {
+        let mut nodes = cluster.nodes.values();
+        nodes.find_map(|node| match node.peers_authenticated() {
+            Err(why) if why.contains("does not lead") => None,
+            said => Some(said),
+        })
+    };
+    eventually("n3 alone", || {
+        said(&cluster).is_some_and(|said| {
+            said.is_err_and(|why| {
+                why.contains("n3 (node") && !why.contains("n1 (") && !why.contains("n2 (")
+            })
+        })
+    })
+    .await;
+
+    cluster.crash("n3").await;
+    cluster.adjust = |config| with_tls(config, &["peer.example"]);
+    cluster.start("n3").await;
+    cluster.serving("n3").await;
+    eventually("all of them", || said(&cluster) == Some(Ok(()))).await;
 }
