@@ -22,6 +22,32 @@ pub(crate) fn to_client(error: &io::Error) -> Option<String> {
     })
 }
 
+/// Why a server rejects a client, as far as its log lines are paced apart: a flood of one kind must
+/// not hide another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    /// It came without TLS.
+    Plain,
+    /// It showed no certificate.
+    NoCertificate,
+    /// Its certificate is not good.
+    Certificate,
+    /// Its certificate is good, and not a peer's.
+    NoPeer,
+    /// Anything else.
+    Other,
+}
+
+/// The kind of a failed handshake.
+pub(crate) fn kind(error: &io::Error) -> Refusal {
+    match fault(error) {
+        Some(Error::NoCertificatesPresented) => Refusal::NoCertificate,
+        Some(Error::InvalidCertificate(CertificateError::Other(_))) => Refusal::NoPeer,
+        Some(Error::InvalidCertificate(_)) => Refusal::Certificate,
+        _ => Refusal::Other,
+    }
+}
+
 /// What a server notes about a client that it has rejected.
 pub(crate) fn to_server(error: &io::Error) -> String {
     match fault(error) {

@@ -444,21 +444,28 @@ fn transfer_from_pb(
     })
 }
 
-/// A peer that is not there, or is not the one it should be, is left alone for a while; after any
-/// other error it is tried again soon.
+/// Whether a peer is to be left alone for a while: it is not there, is not the one it should be, or
+/// ended the connection, as it does after a handshake that it refused.
+fn leave_alone(status: &Status) -> bool {
+    let by_code = matches!(status.code(), Code::Unavailable | Code::FailedPrecondition);
+    // What a peer answers has no source; what a connection failed with has.
+    by_code || status.code() == Code::Unknown && std::error::Error::source(status).is_some()
+}
+
+/// After any other error a peer is tried again soon.
 fn rpc_error(status: &Status) -> RPCError<TypeConfig> {
     let why = format!("{:?}: {}", status.code(), status.message());
-    match status.code() {
-        Code::Unavailable | Code::FailedPrecondition => Unreachable::from_string(why).into(),
-        _ => NetworkError::from_string(why).into(),
+    match leave_alone(status) {
+        true => Unreachable::from_string(why).into(),
+        false => NetworkError::from_string(why).into(),
     }
 }
 
 fn streaming_error(status: &Status) -> StreamingError<TypeConfig> {
     let why = format!("{:?}: {}", status.code(), status.message());
-    match status.code() {
-        Code::Unavailable | Code::FailedPrecondition => Unreachable::from_string(why).into(),
-        _ => NetworkError::from_string(why).into(),
+    match leave_alone(status) {
+        true => Unreachable::from_string(why).into(),
+        false => NetworkError::from_string(why).into(),
     }
 }
 
