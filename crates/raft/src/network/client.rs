@@ -445,11 +445,23 @@ fn transfer_from_pb(
 }
 
 /// Whether a peer is to be left alone for a while: it is not there, is not the one it should be, or
-/// ended the connection, as it does after a handshake that it refused.
+/// refuses handshakes.
 fn leave_alone(status: &Status) -> bool {
-    let by_code = matches!(status.code(), Code::Unavailable | Code::FailedPrecondition);
-    // What a peer answers has no source; what a connection failed with has.
-    by_code || status.code() == Code::Unknown && std::error::Error::source(status).is_some()
+    match status.code() {
+        Code::Unavailable | Code::FailedPrecondition => true,
+        Code::Unknown => handshake_failed(status),
+        _ => false,
+    }
+}
+
+/// Whether the connection ended with an error of TLS, as the first read from a peer does that has
+/// refused this node's certificate.
+fn handshake_failed(status: &Status) -> bool {
+    let first = std::error::Error::source(status);
+    std::iter::successors(first, |error| error.source()).any(|error| {
+        let error = error.downcast_ref::<std::io::Error>();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
+    })
 }
 
 /// After any other error a peer is tried again soon.

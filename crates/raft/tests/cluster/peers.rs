@@ -228,7 +228,7 @@ async fn a_client_certificate_of_the_same_authority_is_refused_in_the_handshake(
     let client = OURS.sign(&["client.example"]);
     for refused in within("an answer", asked_by(&node, &client)).await {
         let refused = refused.unwrap_err();
-        // The connection ended; no service answered.
+        // The connection ended, and no service answered.
         let source = std::error::Error::source(&refused);
         assert!(source.is_some(), "{refused}");
     }
