@@ -110,6 +110,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let api_server = api_server(&config).await?;
     let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
+    warn_of_open_peers(&config);
     let node = Node::start(node_config(&config, peer_tls))
         .await
         .map_err(start_error)?;
@@ -457,6 +458,22 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         }
+    }
+}
+
+/// Tells the operator who may act as a node although no name says so.
+fn warn_of_open_peers(config: &Config) {
+    let Some(tls) = &config.peer_tls else { return };
+    if !tls.demand_client_certificate {
+        warn!(
+            "the peer port demands no certificate: anyone who reaches it can act as a node; set \
+             --peer-tls-name"
+        );
+    } else if !tls.admits_peers_alone() {
+        warn!(
+            "any certificate of --peer-trusted-ca-file is a node's, a client's too: set \
+             --peer-tls-name to names that only the certificates of nodes have"
+        );
     }
 }
 

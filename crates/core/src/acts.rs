@@ -54,6 +54,7 @@ fn act_of(command: &Command) -> Option<(String, String)> {
             let acts: Vec<String> = change.changes.iter().map(act_of_change).collect();
             Some((format!("access: {}", acts.join("; ")), String::new()))
         }
+        Command::Operate { change } => Some((format!("cluster: {change}"), String::new())),
         _ => None,
     }
 }

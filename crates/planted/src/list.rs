@@ -241,6 +241,8 @@ bugs! {
             "The identity of a node gets its name before its content is on the disk."
         AnyIncarnation "any-incarnation"
             "A node whose disk was emptied speaks and votes as the one it was."
+        PeersAskAnything "peers-ask-anything"
+            "A leader logs whatever another node hands on, also what only a leader may propose."
         DiscardedIsNotDone "discarded-is-not-done"
             "An entry that may still commit is reported as not done."
         WatchSkipsOne "watch-skips-one"

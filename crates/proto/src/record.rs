@@ -10,6 +10,7 @@ mod access;
 mod command;
 mod event;
 mod id;
+mod kind;
 mod numbers;
 mod outcome;
 mod pod;
@@ -25,6 +26,7 @@ use ringfence_core::snapshot::Record;
 use ringfence_core::{Command, Event, Outcome};
 use ringfence_planted::{Bug, planted};
 
+pub use self::kind::{CommandKind, kind_of};
 use crate::DecodeError;
 use crate::generated::ringfence::record::v1 as pb;
 

@@ -166,6 +166,13 @@ impl NodeConfig {
         }
     }
 
+    /// Whether the peer port admits those alone who show a certificate with a name of peers.
+    #[must_use]
+    pub fn peer_authenticated(&self) -> bool {
+        let tls = self.peer_tls.as_ref();
+        tls.is_some_and(|tls| tls.accept.admits_peers_alone())
+    }
+
     /// What openraft is configured with.
     pub(crate) fn openraft(&self) -> Result<openraft::Config, openraft::ConfigError> {
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);

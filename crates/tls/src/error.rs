@@ -25,6 +25,8 @@ pub enum Part {
     Authority,
     /// The name that the other side's certificate has to have.
     ServerName,
+    /// A name that the certificates of peers have.
+    PeerName,
 }
 
 impl fmt::Display for Part {
@@ -34,6 +36,7 @@ impl fmt::Display for Part {
             Self::Key => "key",
             Self::Authority => "CA",
             Self::ServerName => "server name",
+            Self::PeerName => "peer name",
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error, OtherError};
 
 /// The error of TLS in an error of reading or writing.
 fn fault(error: &io::Error) -> Option<&Error> {
@@ -22,10 +22,39 @@ pub(crate) fn to_client(error: &io::Error) -> Option<String> {
     })
 }
 
+/// Why a server rejects a client, as far as its log lines are paced apart: a flood of one kind must
+/// not hide another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    /// It came without TLS.
+    Plain,
+    /// It showed no certificate.
+    NoCertificate,
+    /// Its certificate is not good.
+    Certificate,
+    /// Its certificate is good, and not a peer's.
+    NoPeer,
+    /// Anything else.
+    Other,
+}
+
+/// The kind of a failed handshake.
+pub(crate) fn kind(error: &io::Error) -> Refusal {
+    match fault(error) {
+        Some(Error::NoCertificatesPresented) => Refusal::NoCertificate,
+        Some(Error::InvalidCertificate(CertificateError::Other(_))) => Refusal::NoPeer,
+        Some(Error::InvalidCertificate(_)) => Refusal::Certificate,
+        _ => Refusal::Other,
+    }
+}
+
 /// What a server notes about a client that it has rejected.
 pub(crate) fn to_server(error: &io::Error) -> String {
     match fault(error) {
         Some(Error::NoCertificatesPresented) => "it showed no certificate".to_owned(),
+        Some(Error::InvalidCertificate(CertificateError::Other(OtherError(why)))) => {
+            format!("its certificate: {why}")
+        }
         Some(Error::InvalidCertificate(fault)) => format!("its certificate: {fault}"),
         Some(Error::AlertReceived(alert)) => {
             format!("it refused this one's certificate: {alert:?}")
@@ -84,9 +113,14 @@ fn refused(alert: AlertDescription) -> String {
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
-        | AlertDescription::CertificateUnknown => {
+        | AlertDescription::CertificateRevoked => {
             format!("it refuses this client's certificate ({alert:?}); give another one")
+        }
+        // What this crate's servers say of a certificate without a name of peers.
+        AlertDescription::CertificateUnknown => {
+            "it refuses this client's certificate: a port of peers demands one of their names \
+             (--peer-tls-name there); its log says which"
+                .to_owned()
         }
         AlertDescription::NoApplicationProtocol => {
             "it speaks TLS, but not gRPC; is it a Ringfence port?".to_owned()

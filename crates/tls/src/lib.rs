@@ -22,6 +22,7 @@ mod error;
 mod explain;
 mod limits;
 mod material;
+mod peer_name;
 mod pem;
 mod places;
 mod port;
@@ -39,9 +40,11 @@ pub use limits::{
     WRITE_STALL_MAX,
 };
 pub use material::{ClientTls, ServerTls};
+pub use peer_name::{PEER_NAMES_MAX, PeerName};
 pub use pem::Pem;
 pub use places::{PortFigures, WhenFull};
 pub use port::{Incoming, Port};
+pub use rarely::Rarely;
 
 /// What gRPC is called when a handshake agrees on a protocol.
 const HTTP2: &[u8] = b"h2";

@@ -12,6 +12,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::HTTP2;
 use crate::error::{Part, TlsError};
+use crate::peer_name::{DemandName, PeerName};
 use crate::pem::Pem;
 
 /// What a server shows and whom it trusts.
@@ -25,6 +26,8 @@ pub struct ServerTls {
     pub client_ca: Option<Pem>,
     /// Whether a client has to show a certificate.
     pub demand_client_certificate: bool,
+    /// Names of which the certificate that a client shows has to have one; empty for any.
+    pub peer_names: Vec<PeerName>,
 }
 
 /// Whom a client trusts and what it shows.
@@ -40,6 +43,12 @@ pub struct ClientTls {
 }
 
 impl ServerTls {
+    /// Whether only those are let in who show a certificate with a name of peers.
+    #[must_use]
+    pub fn admits_peers_alone(&self) -> bool {
+        self.demand_client_certificate && !self.peer_names.is_empty()
+    }
+
     pub(crate) fn sources(&self) -> Vec<Pem> {
         let files = [&self.certificate, &self.key];
         files.into_iter().chain(&self.client_ca).cloned().collect()
@@ -56,6 +65,11 @@ impl ServerTls {
                 let why = "certificates of clients are demanded, so it must be said who signs them";
                 return Err(TlsError::new(Part::Authority, "(none)", why));
             }
+            None if !self.peer_names.is_empty() => {
+                let why = "names are demanded, so it must be said who signs the certificates that \
+                           have them";
+                return Err(TlsError::new(Part::Authority, "(none)", why));
+            }
             None => builder.with_no_client_auth(),
             Some(ca) => {
                 let roots = Arc::new(authorities(std::slice::from_ref(ca))?);
@@ -66,7 +80,13 @@ impl ServerTls {
                 };
                 let verifier = verifier
                     .map_err(|error| TlsError::new(Part::Authority, ca, error.to_string()))?;
-                builder.with_client_cert_verifier(verifier)
+                builder.with_client_cert_verifier(match self.peer_names.is_empty() {
+                    true => verifier,
+                    false => Arc::new(DemandName {
+                        inner: verifier,
+                        names: self.peer_names.clone(),
+                    }),
+                })
             }
         };
         let mut config = builder

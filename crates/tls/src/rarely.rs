@@ -5,14 +5,23 @@ use std::time::{Duration, Instant};
 /// Between two such lines.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// One kind of line.
-pub(crate) struct Rarely {
+/// One kind of log line: at most one in 10 s is written.
+#[derive(Debug)]
+pub struct Rarely {
     said: Option<Instant>,
     unsaid: u64,
 }
 
+impl Default for Rarely {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Rarely {
-    pub(crate) fn new() -> Self {
+    /// A kind of line of which none was written yet.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             said: None,
             unsaid: 0,
@@ -20,7 +29,7 @@ impl Rarely {
     }
 
     /// Whether to write the line now, and how many were left out since the last one.
-    pub(crate) fn say(&mut self) -> Option<u64> {
+    pub fn say(&mut self) -> Option<u64> {
         #[expect(
             clippy::disallowed_methods,
             reason = "paces log lines; decides nothing"

@@ -167,6 +167,16 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) peer_client_cert_auth: Option<bool>,
+    /// Whose certificates are nodes': a DNS name, an IP address, or `*.` and a domain, of which the
+    /// certificate that a peer shows must have one; implies --peer-client-cert-auth [default: every
+    /// certificate of --peer-trusted-ca-file is a node's]
+    #[arg(
+        long,
+        env = "RINGFENCE_PEER_TLS_NAME",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
+    pub(super) peer_tls_name: Vec<String>,
     /// While this node leads, show leases named PREFIX/NAMESPACE/NAME as Lease objects of Kubernetes
     #[arg(
         long,
@@ -313,6 +323,7 @@ impl Given {
             peer_key_file: self.peer_key_file.or(lower.peer_key_file),
             peer_trusted_ca_file: self.peer_trusted_ca_file.or(lower.peer_trusted_ca_file),
             peer_client_cert_auth: self.peer_client_cert_auth.or(lower.peer_client_cert_auth),
+            peer_tls_name: list(self.peer_tls_name, lower.peer_tls_name),
             kube_mirror: self.kube_mirror.or(lower.kube_mirror),
             kube_pods: self.kube_pods.or(lower.kube_pods),
             kubeconfig: self.kubeconfig.or(lower.kubeconfig),

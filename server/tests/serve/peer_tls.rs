@@ -16,7 +16,7 @@ fn flags(dir: &TempDir, name: &str, signed: &Signed, trusted: &Authority) -> Vec
         format!("--peer-cert-file={}", files.certificate.display()),
         format!("--peer-key-file={}", files.key.display()),
         format!("--peer-trusted-ca-file={}", ca.display()),
-        "--peer-client-cert-auth".to_owned(),
+        "--peer-tls-name=127.0.0.1".to_owned(),
         "--token-floor=0".to_owned(),
     ]
 }
@@ -81,6 +81,13 @@ async fn nodes_form_a_cluster_by_their_certificates_and_keep_strangers_out() {
     let plain = ["--name=n5".to_owned(), join.clone()];
     let _plain = start(&dir, "n5", Ports::free(), &plain);
     logs(&ready[0], "it came without TLS").await;
+
+    // A certificate of the same authority, for a client.
+    let mut client = flags(&dir, "n7", &ours.sign(&["client.example"]), &ours);
+    client.push(join.clone());
+    let client = start(&dir, "n7", Ports::free(), &client);
+    logs(&client, "a port of peers demands one of their names").await;
+    logs(&ready[0], "it is not a peer's: it has client.example").await;
 
     // It does not trust the cluster.
     let mut suspicious = flags(&dir, "n6", &ours.sign(&["127.0.0.1"]), &theirs);

@@ -350,6 +350,7 @@ fn bare_command() -> BoxedStrategy<Command> {
         Just(Command::DrawNodeId),
         access::change_access(),
         (session(), secret()).prop_map(|(session, secret)| Command::Adopt { session, secret }),
+        "[ -~]{0,512}".prop_map(|change| Command::Operate { change }),
         (0..=RECORD_VERSION).prop_map(|level| Command::RaiseLevel { level }),
         (open(), pod()).prop_map(|(open, pod)| Command::OpenForPod(OpenForPod {
             id: open.id,

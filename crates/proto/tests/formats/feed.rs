@@ -14,6 +14,8 @@ use ringfence_proto::{Refusal, text, v1};
 pub(crate) fn records(bytes: &[u8]) {
     if let Ok(command) = decode_command(bytes) {
         assert!(version_of(bytes).is_some(), "a command without a version");
+        // A check by kind judges the command that the bytes are decoded to.
+        assert_eq!(kind_of(bytes), Some(CommandKind::from(&command)));
         assert_eq!(decode_command(&encode_command(&command)), Ok(command));
     }
     if let Ok(outcome) = decode_outcome(bytes) {

@@ -65,6 +65,28 @@ impl LeaderTerm {
         known.collect()
     }
 
+    /// Whether every member's peer port, this node's included, admits peers alone.
+    ///
+    /// # Errors
+    /// The members whose port does not, or which have announced nothing to this leader yet, and what
+    /// to do.
+    pub(crate) fn peers_authenticated(&self) -> Result<(), String> {
+        let membership = self.membership();
+        let open = membership.nodes().filter(|(id, peer)| match **id {
+            id if id == self.node_id => !self.peer_authenticated,
+            id => !self.transport.link(id, peer).peer_auth(),
+        });
+        let open: Vec<String> = open.map(|(id, _)| self.called(*id)).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "the peer port is not known to be authenticated on {}: start these with \
+             --peer-tls-name, or remove those that do not come back",
+            open.join(", ")
+        ))
+    }
+
     /// A member for people.
     pub(crate) fn called(&self, id: u64) -> String {
         let membership = self.membership();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use ringfence_core::{ClusterTime, Command};
+use ringfence_core::{AccessChange, ClusterTime, Command, Mode};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::{decode_command, encode_command, version_of};
 
@@ -58,6 +58,8 @@ pub(crate) struct LeaderTerm {
     pub(super) log_unflushed_max: u64,
     pub(super) log_uncommitted_max: u64,
     pub(super) pod_sessions: bool,
+    /// Whether this node's own peer port is authenticated.
+    pub(super) peer_authenticated: bool,
     pub(crate) transport: Arc<Transport>,
     pub(crate) members: MembersOfTerm,
 }
@@ -89,6 +91,11 @@ impl LeaderTerm {
                  with a TTL"
                     .to_owned(),
             ),
+            Command::ChangeAccess(change)
+                if change.changes.contains(&AccessChange::SetMode(Mode::Enforced)) =>
+            {
+                self.peers_authenticated()
+            }
             _ => Ok(()),
         }
     }

@@ -54,6 +54,8 @@ pub(crate) struct Link {
     records: AtomicU32,
     /// See [`Link::no_room`].
     no_room: AtomicBool,
+    /// See [`Link::peer_auth`].
+    peer_auth: AtomicBool,
     /// Where this node keeps its files.
     files: Arc<dyn Fs>,
     /// What the peer has acknowledged to this node as its leader.
@@ -93,6 +95,7 @@ impl Link {
             bulk: open(),
             records: AtomicU32::new(0),
             no_room: AtomicBool::new(false),
+            peer_auth: AtomicBool::new(false),
             files,
             watermark,
         }
@@ -106,6 +109,11 @@ impl Link {
     /// Whether the peer has announced that it has no room for more log.
     pub(crate) fn no_room(&self) -> bool {
         self.no_room.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer has announced that its peer port is authenticated.
+    pub(crate) fn peer_auth(&self) -> bool {
+        self.peer_auth.load(Ordering::Relaxed)
     }
 
     /// Opens the stream of calls for a leader.
@@ -173,6 +181,8 @@ impl PeerClient {
                     self.link.records.store(announced, Ordering::Relaxed);
                     let no_room = header::announced_no_room(response.metadata());
                     self.link.no_room.store(no_room, Ordering::Relaxed);
+                    let peer_auth = header::announced_peer_auth(response.metadata());
+                    self.link.peer_auth.store(peer_auth, Ordering::Relaxed);
                 }
                 Ok(response.into_inner())
             }
@@ -434,21 +444,40 @@ fn transfer_from_pb(
     })
 }
 
-/// A peer that is not there, or is not the one it should be, is left alone for a while; after any
-/// other error it is tried again soon.
+/// Whether a peer is to be left alone for a while: it is not there, is not the one it should be, or
+/// refuses handshakes.
+fn leave_alone(status: &Status) -> bool {
+    match status.code() {
+        Code::Unavailable | Code::FailedPrecondition => true,
+        Code::Unknown => handshake_failed(status),
+        _ => false,
+    }
+}
+
+/// Whether the connection ended with an error of TLS, as the first read from a peer does that has
+/// refused this node's certificate.
+fn handshake_failed(status: &Status) -> bool {
+    let first = std::error::Error::source(status);
+    std::iter::successors(first, |error| error.source()).any(|error| {
+        let error = error.downcast_ref::<std::io::Error>();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
+    })
+}
+
+/// After any other error a peer is tried again soon.
 fn rpc_error(status: &Status) -> RPCError<TypeConfig> {
     let why = format!("{:?}: {}", status.code(), status.message());
-    match status.code() {
-        Code::Unavailable | Code::FailedPrecondition => Unreachable::from_string(why).into(),
-        _ => NetworkError::from_string(why).into(),
+    match leave_alone(status) {
+        true => Unreachable::from_string(why).into(),
+        false => NetworkError::from_string(why).into(),
     }
 }
 
 fn streaming_error(status: &Status) -> StreamingError<TypeConfig> {
     let why = format!("{:?}: {}", status.code(), status.message());
-    match status.code() {
-        Code::Unavailable | Code::FailedPrecondition => Unreachable::from_string(why).into(),
-        _ => NetworkError::from_string(why).into(),
+    match leave_alone(status) {
+        true => Unreachable::from_string(why).into(),
+        false => NetworkError::from_string(why).into(),
     }
 }
 

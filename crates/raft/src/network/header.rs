@@ -30,6 +30,21 @@ pub(crate) fn announced_no_room(metadata: &MetadataMap) -> bool {
     metadata.get(NO_ROOM).is_some_and(|value| value == "1")
 }
 
+/// Whether the sender's peer port admits those alone who show a certificate with a name of peers; it
+/// goes with the answer to every heartbeat.
+const PEER_AUTH: &str = "ringfence-peer-auth";
+
+/// Tells a leader whether this node's peer port is authenticated.
+pub(crate) fn announce_peer_auth(metadata: &mut MetadataMap, authenticated: bool) {
+    metadata.insert(PEER_AUTH, MetadataValue::from(u32::from(authenticated)));
+}
+
+/// Whether the sender has announced an authenticated peer port. A release that announces nothing has
+/// none, as far as anybody knows.
+pub(crate) fn announced_peer_auth(metadata: &MetadataMap) -> bool {
+    metadata.get(PEER_AUTH).is_some_and(|value| value == "1")
+}
+
 /// Tells a peer which log commands this release knows.
 pub(crate) fn announce(metadata: &mut MetadataMap) {
     metadata.insert(RECORDS, MetadataValue::from(RECORD_VERSION));
@@ -115,6 +130,7 @@ pub(crate) fn check(metadata: &MetadataMap, me: &Caller) -> Result<Sender, Statu
 pub(crate) fn check_any(metadata: &MetadataMap, me: &Caller) {
     announced(metadata);
     announced_no_room(metadata);
+    announced_peer_auth(metadata);
     match check(metadata, me) {
         Ok(sender) => {
             let again = name(sender.node_id, sender.incarnation);
@@ -208,6 +224,16 @@ mod tests {
         assert!(announced_no_room(&metadata));
         announce_room(&mut metadata, false);
         assert!(!announced_no_room(&metadata));
+    }
+
+    #[test]
+    fn an_authenticated_peer_port_is_announced_and_taken_back() {
+        let mut metadata = MetadataMap::new();
+        assert!(!announced_peer_auth(&metadata), "nothing was said");
+        announce_peer_auth(&mut metadata, true);
+        assert!(announced_peer_auth(&metadata));
+        announce_peer_auth(&mut metadata, false);
+        assert!(!announced_peer_auth(&metadata));
     }
 
     #[test]

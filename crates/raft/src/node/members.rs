@@ -29,6 +29,25 @@ impl Node {
             .unwrap_or_default()
     }
 
+    /// Whether this node's peer port admits those alone who show a certificate with a name of peers.
+    #[must_use]
+    pub fn peer_authenticated(&self) -> bool {
+        self.inner.config.peer_authenticated()
+    }
+
+    /// Whether that is so on every member, as this node knows if it leads.
+    ///
+    /// # Errors
+    /// Which members' ports are not known to be, and what to do; or that this node does not lead.
+    pub fn peers_authenticated(&self) -> Result<(), String> {
+        match &*self.inner.route.borrow() {
+            Route::Leader(leading) => leading.peers_authenticated(),
+            Route::NoLeader | Route::Follower(_) => {
+                Err("this node does not lead, and only a leader hears from every member".to_owned())
+            }
+        }
+    }
+
     /// The members as the leader knows them.
     ///
     /// # Errors

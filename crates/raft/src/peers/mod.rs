@@ -5,6 +5,7 @@
 //! [`intake`] lets entries in no faster than the disk takes them. `network` carries the calls and knows
 //! nothing of these answers.
 
+mod allowed;
 mod intake;
 mod join;
 pub(crate) mod receive;

@@ -10,6 +10,7 @@ use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, mpsc};
 use tonic::{Status, Streaming};
 
+use super::allowed::{Refusals, allowed};
 use crate::membership::error::{MembershipError, failure_to_pb as membership_failure_to_pb};
 use crate::network::forward::{FRAME_BYTES_AIM, applied_to_pb, failure_to_pb};
 use crate::platform::clock;
@@ -29,11 +30,13 @@ const ANSWERS_QUEUED: usize = 65_536;
 type Answers = Pin<Box<dyn Stream<Item = Result<pb::Answers, Status>> + Send>>;
 
 /// Carries out the calls of a stream and answers each when it is done, in any order. A caller of a
-/// newer release may ask for what this one cannot read.
+/// newer release may ask for what this one cannot read. `caller` is the node id that it names.
 pub(crate) fn serve_calls(
     inner: Arc<Inner>,
     mut calls: Streaming<pb::Calls>,
+    caller: u64,
     newer_caller: bool,
+    refusals: Arc<Refusals>,
 ) -> Answers {
     let (answers, done) = mpsc::channel(ANSWERS_QUEUED);
     let answers = Answering {
@@ -48,6 +51,13 @@ pub(crate) fn serve_calls(
                 if newer_caller && let Some(why) = not_known(&call) {
                     let body = failure(&ProposeError::not_done(why));
                     answers.send(call.id, body);
+                    continue;
+                }
+                if let Some(pb::call::Body::Propose(command)) = &call.body
+                    && let Err(refused) = allowed(command)
+                {
+                    refusals.tell(caller, &refused);
+                    answers.send(call.id, failure(&refused.into()));
                     continue;
                 }
                 carry_out(&inner, source, call, answers.clone());

@@ -20,10 +20,11 @@ use ringfence_wal::Fs;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::allowed::Refusals;
 use super::intake::Intake;
 use super::join::answer_join;
 use crate::bootstrap::forming;
-use crate::network::header;
+use crate::network::header::{self, Sender};
 use crate::peers::receive;
 use crate::platform::files::Through;
 use crate::platform::runtime;
@@ -42,6 +43,7 @@ pub(crate) struct PeerService {
     inner: Arc<Inner>,
     /// Why a call was rejected last, so that each reason is logged once and not every time.
     turned_away: Mutex<String>,
+    refusals: Arc<Refusals>,
 }
 
 impl PeerService {
@@ -49,11 +51,17 @@ impl PeerService {
         Self {
             inner,
             turned_away: Mutex::default(),
+            refusals: Arc::new(Refusals::new()),
         }
     }
 
     /// Lets a call pass that comes from a member of this cluster and is meant for this node.
     fn admit(&self, metadata: &MetadataMap) -> Result<Arc<Running>, Status> {
+        Ok(self.admit_from(metadata)?.0)
+    }
+
+    /// The same, and who sent it.
+    fn admit_from(&self, metadata: &MetadataMap) -> Result<(Arc<Running>, Sender), Status> {
         let running = self.inner.running.get().ok_or_else(|| {
             Status::unavailable("this node belongs to no cluster yet, or is still starting")
         })?;
@@ -70,7 +78,7 @@ impl PeerService {
                 sender.node_id, peer.incarnation, sender.incarnation
             )));
         }
-        Ok(running.clone())
+        Ok((running.clone(), sender))
     }
 
     /// Only a person can help nodes that take each other for another node.
@@ -180,6 +188,8 @@ impl Peers for PeerService {
         let mut answer = Response::new(append_to_pb(answer));
         header::announce(answer.metadata_mut());
         header::announce_room(answer.metadata_mut(), running.log.no_room());
+        let authenticated = self.inner.config.peer_authenticated();
+        header::announce_peer_auth(answer.metadata_mut(), authenticated);
         Ok(answer)
     }
 
@@ -269,12 +279,14 @@ impl Peers for PeerService {
         request: Request<Streaming<pb::Calls>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
         // Whether this node leads is checked per call: it may change while the stream is open.
-        drop(self.admit(request.metadata())?);
+        let (_, sender) = self.admit_from(request.metadata())?;
         let newer = header::announced(request.metadata()) > RECORD_VERSION;
         Ok(Response::new(receive::serve_calls(
             self.inner.clone(),
             request.into_inner(),
+            sender.node_id,
             newer,
+            self.refusals.clone(),
         )))
     }
 

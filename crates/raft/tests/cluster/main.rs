@@ -10,6 +10,7 @@ mod forming;
 mod harness;
 mod history;
 mod members;
+mod peers;
 mod rights;
 mod room;
 mod single;

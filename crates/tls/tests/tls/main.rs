@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod certificates;
+mod peer_names;
 mod plain;
 mod ports;
 mod refused_files;

@@ -14,6 +14,7 @@ fn server_in(folder: &Path) -> ServerTls {
         key: Pem::File(folder.join("server.key")),
         client_ca: None,
         demand_client_certificate: false,
+        peer_names: Vec::new(),
     }
 }
 

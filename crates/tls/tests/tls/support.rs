@@ -23,6 +23,7 @@ pub(crate) fn server(signed: &Signed) -> ServerTls {
         key: text(&signed.key),
         client_ca: None,
         demand_client_certificate: false,
+        peer_names: Vec::new(),
     }
 }
 

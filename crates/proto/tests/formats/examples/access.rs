@@ -75,6 +75,12 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("called_close", called(Command::Close { session, secret })),
         ("change_access", Command::ChangeAccess(change)),
         ("adopt", Command::Adopt { session, secret }),
+        (
+            "operate",
+            Command::Operate {
+                change: "remove n3 (node 17)".into(),
+            },
+        ),
     ]
 }
 

@@ -268,6 +268,7 @@ async fn run(
         log_uncommitted_max: log_uncommitted_max(config.wal_segment_bytes),
         flush_lag_max: config.flush_lag_max,
         pod_sessions: config.pod_sessions,
+        peer_authenticated: config.peer_authenticated(),
         live_within: config.timing.live_within(),
         wall_millis: config.hooks.wall_millis,
         seated: clock::since_boot(),

@@ -76,6 +76,8 @@ pub(crate) struct LeadershipTask {
     pub(crate) log_uncommitted_max: u64,
     /// See [`crate::NodeConfig::pod_sessions`].
     pub(crate) pod_sessions: bool,
+    /// See [`crate::NodeConfig::peer_authenticated`].
+    pub(crate) peer_authenticated: bool,
     /// See [`crate::NodeConfig::flush_lag_max`].
     pub(crate) flush_lag_max: Duration,
     pub(crate) live_within: Duration,
@@ -188,6 +190,7 @@ impl LeadershipTask {
             log_unflushed_max: self.log_unflushed_max,
             log_uncommitted_max: self.log_uncommitted_max,
             pod_sessions: self.pod_sessions,
+            peer_authenticated: self.peer_authenticated,
             transport: self.transport.clone(),
             members,
         });

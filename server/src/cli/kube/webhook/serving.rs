@@ -81,6 +81,7 @@ impl Serve {
             key: self.key_file.into(),
             client_ca: None,
             demand_client_certificate: false,
+            peer_names: Vec::new(),
         };
         let tls = Acceptor::http1(tls).map_err(|why| Failure::usage(why.to_string()))?;
         let listener = figures::listen("listen", self.listen)?;
