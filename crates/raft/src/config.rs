@@ -166,11 +166,13 @@ impl NodeConfig {
         }
     }
 
-    /// Whether the peer port admits those alone who show a certificate with a name of peers.
+    /// Whether the peer port admits those alone who show a certificate with a name of peers. One that
+    /// listens on loopback counts as such: nothing but this machine reaches it.
     #[must_use]
     pub fn peer_authenticated(&self) -> bool {
         let tls = self.peer_tls.as_ref();
-        tls.is_some_and(|tls| tls.accept.admits_peers_alone())
+        self.peer_listen.ip().is_loopback()
+            || tls.is_some_and(|tls| tls.accept.admits_peers_alone())
     }
 
     /// What openraft is configured with.
