@@ -122,15 +122,20 @@ fn request(world: &World, rpc: &str, target: &Target<'_>) -> Vec<u8> {
         }
         .encode_to_vec(),
         "Access/GetAccess" => v1::GetAccessRequest {}.encode_to_vec(),
-        // Refused for what it is based on, unless its caller is refused before.
-        "Access/ChangeAccess" => v1::ChangeAccessRequest {
-            cluster_id: vec![7; 16].into(),
-            based_on: u64::MAX,
-            changes: vec![v1::AccessChange {
-                change: Some(v1::access_change::Change::Ban("token:x".into())),
-            }],
+        "Access/ChangeAccess" => {
+            let (cluster, based_on) = world.alone.node.read(|machine| {
+                let cluster = machine.cluster().expect("it is formed");
+                (cluster, machine.access().set_at())
+            });
+            v1::ChangeAccessRequest {
+                cluster_id: cluster.as_bytes().to_vec().into(),
+                based_on,
+                changes: vec![v1::AccessChange {
+                    change: Some(v1::access_change::Change::Unban("token:x".into())),
+                }],
+            }
+            .encode_to_vec()
         }
-        .encode_to_vec(),
         "Access/TestAccess" => v1::TestAccessRequest {
             principal: "token:somebody".into(),
             verb: v1::Verb::Admin.into(),
