@@ -80,6 +80,7 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let add = async {
             self.context.demand(&who, Verb::Operate)?;
+            let caller = self.context.proven_caller(&who);
             let incarnation = checked(&request)?;
             let v1::AddMemberRequest {
                 name,
@@ -87,10 +88,13 @@ impl v1::cluster_server::Cluster for ClusterService {
                 client_address,
                 ..
             } = request;
-            let added =
-                self.context
-                    .node
-                    .add_member(name, peer_address, client_address, incarnation, None);
+            let added = self.context.node.add_member(
+                name,
+                peer_address,
+                client_address,
+                incarnation,
+                caller,
+            );
             let node_id = added.await.map_err(refusal)?;
             Ok(v1::AddMemberResponse { node_id })
         };
@@ -105,13 +109,14 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let promote = async {
             self.context.demand(&who, Verb::Operate)?;
+            let caller = self.context.proven_caller(&who);
             let node_id = node_id(request.node_id)?;
             let replaces = (request.replaces != 0).then_some(request.replaces);
             let node = &self.context.node;
             let promoted = if request.force {
-                node.force_promote_member(node_id, replaces, None).await
+                node.force_promote_member(node_id, replaces, caller).await
             } else {
-                node.promote_member(node_id, replaces, None).await
+                node.promote_member(node_id, replaces, caller).await
             };
             promoted.map_err(refusal)?;
             Ok(v1::PromoteMemberResponse {})
@@ -127,12 +132,13 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let remove = async {
             self.context.demand(&who, Verb::Operate)?;
+            let caller = self.context.proven_caller(&who);
             let node_id = node_id(request.node_id)?;
             let node = &self.context.node;
             let removed = if request.force {
-                node.force_remove_member(node_id, None).await
+                node.force_remove_member(node_id, caller).await
             } else {
-                node.remove_member(node_id, None).await
+                node.remove_member(node_id, caller).await
             };
             removed.map_err(refusal)?;
             Ok(v1::RemoveMemberResponse {})
@@ -148,11 +154,12 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let transfer = async {
             self.context.demand(&who, Verb::Operate)?;
+            let caller = self.context.proven_caller(&who);
             let to = (request.node_id != 0).then_some(request.node_id);
             let leader_id = self
                 .context
                 .node
-                .transfer_leader(to, None)
+                .transfer_leader(to, caller)
                 .await
                 .map_err(refusal)?;
             Ok(v1::TransferLeaderResponse { leader_id })

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use prost::Message;
-use ringfence_core::{Caller, Mode};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::wire::{KEEP_ALIVE_ACKNOWLEDGED_MAX, KEEP_ALIVE_SESSIONS_MAX};
 use ringfence_proto::{Refusal, v1, wire};
@@ -44,7 +43,7 @@ pub(super) fn submit(
             let keep_alive = KeepAlive {
                 sessions,
                 acknowledged,
-                caller: caller_of(context, who),
+                caller: context.proven_caller(who),
             };
             (keep_alive, malformed)
         }
@@ -77,12 +76,6 @@ pub(super) fn submit(
             metrics.answered(Call::KeepAlive, &answer);
             done(answer);
         });
-}
-
-/// Who asks, where that is looked at.
-fn caller_of(context: &Context, who: &Who) -> Option<Caller> {
-    let mode = context.node.read(|machine| machine.access().mode());
-    context.caller(who).filter(|_| mode != Mode::Off)
 }
 
 /// What a stream may do until it is the others' turn.

@@ -122,6 +122,12 @@ impl Context {
         who.caller(self.own_id())
     }
 
+    /// The same where callers are looked at: in the mode `off` nothing is proven.
+    pub(crate) fn proven_caller(&self, who: &Who) -> Option<Caller> {
+        let mode = self.node.read(|machine| machine.access().mode());
+        self.caller(who).filter(|_| mode != Mode::Off)
+    }
+
     /// Refuses if the judgement does; counts what would be refused.
     pub(crate) fn heed(&self, judged: Judged) -> Result<(), Refusal> {
         match judged {
