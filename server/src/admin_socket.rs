@@ -1,5 +1,5 @@
-//! The admin socket: `admin.sock` in a node's data directory. Whoever can open it owns the node's
-//! files, so its caller is `local`, with the right to change rights. It is the way in when there are
+//! The admin socket: `admin.sock` in a node's data directory. A process that can open it owns the
+//! node's files, so it is `local`, with the right to change rights. It is the way in when there are
 //! no rules yet, and the way back when no credential is left.
 
 use std::fs::{self, Permissions};
@@ -28,7 +28,7 @@ pub(crate) struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Makes the socket anew. A node without one works all the same, so what is wrong is logged.
+    /// Makes the socket, in the place of an old one. A node without one works all the same, so what is wrong is logged.
     pub(crate) fn bind(data_dir: &Path) -> Option<Self> {
         let path = data_dir.join(NAME);
         match Self::listen(&path) {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_socket_is_its_owners_and_is_made_anew() {
+    async fn the_socket_is_its_owners_and_replaces_an_old_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(NAME);
         for _ in 0..2 {

@@ -12,48 +12,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use ringfence_access::{Peer, Prover, now_unix};
+use ringfence_access::Peer;
 use ringfence_core::Mode;
-use ringfence_proto::FILE_DESCRIPTOR_SET;
-use ringfence_proto::v1::access_server::AccessServer;
-use ringfence_proto::v1::cluster_server::ClusterServer;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
-use ringfence_proto::wire::MESSAGE_BYTES_MAX;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
-use ringfence_services::{
-    AccessService, ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool,
-    SessionService, name_malformed,
-};
+use ringfence_services::{ConnectionService, Context, LeaseService, SessionService};
 use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tonic::body::Body;
 use tonic::server::NamedService;
-use tonic::transport::Server;
-use tonic::transport::server::Router;
-use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
-use tower::layer::util::{Identity, Stack};
-use tower::util::MapResponseLayer;
 use tracing::{info, warn};
 
 use crate::admin_socket::AdminSocket;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
-use crate::identify::{IdentifyLayer, StateTokens};
+use crate::identify::IdentifyLayer;
 use crate::leave::leave_if_scaled_away;
-use crate::limits::{
-    CANCELLED_UNSEEN_MAX, CONNECTION_WINDOW_BYTES, DRAIN_MAX, HANDOVER_MAX, HEADER_BYTES_MAX,
-    NODE_STOP_MAX, PING_INTERVAL, PING_TIMEOUT, PROGRESS_INTERVAL, STREAM_WINDOW_BYTES,
-    STREAMS_PER_CONNECTION_MAX,
-};
+use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
+use crate::served::services;
 use crate::{forming, http, kube, pods};
 
 /// Why a node did not start, or ended on its own.
@@ -134,7 +118,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let pool = ports.pool.clone();
     let (stop, stopping) = watch::channel(false);
     let context = Context::new(node.clone(), pool.clone(), stopping.clone());
-    let (identify, prover) = identify(&config, &node)?;
+    let identify = IdentifyLayer::new(&config.access, &node, &context);
+    let identify = identify.map_err(AppError::Credentials)?;
+    let prover = identify.prover();
     let metrics = Metrics::new(
         &node,
         context.metrics(),
@@ -255,68 +241,6 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     ended
 }
 
-/// What stands before the services, the innermost first.
-type Layers = Stack<
-    MapResponseLayer<fn(Answered) -> Answered>,
-    Stack<MeteredLayer, Stack<IdentifyLayer, Identity>>,
->;
-
-type Answered = tonic::codegen::http::Response<Body>;
-
-/// All that clients are served, with what stands before it.
-fn services(
-    context: &Context,
-    identify: IdentifyLayer,
-    pool: &Arc<Pool>,
-    health: HealthServer<impl Health>,
-) -> Router<Layers> {
-    server()
-        .layer(identify)
-        .layer(MeteredLayer::new(Arc::clone(pool)))
-        .layer(MapResponseLayer::new(
-            name_malformed as fn(Answered) -> Answered,
-        ))
-        .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(
-            (reflection().build_v1().expect(DESCRIPTORS))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            (reflection().build_v1alpha().expect(DESCRIPTORS))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            LeasesServer::new(LeaseService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            SessionsServer::new(SessionService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            ClusterServer::new(ClusterService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            AccessServer::new(AccessService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            ConnectionServer::new(ConnectionService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-}
-
-/// What proves who calls.
-fn identify(config: &Config, node: &Node) -> Result<(IdentifyLayer, Arc<Prover>), AppError> {
-    let tokens = Arc::new(StateTokens(node.clone()));
-    let prover = Prover::new(config.access.credentials.clone(), tokens, now_unix());
-    let prover = Arc::new(prover.map_err(AppError::Credentials)?);
-    let pods_of = config.access.pods_of.as_deref().map(Arc::from);
-    let layer = IdentifyLayer::new(Arc::clone(&prover), node.clone(), pods_of);
-    Ok((layer, prover))
-}
-
 /// Empties the directory of a node that has left its cluster: no process may ever be that node
 /// again, and the node that is started here next is to be a new one.
 fn clear(data_dir: &Path) {
@@ -363,29 +287,6 @@ fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, AppError
         source,
     };
     ringfence_raft::listen(address).map_err(refused)
-}
-
-/// The gRPC server of clients with its limits.
-fn server() -> Server {
-    Server::builder()
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
-        .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .http2_keepalive_interval(Some(PING_INTERVAL))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
-}
-
-/// Why server reflection cannot fail to start.
-const DESCRIPTORS: &str = "the descriptors were made by this build";
-
-/// Server reflection, so that tools need no `.proto` files. Python's client and older grpcurl ask
-/// for v1alpha, so that both versions are served.
-fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
 /// Tells the standard health service how this node is, for as long as it runs.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
-use ringfence_access::{NotProven, Proven, Prover, Tokens, now_unix};
+use ringfence_access::{InvalidCredentials, NotProven, Proven, Prover, Tokens, now_unix};
 use ringfence_core::{ClusterToken, Mode};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
-use ringfence_services::{Identified, ProvenPod};
+use ringfence_services::{self as services, Identified, ProvenPod};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
@@ -17,9 +17,10 @@ use tonic::codegen::http::{Request, Response};
 use tower::{Layer, Service};
 
 use crate::client_connection::ConnectionInfo;
+use crate::config::Access;
 
 /// The cluster tokens as this node's state has them.
-pub(crate) struct StateTokens(pub(crate) Node);
+struct StateTokens(Node);
 
 impl Tokens for StateTokens {
     fn token(&self, id: u64) -> Option<ClusterToken> {
@@ -32,17 +33,33 @@ impl Tokens for StateTokens {
 pub(crate) struct IdentifyLayer {
     prover: Arc<Prover>,
     node: Node,
+    context: services::Context,
     /// The alias of the issuer whose Pods this node watches.
     pods_of: Option<Arc<str>>,
 }
 
 impl IdentifyLayer {
-    pub(crate) fn new(prover: Arc<Prover>, node: Node, pods_of: Option<Arc<str>>) -> Self {
-        Self {
-            prover,
-            node,
-            pods_of,
-        }
+    /// What proves as configured; what fails counts in the metrics of `context`.
+    ///
+    /// # Errors
+    /// [`InvalidCredentials`] if the keys of an issuer cannot be read.
+    pub(crate) fn new(
+        access: &Access,
+        node: &Node,
+        context: &services::Context,
+    ) -> Result<Self, InvalidCredentials> {
+        let tokens = Arc::new(StateTokens(node.clone()));
+        let prover = Prover::new(access.credentials.clone(), tokens, now_unix())?;
+        Ok(Self {
+            prover: Arc::new(prover),
+            node: node.clone(),
+            context: context.clone(),
+            pods_of: access.pods_of.as_deref().map(Arc::from),
+        })
+    }
+
+    pub(crate) fn prover(&self) -> Arc<Prover> {
+        Arc::clone(&self.prover)
     }
 
     /// Who makes a request; `None` if nothing is to be proven.
@@ -119,6 +136,7 @@ where
                 Ok(Some(identified)) => drop(request.extensions_mut().insert(identified)),
                 Ok(None) => {}
                 Err(not) => {
+                    self.layer.context.metrics().proof_failed();
                     let refused = Status::from(refusal(&not)).into_http();
                     return Either::Right(ready(Ok(refused)));
                 }

@@ -21,6 +21,7 @@ mod pods;
 mod ports;
 mod progress;
 mod serve;
+mod served;
 
 use std::process::ExitCode;
 

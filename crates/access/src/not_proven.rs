@@ -21,7 +21,7 @@ pub struct NotProven {
 /// The kinds of credentials, for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Credential {
-    /// An `authorization` header that cannot be told to be one of those below.
+    /// An `authorization` header that is none of those below.
     Header,
     /// A cluster token.
     ClusterToken,

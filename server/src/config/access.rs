@@ -22,7 +22,7 @@ pub(crate) struct Access {
     pub(crate) allow_anonymous: bool,
 }
 
-/// The credentials that a node is told to take.
+/// The credentials that a node takes.
 pub(super) fn access(given: &Given) -> Result<Access, ConfigError> {
     let certificate = given.client_cert_principal.map(CertificateKind::from);
     if let (Some(kind), None) = (certificate, &given.trusted_ca_file) {

@@ -1,0 +1,102 @@
+//! What clients are served, at the client port and at the admin socket, and what stands before it.
+
+use std::sync::Arc;
+
+use ringfence_proto::FILE_DESCRIPTOR_SET;
+use ringfence_proto::v1::access_server::AccessServer;
+use ringfence_proto::v1::cluster_server::ClusterServer;
+use ringfence_proto::v1::connection_server::ConnectionServer;
+use ringfence_proto::v1::leases_server::LeasesServer;
+use ringfence_proto::v1::sessions_server::SessionsServer;
+use ringfence_proto::wire::MESSAGE_BYTES_MAX;
+use ringfence_services::{
+    AccessService, ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool,
+    SessionService, name_malformed,
+};
+use tonic::body::Body;
+use tonic::transport::Server;
+use tonic::transport::server::Router;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tower::layer::util::{Identity, Stack};
+use tower::util::MapResponseLayer;
+
+use crate::identify::IdentifyLayer;
+use crate::limits::{
+    CANCELLED_UNSEEN_MAX, CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PING_INTERVAL, PING_TIMEOUT,
+    STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
+};
+
+/// The gRPC server of clients with its limits.
+fn server() -> Server {
+    Server::builder()
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+}
+
+/// Why server reflection cannot fail to start.
+const DESCRIPTORS: &str = "the descriptors were made by this build";
+
+/// Server reflection, so that tools need no `.proto` files. Python's client and older grpcurl ask
+/// for v1alpha, so that both versions are served.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// What stands before the services, the innermost first.
+type Layers = Stack<
+    MapResponseLayer<fn(Answered) -> Answered>,
+    Stack<MeteredLayer, Stack<IdentifyLayer, Identity>>,
+>;
+
+type Answered = tonic::codegen::http::Response<Body>;
+
+/// All that clients are served, with what stands before it.
+pub(crate) fn services(
+    context: &Context,
+    identify: IdentifyLayer,
+    pool: &Arc<Pool>,
+    health: HealthServer<impl Health>,
+) -> Router<Layers> {
+    server()
+        .layer(identify)
+        .layer(MeteredLayer::new(Arc::clone(pool)))
+        .layer(MapResponseLayer::new(
+            name_malformed as fn(Answered) -> Answered,
+        ))
+        .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(
+            (reflection().build_v1().expect(DESCRIPTORS))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            (reflection().build_v1alpha().expect(DESCRIPTORS))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            LeasesServer::new(LeaseService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            SessionsServer::new(SessionService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            ClusterServer::new(ClusterService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            AccessServer::new(AccessService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            ConnectionServer::new(ConnectionService::new(context.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+        )
+}
