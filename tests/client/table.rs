@@ -53,6 +53,16 @@ fn every_test_that_a_table_names_exists() {
         }
         assert!(count > 20, "{count} tests were found in the table");
     }
+    let security = fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    let (_, threats) = security.split_once("## Threat model").unwrap();
+    let mut count = 0;
+    for row in threats.lines().filter(|line| line.starts_with("| ")) {
+        for name in quoted(row.split('|').nth(4).unwrap()) {
+            assert_it_exists(name, &text);
+            count += 1;
+        }
+    }
+    assert!(count > 15, "{count} tests were found in the threat model");
     let readme = fs::read_to_string(root.join("tests/README.md")).unwrap();
     let (_, findings) = readme
         .split_once("## Findings of the 0.1.0 review")
