@@ -92,6 +92,7 @@
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
 mod admitted;
+mod ceiling;
 pub mod conformance;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -112,6 +113,7 @@ pub mod sqlite;
 pub mod tower;
 
 pub use admitted::Admitted;
+pub use ceiling::Ceiling;
 pub use memory::Guard;
 pub use ringfence_core::{
     EndsBelief, Fence, FencingToken, InvalidFence, InvalidName, LeaseName, Refused,

@@ -165,7 +165,9 @@ bugs! {
         FenceOptionalAtTheDoor "fence-optional-at-the-door"
             "A request without a fence passes a route that is guarded by a lease."
         UnknownTokenAdmitted "unknown-token-admitted"
-            "A follower of floors admits a token that it never received.";
+            "A follower of floors admits a token that it never received."
+        MadeUpTokenAdmitted "made-up-token-admitted"
+            "A guard raises its mark to any token, however far ahead of the clock.";
     raft:
         ReadingRebased "reading-rebased"
             "The leader's reading restarts at each applied entry."
