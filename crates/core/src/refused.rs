@@ -289,6 +289,8 @@ impl<E: EndsBelief + ?Sized> EndsBelief for Box<E> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use alloc::string::ToString as _;
+
     use super::*;
 
     fn fence(text: &str) -> Fence {
