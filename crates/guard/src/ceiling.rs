@@ -34,11 +34,20 @@ use crate::{Fence, Refused};
 ///   2^50.7 in 2026. The same. Tokens of a lower floor, 0 for example, are below every guard's
 ///   ceiling; for these [`Ceiling::At`] is worth setting, some 2^32 above the floor.
 ///
-/// A clock that is ahead is harmless: the ceiling is higher than it need be.
+/// A clock that is ahead only lets more pass: the ceiling is higher than it need be.
+///
+/// # Other languages
+/// The SQL functions of PostgreSQL and the script of Redis judge callers that are not this crate by
+/// their server's clock, and say in their heads how to switch that off. The statements for SQLite do
+/// not judge. Nobody else is covered who writes to the table or key of the marks directly.
+///
+/// # Cluster ids
+/// A guard is not bound to a cluster: a fence is `NAME#TOKEN` and carries no cluster id that could be
+/// compared. A token of another cluster with a right clock passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ceiling {
-    /// `(now + 1 day) << 20`, with `now` in seconds since 1970, by the clock beside the mark: this
-    /// process's for marks in memory, SQLite and sled, the server's for PostgreSQL and Redis.
+    /// `(now + 1 day) << 20`, with `now` in seconds since 1970, by the clock of this process, also
+    /// for marks in PostgreSQL and Redis.
     #[default]
     Clock,
     /// This token, whatever the time is: for a cluster whose tokens do not follow the clock.
