@@ -39,7 +39,7 @@ use crate::{Fence, Refused};
 /// # Other languages
 /// The SQL functions of PostgreSQL and the script of Redis judge callers that are not this crate by
 /// their server's clock, and say in their heads how to switch that off. The statements for SQLite do
-/// not judge. Nobody else is covered who writes to the table or key of the marks directly.
+/// not judge, nor does anything judge what a program writes into the table or key of the marks itself.
 ///
 /// # Cluster ids
 /// A guard is not bound to a cluster: a fence is `NAME#TOKEN` and carries no cluster id that could be
