@@ -38,7 +38,8 @@ const ECHO_BYTES_MAX: usize = 64;
 /// let mark = FencingToken::new(8);
 /// // 2. Judge. A refusal is final for that grant: stop.
 /// let new_mark = fence.judge(&lease, mark)?;
-/// // 3. Write `new_mark` and the data together, on condition that the version is unchanged.
+/// // 3. Refuse a token that no cluster can have granted yet: `Ceiling::judge` of `ringfence-guard`.
+/// // 4. Write `new_mark` and the data together, on condition that the version is unchanged.
 /// assert_eq!(new_mark, fence.token);
 ///
 /// let late: Fence = "bank/balance#8".parse()?;
@@ -198,7 +199,8 @@ impl Fence {
     /// it also if it equals the one that was read.
     ///
     /// It compares, and nothing more: the caller makes the read of `mark` and the write one atomic
-    /// step, as the example of [`Fence`] shows.
+    /// step, as the example of [`Fence`] shows. It has no clock, so it cannot tell a token that was
+    /// made up; `Ceiling::judge` in the crate `ringfence-guard` can.
     ///
     /// # Errors
     /// [`Refused::WrongLease`], or [`Refused::StaleToken`] if `mark` is greater than this token:
@@ -223,6 +225,16 @@ impl Fence {
             name: self.name.clone(),
             offered: self.token,
             mark,
+        }
+    }
+
+    /// The refusal of this fence by a guard that admits no token above `ceiling`.
+    #[must_use]
+    pub fn above(&self, ceiling: FencingToken) -> Refused {
+        Refused::TokenTooHigh {
+            name: self.name.clone(),
+            offered: self.token,
+            ceiling,
         }
     }
 }

@@ -61,6 +61,10 @@ impl FencingToken {
     /// The greatest token there can be, 2^63 − 1.
     pub const MAX: u64 = (1 << 63) - 1;
 
+    /// A term raises the counter of tokens to its leader's clock, in seconds since 1970, shifted left
+    /// by so many bits. They leave room for a million grants a second.
+    pub const CLOCK_SHIFT: u32 = 20;
+
     /// The token with this value, unless it is 0 or above [`FencingToken::MAX`].
     #[must_use]
     pub const fn new(value: u64) -> Option<Self> {

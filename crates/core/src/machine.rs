@@ -16,7 +16,7 @@ use crate::budget::Budget;
 use crate::command::{Command, Configure, Entry, Form};
 use crate::deadlines::Deadlines;
 use crate::event::Event;
-use crate::id::{OpenId, SessionId};
+use crate::id::{FencingToken, OpenId, SessionId};
 use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
 use crate::looks::Looks;
 use crate::outcome::{Outcome, Rejection};
@@ -216,7 +216,7 @@ impl StateMachine {
             && seconds < UNIX_SECONDS_END
             && !(planted(Bug::TermDoesNotRaiseTokens) && header.cluster.is_some())
         {
-            header.tokens.raise(seconds << 20);
+            header.tokens.raise(seconds << FencingToken::CLOCK_SHIFT);
         }
         Outcome::Done
     }

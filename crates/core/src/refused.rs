@@ -6,7 +6,7 @@ use core::fmt;
 use crate::{Fence, FencingToken, InvalidFence, LeaseName};
 
 /// Why a guard did not admit a fence. No refusal is worth repeating: the same fence is refused
-/// again.
+/// again, [`Refused::TokenTooHigh`] until a clock or a setting of the guard is corrected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
@@ -18,6 +18,17 @@ pub enum Refused {
         offered: FencingToken,
         /// The mark: the greatest token admitted here.
         mark: FencingToken,
+    },
+    /// The token is above the guard's ceiling, the greatest token that a cluster can have granted
+    /// by now: it was made up, or the guard's clock or ceiling is wrong. The mark is unchanged, and
+    /// the grant, if there is one, may be in force.
+    TokenTooHigh {
+        /// The lease.
+        name: LeaseName,
+        /// The token that was shown.
+        offered: FencingToken,
+        /// The greatest token that this guard would have admitted then.
+        ceiling: FencingToken,
     },
     /// The fence is of another lease than the one that guards this.
     WrongLease {
@@ -44,11 +55,25 @@ impl Refused {
     /// The `SQLSTATE` with which the SQL functions of the guard refuse a stale token.
     pub const SQLSTATE_STALE_TOKEN: &'static str = "RF001";
 
+    /// The `SQLSTATE` with which they refuse a token above the ceiling.
+    pub const SQLSTATE_TOKEN_TOO_HIGH: &'static str = "RF006";
+
     /// What the message and the Redis error of a stale token begin with.
     const STALE_TOKEN: &'static str = "STALE_TOKEN";
 
+    /// What those of a token above the ceiling begin with.
+    const TOKEN_TOO_HIGH: &'static str = "TOKEN_TOO_HIGH";
+
     /// What stands before the mark in the detail of such an error.
     const MARK: &'static str = "mark=";
+
+    /// What stands before the ceiling.
+    const CEILING: &'static str = "ceiling=";
+
+    /// The seconds by which a guard lets a token run ahead of its own clock: a day. A guard whose
+    /// clock shows `now`, in seconds since 1970, has the ceiling
+    /// `(now + AHEAD_SECONDS) << FencingToken::CLOCK_SHIFT`, unless it is set otherwise.
+    pub const AHEAD_SECONDS: u64 = 24 * 60 * 60;
 
     /// Reads a refusal from an error of a database whose driver the guard has no module for:
     /// `sqlx`, `diesel`, `sea-orm`. `fence` is what the statement showed, `code` the error's
@@ -66,15 +91,16 @@ impl Refused {
     /// ```
     #[must_use]
     pub fn from_sqlstate(fence: &Fence, code: &str, detail: Option<&str>) -> Option<Self> {
-        (code == Self::SQLSTATE_STALE_TOKEN).then(|| {
-            let mark = detail.and_then(mark_in);
-            fence.overtaken_by(mark.unwrap_or(fence.token))
-        })
+        match code {
+            Self::SQLSTATE_STALE_TOKEN => Some(Self::stale(fence, detail.unwrap_or_default())),
+            Self::SQLSTATE_TOKEN_TOO_HIGH => Some(Self::high(fence, detail.unwrap_or_default())),
+            _ => None,
+        }
     }
 
     /// As [`Refused::from_sqlstate`], for drivers that show no `SQLSTATE`, as `diesel`, and for
     /// Redis clients in other hands: `message` is the error's message, which begins with
-    /// `STALE_TOKEN`.
+    /// `STALE_TOKEN` or `TOKEN_TOO_HIGH`.
     ///
     /// ```
     /// use ringfence_core::{Fence, FencingToken, Refused};
@@ -89,10 +115,23 @@ impl Refused {
     /// ```
     #[must_use]
     pub fn from_message(fence: &Fence, message: &str) -> Option<Self> {
-        message.starts_with(Self::STALE_TOKEN).then(|| {
-            let mark = mark_in(message);
-            fence.overtaken_by(mark.unwrap_or(fence.token))
-        })
+        if message.starts_with(Self::STALE_TOKEN) {
+            Some(Self::stale(fence, message))
+        } else if message.starts_with(Self::TOKEN_TOO_HIGH) {
+            Some(Self::high(fence, message))
+        } else {
+            None
+        }
+    }
+
+    /// `text` names the mark.
+    fn stale(fence: &Fence, text: &str) -> Self {
+        fence.overtaken_by(token_in(text, Self::MARK).unwrap_or(fence.token))
+    }
+
+    /// `text` names the ceiling.
+    fn high(fence: &Fence, text: &str) -> Self {
+        fence.above(token_in(text, Self::CEILING).unwrap_or(fence.token))
     }
 
     /// The reason as one word for machines, as the cluster's own errors have it.
@@ -100,6 +139,7 @@ impl Refused {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::StaleToken { .. } => Self::STALE_TOKEN,
+            Self::TokenTooHigh { .. } => Self::TOKEN_TOO_HIGH,
             Self::WrongLease { .. } => "WRONG_LEASE",
             Self::MissingFence { .. } => "MISSING_FENCE",
             Self::Malformed { .. } => "MALFORMED_FENCE",
@@ -114,14 +154,20 @@ impl Refused {
     }
 }
 
-/// The mark in the text of an error: what follows `mark=`, or the last word.
-fn mark_in(text: &str) -> Option<FencingToken> {
-    let from = text.find(Refused::MARK).map(|at| at + Refused::MARK.len());
+/// The token in the text of an error: what follows `label`, or the last word.
+fn token_in(text: &str, label: &str) -> Option<FencingToken> {
+    let from = text.find(label).map(|at| at + label.len());
     let word = match from {
         Some(from) => text[from..].split_whitespace().next(),
         None => text.split_whitespace().next_back(),
     };
     word?.parse().ok().and_then(FencingToken::new)
+}
+
+/// The first time, in seconds since 1970, at which a guard's clock lets this token pass.
+const fn clock_for(token: FencingToken) -> u64 {
+    let granted = token.get().div_ceil(1 << FencingToken::CLOCK_SHIFT);
+    granted.saturating_sub(Refused::AHEAD_SECONDS)
 }
 
 impl fmt::Display for Refused {
@@ -136,6 +182,18 @@ impl fmt::Display for Refused {
                 f,
                 "token {offered} of lease `{name}` was overtaken by token {mark}; this is final \
                  for that grant: stop the work, its lease is lost"
+            ),
+            Self::TokenTooHigh {
+                name,
+                offered,
+                ceiling,
+            } => write!(
+                f,
+                "token {offered} of lease `{name}` is above {ceiling}, the greatest that this \
+                 guard takes for granted by now; nothing was written. If the cluster has granted \
+                 it (see `ringfence lease get {name}`), set the clock of the guard to at least \
+                 {} s since 1970, or raise its ceiling; if not, the token was made up",
+                clock_for(*offered)
             ),
             Self::WrongLease { expected, offered } => write!(
                 f,
@@ -231,6 +289,8 @@ impl<E: EndsBelief + ?Sized> EndsBelief for Box<E> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use alloc::string::ToString as _;
+
     use super::*;
 
     fn fence(text: &str) -> Fence {
@@ -266,5 +326,34 @@ mod tests {
             assert!(refused.ends_belief_in(&mine), "{detail:?}");
         }
         assert!(Refused::from_message(&mine, "STALE_TOKEN").is_some());
+    }
+
+    #[test]
+    fn a_token_above_the_ceiling_ends_no_belief_and_says_what_to_do() {
+        let made_up = fence("db#4611686018427387904");
+        let ceiling = FencingToken::new(1_000_086_400 << 20).unwrap();
+        let refused = made_up.above(ceiling);
+        assert!(!refused.ends_the_grant());
+        assert!(!refused.ends_belief_in(&made_up));
+        assert_eq!(
+            refused.to_string(),
+            "TOKEN_TOO_HIGH: token 4611686018427387904 of lease `db` is above 1048666596966400, the \
+             greatest that this guard takes for granted by now; nothing was written. If the \
+             cluster has granted it (see `ringfence lease get db`), set the clock of the guard to at \
+             least 4398046424704 s since 1970, or raise its ceiling; if not, the token was made up"
+        );
+        let detail = "ceiling=1048666596966400";
+        assert_eq!(
+            Refused::from_sqlstate(&made_up, "RF006", Some(detail)),
+            Some(refused.clone())
+        );
+        assert_eq!(
+            Refused::from_message(&made_up, "TOKEN_TOO_HIGH ceiling=0001048666596966400"),
+            Some(refused)
+        );
+        for unreadable in [None, Some(""), Some("ceiling=x")] {
+            let refused = Refused::from_sqlstate(&made_up, "RF006", unreadable).unwrap();
+            assert_eq!(refused.reason(), "TOKEN_TOO_HIGH");
+        }
     }
 }

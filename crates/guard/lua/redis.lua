@@ -4,13 +4,17 @@
 --   KEYS[1]   the mark: {TAG}:ringfence-mark:LEASE
 --   KEYS[2..] the key of each change, all with the same hash tag
 --   ARGV[1]   the token in 19 digits, zeros in front: 0000000000000000042
---   ARGV[2]   'admit', or 'floor' to raise the mark, without changes, where a smaller token is no
---             mistake
+--   ARGV[2]   'admit'; 'judged', which is the same without TOKEN_TOO_HIGH, for a caller that has
+--             looked at its own clock, or whose tokens do not follow the clock; or 'floor' to raise
+--             the mark, without changes, where a smaller token is no mistake
 --   ARGV[3..] for each change: the command, the number of its further arguments, and these
 --
 -- It answers the replies of the changes, or an error whose first word is one of
 --
 --   STALE_TOKEN      mark=N: a later grant has been here: stop the work, the lease is lost
+--   TOKEN_TOO_HIGH   ceiling=N: the token is above (now + 1 day) * 2^20, with this server's clock in
+--                    seconds since 1970, and above the mark: it was made up, or the clock is more
+--                    than a day behind. It does not say that the lease is lost
 --   MALFORMED_FENCE  ARGV[1] is no token
 --   DAMAGED_MARK     something else has written the mark
 --   MARK_IS_NO_DATA  a change names the mark, as its key or as an argument
@@ -22,8 +26,8 @@
 local offered = ARGV[1]
 
 -- Whom a floor lets through was not compared with the mark.
-if ARGV[2] ~= 'admit' and (ARGV[2] ~= 'floor' or #KEYS > 1) then
-  return redis.error_reply("MALFORMED_CALL ARGV[2] is 'admit', or 'floor' without changes")
+if ARGV[2] ~= 'admit' and ARGV[2] ~= 'judged' and (ARGV[2] ~= 'floor' or #KEYS > 1) then
+  return redis.error_reply("MALFORMED_CALL ARGV[2] is 'admit' or 'judged', or 'floor' without changes")
 end
 -- DEL, RENAME and the like take further keys, and would take the mark away.
 for at = 2, #KEYS do
@@ -66,6 +70,14 @@ if mark ~= offered then
     return redis.error_reply('DAMAGED_MARK delete ' .. KEYS[1] .. ' and advance it to the floor')
   end
   if not mark or newer(offered, mark) then
+    if ARGV[2] == 'admit' then
+      -- Below 2^53, and so exact, until the year 2242.
+      local now = tonumber(redis.call('TIME')[1])
+      local ceiling = string.format('%019.0f', (now + 86400) * 1048576)
+      if newer(offered, ceiling) then
+        return redis.error_reply('TOKEN_TOO_HIGH ceiling=' .. ceiling)
+      end
+    end
     redis.call('SET', KEYS[1], offered)
   elseif ARGV[2] ~= 'floor' then
     return redis.error_reply('STALE_TOKEN mark=' .. mark)

@@ -32,6 +32,13 @@
 --   RF003     MISSING_FENCE         no resource or no token was given
 --   RF004     MALFORMED_FENCE       no lease name, or no token: 1 to 9223372036854775807
 --   RF005     MARK_STAYS            somebody tried to lower, rename or delete a mark
+--   RF006     TOKEN_TOO_HIGH        ringfence_admit or ringfence_advance was shown a token above
+--                                   (now + 1 day) * 2^20, with this server's clock in seconds since
+--                                   1970, and above the mark: it was made up, or the clock is more
+--                                   than a day behind. It does not say that the lease is lost
+--
+-- Where tokens do not follow the clock, SET ringfence.ceiling = 'off' switches RF006 off for a session,
+-- ALTER ROLE or ALTER DATABASE for all; a number in its place is the ceiling itself.
 --
 -- 40001 and 40P01 say, as always, that the whole transaction is to be repeated.
 --
@@ -123,12 +130,10 @@ BEGIN
 END
 $$;
 
--- Admits the token for the rest of the transaction, or raises. Must come first in it.
---
--- `token` is a numeric, so that a number beyond bigint, as other systems may hand out, gets the error
--- below instead of an overflow.
-CREATE OR REPLACE FUNCTION ringfence_admit(resource text, token numeric) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+-- The token as a bigint. `token` is a numeric, so that a number beyond bigint, as other systems may hand
+-- out, gets the error below instead of an overflow.
+CREATE OR REPLACE FUNCTION ringfence_checked(resource text, token numeric) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF resource IS NULL OR token IS NULL THEN
         RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the token of its grant',
@@ -139,7 +144,34 @@ BEGIN
             'MALFORMED_FENCE: the token % is out of range; a token is 1 to 9223372036854775807', token
             USING ERRCODE = 'RF004';
     END IF;
-    RETURN ringfence_raise(resource, token::bigint);
+    RETURN token::bigint;
+END
+$$;
+
+-- Admits the token for the rest of the transaction, or raises. Must come first in it.
+CREATE OR REPLACE FUNCTION ringfence_admit(resource text, token numeric) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    offered bigint := ringfence_checked(resource, token);
+    setting text := coalesce(current_setting('ringfence.ceiling', true), '');
+    ceiling numeric := CASE setting
+        WHEN 'off' THEN 9223372036854775807
+        WHEN '' THEN (floor(extract(epoch FROM clock_timestamp()))::bigint + 86400) * 1048576
+        ELSE setting::numeric
+    END;
+BEGIN
+    -- A mark only grows: one that has reached the token stays there, and is no reason to refuse it.
+    IF offered > ceiling AND NOT EXISTS (
+        SELECT FROM ringfence_marks WHERE name = resource AND mark >= offered
+    ) THEN
+        RAISE EXCEPTION 'TOKEN_TOO_HIGH: token % of lease "%" is above the ceiling %',
+            offered, resource, ceiling
+            USING ERRCODE = 'RF006',
+                  DETAIL = 'ceiling=' || ceiling,
+                  HINT = 'It was made up, or the clock of this server is behind: set the clock, or '
+                      'ringfence.ceiling where tokens do not follow it. Nothing was written.';
+    END IF;
+    RETURN ringfence_raise(resource, offered);
 END
 $$;
 
@@ -151,7 +183,8 @@ LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
 $$;
 
 -- Raises the mark to `floor` if it is lower, and answers the mark. After a restore, and after any
--- loss of the newest commits, call it with the lease's newest token before writes are served.
+-- loss of the newest commits, call it with the lease's newest token before writes are served. It has no
+-- ceiling: a mark that it raised too far stays there.
 CREATE OR REPLACE FUNCTION ringfence_advance_to(resource text, floor numeric) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 DECLARE
@@ -161,7 +194,7 @@ BEGIN
     IF current_mark >= floor THEN
         RETURN current_mark;
     END IF;
-    RETURN ringfence_admit(resource, floor);
+    RETURN ringfence_raise(resource, ringfence_checked(resource, floor));
 END
 $$;
 

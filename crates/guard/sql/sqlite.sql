@@ -12,6 +12,10 @@
 -- SQLite ends the transaction by itself when a write is interrupted or the disk is full, and what is
 -- sent behind it would commit without the mark. The shell stops with `sqlite3 -bail`.
 --
+-- Nothing here refuses a token that was made up, and a mark that was raised too far stays there. If
+-- others choose what is shown, refuse a token above (now + 86400) * 1048576 before the insert, with now
+-- in seconds since 1970; the guard in Rust does.
+--
 -- One row per lease. Rows are never deleted and marks never lowered; the triggers hold that also
 -- against a hand at the console.
 CREATE TABLE IF NOT EXISTS ringfence_marks (

@@ -45,7 +45,7 @@
 //! use std::sync::{Arc, Mutex};
 //!
 //! use ringfence_guard::conformance::{Connection, Step, Store, crowd, run};
-//! use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
+//! use ringfence_guard::{Ceiling, Fence, FencingToken, LeaseName};
 //!
 //! /// Mark and datum under one lock, which a write holds from the check to the end.
 //! #[derive(Clone, Copy, Default)]
@@ -83,13 +83,8 @@
 //! }
 //!
 //! fn check(row: &Row, fence: &Fence) -> Step {
-//!     match row.mark.filter(|&mark| mark > fence.token) {
-//!         None => Ok(()),
-//!         Some(mark) => {
-//!             let (name, offered) = (fence.name.clone(), fence.token);
-//!             Err(Refused::StaleToken { name, offered, mark }.into())
-//!         }
-//!     }
+//!     fence.judge(&fence.name, row.mark)?;
+//!     Ok(Ceiling::default().judge(fence, row.mark)?)
 //! }
 //!
 //! impl Connection for Hand {

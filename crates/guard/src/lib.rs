@@ -76,8 +76,10 @@
 //! # What a guard does not do
 //! It needs no network and never asks the cluster, so it learns of a new grant only when that shows
 //! its fence. It does not prove who shows a fence: tokens are public, and a token that was never
-//! granted is admitted if it is greater than the mark, after which the true holder is refused. And it
-//! keeps one mark, hence one holder at a time: two leases that guard one datum exclude no writer.
+//! granted is admitted if it is greater than the mark, after which the true holder is refused. How
+//! far such a token may be ahead is bounded by the [`Ceiling`]: more than a day ahead of the guard's
+//! clock it is refused with `TOKEN_TOO_HIGH`, and raises no mark. And a guard keeps one mark, hence one
+//! holder at a time: two leases that guard one datum exclude no writer.
 //!
 //! # Features
 //! None is on by default.
@@ -92,6 +94,7 @@
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
 mod admitted;
+mod ceiling;
 pub mod conformance;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -112,6 +115,7 @@ pub mod sqlite;
 pub mod tower;
 
 pub use admitted::Admitted;
+pub use ceiling::Ceiling;
 pub use memory::Guard;
 pub use ringfence_core::{
     EndsBelief, Fence, FencingToken, InvalidFence, InvalidName, LeaseName, Refused,

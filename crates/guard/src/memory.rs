@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_planted::{Bug, planted};
 
-use crate::{Admitted, Fence, Refused};
+use crate::{Admitted, Ceiling, Fence, Refused};
 
 /// A guard in memory, bound to one lease.
 ///
@@ -49,6 +49,7 @@ use crate::{Admitted, Fence, Refused};
 /// ```
 pub struct Guard {
     name: LeaseName,
+    ceiling: Ceiling,
     /// The greatest token admitted; 0 before the first. It only grows, and only with `effects`
     /// locked, so that it stands still while an effect runs.
     mark: AtomicU64,
@@ -63,9 +64,17 @@ impl Guard {
     pub const fn new(name: LeaseName) -> Self {
         Self {
             name,
+            ceiling: Ceiling::Clock,
             mark: AtomicU64::new(0),
             effects: Mutex::new(()),
         }
+    }
+
+    /// Sets the greatest token that raises the mark; [`Ceiling::Clock`] unless set otherwise.
+    #[must_use]
+    pub const fn ceiling(mut self, ceiling: Ceiling) -> Self {
+        self.ceiling = ceiling;
+        self
     }
 
     /// The lease this guard is bound to.
@@ -87,8 +96,8 @@ impl Guard {
     /// running effect of [`Guard::with`].
     ///
     /// # Errors
-    /// [`Refused::WrongLease`], or [`Refused::StaleToken`]: the caller has lost its lease and must
-    /// stop.
+    /// [`Refused::WrongLease`]; [`Refused::StaleToken`]: the caller has lost its lease and must
+    /// stop; [`Refused::TokenTooHigh`].
     pub fn admit(&self, fence: &Fence) -> Result<Admitted, Refused> {
         fence.check_lease(&self.name)?;
         let offered = fence.token.get();
@@ -100,7 +109,7 @@ impl Guard {
             return Err(self.stale(fence.token, mark));
         }
         let _effects = self.lock();
-        self.raise(fence.token)
+        self.raise(fence)
     }
 
     /// Tells the guard that `fence` is the grant in force: from here on every older token is
@@ -116,7 +125,8 @@ impl Guard {
     }
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of what is
-    /// guarded, call it with the lease's newest token before writes are served.
+    /// guarded, call it with the lease's newest token before writes are served. The [`Ceiling`] does
+    /// not judge it: the floor comes from the cluster, not from a caller.
     pub fn advance_to(&self, floor: FencingToken) {
         let _effects = self.lock();
         if self.mark.load(Ordering::Acquire) < floor.get() || planted(Bug::FloorLowersMark) {
@@ -136,7 +146,7 @@ impl Guard {
     pub fn with<R>(&self, fence: &Fence, effect: impl FnOnce() -> R) -> Result<R, Refused> {
         fence.check_lease(&self.name)?;
         let effects = self.lock();
-        self.raise(fence.token)?;
+        self.raise(fence)?;
         if planted(Bug::EffectAfterTheCheck) {
             drop(effects);
             return Ok(effect());
@@ -145,7 +155,8 @@ impl Guard {
     }
 
     /// Only with `effects` locked.
-    fn raise(&self, offered: FencingToken) -> Result<Admitted, Refused> {
+    fn raise(&self, fence: &Fence) -> Result<Admitted, Refused> {
+        let offered = fence.token;
         let before = self.mark.load(Ordering::Acquire);
         if before > offered.get() {
             return Err(self.stale(offered, before));
@@ -153,6 +164,7 @@ impl Guard {
         // Its writer has the lock, so nothing can come between, and writing an equal mark
         // would give no reader anything new.
         if before < offered.get() {
+            self.ceiling.judge(fence, FencingToken::new(before))?;
             self.mark.store(offered.get(), Ordering::Release);
         }
         Ok(Admitted::new(offered))

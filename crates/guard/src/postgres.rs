@@ -80,9 +80,9 @@ use std::mem;
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_planted::{Bug, planted};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, GenericClient, IsolationLevel};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, SimpleQueryMessage};
 
-use crate::{Admitted, Fence, Refused};
+use crate::{Admitted, Ceiling, Fence, Refused};
 
 use error::NOT_FIRST;
 pub use error::PostgresError;
@@ -120,6 +120,7 @@ pub struct PostgresGuard {
     isolation: Option<IsolationLevel>,
     attempts: u32,
     prepares: bool,
+    ceiling: Ceiling,
 }
 
 impl PostgresGuard {
@@ -140,7 +141,15 @@ impl PostgresGuard {
             isolation: None,
             attempts: ATTEMPTS,
             prepares: true,
+            ceiling: Ceiling::Clock,
         }
+    }
+
+    /// Sets the greatest token that raises the mark; [`Ceiling::Clock`] unless set otherwise.
+    #[must_use]
+    pub const fn ceiling(mut self, ceiling: Ceiling) -> Self {
+        self.ceiling = ceiling;
+        self
     }
 
     /// For connections behind a pooler that gives each transaction another one, or makes them forget
@@ -200,7 +209,8 @@ impl PostgresGuard {
     /// [`PostgresGuard::write`], which automatically repeats what meets a conflict.
     ///
     /// # Errors
-    /// [`PostgresError::Refused`]: after [`Refused::StaleToken`] the lease is lost.
+    /// [`PostgresError::Refused`]: after [`Refused::StaleToken`] the lease is lost;
+    /// [`Refused::TokenTooHigh`] says nothing about it, see [`Ceiling`].
     /// [`PostgresError::Conflict`]: begin again. [`PostgresError::NotFirst`] and
     /// [`PostgresError::NotInstalled`] are mistakes of the program. No transaction is open then.
     pub async fn begin<'a>(
@@ -226,6 +236,7 @@ impl PostgresGuard {
         fence: &Fence,
     ) -> Result<Admitted, PostgresError> {
         fence.check_lease(&self.name)?;
+        self.stay_below_the_ceiling(client, fence).await?;
         self.insist("ringfence_raise", client, fence).await?;
         Ok(Admitted::new(fence.token))
     }
@@ -317,6 +328,7 @@ impl PostgresGuard {
         fence: &Fence,
     ) -> Result<Guarded<'a>, PostgresError> {
         fence.check_lease(&self.name)?;
+        self.stay_below_the_ceiling(client, fence).await?;
         let level = match self.isolation {
             None => "",
             Some(IsolationLevel::Serializable) => ", ISOLATION LEVEL SERIALIZABLE",
@@ -341,7 +353,8 @@ impl PostgresGuard {
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of the database,
     /// and after any loss of its newest commits, call it with the lease's newest token before
-    /// writes are served: the copy's mark may admit a grant that was fenced off since.
+    /// writes are served: the copy's mark may admit a grant that was fenced off since. The
+    /// [`Ceiling`] does not judge it.
     ///
     /// # Errors
     /// As [`PostgresGuard::advance`], but never [`PostgresError::Refused`].
@@ -373,6 +386,32 @@ impl PostgresGuard {
             .await?;
         let mark = row.map(|row| row.get::<_, i64>(0));
         Ok(mark.and_then(|mark| FencingToken::new(mark.unsigned_abs())))
+    }
+
+    async fn stay_below_the_ceiling(
+        &self,
+        client: &Client,
+        fence: &Fence,
+    ) -> Result<(), PostgresError> {
+        if self.ceiling.judge(fence, None).is_ok() {
+            return Ok(());
+        }
+        // The mark may be this very token, raised by an operator or before the clock was set back.
+        // It only grows, so what is read here can become too low, never too high. As text, since
+        // nothing is prepared behind a pooler; no lease name can end a text in SQL.
+        let look = format!(
+            "SELECT mark FROM ringfence_marks WHERE name = '{}'",
+            self.name
+        );
+        let answers = client.simple_query(&look).await;
+        let answers = answers.map_err(|source| PostgresError::of_fence(source, fence))?;
+        let mark = answers.iter().find_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+            _ => None,
+        });
+        Ok(self
+            .ceiling
+            .judge(fence, mark.and_then(FencingToken::new))?)
     }
 
     /// Calls a function of the migration in a transaction of its own, in one message: if any part

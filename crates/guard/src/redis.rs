@@ -64,7 +64,7 @@ use ::redis::aio::ConnectionLike;
 use ::redis::{FromRedisValue, Script, Value};
 use ringfence_core::{FencingToken, LeaseName};
 
-use crate::{Admitted, Fence};
+use crate::{Admitted, Ceiling, Fence};
 
 pub use changes::{ARGUMENTS_MAX, CHANGES_MAX, Changes};
 pub use error::RedisError;
@@ -86,20 +86,22 @@ pub struct RedisGuard {
     name: LeaseName,
     tag: String,
     mark_key: String,
+    ceiling: Ceiling,
     script: Script,
 }
 
 /// What a call is for, in the words of the script.
 #[derive(Clone, Copy)]
 enum Mode {
-    Admit,
+    /// The ceiling was judged here, by this process's clock.
+    Judged,
     Floor,
 }
 
 impl Mode {
     const fn word(self) -> &'static str {
         match self {
-            Self::Admit => "admit",
+            Self::Judged => "judged",
             Self::Floor => "floor",
         }
     }
@@ -133,8 +135,16 @@ impl RedisGuard {
             mark_key: format!("{{{tag}}}:ringfence-mark:{name}"),
             name,
             tag,
+            ceiling: Ceiling::Clock,
             script: Script::new(SCRIPT),
         }
+    }
+
+    /// Sets the greatest token that raises the mark; [`Ceiling::Clock`] unless set otherwise.
+    #[must_use]
+    pub const fn ceiling(mut self, ceiling: Ceiling) -> Self {
+        self.ceiling = ceiling;
+        self
     }
 
     /// The lease this guard is bound to.
@@ -161,7 +171,8 @@ impl RedisGuard {
     /// # Errors
     /// [`RedisError::Refused`], [`RedisError::DamagedMark`], [`RedisError::OtherTag`],
     /// [`RedisError::MarkIsNoData`] and [`RedisError::TooMany`]: nothing was written; after
-    /// [`Refused::StaleToken`](crate::Refused::StaleToken) the lease is lost.
+    /// [`Refused::StaleToken`](crate::Refused::StaleToken) the lease is lost;
+    /// [`Refused::TokenTooHigh`](crate::Refused::TokenTooHigh) says nothing about it, see [`Ceiling`].
     /// [`RedisError::Server`]: a change failed, and those before it stay. [`RedisError::Unknown`]:
     /// whether it was written is not known.
     pub async fn admit(
@@ -188,7 +199,13 @@ impl RedisGuard {
     ) -> Result<T, RedisError> {
         fence.check_lease(&self.name)?;
         changes.check(&self.tag, &self.mark_key)?;
-        self.run(connection, fence, Mode::Admit, &changes).await
+        if self.ceiling.judge(fence, None).is_err() {
+            // The mark may be this very token, raised by an operator or before the clock was set
+            // back. It only grows, so what is read here can become too low, never too high.
+            let mark = self.mark(connection).await?;
+            self.ceiling.judge(fence, mark)?;
+        }
+        self.run(connection, fence, Mode::Judged, &changes).await
     }
 
     /// Tells the guard that `fence` is the grant in force: once it has returned, every older token
@@ -206,7 +223,8 @@ impl RedisGuard {
     }
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After any loss of what Redis
-    /// had acknowledged, call it with the lease's newest token before writes are served.
+    /// had acknowledged, call it with the lease's newest token before writes are served. The
+    /// [`Ceiling`] does not judge it.
     ///
     /// # Errors
     /// [`RedisError::DamagedMark`], [`RedisError::Server`] or [`RedisError::Unknown`].

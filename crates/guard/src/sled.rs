@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::sled::Batch;
 use ringfence_core::{FencingToken, LeaseName};
 
-use crate::{Admitted, EndsBelief, Fence, Refused};
+use crate::{Admitted, Ceiling, EndsBelief, Fence, Refused};
 
 /// The database as it is opened here: the leaf fan-out is part of its type and of its files.
 pub type Db = ::sled::Db<1024>;
@@ -57,6 +57,7 @@ pub struct SledStore {
 #[derive(Clone)]
 pub struct SledGuard {
     name: LeaseName,
+    ceiling: Ceiling,
     store: SledStore,
 }
 
@@ -150,6 +151,7 @@ impl SledStore {
     pub fn guard(&self, name: LeaseName) -> SledGuard {
         SledGuard {
             name,
+            ceiling: Ceiling::default(),
             store: self.clone(),
         }
     }
@@ -165,6 +167,13 @@ impl SledStore {
 }
 
 impl SledGuard {
+    /// Sets the greatest token that raises the mark; [`Ceiling::Clock`] unless set otherwise.
+    #[must_use]
+    pub const fn ceiling(mut self, ceiling: Ceiling) -> Self {
+        self.ceiling = ceiling;
+        self
+    }
+
     /// The lease this guard is bound to.
     #[must_use]
     pub const fn name(&self) -> &LeaseName {
@@ -178,8 +187,7 @@ impl SledGuard {
     /// [`SledError::Refused`]: nothing was written; after [`Refused::StaleToken`] the lease is
     /// lost. [`SledError::Database`]: whether it was written is not known.
     pub fn admit(&self, fence: &Fence, changes: Changes) -> Result<Admitted, SledError> {
-        fence.check_lease(&self.name)?;
-        self.raise(fence.token, changes.batch)?;
+        self.raise(fence, changes.batch)?;
         Ok(Admitted::new(fence.token))
     }
 
@@ -195,6 +203,7 @@ impl SledGuard {
 
     /// Raises the mark to `floor` if it is lower, and repairs a damaged one; never lowers it. After
     /// a restore of the directory, call it with the lease's newest token before writes are served.
+    /// The [`Ceiling`] does not judge it.
     ///
     /// # Errors
     /// [`SledError::Database`].
@@ -227,15 +236,12 @@ impl SledGuard {
         }
     }
 
-    fn raise(&self, token: FencingToken, batch: Batch) -> Result<(), SledError> {
+    fn raise(&self, fence: &Fence, batch: Batch) -> Result<(), SledError> {
         let held = self.hold();
-        match self.mark()? {
-            Some(mark) if mark > token => {
-                let fence = Fence::new(self.name.clone(), token);
-                Err(fence.overtaken_by(mark).into())
-            }
-            _ => self.apply(&held, token, batch),
-        }
+        let mark = self.mark()?;
+        let raised = fence.judge(&self.name, mark)?;
+        self.ceiling.judge(fence, mark)?;
+        self.apply(&held, raised, batch)
     }
 
     /// Keeps every other guard of this store from checking a mark.

@@ -28,7 +28,8 @@
 pub const POSTGRES_MIGRATION: &str = include_str!("../sql/postgres.sql");
 
 /// Admits a token for the rest of the transaction: `$1` is the lease's name, `$2` the token as a
-/// `bigint`. Must be the transaction's first statement.
+/// `bigint`. Must be the transaction's first statement. The server judges the ceiling, by its own clock
+/// and its setting `ringfence.ceiling`.
 pub const POSTGRES_ADMIT: &str = "SELECT ringfence_admit($1::text, $2::bigint)";
 
 /// Raises the mark to the token of a new grant, in a transaction of its own and before its holder's
@@ -50,7 +51,9 @@ pub const SQLITE_MIGRATION: &str = include_str!("../sql/sqlite.sql");
 /// that begins with `STALE_TOKEN` if a greater token was admitted.
 ///
 /// It writes the mark also when it is equal: the write takes the lock that keeps every other grant
-/// out until the commit.
+/// out until the commit. **It has no ceiling**, since what it would be cannot be set for one connection:
+/// call [`Ceiling::judge`](crate::Ceiling::judge) before, or, in another language, refuse a token above
+/// `(now + 86400) << 20`, with `now` in seconds since 1970.
 pub const SQLITE_ADMIT: &str = "INSERT INTO ringfence_marks (name, mark) VALUES (?1, ?2) \
      ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark";
 

@@ -51,11 +51,14 @@ use rusqlite::{
 use ringfence_planted::{Bug, planted};
 
 use crate::sql::{SQLITE_ADMIT, SQLITE_MARK, SQLITE_MIGRATION};
-use crate::{Admitted, EndsBelief, Fence, Refused};
+use crate::{Admitted, Ceiling, EndsBelief, Fence, Refused};
 
 /// What [`Bug::MarkOfOneConnection`] makes.
 const MARKS_OF_ONE_CONNECTION: &str =
     "CREATE TEMP TABLE IF NOT EXISTS ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)";
+
+/// Takes the write lock, as a mere look would not, and changes nothing.
+const HOLD_MARK: &str = "UPDATE ringfence_marks SET mark = mark WHERE name = ?1";
 
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
@@ -83,6 +86,7 @@ const MARKS_OF_ONE_CONNECTION: &str =
 #[derive(Clone, Debug)]
 pub struct SqliteGuard {
     name: LeaseName,
+    ceiling: Ceiling,
 }
 
 /// Why a call of [`SqliteGuard`] did not succeed.
@@ -180,7 +184,17 @@ impl SqliteGuard {
     /// A guard bound to `name`. It holds no state of its own; any number may exist.
     #[must_use]
     pub const fn new(name: LeaseName) -> Self {
-        Self { name }
+        Self {
+            name,
+            ceiling: Ceiling::Clock,
+        }
+    }
+
+    /// Sets the greatest token that raises the mark; [`Ceiling::Clock`] unless set otherwise.
+    #[must_use]
+    pub const fn ceiling(mut self, ceiling: Ceiling) -> Self {
+        self.ceiling = ceiling;
+        self
     }
 
     /// The lease this guard is bound to.
@@ -194,6 +208,7 @@ impl SqliteGuard {
     ///
     /// # Errors
     /// [`SqliteError::Refused`]: roll back; after [`Refused::StaleToken`] the lease is lost.
+    /// [`Refused::TokenTooHigh`] says nothing about the lease; see [`Ceiling`].
     /// [`SqliteError::Busy`]: roll back and repeat. [`SqliteError::NotFirst`] and
     /// [`SqliteError::NotInstalled`] are mistakes of the program.
     pub fn admit(
@@ -202,6 +217,7 @@ impl SqliteGuard {
         fence: &Fence,
     ) -> Result<Admitted, SqliteError> {
         fence.check_lease(&self.name)?;
+        self.stay_below_the_ceiling(transaction, fence)?;
         self.raise(transaction, fence.token)?;
         Ok(Admitted::new(fence.token))
     }
@@ -276,7 +292,8 @@ impl SqliteGuard {
 
     /// Raises the mark to `floor` if it is lower; never lowers it. After a restore of the database,
     /// or a power failure with `synchronous` below `FULL`, call it with the lease's newest token
-    /// before writes are served: the copy's mark may admit a grant that was fenced off since.
+    /// before writes are served: the copy's mark may admit a grant that was fenced off since. The
+    /// [`Ceiling`] does not judge it.
     ///
     /// # Errors
     /// As [`SqliteGuard::admit`], but never [`SqliteError::Refused`].
@@ -306,10 +323,25 @@ impl SqliteGuard {
         Ok(mark.and_then(FencingToken::new))
     }
 
-    fn raise(&self, transaction: &Transaction<'_>, token: FencingToken) -> Result<(), SqliteError> {
-        if transaction.transaction_state(Some(MAIN_DB))? == TransactionState::Read {
-            return Err(SqliteError::NotFirst);
+    fn stay_below_the_ceiling(
+        &self,
+        transaction: &Transaction<'_>,
+        fence: &Fence,
+    ) -> Result<(), SqliteError> {
+        if self.ceiling.judge(fence, None).is_ok() {
+            return Ok(());
         }
+        // The mark may be this very token, raised by an operator or before the clock was set back.
+        come_first(transaction)?;
+        let mut hold = transaction
+            .prepare_cached(HOLD_MARK)
+            .map_err(not_installed)?;
+        hold.execute([self.name.as_str()])?;
+        Ok(self.ceiling.judge(fence, self.mark(transaction)?)?)
+    }
+
+    fn raise(&self, transaction: &Transaction<'_>, token: FencingToken) -> Result<(), SqliteError> {
+        come_first(transaction)?;
         if planted(Bug::EqualMarkNotWritten) && self.mark(transaction)? == Some(token) {
             return Ok(());
         }
@@ -328,6 +360,13 @@ impl SqliteGuard {
         let mark = self.mark(transaction)?.unwrap_or(token);
         Err(fence.overtaken_by(mark).into())
     }
+}
+
+fn come_first(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
+    if transaction.transaction_state(Some(MAIN_DB))? == TransactionState::Read {
+        return Err(SqliteError::NotFirst);
+    }
+    Ok(())
 }
 
 /// Commits, and tells a commit that has failed from one whose answer was lost: SQLite looks for an

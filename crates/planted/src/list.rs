@@ -177,7 +177,9 @@ bugs! {
         FenceOptionalAtTheDoor "fence-optional-at-the-door"
             "A request without a fence passes a route that is guarded by a lease."
         UnknownTokenAdmitted "unknown-token-admitted"
-            "A follower of floors admits a token that it never received.";
+            "A follower of floors admits a token that it never received."
+        MadeUpTokenAdmitted "made-up-token-admitted"
+            "A guard raises its mark to any token, however far ahead of the clock.";
     raft:
         StrangersSessionBatched "strangers-session-batched"
             "A keep-alive of another principal, which has stolen number and secret, keeps a session alive."

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ringfence_client::HeldLease;
 use ringfence_core::{FencingToken, LeaseName};
-use ringfence_guard::{Fence, Guard, Refused};
+use ringfence_guard::{Ceiling, Fence, Guard, Refused};
 
 use crate::lock::lock;
 use crate::machine::Machine;
@@ -49,7 +49,8 @@ impl Store {
                 name,
                 world: world.clone(),
                 recorder: recorder.clone(),
-                guard: Guard::new(lease.clone()),
+                // Tokens follow the simulated clocks, and the ceiling would follow the real one.
+                guard: Guard::new(lease.clone()).ceiling(Ceiling::Off),
                 state: Mutex::default(),
             }),
         }

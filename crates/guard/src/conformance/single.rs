@@ -3,13 +3,19 @@
 use ringfence_core::{FencingToken, LeaseName};
 
 use super::{AsyncConnection, AsyncStore, Rule, Stop, Subject, Subjects, Violation, token};
-use crate::{Fence, Refused};
+use crate::{Ceiling, Fence, Refused};
 
 /// How often a step may find the store busy while no other connection is there.
 const BLOCKED_MAX: u32 = 100;
 
 /// The first number that a double cannot tell from the one before it.
 const INEXACT: u64 = (1 << 53) + 1;
+
+/// Tokens that no cluster has granted.
+const MADE_UP: [u64; 2] = [1 << 62, FencingToken::MAX];
+
+/// A token of 2020.
+const PLAUSIBLE: u64 = 1_600_000_000 << FencingToken::CLOCK_SHIFT;
 
 /// A connection that is alone, so that blocked steps are simply tried again.
 pub(super) struct Setup<C>(pub(super) C);
@@ -96,6 +102,27 @@ impl<C: AsyncConnection> Setup<C> {
         }
     }
 
+    /// Shows a fence whose token no cluster can have granted by now, in a write and in an advance.
+    async fn expect_too_high(&mut self, fence: &Fence) -> Result<(), Rule> {
+        let offered = fence.to_string();
+        for done in [
+            self.try_write(Some(&offered), Some(666)).await,
+            self.try_advance(&offered).await,
+        ] {
+            // What the ceiling was then, only the store can say.
+            let due = match &done {
+                Err(Stop::Refused(Refused::TokenTooHigh { ceiling, .. }))
+                    if *ceiling < fence.token =>
+                {
+                    fence.above(*ceiling)
+                }
+                _ => fence.above(Ceiling::Clock.token()),
+            };
+            judge(Some(&offered), &due, done)?;
+        }
+        Ok(())
+    }
+
     /// Goes as far as `last` in a transaction that is never committed.
     async fn half_write(&mut self, fence: &str, last: Last) -> Result<(), Rule> {
         self.settle(async |connection: &mut C| {
@@ -157,8 +184,8 @@ pub(super) async fn run<S: AsyncStore>(
         "a fence of another lease is refused and leaves no mark": wrong_lease,
         "a missing or malformed fence is refused and leaves no mark": not_a_fence,
         "the same token is admitted again and again": equal_token,
-        "tokens are exact where a double is not": exact,
-        "a token that was never granted shuts out the holder, and is reported": forged,
+        "a made up token leaves every mark as it was, and the holder goes on": made_up,
+        "a token that could have been granted shuts out the holder, and is reported": forged,
         "advancing twice changes nothing, advancing back is refused": advance_twice,
         "a deletion keeps the mark": delete_then_insert,
         "an aborted transaction leaves the datum alone": abort,
@@ -167,6 +194,7 @@ pub(super) async fn run<S: AsyncStore>(
         "a restore without a floor brings back mark and datum as they were": restore_alone,
         "after a restore no token below the floor is admitted": restore,
         "a floor below the mark changes nothing": low_floor,
+        "tokens are exact where a double is not": exact,
     }
     Ok(())
 }
@@ -266,21 +294,13 @@ async fn equal_token<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule
             .write(&subject.at(8), Some(datum))
             .await?;
     }
-    let mut holder = subject.connect().await;
-    holder.expect_datum(Some(3)).await?;
-    // The end of the range is a token like any other.
-    holder
-        .write(&subject.at(FencingToken::MAX), Some(4))
-        .await?;
-    holder
-        .write(&subject.at(FencingToken::MAX), Some(5))
-        .await?;
-    subject.expect_stale(1, FencingToken::MAX).await?;
-    holder.expect_datum(Some(5)).await
+    subject.connect().await.expect_datum(Some(3)).await
 }
 
 async fn exact<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
     for mark in [INEXACT, FencingToken::MAX] {
+        // The end of the range is a token like any other. It comes as a floor, which has no ceiling.
+        subject.store.advance_to(token(mark)).await;
         let mut holder = subject.connect().await;
         holder.advance(&subject.at(mark)).await?;
         subject.expect_stale(mark - 1, mark).await?;
@@ -290,16 +310,36 @@ async fn exact<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
     Ok(())
 }
 
-/// Nothing in a store can tell a token that was never granted; a guard that follows the floors can,
-/// and asks before it comes here.
+/// A mark never goes down: a single one of these would lock every holder out for ever.
+async fn made_up<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
+    // Without a mark, with one, and with a newer one.
+    for (mine, datum) in [(None, None), (Some(8), Some(1)), (Some(9), Some(2))] {
+        if let Some(mine) = mine {
+            let mut holder = subject.connect().await;
+            holder.write(&subject.at(mine), datum).await?;
+        }
+        for forged in MADE_UP {
+            let mut forger = subject.connect().await;
+            forger.expect_too_high(&subject.at(forged)).await?;
+        }
+        if let Some(mine) = mine {
+            let mut holder = subject.connect().await;
+            holder.advance(&subject.at(mine)).await?;
+            subject.expect_stale(mine - 1, mine).await?;
+        }
+        subject.connect().await.expect_datum(datum).await?;
+    }
+    Ok(())
+}
+
+/// Nothing in a store can tell a token that was never granted, if one as great could have been; a
+/// guard that follows the floors can, and asks before it comes here.
 async fn forged<S: AsyncStore>(subject: &mut Subject<S>) -> Result<(), Rule> {
     let mut holder = subject.connect().await;
     holder.write(&subject.at(8), Some(1)).await?;
     let mut forger = subject.connect().await;
-    forger
-        .write(&subject.at(FencingToken::MAX), Some(2))
-        .await?;
-    subject.expect_stale(8, FencingToken::MAX).await?;
+    forger.write(&subject.at(PLAUSIBLE), Some(2)).await?;
+    subject.expect_stale(8, PLAUSIBLE).await?;
     holder.expect_datum(Some(2)).await
 }
 

@@ -58,6 +58,16 @@ fn each_refusal_has_a_state_of_its_own() {
                 "9223372036854775808",
             ),
             ("ringfence_admit('a', 'NaN')", "RF004", "out of range"),
+            (
+                "ringfence_admit('a', 1::bigint << 62)",
+                "RF006",
+                "TOKEN_TOO_HIGH",
+            ),
+            (
+                "ringfence_advance('a', 1::bigint << 62)",
+                "RF006",
+                "above the ceiling",
+            ),
             ("ringfence_admit('', 9)", "RF004", "no lease name"),
             ("ringfence_admit('a b', 9)", "RF004", "no lease name"),
             (
@@ -77,7 +87,17 @@ fn each_refusal_has_a_state_of_its_own() {
         ] {
             refused(client, &format!("SELECT {sql}"), state, says).await;
         }
-        let admitted = ask(client, "SELECT ringfence_admit('a', '9223372036854775807')").await;
+        ask(client, "SET ringfence.ceiling = '100'").await.unwrap();
+        let admitted = ask(client, "SELECT ringfence_admit('a', 100)").await;
+        assert_eq!(admitted.as_deref(), Ok("100"));
+        refused(client, "SELECT ringfence_admit('a', 101)", "RF006", "100").await;
+        ask(client, "SET ringfence.ceiling = 'off'").await.unwrap();
+        let greatest = "SELECT ringfence_admit('a', '9223372036854775807')";
+        let admitted = ask(client, greatest).await;
+        assert_eq!(admitted.as_deref(), Ok("9223372036854775807"));
+        // The mark is there, so that its token is one like any other.
+        ask(client, "RESET ringfence.ceiling").await.unwrap();
+        let admitted = ask(client, greatest).await;
         assert_eq!(admitted.as_deref(), Ok("9223372036854775807"));
     });
 }

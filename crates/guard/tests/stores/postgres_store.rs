@@ -242,17 +242,12 @@ impl Holder {
         let Some(told) = error.as_db_error() else {
             return Err(Stop::Broken(error.to_string()));
         };
-        if told.code().code() == "RF001" {
-            let mark = told.detail().unwrap().strip_prefix("mark=").unwrap();
-            let fence = Fence::receive(name, fence)?;
-            return Err(Stop::Refused(Refused::StaleToken {
-                name: fence.name,
-                offered: fence.token,
-                mark: mark.parse().ok().and_then(FencingToken::new).unwrap(),
-            }));
-        }
         // SQL and this crate must agree on what is wrong with a fence.
-        if let Err(refused) = Fence::receive(name, fence)
+        let refused = match Fence::receive(name, fence) {
+            Ok(fence) => Refused::from_sqlstate(&fence, told.code().code(), told.detail()),
+            Err(refused) => Some(refused),
+        };
+        if let Some(refused) = refused
             && told.message().starts_with(refused.reason())
         {
             return Err(refused.into());

@@ -2,8 +2,8 @@
 
 use redis::AsyncTypedCommands as _;
 use redis::aio::MultiplexedConnection;
-use ringfence_guard::redis::{ARGUMENTS_MAX, CHANGES_MAX, Changes, RedisError, RedisGuard};
-use ringfence_guard::{FencingToken, Refused};
+use ringfence_guard::redis::{ARGUMENTS_MAX, CHANGES_MAX, Changes, RedisError, RedisGuard, SCRIPT};
+use ringfence_guard::{Ceiling, FencingToken, Refused};
 
 use crate::servers::Disk;
 use crate::servers::redis::Redis;
@@ -73,7 +73,7 @@ fn a_stale_write_changes_nothing() {
 #[test]
 fn tokens_that_a_double_cannot_tell_apart_are_told_apart() {
     on_a_server(&[], async |mut redis| {
-        let guard = guard();
+        let guard = guard().ceiling(Ceiling::Off);
         let at = |token: u64| fence(&format!("a#{token}"));
         let double = 1_u64 << 53;
         for mark in [double, double + 1, (1 << 60) + 1, FencingToken::MAX] {
@@ -84,6 +84,36 @@ fn tokens_that_a_double_cannot_tell_apart_are_told_apart() {
                 assert!(refused.is_err(), "{older} passed {mark}");
             }
         }
+    });
+}
+
+#[test]
+fn the_script_has_a_ceiling_for_callers_that_have_none() {
+    on_a_server(&[], async |mut redis| {
+        let script = redis::Script::new(SCRIPT);
+        let guard = guard();
+        let offered = fence("a#4611686018427387904");
+        let token = format!("{:019}", offered.token.get());
+        let mut call = script.key(guard.mark_key());
+        let told = call.arg(&token).arg("admit").invoke_async::<()>(&mut redis);
+        let told = told.await.unwrap_err();
+        assert_eq!(told.code(), Some("TOKEN_TOO_HIGH"));
+        let message = format!("TOKEN_TOO_HIGH {}", told.detail().unwrap());
+        let refused = Refused::from_message(&offered, &message).unwrap();
+        let Refused::TokenTooHigh { ceiling, .. } = refused else {
+            panic!("{refused}");
+        };
+        let ours = Ceiling::Clock.token().get();
+        // The same machine, a minute at most between the two looks at its clock.
+        assert!(ours.abs_diff(ceiling.get()) <= 60 << FencingToken::CLOCK_SHIFT);
+        assert_eq!(guard.mark(&mut redis).await.unwrap(), None);
+
+        let mut judged = script.key(guard.mark_key());
+        judged.arg(&token).arg("judged");
+        judged.invoke_async::<()>(&mut redis).await.unwrap();
+        // The mark is there, so that its token is one like any other.
+        call.invoke_async::<()>(&mut redis).await.unwrap();
+        guard.advance(&mut redis, &offered).await.unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use redis::aio::MultiplexedConnection;
 use ringfence_guard::conformance::{AsyncConnection, AsyncStore, Rule, Step, Stop};
 use ringfence_guard::redis::{Changes, RedisError, RedisGuard};
-use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
+use ringfence_guard::{Ceiling, Fence, FencingToken, LeaseName};
 
 use crate::servers::Disk;
 use crate::servers::redis::Redis;
@@ -120,18 +120,11 @@ impl Holder {
 impl AsyncConnection for Holder {
     async fn admit(&mut self, fence: Option<&str>) -> Step {
         let fence = Fence::receive(self.guard.name(), fence)?;
-        match self.guard.mark(&mut self.connection).await.map_err(stop)? {
-            Some(mark) if mark > fence.token => Err(Refused::StaleToken {
-                name: fence.name,
-                offered: fence.token,
-                mark,
-            }
-            .into()),
-            _ => {
-                self.fence = Some(fence);
-                Ok(())
-            }
-        }
+        let mark = self.guard.mark(&mut self.connection).await.map_err(stop)?;
+        fence.judge(self.guard.name(), mark)?;
+        Ceiling::Clock.judge(&fence, mark)?;
+        self.fence = Some(fence);
+        Ok(())
     }
 
     async fn advance(&mut self, fence: &str) -> Step {

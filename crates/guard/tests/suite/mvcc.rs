@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ringfence_guard::conformance::{Connection, Step, Stop, Store};
-use ringfence_guard::{Fence, FencingToken, LeaseName, Refused};
+use ringfence_guard::{Ceiling, Fence, FencingToken, LeaseName, Refused};
 
 /// What a transaction sees of the commits of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     MarkNotStored,
     /// Only the token is looked at.
     AnyLease,
+    /// Any token raises the mark, however far ahead of the clock.
+    NoCeiling,
     /// A write without a fence passes.
     FenceOptional,
     /// A refused token must be greater, not greater or equal.
@@ -196,7 +198,12 @@ impl Client {
     }
 
     fn check(&self, offered: FencingToken) -> Result<(), Stop> {
-        let Some(mark) = self.get(Row::Mark).and_then(FencingToken::new) else {
+        let mark = self.get(Row::Mark).and_then(FencingToken::new);
+        if self.fault != Fault::NoCeiling {
+            let fence = Fence::new(self.name.clone(), offered);
+            Ceiling::Clock.judge(&fence, mark)?;
+        }
+        let Some(mark) = mark else {
             return Ok(());
         };
         let equal_refused = self.fault == Fault::EqualRefused && mark == offered;

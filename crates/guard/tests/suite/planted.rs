@@ -98,6 +98,13 @@ fn a_guard_that_looks_at_the_token_only_is_found() {
 }
 
 #[test]
+fn a_guard_that_believes_any_token_is_found() {
+    for violation in found(Fault::NoCeiling, somebody_is_wrongly_admitted) {
+        assert!(violation.case.contains("made up"), "{violation}");
+    }
+}
+
+#[test]
 fn a_write_that_passes_without_a_fence_is_found() {
     found(Fault::FenceOptional, somebody_is_wrongly_admitted);
 }
