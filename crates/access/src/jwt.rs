@@ -9,6 +9,7 @@ mod claims;
 mod compact;
 mod key;
 mod key_file;
+mod object;
 
 use std::sync::Arc;
 

@@ -100,7 +100,7 @@ fn a_flood_on_all_connections_does_not_lock_out_an_honest_one() {
         // The first thousand were looked at.
         let late = n >= FAILED_PROOFS_PER_NODE as usize;
         assert_eq!(refused.limited, late, "{n}: {refused}");
-        assert_eq!(refused.why.contains("this node"), late, "{n}");
+        assert_eq!(refused.why.contains("on this node"), late, "{n}");
     }
     for (n, peer) in honest.iter().enumerate() {
         let token = key.token(&claims(&format!("user-{n}")));
