@@ -7,8 +7,11 @@
 
 mod claims;
 mod compact;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod decoders;
 mod key;
 mod key_file;
+mod object;
 
 use std::sync::Arc;
 
@@ -83,6 +86,16 @@ pub(crate) fn prove(
     let Verifier { issuer, file } = &verifiers[place];
     let (keys, generation) = file.current(now);
     check_signature(&token, &keys)?;
+    let proven = caller(issuer, &claims, &token.claims, now)?;
+    let verified = VerifiedBy {
+        issuer: place,
+        generation,
+    };
+    Ok((proven, verified))
+}
+
+/// The caller that verified claims of this issuer name; `json` is their text.
+fn caller(issuer: &Issuer, claims: &Claims, json: &[u8], now: u64) -> Result<Proven, NotProven> {
     let (sub, ends) = claims.check(&issuer.audience, now)?;
     let mut proven = match issuer.kind {
         IssuerKind::Jwt => {
@@ -90,14 +103,10 @@ pub(crate) fn prove(
             let unfit = |invalid| NotProven::unfit(Credential::Jwt, "the JWT's `sub`", &invalid);
             Proven::of(principal.map_err(unfit)?)
         }
-        IssuerKind::Kubernetes => service_account(&issuer.alias, sub, &token.claims)?,
+        IssuerKind::Kubernetes => service_account(&issuer.alias, sub, json)?,
     };
     proven.expires_unix = Some(ends);
-    let verified = VerifiedBy {
-        issuer: place,
-        generation,
-    };
-    Ok((proven, verified))
+    Ok(proven)
 }
 
 fn check_signature(token: &Compact<'_>, keys: &Keys) -> Result<(), NotProven> {

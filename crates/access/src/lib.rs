@@ -20,6 +20,9 @@ mod certificate;
 mod clock;
 mod cluster_token;
 mod credentials;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod decoders;
 mod failures;
 mod jwt;
 mod limits;

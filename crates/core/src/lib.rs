@@ -17,6 +17,9 @@ mod budget;
 mod changing;
 mod command;
 mod deadlines;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod decoders;
 mod ended;
 mod ending;
 mod event;

@@ -4,6 +4,7 @@
 use serde::Deserialize;
 use serde_json::Number;
 
+use super::object::Object;
 use crate::limits::LEEWAY;
 use crate::not_proven::{Credential, NotProven};
 
@@ -40,7 +41,8 @@ const fn not(why: &'static str) -> NotProven {
 
 impl Claims {
     pub(super) fn parse(json: &[u8]) -> Result<Self, NotProven> {
-        serde_json::from_slice(json).map_err(|_| {
+        let read = serde_json::from_slice(json).map(|Object(claims)| claims);
+        read.map_err(|_| {
             not(
                 "malformed JWT; its claims are no JSON object with texts in `iss`, `sub` and `aud` \
                  and numbers in `exp`, `nbf` and `iat`",
@@ -104,13 +106,13 @@ fn seconds(number: &Number) -> Result<u64, NotProven> {
 #[derive(Deserialize)]
 struct OfKubernetes {
     #[serde(rename = "kubernetes.io")]
-    kubernetes: Option<Bound>,
+    kubernetes: Option<Object<Bound>>,
 }
 
 #[derive(Deserialize)]
 struct Bound {
     namespace: Option<String>,
-    pod: Option<PodClaim>,
+    pod: Option<Object<PodClaim>>,
 }
 
 #[derive(Deserialize)]
@@ -123,10 +125,10 @@ struct PodClaim {
 pub(super) fn bound_pod(json: &[u8]) -> Result<Option<(String, String, String)>, NotProven> {
     const MALFORMED: NotProven =
         not("the JWT's claim `kubernetes.io` is not what Kubernetes writes");
-    let of: OfKubernetes = serde_json::from_slice(json).map_err(|_| MALFORMED)?;
-    let Some((namespace, pod)) = of
+    let Object::<OfKubernetes>(of) = serde_json::from_slice(json).map_err(|_| MALFORMED)?;
+    let Some((namespace, Object(pod))) = of
         .kubernetes
-        .and_then(|bound| Some((bound.namespace, bound.pod?)))
+        .and_then(|Object(bound)| Some((bound.namespace, bound.pod?)))
     else {
         return Ok(None);
     };

@@ -2,10 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::key::Algorithm;
+use super::object::Object;
 use crate::not_proven::{Credential, NotProven};
 
 /// A JWT that was taken apart; nothing in it is verified.
@@ -27,7 +28,13 @@ struct Header {
     alg: String,
     kid: Option<String>,
     /// Names what must be understood; nothing of it is.
-    crit: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "present")]
+    crit: bool,
+}
+
+/// Whether a field is there, whatever stands in it; `null` is not the same as nothing.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(from).map(|_| true)
 }
 
 const MALFORMED: NotProven = not("malformed JWT; expected HEADER.CLAIMS.SIGNATURE in base64url");
@@ -41,12 +48,12 @@ impl<'a> Compact<'a> {
         let (signed, signature) = text.rsplit_once('.').ok_or(MALFORMED)?;
         let (header, claims) = signed.split_once('.').ok_or(MALFORMED)?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| MALFORMED);
-        let header: Header = serde_json::from_slice(&decode(header)?)
+        let Object::<Header>(header) = serde_json::from_slice(&decode(header)?)
             .map_err(|_| not("malformed JWT; its header is no JSON object with `alg`"))?;
         let algorithm = Algorithm::named(&header.alg).ok_or(not(
             "the JWT's `alg` is not allowed; expected RS256, ES256 or EdDSA",
         ))?;
-        if header.crit.is_some() {
+        if header.crit {
             return Err(not(
                 "the JWT's header has `crit`; no extension of JWTs is supported",
             ));

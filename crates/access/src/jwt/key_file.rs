@@ -1,5 +1,6 @@
 //! The file with the keys of an issuer. It is looked at when a token of the issuer comes, at most
-//! every few seconds, and read when it has changed. A file that cannot be used changes nothing.
+//! every few seconds, and read when it has changed or could not be used. A file that cannot be used
+//! changes nothing.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -86,14 +87,17 @@ impl KeyFile {
             }
             Err(why) => Err(why.clone()),
         };
-        state.stamp = stamp.ok();
         match found {
             Ok(keys) => {
+                state.stamp = stamp.ok();
                 state.keys = Arc::new(keys);
                 state.generation += 1;
                 tracing::info!(issuer = self.alias, "JWTs are verified by the new keys");
             }
             Err(why) => {
+                // The next look reads it again: a read also fails for want of file descriptors, which
+                // no time of the file shows, and a removed key must not stay in use for that.
+                state.stamp = None;
                 if state
                     .said
                     .is_none_or(|said| is_due(said, now, KEY_FILE_LOG_PAUSE.as_secs()))
