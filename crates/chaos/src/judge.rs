@@ -278,9 +278,11 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let to = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
             copy(&entry.path(), &to)?;
-        } else {
+        } else if kind.is_file() {
+            // A node that was killed leaves its admin socket behind.
             std::fs::copy(entry.path(), to)?;
         }
     }

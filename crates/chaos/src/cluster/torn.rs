@@ -55,9 +55,10 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
             found.extend(files(&entry.path())?);
-        } else {
+        } else if kind.is_file() {
             found.push(entry.path());
         }
     }
