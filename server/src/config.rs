@@ -144,6 +144,7 @@ impl Config {
         let listen_peer = listen("listen-peer", given.listen_peer, "[::]:7421")?;
         let listen_http = listen("listen-http", given.listen_http, "[::]:7422")?;
         check_distinct(listen_client, listen_peer, listen_http)?;
+        access::check_peers(access.mode, listen_peer, peer_tls.as_ref())?;
 
         let mut initial_cluster = first_members(&given.initial_cluster)?;
         let join: Vec<String> = given

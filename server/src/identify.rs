@@ -62,26 +62,37 @@ impl IdentifyLayer {
         Arc::clone(&self.prover)
     }
 
-    /// Who makes a request; `None` if nothing is to be proven.
+    /// Who makes a request; `None` if it is not proven and need not be.
+    ///
+    /// In every mode a caller is proven that can be: a stream that begins while the mode is `off`
+    /// outlives the mode, and must not be a stranger's then. But a credential that does not hold is
+    /// a reason to refuse only where rights bind.
     fn identify(
         &self,
         info: &ConnectionInfo,
         request: &Request<Body>,
     ) -> Result<Option<Identified>, NotProven> {
-        // While nothing is proven, a credential that does not hold is no reason to refuse. Only the
-        // admin socket counts, by which rights are first set.
-        let off = self.node.read(|state| state.access().mode()) == Mode::Off;
-        if off && !info.peer.is_admin_socket() {
-            return Ok(None);
+        match self.prove(info, request) {
+            Ok(proven) => Ok(Some(self.identified(proven))),
+            Err(not) => {
+                self.context.metrics().proof_failed();
+                let mode = self.node.read(|state| state.access().mode());
+                match mode {
+                    Mode::Enforced => Err(not),
+                    Mode::Permissive | Mode::Off => Ok(None),
+                }
+            }
         }
+    }
+
+    fn prove(&self, info: &ConnectionInfo, request: &Request<Body>) -> Result<Proven, NotProven> {
         let mut offered = request.headers().get_all(AUTHORIZATION).iter();
-        let header = offered.next().filter(|_| !off);
+        let header = offered.next();
         if header.is_some() && offered.next().is_some() {
             return Err(NotProven::SEVERAL_HEADERS);
         }
         let header = header.map(|value| value.as_bytes());
-        let proven = self.prover.prove(&info.peer, header, now_unix())?;
-        Ok(Some(self.identified(proven)))
+        self.prover.prove(&info.peer, header, now_unix())
     }
 
     fn identified(&self, proven: Proven) -> Identified {
@@ -136,7 +147,6 @@ where
                 Ok(Some(identified)) => drop(request.extensions_mut().insert(identified)),
                 Ok(None) => {}
                 Err(not) => {
-                    self.layer.context.metrics().proof_failed();
                     let refused = Status::from(refusal(&not)).into_http();
                     return Either::Right(ready(Ok(refused)));
                 }

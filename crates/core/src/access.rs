@@ -173,6 +173,16 @@ impl Access {
         {
             return Ok(());
         }
+        Err(self.denied(principal, verb, scope))
+    }
+
+    /// The refusal of a principal that lacks a right.
+    pub(crate) fn denied(
+        &self,
+        principal: Option<&Principal>,
+        verb: Verb,
+        scope: Scope<'_>,
+    ) -> Rejection {
         let names = match scope {
             Scope::Cluster => None,
             Scope::Name(name) => Some(NamePattern::Exact(name.clone())),
@@ -180,13 +190,13 @@ impl Access {
             Scope::Any => Some(NamePattern::all()),
         };
         let principal = principal.cloned().unwrap_or_else(Principal::anonymous);
-        Err(Rejection::PermissionDenied {
+        Rejection::PermissionDenied {
             needed: Box::new(Rule {
                 principals: PrincipalPattern::Exact(principal),
                 verb,
                 names,
             }),
-        })
+        }
     }
 
     /// Whether a principal may read the state of leases, whatever the mode: who may have them may,

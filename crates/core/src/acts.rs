@@ -47,8 +47,20 @@ fn act_of(command: &Command) -> Option<(String, String)> {
             Some((act, said(&evict.operator, &evict.reason)))
         }
         Command::Configure(configure) => {
-            let settings = &configure.settings;
-            Some((format!("cluster configure: {settings:?}"), String::new()))
+            // Written out: every release has to write the same, whatever it calls its fields.
+            let to = &configure.settings;
+            let act = format!(
+                "cluster configure: ttl {} to {}, idle retention {}, leases of a session {}, waiters \
+                 of a lease {}, leases {}, sessions {}",
+                to.ttl_min,
+                to.ttl_max,
+                to.idle_retention,
+                to.session_leases_max,
+                to.lease_waiters_max,
+                to.leases_max,
+                to.sessions_max
+            );
+            Some((act, String::new()))
         }
         Command::ChangeAccess(change) => {
             let acts: Vec<String> = change.changes.iter().map(act_of_change).collect();

@@ -68,7 +68,16 @@ impl StateMachine {
         if planted(Bug::EvictAcrossPrefixes) {
             names.by_ref().skip(1).for_each(drop);
         }
-        names.try_for_each(|name| access.judge(principal, Verb::Revoke, Scope::Name(name)))
+        let may = |name| {
+            access
+                .judge(principal, Verb::Revoke, Scope::Name(name))
+                .is_ok()
+        };
+        match names.all(may) {
+            true => Ok(()),
+            // What the session has is not shown to a caller that may not revoke it.
+            false => Err(access.denied(principal, Verb::Revoke, Scope::Prefix(""))),
+        }
     }
 
     /// Changes a session, and counts what its principal has more or less by it. `None` if it is not

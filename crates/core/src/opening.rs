@@ -4,7 +4,7 @@ use ringfence_planted::{Bug, planted};
 
 use crate::command::{Ask, Open, OpenForPod};
 use crate::event::{Event, SessionEnd};
-use crate::id::{RequestNumber, Secret, SessionId};
+use crate::id::{OpenId, RequestNumber, Secret, SessionId};
 use crate::machine::StateMachine;
 use crate::outcome::{Limit, Opened, Outcome, Rejection};
 use crate::pod::{Pod, PodSeen};
@@ -13,6 +13,12 @@ use crate::settings::OPEN_AGE_MAX;
 use crate::time::Millis;
 
 impl StateMachine {
+    /// Whether a session was opened with this id, and lives or has ended within the last minute.
+    #[must_use]
+    pub fn knows_open(&self, id: &OpenId) -> bool {
+        self.opens.contains_key(id)
+    }
+
     /// Opens a session that lasts as long as a Pod.
     pub(crate) fn open_for_pod(&mut self, open: &OpenForPod) -> Result<Outcome, Rejection> {
         let plain = Open {

@@ -203,6 +203,18 @@ impl Rights {
     }
 }
 
+/// The refusal of a principal that would need this rule.
+fn denied(principal: Option<&Principal>, verb: Verb, names: NamePattern) -> Rejection {
+    let needed = Rule {
+        principals: PrincipalPattern::Exact(named(principal)),
+        verb,
+        names: Some(names),
+    };
+    Rejection::PermissionDenied {
+        needed: Box::new(needed),
+    }
+}
+
 /// The principal of a refusal.
 pub(super) fn named(principal: Option<&Principal>) -> Principal {
     principal.cloned().unwrap_or_else(Principal::anonymous)
@@ -307,9 +319,12 @@ impl Model {
                 if names.is_empty() {
                     return may(Verb::Revoke, To::SomeLease);
                 }
-                names
-                    .iter()
-                    .try_for_each(|name| may(Verb::Revoke, To::Lease(name)))
+                let mut named = names.iter();
+                match named.all(|name| may(Verb::Revoke, To::Lease(name)).is_ok()) {
+                    true => Ok(()),
+                    // A name that is not the caller's to revoke is not its to know.
+                    false => Err(denied(self.principal(), Verb::Revoke, NamePattern::all())),
+                }
             }
             _ => Ok(()),
         }

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use ringfence_core::{
-    Access, Ask, Caller, Command, LeaseName, Mode, Pod, Principal, Rejection, Scope, StateMachine,
-    Verb,
+    Access, Ask, Caller, Command, LEVEL_ACCESS, LeaseName, Mode, Pod, Principal, Rejection, Scope,
+    StateMachine, Verb,
 };
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::Refusal;
@@ -52,6 +52,13 @@ fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> 
         }
         // An early answer would contradict one that is remembered; where nothing is refused, it
         // tells operators which rules they lack.
+        // A repeat is answered as before; one that is new, and that no rule allows, costs no entry.
+        Command::Open(open) if binds && !machine.knows_open(&open.id) => {
+            access.judge(principal, Verb::Acquire, Scope::Any)
+        }
+        Command::OpenForPod(open) if binds && !machine.knows_open(&open.id) => {
+            access.judge(principal, Verb::Acquire, Scope::Any)
+        }
         asked if !binds || planted(Bug::EarlyLookIsFinal) => match wanted(asked) {
             Some(scope) => access.judge(principal, Verb::Acquire, scope),
             None => Ok(()),
@@ -122,10 +129,11 @@ impl Context {
         who.caller(self.own_id())
     }
 
-    /// The same where callers are looked at: in the mode `off` nothing is proven.
+    /// The same once every member knows callers, whatever the mode: this node may lag behind a
+    /// change of it.
     pub(crate) fn proven_caller(&self, who: &Who) -> Option<Caller> {
-        let mode = self.node.read(|machine| machine.access().mode());
-        self.caller(who).filter(|_| mode != Mode::Off)
+        let level = self.node.read(|machine| machine.level());
+        self.caller(who).filter(|_| level >= LEVEL_ACCESS)
     }
 
     /// Refuses if the judgement does; counts what would be refused.
@@ -167,13 +175,18 @@ impl Context {
     /// would be refused.
     pub(crate) fn asked(&self, who: &Who, command: Command) -> Result<Command, Refusal> {
         let caller = self.caller(who);
-        let (mode, judged) = self.node.read(|machine| {
+        let (mode, knows_callers, judged) = self.node.read(|machine| {
             let judged = early(machine, caller.as_ref(), &command);
-            (machine.access().mode(), judged)
+            let access = machine.access();
+            (access.mode(), machine.level() >= LEVEL_ACCESS, judged)
         });
-        // Rights are first set while nothing is proven, by `local` alone: who is to keep them.
+        // Once every member knows callers they are named in the mode `off` too: this node may lag
+        // behind a change of the mode, and an entry without its caller would be a stranger's.
         if mode == Mode::Off && !matches!(command, Command::ChangeAccess(_)) {
-            return Ok(command);
+            return Ok(match knows_callers {
+                true => who.asks(self.own_id(), command),
+                false => command,
+            });
         }
         self.heed(judged)?;
         if let Command::OpenForPod(open) = &command

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ringfence_access::{CertificateKind, Credentials, Issuer, IssuerKind};
 
 use ringfence_core::Mode;
+use ringfence_tls::ServerTls;
 
 use super::ConfigError;
 use super::given::Given;
@@ -69,6 +70,25 @@ impl Access {
         match open && !self.allow_anonymous {
             false => Ok(()),
             true => Err(ConfigError::Open { listen_client }),
+        }
+    }
+}
+
+/// Refuses a mode that no cluster of such nodes could take: rights bind only where a node can tell
+/// the other nodes from strangers.
+pub(super) fn check_peers(
+    mode: Mode,
+    listen_peer: SocketAddr,
+    peer_tls: Option<&ServerTls>,
+) -> Result<(), ConfigError> {
+    let named = peer_tls.is_some_and(|tls| !tls.peer_names.is_empty());
+    let closed = named || listen_peer.ip().to_canonical().is_loopback();
+    match mode == Mode::Enforced && !closed {
+        false => Ok(()),
+        true => {
+            let allowed = "off or permissive, or together with --peer-tls-name, by which nodes differ \
+                           from strangers, or with --listen-peer on loopback";
+            Err(ConfigError::value("access", "enforced", allowed.to_owned()))
         }
     }
 }

@@ -26,7 +26,10 @@ impl Trap {
 
     #[track_caller]
     fn assert_untouched(&self) {
-        // A connection by another thread would need a moment.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a connection by another thread would need a moment"
+        )]
         std::thread::sleep(Duration::from_millis(200));
         let accepted = self.listener.accept().unwrap_err();
         assert_eq!(accepted.kind(), ErrorKind::WouldBlock);
