@@ -142,7 +142,7 @@ impl Access {
         self.mode == Mode::Enforced && owner.is_some_and(banned)
     }
 
-    fn admit_principal(&self, principal: &str) -> Result<(), Rejection> {
+    pub(crate) fn admit_principal(&self, principal: &str) -> Result<(), Rejection> {
         match self.rest.bans.get(principal) {
             Some(banned) => Err(Rejection::Banned {
                 principal: banned.clone(),

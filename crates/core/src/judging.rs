@@ -140,6 +140,8 @@ impl StateMachine {
             .sessions
             .get(&id)
             .and_then(|session| session.owner.as_ref());
+        // A ban refuses a principal what its sessions wait for, too.
+        access.admit_principal(owner.map_or(Principal::ANONYMOUS, Principal::as_str))?;
         access.judge(owner, Verb::Acquire, Scope::Name(name))
     }
 

@@ -21,7 +21,7 @@ mod server {
 }
 
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
-pub use name::{InvalidNaming, Naming, PREFIX};
+pub use name::{FLOORS, InvalidNaming, Naming, PREFIX};
 use server::{duration, limits};
 
 mod leave {

@@ -376,6 +376,10 @@ impl Model {
     /// Whether a session's owner may have this lease now.
     pub(super) fn may_acquire(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
         let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        if self.rights.mode == Mode::Enforced && self.rights.ban(owner) {
+            let principal = named(owner);
+            return Err(Rejection::Banned { principal });
+        }
         self.rights.judge(owner, Verb::Acquire, To::Lease(name))
     }
 

@@ -1,5 +1,5 @@
-//! I34: once rights bind, no lease is granted to a session whose principal may not acquire it at that
-//! entry, whether it asked, waited or was handed the lease.
+//! I34: once rights bind, no lease is granted to a session whose principal is banned or may not
+//! acquire it at that entry, whether it asked, waited or was handed the lease.
 
 use ringfence_core::{Event, Mode, Verb};
 use ringfence_model::rights::{Rights, To};
@@ -21,8 +21,9 @@ impl Invariant for OnlyTheEntitled {
             };
             let session = step.after.session(granted.session);
             let owner = session.and_then(|session| session.owner.as_ref());
-            let may =
-                session.is_some() && rights.allow(owner, Verb::Acquire, To::Lease(&granted.name));
+            let may = session.is_some()
+                && !rights.ban(owner)
+                && rights.allow(owner, Verb::Acquire, To::Lease(&granted.name));
             if !may {
                 return Err(format!(
                     "{owner:?} may not acquire what is granted: {granted:?}"
