@@ -397,6 +397,7 @@ fn peer_tls(config: &Config) -> Result<Option<PeerTls>, TlsError> {
 fn node_config(config: &Config, peer_tls: Option<PeerTls>) -> NodeConfig {
     let mut node = NodeConfig::new(&config.name, &config.data_dir);
     node.peer_listen = config.listen_peer;
+    node.peer_port_is_local = config.listen_peer.ip().to_canonical().is_loopback();
     node.peer_tls = peer_tls;
     node.client_advertise = config.advertise_client.clone();
     node.peer_advertise = Some(config.advertise_peer.clone());

@@ -77,6 +77,8 @@ pub struct NodeConfig {
     /// How long a leader's disk may finish nothing, while the disks of a majority go on, before it
     /// hands leadership over.
     pub flush_lag_max: Duration,
+    /// Whether nothing but this machine reaches the peer port: it counts as authenticated then.
+    pub peer_port_is_local: bool,
     /// Whether this node, while it leads, takes sessions that last as long as a Pod: only then
     /// a leader watches Pods and ends them. Followers leave it to the leader.
     pub pod_sessions: bool,
@@ -160,6 +162,7 @@ impl NodeConfig {
             snapshot_log_keep: 50_000,
             log_unflushed_max: LOG_UNFLUSHED_BYTES_MAX,
             flush_lag_max: FLUSH_LAG_MAX,
+            peer_port_is_local: false,
             pod_sessions: true,
             history: HistoryLimits::default(),
             hooks: Hooks::default(),
@@ -167,12 +170,11 @@ impl NodeConfig {
     }
 
     /// Whether the peer port admits those alone who show a certificate with a name of peers. One that
-    /// listens on loopback counts as such: nothing but this machine reaches it.
+    /// nothing but this machine reaches counts as such.
     #[must_use]
     pub fn peer_authenticated(&self) -> bool {
         let tls = self.peer_tls.as_ref();
-        self.peer_listen.ip().is_loopback()
-            || tls.is_some_and(|tls| tls.accept.admits_peers_alone())
+        self.peer_port_is_local || tls.is_some_and(|tls| tls.accept.admits_peers_alone())
     }
 
     /// What openraft is configured with.

@@ -71,7 +71,7 @@ async fn what_every_member_knew_once_is_logged_although_a_member_is_down_after_a
     let mut cluster = Cluster::formed(&NAMES).await;
     for node in cluster.nodes.values() {
         let level = || node.read(|state| state.level());
-        eventually("the level of this release", || level() == 3).await;
+        eventually("the level of this release", || level() == RECORD_VERSION).await;
     }
     for name in NAMES {
         cluster.crash(name).await;
@@ -99,7 +99,7 @@ async fn whether_a_session_may_be_bound_to_a_pod_is_decided_by_the_leader() {
         assert_eq!(cluster.leader().await, "n1");
         for (name, node) in &cluster.nodes {
             let level = || node.read(|state| state.level());
-            eventually("the level of this release", || level() == 3).await;
+            eventually("the level of this release", || level() == RECORD_VERSION).await;
             let opened = within("an answer", node.propose(for_a_pod())).await;
             match opened {
                 Ok(applied) if leader_takes => {
