@@ -29,6 +29,11 @@ use Shown::{By, Run};
 /// real Kubernetes stands in `tests/kubernetes`; `.ci/run` runs all of them.
 const TABLE: &[(&str, &str, Shown)] = &[
     (
+        "deploy/OPERATE.md",
+        "access token create deploy --ttl 90d",
+        By("server/tests/cli/access.rs", "with_token"),
+    ),
+    (
         "README.md",
         "cargo run --release -- demo ",
         By("server/tests/cli/demo.rs", "demo"),
