@@ -176,4 +176,4 @@ pub use transport::tls::Tls;
 pub use watch::floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
 pub use watch::info::{EndInfo, GrantInfo, LeaseInfo};
 pub use watch::position::{InvalidPosition, Position};
-pub use watch::{Anew, Watch, WatchItem};
+pub use watch::{RestartReason, Watch, WatchItem};

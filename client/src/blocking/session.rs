@@ -120,9 +120,9 @@ impl Session {
         wait(self.inner.close())
     }
 
-    /// Leaves the session to itself; see [`crate::Session::leave`].
-    pub fn leave(self) -> SessionHandle {
-        self.inner.leave()
+    /// Leaves the session to itself; see [`crate::Session::detach`].
+    pub fn detach(self) -> SessionHandle {
+        self.inner.detach()
     }
 
     /// The session underneath, for everything that has no method here.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ringfence_core::{FencingToken, SessionId};
 use tokio::sync::watch;
 
-use super::ask::Ask;
+use super::request::CampaignRequest;
 use crate::clock;
 use crate::lease::range::{Range, millis};
 use crate::lease::term::Term;
@@ -61,9 +61,9 @@ pub enum CampaignState {
 
 /// The sessions that an elector has opened.
 #[derive(Debug, Default)]
-pub(super) struct Own(Mutex<VecDeque<SessionId>>);
+pub(super) struct OwnSessions(Mutex<VecDeque<SessionId>>);
 
-impl Own {
+impl OwnSessions {
     pub(super) fn add(&self, session: SessionId) {
         let mut own = lock(&self.0);
         own.push_back(session);
@@ -85,7 +85,7 @@ impl Own {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) ask: watch::Sender<Ask>,
+    pub(super) request: watch::Sender<CampaignRequest>,
     pub(super) state: watch::Sender<CampaignState>,
     pub(super) leader: watch::Sender<Option<Leader>>,
     ranges: Mutex<Ranges>,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Ranges {
 impl Shared {
     pub(super) fn new(lease_duration: Duration) -> Self {
         Self {
-            ask: watch::Sender::new(Ask::default()),
+            request: watch::Sender::new(CampaignRequest::default()),
             state: watch::Sender::new(CampaignState::Waiting),
             leader: watch::Sender::new(None),
             ranges: Mutex::default(),
@@ -182,7 +182,7 @@ impl Shared {
 }
 
 impl Leader {
-    pub(super) fn of(grant: GrantInfo, own: &Own) -> Self {
+    pub(super) fn of(grant: GrantInfo, own: &OwnSessions) -> Self {
         Self {
             mine: own.contains(grant.session),
             identity: grant.identity,

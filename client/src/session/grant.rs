@@ -71,7 +71,7 @@ impl Grant {
 
     /// The same grant for the caller that gets it back from a hand-over that did not take place.
     /// Those who learned of its loss keep seeing it as lost.
-    pub(crate) fn anew(&self) -> Self {
+    pub(crate) fn believed_again(&self) -> Self {
         Self {
             name: self.name.clone(),
             token: self.token,

@@ -51,10 +51,10 @@ pub(crate) enum Extended {
 
 impl Window {
     /// The window of a session that was opened or resumed by a request sent at `sent`; never wider
-    /// than `patience`.
-    pub(crate) fn new(ttl: Duration, patience: Duration, sent: Moment) -> Self {
+    /// than `renew_deadline`.
+    pub(crate) fn new(ttl: Duration, renew_deadline: Duration, sent: Moment) -> Self {
         Self {
-            validity: validity(ttl).min(patience),
+            validity: validity(ttl).min(renew_deadline),
             sent,
         }
     }

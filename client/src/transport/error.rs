@@ -34,7 +34,7 @@ impl CallError {
     }
 
     /// The reply is of another kind than the request.
-    pub(crate) fn misfit() -> Self {
+    pub(crate) fn unexpected_reply() -> Self {
         let why = "the server's reply does not fit the request".into();
         Self::Unknown { why }
     }

@@ -9,7 +9,7 @@ use tonic::transport::Channel;
 
 use crate::clock::{Clock, Moment};
 use crate::sync::lock;
-use crate::transport::calls::{Answer, Calls, Manner, Setback};
+use crate::transport::calls::{Answer, Calls, ReplyMode, RetryHint};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::CallError;
 
@@ -35,7 +35,7 @@ struct State {
     outbound: Option<UnboundedSender<ClientFrame>>,
     /// What [`Link::run_timers`] waits for.
     armed: Option<Moment>,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Link {
@@ -53,14 +53,14 @@ impl Link {
     pub(crate) fn call(
         &self,
         body: client_frame::Body,
-        manner: Manner,
+        mode: ReplyMode,
         deadline: Moment,
     ) -> oneshot::Receiver<Result<Answer, CallError>> {
         let (reply, answer) = oneshot::channel();
         let mut state = lock(&self.state);
         // Read here, before the stream can have the request: the window counts from it.
         let sent = self.clock.now();
-        if let Some(id) = state.calls.insert(body, manner, sent, deadline, reply) {
+        if let Some(id) = state.calls.insert(body, mode, sent, deadline, reply) {
             state.send(id, sent);
             self.rearm(&state);
         }
@@ -77,7 +77,7 @@ impl Link {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         state.outbound = Some(outbound);
-        state.trouble = None;
+        state.last_error = None;
         for id in state.calls.ready() {
             state.send(id, now);
         }
@@ -91,32 +91,32 @@ impl Link {
         self.current.send_replace(None);
         let mut state = lock(&self.state);
         state.outbound = None;
-        state.trouble = Some(why.to_owned());
+        state.last_error = Some(why.to_owned());
         state.calls.stream_lost(why);
     }
 
     /// There is still no stream.
     pub(crate) fn unreachable(&self, why: &str) {
         let mut state = lock(&self.state);
-        state.trouble = Some(why.to_owned());
+        state.last_error = Some(why.to_owned());
         state.calls.no_stream(why);
     }
 
     /// What was in the way of the last attempt to get a stream.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        lock(&self.state).trouble.clone()
+    pub(crate) fn last_error(&self) -> Option<String> {
+        lock(&self.state).last_error.clone()
     }
 
     /// Hands replies to their callers; returns what refusals ask of the connection.
-    pub(crate) fn answer(&self, frames: Vec<ServerFrame>) -> Vec<Setback> {
+    pub(crate) fn answer(&self, frames: Vec<ServerFrame>) -> Vec<RetryHint> {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         let answers = frames.into_iter();
-        let setbacks = answers
+        let hints = answers
             .filter_map(|frame| state.calls.answer(frame.id, frame.body, now))
             .collect();
         self.rearm(&state);
-        setbacks
+        hints
     }
 
     /// See [`Calls::oldest_unanswered`].

@@ -47,7 +47,7 @@ pub(crate) async fn channel(transport: &Transport, deadline: Moment) -> Result<C
     channel.ok_or_else(|| CallError::Unavailable {
         why: transport
             .link
-            .trouble()
+            .last_error()
             .unwrap_or_else(|| "no connection before the deadline".into()),
     })
 }
@@ -104,7 +104,7 @@ where
                 Ok(response) => return Some(Ok(response.into_inner())),
                 Err(status) => status,
             },
-            () = deserted(transport, reply) => return None,
+            () = abandoned(transport, reply) => return None,
             () = sleep_until(deadline) => {
                 let why = "no reply before the deadline".into();
                 return Some(Err(CallError::Unknown { why }));
@@ -138,9 +138,9 @@ where
 }
 
 /// Completes if the caller has gone and too many calls go on without theirs.
-async fn deserted<T>(transport: &Transport, reply: &mut oneshot::Sender<T>) {
+async fn abandoned<T>(transport: &Transport, reply: &mut oneshot::Sender<T>) {
     reply.closed().await;
-    let Ok(_place) = transport.deserted.try_acquire() else {
+    let Ok(_place) = transport.abandoned.try_acquire() else {
         return;
     };
     std::future::pending::<()>().await;

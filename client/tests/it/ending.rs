@@ -56,7 +56,7 @@ async fn what_is_locked_after_a_client_has_shut_down_is_given_back() {
 #[tokio::test]
 async fn a_grant_that_comes_when_a_resumed_session_was_left_is_released() {
     is_released_after(async |_, resumed| {
-        let _handle = resumed.leave();
+        let _handle = resumed.detach();
     })
     .await;
 }

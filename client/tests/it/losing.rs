@@ -338,7 +338,7 @@ async fn a_resumed_session_ends_what_it_did_not_begin() {
     let name = LeaseName::parse("db").unwrap();
     let lease = session.acquire("db").send().await.unwrap();
     let token = lease.forget();
-    let handle: SessionHandle = session.leave().to_string().parse().unwrap();
+    let handle: SessionHandle = session.detach().to_string().parse().unwrap();
 
     let resumed = client(&[&node])
         .await

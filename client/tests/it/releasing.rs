@@ -96,7 +96,7 @@ async fn another_attachment_that_leaves_opens_no_way_past_a_release() {
     drop(lease);
     eventually("the release", || node.holds() == 1).await;
 
-    attached.leave();
+    attached.detach();
     let acquiring = tokio::spawn(session.acquire("db").send());
     tokio::time::sleep(Duration::from_millis(50)).await;
 
@@ -264,9 +264,12 @@ async fn a_session_that_is_left_stays_as_it_is() {
     let lease = session.acquire("db").send().await.unwrap();
     let client_lost = lease.lost();
 
-    let handle = session.leave();
+    let handle = session.detach();
 
-    assert_eq!(within("the end of belief", client_lost).await, Loss::Left);
+    assert_eq!(
+        within("the end of belief", client_lost).await,
+        Loss::Detached
+    );
     drop(lease);
     assert_eq!(cluster.count(|ask| is_release(ask) || is_close(ask)), 0);
     assert!(cluster.model().sessions.contains_key(&handle.session.get()));

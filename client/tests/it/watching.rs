@@ -70,7 +70,10 @@ async fn a_slow_reader_of_a_watch_costs_no_lease() {
     let (mut one, mut other) = (client.watch(""), client.watch("jobs/"));
     for watch in [&mut one, &mut other] {
         let first = within("the beginning", watch.next()).await;
-        assert!(matches!(first, Some(Ok(WatchItem::Anew(_)))), "{first:?}");
+        assert!(
+            matches!(first, Some(Ok(WatchItem::Restarted(_)))),
+            "{first:?}"
+        );
     }
     // It is busy with that for a while.
     let lost = tokio::time::timeout(Duration::from_secs(8), lease.lost()).await;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use ringfence_core::{FencingToken, LeaseName};
 use tokio::sync::Notify;
 
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::sync::lock;
 
 /// What is to be ended at the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum EndTarget {
     /// A grant.
     Grant(FencingToken),
     /// An acquire with this request number, whatever became of it.
@@ -31,19 +31,24 @@ pub(super) enum Stage {
 
 /// Something to be ended.
 pub(crate) struct Ending {
-    pub(super) session: Arc<Liveness>,
+    pub(super) session: Arc<SessionInner>,
     pub(super) name: LeaseName,
-    pub(super) what: What,
+    pub(super) target: EndTarget,
     stage: Mutex<Stage>,
     moved: Notify,
 }
 
 impl Ending {
-    pub(super) fn new(session: &Arc<Liveness>, name: &LeaseName, what: What, stage: Stage) -> Self {
+    pub(super) fn new(
+        session: &Arc<SessionInner>,
+        name: &LeaseName,
+        target: EndTarget,
+        stage: Stage,
+    ) -> Self {
         Self {
             session: Arc::clone(session),
             name: name.clone(),
-            what,
+            target,
             stage: Mutex::new(stage),
             moved: Notify::new(),
         }
