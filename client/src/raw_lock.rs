@@ -55,7 +55,7 @@ pub trait Lock {
 pub struct Owner {
     /// Who it says it is.
     pub identity: String,
-    /// Its session.
+    /// The holder's session; two processes never share one, whatever identities they use.
     pub session: SessionId,
     /// The token of its grant: the lock's term.
     pub token: FencingToken,

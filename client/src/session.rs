@@ -103,7 +103,8 @@ impl Session {
         self.guard.session.handle()
     }
 
-    /// The session's TTL.
+    /// The TTL that the cluster granted; it may differ from the one that was requested. For a
+    /// session bound to a Pod, the greatest duration in milliseconds that fits in 64 bits.
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.guard.session.ttl()

@@ -39,16 +39,16 @@ pub enum WatchItem {
     Present(LeaseInfo),
     /// A lease was granted.
     Granted {
-        /// The grant.
+        /// The new grant, as the log entry recorded it.
         grant: GrantInfo,
-        /// Continues behind it.
+        /// A watch that starts from this position continues with the next event.
         position: Position,
     },
     /// A grant has ended.
     Ended {
         /// Which one, and why.
         ended: EndInfo,
-        /// Continues behind it.
+        /// A watch that starts from this position continues with the next event.
         position: Position,
     },
     /// Everything up to here has been reported. Comes at least every second.

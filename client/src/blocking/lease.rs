@@ -25,7 +25,7 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// The lease's name.
+    /// The name of the lease, as it was acquired.
     #[must_use]
     pub fn name(&self) -> &LeaseName {
         self.inner.name()

@@ -54,7 +54,7 @@ impl Session {
         self.inner.handle()
     }
 
-    /// The session's TTL.
+    /// The TTL that the cluster granted; see [`crate::Session::ttl`].
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.inner.ttl()

@@ -25,11 +25,10 @@ const WAIT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Why no lease was acquired this time.
 pub(super) enum AttemptOutcome {
-    /// Worth another try.
+    /// A transient failure, with its reason: retried after a backoff.
     Failed(String),
     /// At once, since that was no failure.
     Again,
-    /// Asked to leave.
     Left,
     /// Not worth another try.
     Final(CampaignError),

@@ -52,7 +52,7 @@ pub enum CampaignError {
     /// This elector campaigns for that name already.
     #[error("this elector campaigns for {name:?} already; use its handle, or another elector")]
     Twice {
-        /// The name.
+        /// The lease that two campaigns of one elector asked for.
         name: String,
     },
     /// The cluster refuses what was asked for, a lease duration out of its bounds for example.

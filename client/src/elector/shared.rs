@@ -25,7 +25,7 @@ const OWN_MAX: usize = 64;
 pub struct Leader {
     /// Who it says it is.
     pub identity: String,
-    /// Its session.
+    /// The session that holds the lease.
     pub session: SessionId,
     /// The token of its term.
     pub token: FencingToken,
@@ -43,19 +43,20 @@ pub struct Leader {
 pub enum CampaignState {
     /// It waits for the lease.
     Waiting,
-    /// It leads.
+    /// The lease is held and the work runs.
     Leading {
         /// The token of the term.
         token: FencingToken,
     },
     /// It pauses between terms.
     Pausing {
-        /// For how long.
+        /// Length of the pause, jitter included; at most a minute, or the retry period if that is
+        /// longer.
         pause: Duration,
-        /// What happened.
+        /// Why the last term or attempt ended, for people.
         why: String,
     },
-    /// It is over.
+    /// The campaign has ended and does not start again.
     Over,
 }
 
@@ -82,7 +83,7 @@ impl OwnSessions {
     }
 }
 
-/// See the module.
+/// State that a campaign shares with its handles, its observer and its gauges.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) request: watch::Sender<CampaignRequest>,

@@ -1,4 +1,4 @@
-//! Acquiring a lease.
+//! Acquiring a lease under a session: the request, its retries, and its cancellation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -112,13 +112,13 @@ pub enum AcquireError {
     /// No client holds it, but others wait for it.
     #[error("{waiters} wait for the lease; wait too")]
     Queued {
-        /// How many.
+        /// Sessions in the queue, 1 or more.
         waiters: u64,
     },
     /// The lease is blocked: the cluster grants it to no client now.
     #[error("the lease is blocked{}: {why}", remaining_text(.remaining))]
     NotNow {
-        /// Why.
+        /// What blocks the lease.
         why: Blocked,
         /// How much longer at most, where known.
         remaining: Option<Duration>,

@@ -27,9 +27,9 @@ const RENEWALS: u32 = 2;
      give every process its own, the default for example"
 )]
 pub struct DuplicateIdentity {
-    /// The identity.
+    /// The identity that both processes use.
     pub identity: String,
-    /// The other session.
+    /// The session of the other process; `ringfence session get` shows it.
     pub session: SessionId,
 }
 

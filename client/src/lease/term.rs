@@ -40,7 +40,7 @@ pub enum Guarded<E> {
 }
 
 impl Term {
-    /// The lease's name.
+    /// The name of the lease, as it was acquired.
     #[must_use]
     pub fn name(&self) -> &LeaseName {
         &self.grant.name

@@ -13,9 +13,8 @@ use crate::session::loss::Loss;
 pub(crate) enum Belief {
     /// Held, as long as the session's window is open.
     Held,
-    /// Over, for ever.
+    /// Ended; a grant never returns from this state.
     Over {
-        /// Why.
         loss: Loss,
         /// The end of the session's window when belief ended. Keep-alives that are acknowledged
         /// later move the session's window and not this: the cluster lets the next holder in one

@@ -60,7 +60,7 @@ impl Client {
 
 /// What a session's life depends on.
 pub(crate) enum Lifetime {
-    /// On keep-alives.
+    /// The session ends unless it is kept alive.
     Ttl {
         /// How long it outlives the last one.
         ttl: Duration,
@@ -172,7 +172,6 @@ pub(crate) async fn ask(
     }
 }
 
-/// Resumes a session.
 pub(crate) async fn attach(
     client: &Client,
     handle: SessionHandle,

@@ -30,7 +30,7 @@ pub(crate) fn validity(ttl: Duration) -> Duration {
         .saturating_sub(MARGIN_MIN.max(ttl / 50))
 }
 
-/// A session's window.
+/// The interval in which a session may be believed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     validity: Duration,

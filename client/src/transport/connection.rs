@@ -31,9 +31,7 @@ pub(crate) struct OpenStream {
 
 /// What the server says on a stream.
 pub(crate) enum Inbound {
-    /// Over the network.
     Wire(Box<Streaming<ServerMessage>>),
-    /// In a simulation.
     #[cfg(feature = "sim")]
     Simulated(crate::sim::Incoming),
 }

@@ -42,7 +42,7 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// Parses one address.
+    /// Parses `HOST:PORT`, with an optional scheme; the error says what is wrong with the text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let encrypted = text.strip_prefix(ENCRYPTED);

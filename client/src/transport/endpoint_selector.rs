@@ -80,7 +80,7 @@ impl EndpointSelector {
         }
     }
 
-    /// The address greeted.
+    /// The address answered: it is a candidate again, and the next round starts with it.
     pub(crate) fn greeted(&mut self, endpoint: &Endpoint) {
         self.failed.remove(endpoint);
         if let Some(at) = self.given.iter().position(|given| given == endpoint) {

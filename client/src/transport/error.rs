@@ -52,7 +52,7 @@ pub enum ConnectError {
         "endpoint {offered:?}: {fault}; expected HOST:PORT, http://HOST:PORT or https://HOST:PORT"
     )]
     InvalidEndpoint {
-        /// What was given.
+        /// The text that was given.
         offered: String,
         /// What is wrong with it.
         fault: &'static str,

@@ -13,14 +13,14 @@ use crate::transport::calls::{Answer, Calls, ReplyMode, RetryHint};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::CallError;
 
-/// The present connection.
 #[derive(Clone)]
 pub(crate) struct Current {
     pub(crate) endpoint: Endpoint,
     pub(crate) channel: Channel,
 }
 
-/// See the module.
+/// The calls in flight and the current stream, behind one lock: a call is never on two streams, and
+/// never on none while a stream is open.
 pub(crate) struct Link {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -119,7 +119,6 @@ impl Link {
         hints
     }
 
-    /// See [`Calls::oldest_unanswered`].
     pub(crate) fn oldest_unanswered(&self) -> Option<Moment> {
         lock(&self.state).calls.oldest_unanswered()
     }

@@ -54,7 +54,6 @@ pub(crate) struct Reader<I> {
 }
 
 impl<I: Send + 'static> Reader<I> {
-    /// Begins to read.
     pub(crate) fn begin<K: StreamKind<Item = I>>(
         transport: &Arc<Transport>,
         keep_running: &Arc<KeepRunning>,

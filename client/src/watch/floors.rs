@@ -39,7 +39,7 @@ pub enum FloorsItem {
     Forgotten(FencingToken),
     /// The floor of a name has risen to this token.
     Floor {
-        /// The name.
+        /// The lease whose floor has risen.
         name: LeaseName,
         /// The greatest token ever granted for it.
         token: FencingToken,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Floors {
     }
 }
 
-/// What was reported.
+/// State of one stream of floors: what it has reported, so that a reconnect repeats nothing.
 #[derive(Default)]
 struct FloorStream {
     prefix: String,

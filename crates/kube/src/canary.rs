@@ -40,7 +40,7 @@ pub enum Trial {
 }
 
 impl Trial {
-    /// Both.
+    /// Both trials, in the order in which the canary runs them.
     pub const ALL: [Self; 2] = [Self::Floor, Self::Mark];
 
     /// Its name in figures.

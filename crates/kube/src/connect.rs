@@ -17,7 +17,7 @@ pub enum ConnectError {
     /// The kubeconfig cannot be used.
     #[error("{}: {why}; name a kubeconfig whose current context can be used as it stands", path.display())]
     Kubeconfig {
-        /// The file.
+        /// The kubeconfig file.
         path: PathBuf,
         /// What is wrong in the file, in words.
         why: String,

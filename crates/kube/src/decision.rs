@@ -17,9 +17,9 @@ use crate::position::Position;
 /// A lease as the cluster knows it at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// The position.
+    /// Log position at which the lease looked so.
     pub at: Position,
-    /// The cluster.
+    /// The cluster whose log that is.
     pub cluster: ClusterId,
     /// The lease; `None` if its name was never granted, or is forgotten.
     pub lease: Option<LeaseView>,
@@ -43,7 +43,7 @@ pub struct Case<'a> {
     pub shown: Option<FencingToken>,
     /// How the TTL is shown.
     pub stretch: Stretch,
-    /// What Kubernetes says.
+    /// The object as it was last read; `None` if there is none.
     pub found: Option<&'a Found>,
     /// The object as the mirror's last write on it was meant, if it remembers: its face, stamp and
     /// uid count. No other writer has meddled with it as long as it says the same.
@@ -100,11 +100,11 @@ pub enum Decision {
     Confirm,
     /// It is left alone.
     Refuse(Refusal),
-    /// It is written.
+    /// The object is created or replaced.
     Write {
         /// What it shall say.
         face: Face,
-        /// With which stamp.
+        /// The position and the cluster that the object is marked with.
         stamp: Stamp,
         /// The version that is replaced; `None`: there must be no object.
         replaces: Option<Version>,
@@ -113,7 +113,7 @@ pub enum Decision {
     },
 }
 
-/// Judges a case.
+/// Decides what to do with one object; a pure function, so that every combination is testable.
 #[must_use]
 pub fn decide(case: Case<'_>) -> Decision {
     let Some(found) = case.found else {

@@ -63,20 +63,20 @@ impl Version {
 /// An object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it says.
+    /// The content, without what Kubernetes adds.
     pub face: Face,
     /// What the mirror's annotations say; `None` if one is missing or is no text of the mirror's.
     pub stamp: Option<Stamp>,
     /// Whether it has the mirror's label.
     pub labelled: bool,
-    /// Its version.
+    /// The `resourceVersion` that was read; a write is conditional on it.
     pub version: Version,
     /// Tells it from an object of the same name before or after it.
     pub uid: String,
 }
 
 impl Found {
-    /// Reads an object.
+    /// Reads an object as the API server returned it; absent or malformed fields are `None`.
     #[must_use]
     pub fn of(lease: &Lease) -> Self {
         let annotation = |name: &str| lease.metadata.annotations.as_ref()?.get(name);

@@ -22,7 +22,7 @@ pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 pub const EVENT_TIME_MAX: Duration = Duration::from_secs(1);
 /// The first pause when the API server does not answer; each is twice the one before.
 pub const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// The longest pause when the API server does not answer.
 pub const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The first wait for an object that was meddled with again, or whose write was refused.
 pub const STRIKE_MIN: Duration = Duration::from_millis(500);

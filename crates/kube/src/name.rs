@@ -31,9 +31,9 @@ pub const RESERVED_NAMESPACES: [&str; 2] = ["kube-node-lease", "kube-system"];
 /// The name of a Lease object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// Its namespace.
+    /// Namespace of the object, a DNS label.
     pub namespace: Arc<str>,
-    /// Its name there.
+    /// Name of the object within its namespace, a DNS subdomain.
     pub name: Arc<str>,
 }
 
@@ -101,7 +101,7 @@ pub enum InvalidNaming {
     /// The namespace of floors cannot be one, or is the one that is mirrored.
     #[error("floors cannot be kept in {offered:?}: {why}")]
     Floors {
-        /// What was named.
+        /// The namespace that was named.
         offered: String,
         /// The rule of Kubernetes that it breaks.
         why: String,

@@ -21,7 +21,6 @@ pub(crate) struct Notes {
     wake: Notify,
 }
 
-/// What was noted.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     /// It is unknown which; so all of them.

@@ -12,7 +12,7 @@ pub(crate) enum Outcome {
     Nothing,
     /// It says what it should.
     Kept(Arc<Found>),
-    /// It was written.
+    /// The write succeeded.
     Wrote {
         found: Arc<Found>,
         written: Arc<Found>,

@@ -34,7 +34,7 @@ pub(crate) enum Known {
     Object(Arc<Found>),
 }
 
-/// What is next.
+/// The next object to look at, with what is known of it.
 #[derive(Debug)]
 pub(crate) struct Next {
     pub(crate) object: ObjectName,
@@ -81,7 +81,7 @@ struct Busy {
 /// How urgent a look is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// Something has changed.
+    /// A change that no object shows yet.
     Change,
     /// Half a TTL has passed.
     Renewal,
@@ -346,7 +346,7 @@ impl Schedule {
         self.changes.len() + self.busy - self.busy_renewals
     }
 
-    /// Objects known.
+    /// Number of objects that are known to exist.
     pub(crate) fn objects(&self) -> usize {
         let known = |entry: &&Entry| matches!(entry.known, Known::Object(_));
         self.entries.values().filter(known).count()

@@ -15,9 +15,9 @@ pub(crate) enum Trouble {
     /// may say yes later, to another one now.
     #[error("refused with {code}: {message}")]
     Denied {
-        /// The HTTP status.
+        /// HTTP status code.
         code: u16,
-        /// Its words.
+        /// The API server's message, cut to 300 characters.
         message: String,
     },
     /// There was no answer in time: because of this object, if others have one meanwhile.

@@ -38,7 +38,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Records one change.
+    /// Applies one change, in the order in which records were written.
     pub(crate) fn apply(&mut self, op: IndexOp) {
         match op {
             IndexOp::Push(index, loc) => {

@@ -15,7 +15,6 @@ use crate::system;
 /// How often a lock that another process has is tried, and how long it is waited in between: half a
 /// second in all.
 const LOCK_TRIES: u32 = 50;
-/// See [`LOCK_TRIES`].
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The operating system's file system.

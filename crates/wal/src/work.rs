@@ -118,7 +118,7 @@ impl Work {
         self.written.is_some()
     }
 
-    /// The second step.
+    /// The second step of a turn: makes the batch durable and completes its calls.
     fn sync(&mut self) {
         if let Some(written) = self.written.take()
             && self.writer.sync_batch(written).is_ok()

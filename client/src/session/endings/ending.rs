@@ -12,7 +12,7 @@ use crate::sync::lock;
 /// What is to be ended at the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndTarget {
-    /// A grant.
+    /// A grant with this token, released by name and token.
     Grant(FencingToken),
     /// An acquire with this request number, whatever became of it.
     Request(u64),
@@ -23,7 +23,6 @@ pub(crate) enum EndTarget {
 pub(super) enum Stage {
     /// No task works on it.
     Idle,
-    /// A task does.
     Running,
     /// The cluster has answered.
     Done,

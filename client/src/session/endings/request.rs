@@ -78,7 +78,6 @@ async fn cancel(
     }
 }
 
-/// Releases a grant.
 pub(super) async fn release(
     ending: &Ending,
     token: FencingToken,
@@ -100,7 +99,7 @@ pub(super) async fn release(
 /// What a hand-over brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
-    /// The new holder.
+    /// The session that holds the lease now.
     pub to: SessionId,
     /// The new holder's token.
     pub token: FencingToken,

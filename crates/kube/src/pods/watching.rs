@@ -17,16 +17,16 @@ use crate::clock::backoff;
 use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX};
 use crate::trouble::Trouble;
 
-/// Where to look.
+/// Which Pods may have ended and should be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     /// At all Pods of a namespace: a watch has begun behind this moment, and the past is unknown.
     Namespace(String),
-    /// At one Pod.
+    /// One Pod, by name.
     Pod {
-        /// Its namespace.
+        /// Namespace of the Pod.
         namespace: String,
-        /// Its name.
+        /// Name of the Pod.
         name: String,
     },
     /// At all of them: something has changed on a node, or is unknown about nodes.
@@ -71,7 +71,7 @@ pub(super) fn pods(
     Watch(tasks.spawn(watch(api, begun, hint, kept)))
 }
 
-/// Watches all nodes.
+/// Watches all nodes, for those that are marked as out of service.
 pub(super) fn nodes(
     tasks: &mut JoinSet<()>,
     client: &Client,

@@ -84,7 +84,7 @@ pub struct Fencing {
     pub(super) prefix: String,
     /// In order, each once.
     pub(super) resources: Vec<Resource>,
-    /// At least one.
+    /// Namespaces whose objects are guarded; at least one.
     pub(super) namespaces: Vec<String>,
     pub(super) account: ServiceAccount,
     pub(super) carrier: Carrier,
@@ -106,15 +106,15 @@ pub enum InvalidFencing {
     /// No lease is mirrored to this object.
     #[error("no lease can be mirrored to the object {offered}: {why}")]
     Unmirrored {
-        /// The object.
+        /// The object that was named.
         offered: String,
-        /// What is allowed.
+        /// The rule that it breaks, and what is allowed.
         why: String,
     },
     /// A namespace cannot be one.
     #[error("{0:?} is no namespace; it is 1 to 63 of a-z, 0-9 and -")]
     Namespace(String),
-    /// Nothing is guarded.
+    /// No resource is named, so the policy would guard nothing.
     #[error(
         "no resource is named; name what the lease guards, as in deployments.apps or configmaps"
     )]
@@ -122,7 +122,7 @@ pub enum InvalidFencing {
     /// There are too many of something.
     #[error("{offered} {what}; at most {allowed} are allowed for one lease")]
     TooMany {
-        /// Of what.
+        /// What there is too much of: resources or namespaces.
         what: &'static str,
         /// How many there are.
         offered: usize,
@@ -143,7 +143,7 @@ pub enum InvalidFencing {
          for the names of policies"
     )]
     TooLong {
-        /// Their bytes together.
+        /// Length of both names together, in bytes.
         offered: usize,
         /// How many there may be.
         allowed: usize,
@@ -154,7 +154,7 @@ pub enum InvalidFencing {
          {FIELD_MANAGER_BYTES_MAX} bytes; choose the carrier impersonate or sequence, or a shorter name"
     )]
     FieldManager {
-        /// The lease.
+        /// The lease whose fence is too long.
         lease: LeaseName,
     },
 }
