@@ -60,6 +60,7 @@ mod real_fs;
 mod recover;
 mod replay;
 mod segment;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod spares;
 mod stats;
