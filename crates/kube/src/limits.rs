@@ -31,7 +31,7 @@ pub const STRIKE_MAX: Duration = Duration::from_secs(30);
 /// After so long without one, strikes are forgotten.
 pub const STRIKES_KEPT: Duration = Duration::from_secs(60);
 /// How many changed leases are noted one by one; beyond that, all are looked at.
-pub const NOTES_MAX: usize = 65_536;
+pub const DIRTY_MAX: usize = 65_536;
 /// How many names that Kubernetes cannot carry are reported and counted one by one.
 pub const UNFIT_MAX: usize = 1_000;
 /// Objects per page when all are listed.
