@@ -117,6 +117,8 @@ impl HeldLease {
             self.end_belief();
             return answer;
         }
+        // The lease may be lost between the question above and this line. The party that ends
+        // belief first decides what the caller learns.
         if !self.end_belief() {
             return Err(ReleaseError::Lost(self.loss().unwrap_or(Loss::Released)));
         }
@@ -125,6 +127,8 @@ impl HeldLease {
             self.term.grant.name.clone(),
             self.token(),
         );
+        // Belief has ended, so this drop releases nothing; it stops the watch before the release
+        // makes it report an end.
         drop(self);
         guard
             .release(&name, token)
@@ -197,8 +201,12 @@ impl HeldLease {
     /// The lease that a hand-over has left where it was.
     fn restored(mut self) -> Result<Self, Loss> {
         let session = &self.guard.session;
+        // Admitted as a new belief. The old one stays ended for all tasks that have seen its loss,
+        // and the token is believed in only through this new lease.
         let grant = session.admit(self.term.grant.believed_again())?;
         let inner = &self.guard.client.inner;
+        // `end_belief` had marked the token as given up, in every attachment. A revoke would now be
+        // acknowledged while the lease is held, so the mark goes.
         inner.take_back(self.term.grant.session.get(), self.term.grant.token);
         Ok(Self {
             guard: Arc::clone(&self.guard),

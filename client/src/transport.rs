@@ -115,6 +115,8 @@ impl Transport {
     ) -> Result<Answer, CallError> {
         // A session that is believed in holds what is served, so this is there while it matters.
         if let Some(callbacks) = self.callbacks.upgrade() {
+            // Before the request is queued. The next holder may be granted the lease as soon as the
+            // request has arrived, and by then no task here may see the lease as held.
             callbacks.end_belief_before(&body);
         }
         let reply = self.link.call(body, mode, deadline);
@@ -173,6 +175,8 @@ impl Transport {
 
     /// Belongs to `cluster` from now on. Sessions of another one are lost.
     pub(crate) fn belong_to(&self, cluster: ClusterId, time_ms: u64) {
+        // The lock is released before the callback: sessions that are lost ask the transport for
+        // its clock and its deadlines.
         let before = lock(&self.cluster).replace(cluster);
         if before.is_some_and(|before| before != cluster) {
             self.cluster_time_ms.store(time_ms, Ordering::Relaxed);

@@ -91,6 +91,8 @@ impl Campaign {
         }
         match &self.limit {
             None => Ok((lease, None)),
+            // Another campaign may have taken the last permit while this one waited in the queue.
+            // Dropping the lease gives it back.
             Some(limit) => match limit.take() {
                 Some(permit) => Ok((lease, Some(permit))),
                 None => Err(AttemptOutcome::Again),

@@ -90,6 +90,8 @@ impl Campaign {
             lease.watch_for_loss();
         }
         let (view, token) = (lease.term(), lease.token());
+        // The lease leaves the campaign. Dropping `running` must not report the campaign as over
+        // while its caller holds the lease; the task below does that at the loss.
         running.campaign = None;
         self.shared.begin_term(&view);
         self.shared

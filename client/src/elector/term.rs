@@ -63,6 +63,8 @@ impl Campaign {
         self.shared
             .request
             .send_modify(|request| request.step_down = false);
+        // The handle says "leading" before the work runs, so that work which asks it is not
+        // refused.
         self.shared.begin_term(&view);
         self.shared
             .state
@@ -82,6 +84,8 @@ impl Campaign {
                 tracing::warn!(name = self.name, %token, %cause, "lost leadership");
             }
         }
+        // A campaign that fails open keeps the lost term for its range. All other ends are known
+        // for certain, and leave no range.
         if !(self.shared.fails_open() && cause == StopCause::Lost(Loss::WindowPassed)) {
             self.shared.give_up_term();
         }
@@ -112,6 +116,8 @@ impl Campaign {
         let mut lost = pin!(view.lost());
         let mut working = pin!(catch_panic(async move { work(leading).await }));
         tokio::select! {
+            // Biased: when the loss and the output are ready in the same poll, the work was under a
+            // lease that may have a new holder, and its result does not count.
             biased;
             loss = &mut lost => return TermEnd::without_output(StopCause::Lost(loss)),
             output = &mut working => {

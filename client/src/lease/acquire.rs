@@ -246,6 +246,8 @@ async fn attempt(
             .next_number(what, deadline)
             .await
             .map_err(AcquireError::Call)?;
+        // Before the request is sent: from here on every way out, also a dropped future, either
+        // learns the outcome or cancels the request under its number.
         let in_flight = InFlightAcquire {
             guard,
             name,
@@ -266,6 +268,8 @@ async fn attempt(
                 in_flight.answered();
                 return Err(AcquireError::Call(CallError::Unavailable { why }));
             }
+            // The outcome is open, so dropping `in_flight` cancels the request in the background,
+            // and a grant that it may have received is released.
             Err(unknown) => return Err(AcquireError::Call(unknown)),
         };
         in_flight.answered();
@@ -340,6 +344,8 @@ impl InFlightAcquire<'_> {
 /// may ever ask for the lease here, and a client that keeps the session alive would keep it for no
 /// holder.
 fn give_back(guard: &Arc<SessionGuard>, name: &LeaseName) {
+    // In the background, since the caller already has its error. The guard keeps the session and
+    // the client's thread alive until the cluster has answered.
     let (guard, name) = (Arc::clone(guard), name.clone());
     let thread = guard.session.transport.thread.clone();
     drop(thread.spawn(async move {

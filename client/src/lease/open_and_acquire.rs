@@ -54,6 +54,8 @@ pub(crate) async fn open_and_acquire(
             ..OpenRequest::default()
         };
         let wanted = acquire::request(None, &name, FIRST, &acquire_options);
+        // A refusal does not carry the send time of the try that was answered. The start of all
+        // tries is earlier, so the window that counts from it is shorter and safe.
         let asked = opener.now();
         let answer = open::ask(&opener, request, |open| {
             let open = Some(open);

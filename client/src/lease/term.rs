@@ -140,6 +140,8 @@ impl Term {
         let mut lost = pin!(self.lost());
         let mut work = pin!(work);
         poll_fn(|cx| {
+            // The loss first, in each poll: work that was woken after the window's end must not run
+            // one more step.
             if let Poll::Ready(loss) = lost.as_mut().poll(cx) {
                 return Poll::Ready(Err(loss));
             }

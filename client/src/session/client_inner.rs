@@ -139,6 +139,8 @@ impl ClientInner {
         }
         // An error cannot be: nothing closes this semaphore.
         let permit = Arc::clone(&self.openings).acquire_owned().await.ok();
+        // Asked again with the permit in hand: a shutdown sets the flag first and then waits for all
+        // permits, so an opening that sees no flag here is waited for.
         permit.filter(|_| !self.is_shut_down())
     }
 
@@ -153,6 +155,8 @@ impl ClientInner {
 
     /// Keeps a session alive from now on.
     pub(crate) fn register(&self, session: &Arc<SessionInner>) {
+        // Insert first, compare second. The keep-alive loop stores `armed` before it sleeps, so
+        // either it finds this session in the table, or this sees the moment that it sleeps until.
         lock(&self.sessions).insert(key_of(session), Arc::clone(session));
         // Thousands that are opened one after the other do not each have all looked at.
         if let Some((look, due)) = session.poll_deadlines(self.transport.now())

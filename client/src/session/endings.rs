@@ -75,6 +75,8 @@ impl Endings {
     ) -> Arc<Ending> {
         let ending = Arc::new(Ending::new(session, name, target, stage));
         let mut names = lock(&self.names);
+        // Beyond the limit the ending is still worked on, if the caller does so. It only does not
+        // hold back a later acquire of the name.
         if names.count < ENDINGS_MAX {
             names.count += 1;
             names
@@ -141,6 +143,8 @@ impl Endings {
         name: &LeaseName,
         deadline: Moment,
     ) -> Result<(), CallError> {
+        // One after the other, and looked up again each time: while one is settled another caller
+        // may add the next, for example by dropping a lease of this name.
         while let Some(ending) = self.first(name) {
             let in_time = self.settle_once(&ending, deadline).await;
             if !in_time && !ending.is_done() {
@@ -159,6 +163,8 @@ impl Endings {
 
     /// Works on it, or waits for the task that does. Returns whether the deadline is still ahead.
     async fn settle_once(self: &Arc<Self>, ending: &Arc<Ending>, deadline: Moment) -> bool {
+        // Exactly one task sends the requests of an ending. All others wait for it to stop, and
+        // take over if it stops without an answer.
         if ending.claim() {
             let work = EndingTask::on(Arc::clone(self), Arc::clone(ending));
             let settled = request::end(ending, Some(deadline)).await;

@@ -2,13 +2,13 @@
 //! which request numbers are spent.
 
 mod beliefs;
+mod renewal;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use rand::Rng;
 use ringfence_core::SessionId;
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1;
@@ -26,8 +26,8 @@ use crate::session::window::{Extended, Window};
 use crate::sync::lock;
 use crate::transport::Transport;
 use crate::transport::error::CallError;
-use crate::transport::random;
 use crate::transport::refusal::{Reason, Refusal};
+use renewal::{Renewal, interval};
 
 /// The most losses that one keep-alive acknowledges for a session; further ones go with the next.
 /// With those of other sessions it stays below what a node takes in one message.
@@ -87,13 +87,6 @@ struct Locked {
     renewal: Renewal,
     /// Signs of life that the application has promised.
     heartbeats: Vec<Weak<HeartbeatTimer>>,
-}
-
-/// When the next keep-alive is due.
-struct Renewal {
-    due: Moment,
-    /// Keep-alives sent since the last acknowledgement.
-    unanswered: u32,
 }
 
 /// A session's part of a keep-alive.
@@ -213,6 +206,9 @@ impl SessionInner {
             }
             locked.why_passed(now)
         };
+        // Another thread may have lost the session for another cause since the lock was released.
+        // The first cause is the one that everyone sees, so it is read back instead of returning
+        // `why`.
         self.lose(&why);
         lock(&self.locked).lost.clone()
     }
@@ -238,6 +234,8 @@ impl SessionInner {
             if locked.lost.is_some() {
                 return None;
             }
+            // From here on `admit` refuses grants, under the same lock: a grant whose answer
+            // arrives now cannot slip in behind the list that is taken below.
             locked.lost = Some(why.clone());
             let (session, leases) = (self.id(), locked.grants.len());
             if why.is_own_doing() {
@@ -250,6 +248,9 @@ impl SessionInner {
             let grants = std::mem::take(&mut locked.grants);
             (grants, locked.window.valid_until())
         };
+        // Outside the lock: ending a grant wakes tasks that may ask this session for its loss at
+        // once. Grants that ended a moment ago for their own cause are filtered out, and are not
+        // released twice.
         let grants = grants.into_values().filter(|grant| grant.end(why, until));
         let grants: Vec<_> = grants.collect();
         if let Some(callbacks) = self.callbacks.upgrade() {
@@ -264,11 +265,15 @@ impl SessionInner {
     pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
         let now = self.transport.now();
         let mut locked = lock(&self.locked);
+        // Judged at the send: work that got stuck only afterwards keeps this renewal, and the next
+        // keep-alive is not sent.
         let stuck = locked.is_stuck(sent) && !planted(Bug::StuckWorkRenewed);
         if locked.lost.is_some() || stuck {
             return;
         }
         match locked.window.extend(sent, now) {
+            // The cluster has renewed the session, but tasks may have asked the clock after the
+            // window's end and received a no. Loss is final, so the late reply changes nothing.
             Extended::TooLate => {
                 let why = locked.why_passed(now);
                 drop(locked);
@@ -280,6 +285,8 @@ impl SessionInner {
                 if locked.renewal.due > now {
                     locked.renew_at(sent + interval(self.renew_base));
                 }
+                // A loss was noticed after that keep-alive was built. The next holder waits for its
+                // acknowledgement, so it does not wait for the next third of the TTL.
                 if locked.losses.to_acknowledge().next().is_some() {
                     locked.renewal.due = now;
                 }
@@ -296,6 +303,8 @@ impl SessionInner {
             return None;
         }
         let leave = locked.window.leave_at();
+        // Up to 20 ms before the window's end, so that every task that waits for the loss has been
+        // woken when the window ends.
         if now >= leave {
             let why = locked.why_passed(now);
             drop(locked);
@@ -322,6 +331,8 @@ impl SessionInner {
         if renewal.due > now + soon {
             return None;
         }
+        // No keep-alive without a heartbeat. The due time moves all the same, or the keep-alive
+        // loop would find this session due in every turn and spin.
         if stuck {
             renewal.due = now + self.retry_delay();
             return None;
@@ -382,6 +393,8 @@ impl SessionInner {
         match refusal.reason {
             Reason::SessionExpired => drop(self.lose(&Loss::SessionEnded { cause: None })),
             Reason::WrongSecret => drop(self.lose(&Loss::WrongSecret)),
+            // Another process has used the session and spent higher numbers. The refusal says from
+            // where on numbers are accepted again.
             Reason::StaleRequest => {
                 let lowest = refusal
                     .metadata
@@ -400,6 +413,8 @@ impl SessionInner {
         deadline: Moment,
     ) -> Result<RequestNumber, CallError> {
         loop {
+            // Created before the number is asked for: a number that is confirmed between the two
+            // would otherwise be missed.
             let number_freed = self.number_freed.notified();
             if let Some(next_number) = lock(&self.locked).numbers.take(what) {
                 return Ok(next_number);
@@ -477,10 +492,4 @@ impl Locked {
             Loss::WindowPassed
         }
     }
-}
-
-/// The time between keep-alives: a third of the TTL less up to a twentieth of it, so that clients
-/// that started together do not stay together.
-fn interval(ttl: Duration) -> Duration {
-    ttl / 3 - (ttl / 20).mul_f64(random::rng().random_range(0.0..1.0))
 }

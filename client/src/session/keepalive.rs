@@ -31,6 +31,8 @@ const CHECKS_MAX: usize = 256;
 pub(crate) async fn run(client: &Arc<ClientInner>) {
     let mut current = client.transport.link.current();
     loop {
+        // Reset before the sessions are listed: a session that registers from here on finds no
+        // armed moment and wakes this loop, even if the list below misses it.
         client.arm(None);
         let connected = current.borrow().is_some();
         let now = client.transport.now();
@@ -41,6 +43,9 @@ pub(crate) async fn run(client: &Arc<ClientInner>) {
             let Some((look, keep_alive)) = session.poll_deadlines(now) else {
                 continue;
             };
+            // Without a stream nothing is sent, so a due keep-alive is no reason to wake up; the
+            // windows still are. A keep-alive that would wait for the next stream would be stale
+            // when it leaves: `renew_now` makes a new one.
             due |= connected && keep_alive <= now;
             let wake = if connected {
                 look.min(keep_alive)
@@ -118,6 +123,8 @@ fn dispatch(client: &Arc<ClientInner>, request: KeepAliveRequest, batch: Batch, 
         .max()
         .unwrap_or_default();
     let body = client_frame::Body::KeepAlive(request);
+    // Never repeated by the transport: a repeat would carry the `t_send` of the first try, and the
+    // next keep-alive carries a later one.
     let reply = client
         .transport
         .link
@@ -152,6 +159,7 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
                 Reason::WrongSecret => Loss::WrongSecret,
                 _ => Loss::of_session(ended.cause.clone()),
             };
+            // The session's own end outweighs whatever else the reply lists for it.
             session.lose(&why);
             continue;
         }
@@ -163,6 +171,8 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         if let Some(lost) = reply.lost.iter().find(|lost| lost.session == number) {
             session.grants_lost(&lost.grants);
         }
+        // What this keep-alive acknowledged has reached the cluster. Losses that were noticed since
+        // stay in the list for the next one.
         session.acknowledged(acknowledged);
         session.acknowledge(sent);
         verify_grants(session);
@@ -177,6 +187,8 @@ fn verify_grants(session: &Arc<SessionInner>) {
     if grants.is_empty() || session.checking.swap(true, Ordering::Relaxed) {
         return;
     }
+    // In a task of its own: the checks take a round trip, and the next keep-alive must not wait for
+    // them. `checking` allows one such task per session, or slow answers would pile up.
     let asking = Arc::clone(session);
     drop(session.transport.thread.spawn(async move {
         for chunk in grants.chunks(CHECKS_MAX) {

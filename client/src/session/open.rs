@@ -90,6 +90,9 @@ pub(crate) async fn open(
     };
     let secret = Secret::new(random::rng().random());
     let opener = client.clone();
+    // On the client's thread, so that a caller that drops the future does not abandon a session
+    // which the cluster has opened: the task completes, and its result closes the session when no
+    // one takes it.
     let opening = client.inner.transport.thread.spawn(async move {
         let request = OpenRequest {
             secret: Bytes::copy_from_slice(secret.as_bytes()),
@@ -117,6 +120,8 @@ pub(crate) async fn open(
         let session = session.with_renew_deadline(renew_deadline, sent);
         let kept = keep(&opener, session, true).map_err(|_| OpenError::TooLate);
         let session = unless_shut_down(kept?).await.ok_or(OpenError::ShutDown)?;
+        // Only now may a shutdown go on: the session is in the table, where the shutdown finds and
+        // closes it.
         drop(under_way);
         Ok(session)
     });
@@ -221,6 +226,8 @@ pub(crate) fn keep(client: &Client, session: SessionInner, ours: bool) -> Result
     if ours {
         session.own();
     }
+    // Registered before the window is checked: a session that is already over is then removed by
+    // the same code that removes every lost session.
     client.inner.register(&session);
     let guard = Arc::new(SessionGuard {
         client: client.clone(),

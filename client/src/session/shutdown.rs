@@ -40,6 +40,8 @@ impl Client {
         let client = self.clone();
         let ending = self.inner.transport.thread.spawn(async move {
             let (inner, options) = (&client.inner, &client.inner.transport.options);
+            // The flag first. Openings that begin later are refused; those that began before hold a
+            // permit, and are waited for below.
             inner.shut_down();
             let (now, limit) = (client.now(), options.request_timeout);
             let deadline = now + limit;

@@ -169,6 +169,9 @@ impl Calls {
                     return None;
                 };
                 let meaning = retry::meaning(&refusal);
+                // This try is refused for good, but an earlier one may sit in the log of a deposed
+                // leader. Only if the refusal covers that one too may the caller learn that nothing
+                // was done.
                 if meaning == Meaning::Final
                     && call.maybe_done
                     && !retry::covers_earlier_tries(&refusal)
@@ -209,6 +212,8 @@ impl Calls {
         let mut abandoned = Vec::new();
         for (&id, call) in &mut self.calls {
             if matches!(call.state, CallState::Sent(_)) {
+                // The server may have applied it before the stream broke. The flag is never
+                // cleared: a later refusal of another try does not prove the first one void.
                 call.maybe_done = true;
                 call.last_error = Some(why.to_owned());
                 if call.mode == ReplyMode::Once {
@@ -217,6 +222,8 @@ impl Calls {
                     call.state = CallState::Ready;
                 }
             } else if let CallState::Pausing(until) = call.state {
+                // A pause ends early when the stream breaks: it was to spare the server of that
+                // stream, and the next one may belong to another member.
                 if until < call.deadline {
                     self.timers.remove(&(until, id));
                 }
@@ -309,6 +316,8 @@ impl Calls {
         };
         let on_stream = matches!(call.state, CallState::Sent(_));
         let last_error = call.last_error.clone();
+        // Even a call that is on the stream for the first time may have been applied: its reply can
+        // be on the way. Only a call that never left is surely not done.
         let error = if call.maybe_done || on_stream {
             let why = last_error.unwrap_or_else(|| "no reply before the deadline".into());
             CallError::Unknown { why }

@@ -82,6 +82,8 @@ async fn establish(transport: &Transport) -> OpenStream {
                         .endpoints()
                         .failed(&opened.endpoint, transport.now());
                     // Adopted if a second round finds no node of the cluster we knew.
+                    // One round may hit a single misconfigured or restored node while the others
+                    // are briefly unreachable. Adopting its cluster would lose every session.
                     adopt_other_cluster = tries > 0;
                     errors.push(format!("{}: {why}", opened.endpoint));
                 }
@@ -126,6 +128,8 @@ async fn prefer_leader(transport: &Transport, opened: OpenStream) -> OpenStream 
             direct
         }
         Ok(_) | Err(_) => {
+            // A leader that has just died is named for seconds. Marking the address keeps every
+            // hint of that time from costing another detour.
             transport.endpoints().failed(&leader, transport.now());
             opened
         }
@@ -207,6 +211,8 @@ impl<'a> StreamMonitor<'a> {
             }
             _ => frame.id != 0,
         });
+        // Replies are handed out before a going-away notice is obeyed: the server answers what it
+        // has done, and those calls need no second try.
         let count = replies.len();
         let hints = self.transport.link.answer(replies);
         if let Some(leader) = leaving {
@@ -218,6 +224,8 @@ impl<'a> StreamMonitor<'a> {
                 failed: true,
             });
         }
+        // A reply that is no retry hint shows that this member can serve; a minority that is cut
+        // off refuses everything.
         if hints.len() < count {
             self.refusing_since = None;
         }

@@ -78,6 +78,8 @@ impl Link {
         let mut state = lock(&self.state);
         state.outbound = Some(outbound);
         state.last_error = None;
+        // In the order in which the calls were made, and under the lock: a new call cannot go onto
+        // the new stream before the older ones.
         for id in state.calls.ready() {
             state.send(id, now);
         }
@@ -88,6 +90,8 @@ impl Link {
 
     /// The stream is gone.
     pub(crate) fn disconnected(&self, why: &str) {
+        // First no caller finds this connection any more, then its calls go back to the table. The
+        // other way round, a unary call could start on the broken channel.
         self.current.send_replace(None);
         let mut state = lock(&self.state);
         state.outbound = None;
@@ -137,6 +141,8 @@ impl Link {
                 for id in state.calls.due(now) {
                     state.send(id, now);
                 }
+                // Stored under the lock that inserts calls: a call that is due earlier sees this
+                // moment and wakes the loop; one that is inserted before was counted.
                 state.armed = state.calls.next_due();
                 state.armed
             };

@@ -167,6 +167,8 @@ async fn read_stream<K: StreamKind>(
                         return (Status::internal(why), reported);
                     }
                 };
+                // Any readable message shows that this node serves the stream, so the backoff
+                // starts over after the next break.
                 reported = true;
                 for item in items {
                     if out.send(Ok(item)).await.is_err() {

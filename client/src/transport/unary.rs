@@ -72,6 +72,8 @@ where
             reply.send(answer).ok();
         }
     };
+    // On the client's thread, so that the caller's executor need not be tokio's, and so that a
+    // dropped caller does not reset the stream.
     drop(transport.thread.spawn(calling));
     answer.await.unwrap_or_else(|_| Err(CallError::stopped()))
 }

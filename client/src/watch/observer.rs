@@ -240,6 +240,9 @@ impl WatchTask {
         let earliest = clock.now() + JOIN_EVERY;
         lock(&shared.state).in_state = true;
         loop {
+            // A name that joined a running watch of a folder has no present state until the watch
+            // starts again. At most once a second, or a burst of new campaigns would restart it for
+            // each.
             let must_restart = lock(&shared.state).is_incomplete();
             let item = tokio::select! {
                 item = watch.next() => item,
@@ -251,6 +254,9 @@ impl WatchTask {
             };
             let update = lock(&shared.state).take(item);
             if let Some(update) = update {
+                // The sessions before the observers: an elector that hears of a new leader must
+                // find its own lease lost already. Without the lock, since the hook takes those of
+                // the sessions.
                 (self.hook)(&update);
                 lock(&shared.state).notify(&update);
             }

@@ -60,6 +60,8 @@ impl Ending {
     /// Takes over the work, unless a task has.
     pub(super) fn claim(&self) -> bool {
         let mut stage = lock(&self.stage);
+        // Check and set under one lock, or two tasks would release the same grant under two request
+        // numbers.
         let idle = *stage == Stage::Idle;
         if idle {
             *stage = Stage::Running;

@@ -30,6 +30,9 @@ pub(super) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
             Ok(granted) => {
                 ending.session.confirm(target);
                 if let Some(token) = granted {
+                    // The grant crossed the cancel. It was never believed in here, so its loss, if
+                    // the cluster reports one, may be acknowledged at once; then it is released by
+                    // its token.
                     ending.session.forget_grant(token);
                 }
                 granted
@@ -169,6 +172,9 @@ async fn repeat(
             session.apply_refusal(refusal);
             match refusal.reason {
                 // Another client spends numbers of this session, or holds them up.
+                // Repeated under a new number. That is safe here and nowhere else: the request
+                // names the token or the request that it ends, so a second one finds nothing to
+                // end.
                 Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
                 _ => return Err(error),
             }

@@ -60,6 +60,8 @@ impl Endings {
     ) -> Result<(), CallError> {
         let work = self.begin(session, name, EndTarget::Grant(token));
         let ending = Arc::clone(&work.ending);
+        // Set up before the first await: a caller that drops this future at any point hands the
+        // release over to the background, under the claim that it already has.
         let releasing = ReleaseOnDrop(Some((work, keep)));
         let deadline = session.transport.deadline();
         let answer = request::release(&ending, token, Some(deadline)).await;

@@ -28,6 +28,9 @@ impl SessionInner {
         let mut locked = lock(&self.locked);
         let until = locked.window.valid_until();
         let grant = locked.grants.remove(&token);
+        // Listed, and not believed in here. Two cases: this client gave the grant up, then it may
+        // acknowledge the loss at once; or the answer of its acquire is still on its way, then
+        // `admit` finds the token in the list.
         if locked.losses.listed(token) && grant.is_none() {
             locked.acknowledge_loss(token, now);
         }
@@ -35,6 +38,9 @@ impl SessionInner {
         if let Some(grant) = grant {
             let why = why();
             tracing::warn!(name = %grant.name, token = %grant.token, %why, "lease lost");
+            // First the end of belief, then the acknowledgement: the cluster lets the next holder
+            // in as soon as it has heard, so it must not hear before no task here can see the grant
+            // as held.
             grant.end(&why, until);
             lock(&self.locked).acknowledge_loss(token, now);
         }
@@ -47,6 +53,8 @@ impl SessionInner {
         let grant = {
             let mut locked = lock(&self.locked);
             let grant = locked.grants.get(&token).cloned();
+            // The watch can be faster than the answer of the acquire, which comes over another
+            // stream. The token is remembered, and `admit` refuses the grant when it arrives.
             if grant.is_none() && !planted(Bug::EndBeforeItsGrantForgotten) {
                 locked.losses.ended(token);
             }
@@ -79,6 +87,8 @@ impl SessionInner {
     /// Begins to believe in a grant, unless it or the session was lost meanwhile; then the cluster
     /// may still grant it.
     pub(crate) fn admit(self: &Arc<Self>, grant: Grant) -> Result<Arc<Grant>, Loss> {
+        // Asked before the lock is taken, since `loss` takes it too. A loss that falls between the
+        // two is found in `locked.lost` below, under the lock that inserts the grant.
         let loss = self.loss();
         let mut locked = lock(&self.locked);
         let gone = locked.losses.has_listed(grant.token.get())
@@ -86,6 +96,8 @@ impl SessionInner {
         let listed = gone.then_some(Loss::GrantEnded { cause: None });
         if let Some(loss) = loss.or_else(|| locked.lost.clone()).or(listed) {
             drop(locked);
+            // The late grant is in force at the cluster and held by no one here. It is noted as an
+            // ending, so that it is released before the name is acquired again.
             self.forget_grant(grant.token);
             if let Some(callbacks) = self.callbacks.upgrade() {
                 callbacks.grant_left(self, &grant);
@@ -139,6 +151,8 @@ impl SessionInner {
     pub(crate) fn end_belief(&self, name: &str, token: FencingToken) -> Option<Arc<Grant>> {
         let known = lock(&self.locked).grants.get(&token.get()).cloned();
         let grant = known.filter(|grant| grant.name.as_str() == name)?;
+        // Of two callers that release the same grant only one gets it back; the other must not hand
+        // it over or release it a second time.
         let first = grant.end(&Loss::Released, self.valid_until());
         self.drop_grant(token);
         first.then_some(grant)
