@@ -135,7 +135,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// The lease under which something was not sent.
 #[derive(Debug)]
 pub struct LostLease {
-    /// Its name.
+    /// The lease's name, 1 to 255 bytes of visible ASCII.
     pub name: LeaseName,
     /// The token of the grant that was lost.
     pub token: FencingToken,

@@ -48,7 +48,7 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// What [`Clock::sleep_until`] returns.
+/// The future of [`Clock::sleep_until`]; boxed, so that a `dyn Clock` can return it.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of time. Programs have no reason for another one than [`BootClock`]; tests step theirs.

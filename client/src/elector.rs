@@ -3,19 +3,19 @@
 //! An [`Elector`] is one candidate. Each of its [campaigns](Elector::campaign) waits for a lease,
 //! runs the leader's work while it is held, drops the work when it is lost, and campaigns again.
 
-mod ask;
-mod back_off;
+mod attempt;
+mod backoff;
 mod campaign;
 mod gauges;
 mod handle;
 mod leading;
+mod limit;
 mod listeners;
 mod outcome;
-mod room;
+mod request;
 mod running;
 mod shards;
 mod shared;
-mod standing;
 mod term;
 mod timings;
 
@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex};
 
 use ringfence_core::Pod;
 
-pub use ask::Successor;
 pub use campaign::{Campaign, CampaignError};
 pub use gauges::{AlreadyRegistered, Gauges, Reading};
 pub use handle::CampaignHandle;
 pub use leading::Leading;
 pub use listeners::{StopCause, Stopped};
 pub use outcome::Outcome;
+pub use request::Successor;
 pub use shards::Candidates;
 pub use shared::{CampaignState, Leader};
 pub use timings::{InvalidTimings, Timings};
@@ -39,9 +39,9 @@ use crate::lease::identity::unique_identity;
 use crate::session::Session;
 use crate::session::client::Client;
 use crate::session::error::OpenError;
-use crate::session::open::{self, Life};
+use crate::session::open::{self, Lifetime};
 use crate::sync::lock;
-use shared::Own;
+use shared::OwnSessions;
 
 /// One candidate for any number of leases, with one session for all of them. Cheap to clone.
 ///
@@ -100,7 +100,7 @@ struct Inner {
     timings: Timings,
     pod: Option<Pod>,
     session: tokio::sync::Mutex<Option<Session>>,
-    own: Arc<Own>,
+    own: Arc<OwnSessions>,
     /// The leases that it campaigns for.
     names: Mutex<BTreeSet<String>>,
 }
@@ -212,10 +212,10 @@ impl Inner {
         // What it leaves at the cluster is settled before the next grant of each name.
         *present = None;
         let life = match &self.pod {
-            Some(pod) => Life::Pod(pod.clone()),
-            None => Life::Ttl {
+            Some(pod) => Lifetime::Pod(pod.clone()),
+            None => Lifetime::Ttl {
                 ttl: self.timings.lease_duration(),
-                patience: self.timings.renew_deadline(),
+                renew_deadline: self.timings.renew_deadline(),
             },
         };
         let session = open::open(&self.client, self.identity.clone(), life).await?;
@@ -225,22 +225,24 @@ impl Inner {
     }
 
     /// Notes that there is a campaign for `name`; `None` if there was one.
-    fn enter(self: &Arc<Self>, name: &str) -> Option<Entry> {
-        lock(&self.names).insert(name.to_owned()).then(|| Entry {
-            elector: Arc::clone(self),
-            name: name.to_owned(),
-        })
+    fn enter(self: &Arc<Self>, name: &str) -> Option<NameEntry> {
+        lock(&self.names)
+            .insert(name.to_owned())
+            .then(|| NameEntry {
+                elector: Arc::clone(self),
+                name: name.to_owned(),
+            })
     }
 }
 
 /// A campaign that runs.
 #[derive(Debug)]
-struct Entry {
+struct NameEntry {
     elector: Arc<Inner>,
     name: String,
 }
 
-impl Drop for Entry {
+impl Drop for NameEntry {
     fn drop(&mut self) {
         lock(&self.elector.names).remove(&self.name);
     }

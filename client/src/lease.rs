@@ -1,15 +1,15 @@
 //! A held lease: proof that can run out.
 //!
-//! `acquire` asks for one under a session, `first_try` together with a session, and `lock` until it
+//! `acquire` asks for one under a session, `open_and_acquire` together with a session, and `lock` until it
 //! is granted. A `term` is what work sees of a held lease; `working` delays the news of its loss,
 //! `range` is its time by the wall clock. `by_token` gives leases up without holding them, `reading`
 //! asks and watches, `identity` says who holds.
 
 pub(crate) mod acquire;
 pub(crate) mod by_token;
-pub(crate) mod first_try;
 pub(crate) mod identity;
 pub(crate) mod lock;
+pub(crate) mod open_and_acquire;
 pub(crate) mod range;
 pub(crate) mod reading;
 pub(crate) mod term;
@@ -24,8 +24,8 @@ use ringfence_planted::{Bug, planted};
 use tokio::sync::oneshot;
 
 use crate::lease::term::Term;
-use crate::session::Hold;
-use crate::session::endings::{self, Transferred, What};
+use crate::session::SessionGuard;
+use crate::session::endings::{self, EndTarget, Transferred};
 use crate::session::error::ReleaseError;
 use crate::session::grant::Grant;
 use crate::session::loss::Loss;
@@ -41,10 +41,10 @@ use crate::watch::observer::Observer;
 /// example.
 #[must_use = "a lease is released when it is dropped"]
 pub struct HeldLease {
-    pub(crate) hold: Arc<Hold>,
+    pub(crate) guard: Arc<SessionGuard>,
     term: Term,
     /// Tells of its end before a keep-alive does, and where no task sends any.
-    following: Option<Observer>,
+    observer: Option<Observer>,
 }
 
 /// What came of a hand-over that did not succeed.
@@ -67,12 +67,12 @@ pub enum TransferError {
 }
 
 impl HeldLease {
-    pub(crate) fn new(hold: Arc<Hold>, grant: Arc<Grant>) -> Self {
-        let liveness = Arc::clone(&hold.liveness);
+    pub(crate) fn new(guard: Arc<SessionGuard>, grant: Arc<Grant>) -> Self {
+        let session = Arc::clone(&guard.session);
         Self {
-            hold,
-            term: Term { liveness, grant },
-            following: None,
+            guard,
+            term: Term { session, grant },
+            observer: None,
         }
     }
 
@@ -85,21 +85,21 @@ impl HeldLease {
 
     /// From now on a watch reports its end. A watch that runs already has reported what went before:
     /// if this grant is not among what it knows to be in force, the cluster is asked.
-    pub(crate) fn follow(&mut self) {
-        let client = &self.hold.client;
-        let following = client.observe(self.term.grant.name.clone(), drop);
-        if let Some(present) = following.present()
+    pub(crate) fn watch_for_loss(&mut self) {
+        let client = &self.guard.client;
+        let observer = client.observe(self.term.grant.name.clone(), drop);
+        if let Some(present) = observer.present()
             && present != Some(self.token())
         {
-            self.hold.liveness.ask_soon();
+            self.guard.session.renew_and_wake();
         }
-        self.following = Some(following);
+        self.observer = Some(observer);
     }
 
     /// The same, if its session lasts as long as a Pod: no keep-alive would ever tell.
-    pub(crate) fn follow_for_life(&mut self) {
-        if self.hold.liveness.is_for_life() {
-            self.follow();
+    pub(crate) fn watch_if_for_life(&mut self) {
+        if self.guard.session.is_for_life() {
+            self.watch_for_loss();
         }
     }
 
@@ -113,20 +113,25 @@ impl HeldLease {
             return Err(ReleaseError::Lost(loss));
         }
         if planted(Bug::BeliefOutlivesRelease) {
-            let answer = self.hold.release(self.name(), self.token()).await;
+            let answer = self.guard.release(self.name(), self.token()).await;
             self.end_belief();
             return answer;
         }
+        // The lease may be lost between the question above and this line. The party that ends
+        // belief first decides what the caller learns.
         if !self.end_belief() {
             return Err(ReleaseError::Lost(self.loss().unwrap_or(Loss::Released)));
         }
-        let (hold, name, token) = (
-            Arc::clone(&self.hold),
+        let (guard, name, token) = (
+            Arc::clone(&self.guard),
             self.term.grant.name.clone(),
             self.token(),
         );
+        // Belief has ended, so this drop releases nothing; it stops the watch before the release
+        // makes it report an end.
         drop(self);
-        hold.release(&name, token)
+        guard
+            .release(&name, token)
             .await
             .map_err(|error| match error {
                 ReleaseError::Call(CallError::Refused(refusal)) => match refusal.reason {
@@ -164,7 +169,7 @@ impl HeldLease {
         to: Option<SessionId>,
     ) -> Result<Transferred, TransferError> {
         let (reply, answer) = oneshot::channel();
-        let thread = self.hold.liveness.transport.thread.clone();
+        let thread = self.guard.session.transport.thread.clone();
         drop(thread.spawn(async move {
             // If no caller wants the answer any more, a lease that comes back in it is released.
             reply.send(self.hand_over(to).await).ok();
@@ -175,11 +180,11 @@ impl HeldLease {
     }
 
     async fn hand_over(self, to: Option<SessionId>) -> Result<Transferred, TransferError> {
-        let session = &self.hold.liveness;
+        let session = &self.guard.session;
         match endings::transfer(session, &self.term.grant.name, self.term.grant.token, to).await {
             Ok(transferred) => Ok(transferred),
             Err(CallError::Refused(refusal)) if refusal.reason == Reason::NotWaiting => {
-                let lease = Some(self.again().map_err(TransferError::Lost)?);
+                let lease = Some(self.restored().map_err(TransferError::Lost)?);
                 Err(TransferError::NotWaiting { lease })
             }
             Err(CallError::Refused(refusal)) if refusal.reason == Reason::StaleToken => {
@@ -194,18 +199,22 @@ impl HeldLease {
     }
 
     /// The lease that a hand-over has left where it was.
-    fn again(mut self) -> Result<Self, Loss> {
-        let liveness = &self.hold.liveness;
-        let grant = liveness.admit(self.term.grant.anew())?;
-        let hub = &self.hold.client.hub;
-        hub.take_back(self.term.grant.session.get(), self.term.grant.token);
+    fn restored(mut self) -> Result<Self, Loss> {
+        let session = &self.guard.session;
+        // Admitted as a new belief. The old one stays ended for all tasks that have seen its loss,
+        // and the token is believed in only through this new lease.
+        let grant = session.admit(self.term.grant.believed_again())?;
+        let inner = &self.guard.client.inner;
+        // `end_belief` had marked the token as given up, in every attachment. A revoke would now be
+        // acknowledged while the lease is held, so the mark goes.
+        inner.take_back(self.term.grant.session.get(), self.term.grant.token);
         Ok(Self {
-            hold: Arc::clone(&self.hold),
+            guard: Arc::clone(&self.guard),
             term: Term {
-                liveness: Arc::clone(liveness),
+                session: Arc::clone(session),
                 grant,
             },
-            following: self.following.take(),
+            observer: self.observer.take(),
         })
     }
 
@@ -217,22 +226,22 @@ impl HeldLease {
     }
 
     fn release_in_background(&self) {
-        let Hold {
-            client, liveness, ..
-        } = &*self.hold;
-        let what = What::Grant(self.term.grant.token);
-        let endings = &client.hub.endings;
-        let work = endings.begin(liveness, &self.term.grant.name, what);
-        work.in_background(Arc::clone(&self.hold));
+        let SessionGuard {
+            client, session, ..
+        } = &*self.guard;
+        let what = EndTarget::Grant(self.term.grant.token);
+        let endings = &client.inner.endings;
+        let work = endings.begin(session, &self.term.grant.name, what);
+        work.in_background(Arc::clone(&self.guard));
     }
 
     /// Ends belief by this client's own doing; says whether it had not ended before. What is
     /// ended so is not released by dropping.
     fn end_belief(&self) -> bool {
-        let until = self.hold.liveness.valid_until();
+        let until = self.guard.session.valid_until();
         let first = self.term.grant.end(&Loss::Released, until);
         if first {
-            self.hold.liveness.drop_grant(self.term.grant.token);
+            self.guard.session.drop_grant(self.term.grant.token);
         }
         first
     }

@@ -42,9 +42,9 @@
 //! An [`Elector`] campaigns for leases for ever: it runs the leader's work while it leads, drops it
 //! at the loss, and stands again. [`Campaign::run`] takes work, [`Campaign::run_callbacks`]
 //! callbacks, [`Campaign::lead`] blocks until it leads, [`Campaign::once`] runs something to its
-//! end, [`Elector::candidates`] splits work into shards, and a [`RawLock`] is renewed by hand. What
-//! other election libraries do, and where it is here, stands in [`rows`]; what users of other systems
-//! suffered from, and why it cannot happen here, in [`pains`].
+//! end, [`Elector::candidates`] splits work into shards, and a [`RawLock`] is renewed by hand. Two
+//! tables lie beside the sources: `COMPARISON.md` maps the features of other election libraries to the
+//! API here, and `KNOWN-PROBLEMS.md` says how the known problems of other lock services are avoided.
 //!
 //! # What is guaranteed
 //!
@@ -130,15 +130,9 @@ mod raw_lock;
 #[doc(hidden)]
 pub mod unstable;
 
-#[doc = include_str!("../ROWS.md")]
-pub mod rows {}
-
 // Its examples are compiled where there is a client of Kubernetes: in the crate `kube`.
 #[cfg_attr(not(doctest), doc = include_str!("../FROM-CLIENT-GO.md"))]
 pub mod from_client_go {}
-
-#[doc = include_str!("../PAINS.md")]
-pub mod pains {}
 
 pub use clock::{BootClock, Clock, Moment, Sleep};
 pub use elector::{
@@ -176,4 +170,4 @@ pub use transport::tls::Tls;
 pub use watch::floors::{FLOOR_NAME_BYTES_MAX, FLOOR_NAMES_MAX, Floors, FloorsItem};
 pub use watch::info::{EndInfo, GrantInfo, LeaseInfo};
 pub use watch::position::{InvalidPosition, Position};
-pub use watch::{Anew, Watch, WatchItem};
+pub use watch::{RestartReason, Watch, WatchItem};

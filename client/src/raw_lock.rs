@@ -11,7 +11,7 @@ use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 use crate::clock::Moment;
 use crate::lease::HeldLease;
 use crate::lease::acquire::AcquireError;
-use crate::lease::identity::{DuplicateIdentity, Pulse, look};
+use crate::lease::identity::{DuplicateIdentity, RenewalCounter, sample_session};
 use crate::session::client::Client;
 use crate::session::error::{OpenError, ReleaseError};
 use crate::session::heartbeat::Heartbeat;
@@ -55,7 +55,7 @@ pub trait Lock {
 pub struct Owner {
     /// Who it says it is.
     pub identity: String,
-    /// Its session.
+    /// The holder's session; two processes never share one, whatever identities they use.
     pub session: SessionId,
     /// The token of its grant: the lock's term.
     pub token: FencingToken,
@@ -93,7 +93,7 @@ pub struct RawLock {
     owner: Option<Owner>,
     term: Option<FencingToken>,
     /// A session with our identity that may be alive, and the looks taken at it.
-    double: Option<(SessionId, Pulse)>,
+    duplicate: Option<(SessionId, RenewalCounter)>,
 }
 
 impl RawLock {
@@ -111,7 +111,7 @@ impl RawLock {
             observer: None,
             owner: None,
             term: None,
-            double: None,
+            duplicate: None,
         })
     }
 
@@ -145,7 +145,7 @@ impl RawLock {
                     token,
                 });
                 self.saw(owner);
-                self.look_for_double().await?;
+                self.check_for_duplicate().await?;
                 Ok(false)
             }
             Err(AcquireError::Call(error)) => Err(LockError::Call(error)),
@@ -160,8 +160,8 @@ impl RawLock {
     /// # Errors
     /// [`LockError`].
     pub async fn refresh(&mut self) -> Result<(), LockError> {
-        if let Some((_, beat)) = &self.session {
-            beat.beat();
+        if let Some((_, heartbeat)) = &self.session {
+            heartbeat.beat();
         }
         // A name that no client ever held is not known.
         let lease = self.client.look_up(&self.name).await;
@@ -175,10 +175,10 @@ impl RawLock {
         });
         let mine = self.held.as_ref().map(|held| held.token());
         if mine.is_some() && owner.as_ref().map(|owner| owner.token) != mine {
-            self.disown();
+            self.drop_lost_lease();
         }
         self.saw(owner);
-        self.look_for_double().await
+        self.check_for_duplicate().await
     }
 
     /// Releases the lock if it is mine. `true` if it is not mine now, so also if it never was. The
@@ -241,15 +241,15 @@ impl RawLock {
     }
 
     async fn session(&mut self) -> Result<Session, LockError> {
-        if let Some((session, beat)) = self.session.as_ref().filter(|(s, _)| s.is_live()) {
-            beat.beat();
+        if let Some((session, heartbeat)) = self.session.as_ref().filter(|(s, _)| s.is_live()) {
+            heartbeat.beat();
             return Ok(session.clone());
         }
         let session = self.client.open_session(self.options.clone()).await;
         let session = session.map_err(LockError::Open)?;
         let limit: Duration = session.ttl() / CALLS_PER_TTL;
-        let beat = session.heartbeat(limit);
-        self.session = Some((session.clone(), beat));
+        let heartbeat = session.heartbeat(limit);
+        self.session = Some((session.clone(), heartbeat));
         // It ends belief in what is stolen before the next renewal tells.
         let observer = self.client.observe(self.name.clone(), drop);
         self.observer = Some(observer);
@@ -257,7 +257,7 @@ impl RawLock {
     }
 
     /// The cluster says that the lock is another's.
-    fn disown(&mut self) {
+    fn drop_lost_lease(&mut self) {
         if let Some(lease) = self.held.take() {
             lease.report_stale();
         }
@@ -269,14 +269,14 @@ impl RawLock {
     }
 
     /// Looks whether an owner with our identity is another process that lives.
-    async fn look_for_double(&mut self) -> Result<(), LockError> {
+    async fn check_for_duplicate(&mut self) -> Result<(), LockError> {
         let mine = self.session.as_ref().map(|(session, _)| session.id());
         let identity = &self.options.identity;
         let suspect = self.owner.as_ref().filter(|owner| {
             !identity.is_empty() && owner.identity == *identity && Some(owner.session) != mine
         });
         let Some(suspect) = suspect.map(|owner| owner.session) else {
-            self.double = None;
+            self.duplicate = None;
             return Ok(());
         };
         let found = || {
@@ -289,13 +289,15 @@ impl RawLock {
         if mine.is_some_and(|mine| mine < suspect) {
             return found();
         }
-        let mut pulse = match self.double.take() {
-            Some((session, pulse)) if session == suspect => pulse,
-            _ => Pulse::default(),
+        let mut renewals = match self.duplicate.take() {
+            Some((session, renewals)) if session == suspect => renewals,
+            _ => RenewalCounter::default(),
         };
-        let seen = look(&self.client, suspect).await.map_err(LockError::Call)?;
-        let alive = seen.is_some_and(|seen| pulse.feel(seen.remaining_ms));
-        self.double = Some((suspect, pulse));
+        let seen = sample_session(&self.client, suspect)
+            .await
+            .map_err(LockError::Call)?;
+        let alive = seen.is_some_and(|seen| renewals.observe(seen.remaining_ms));
+        self.duplicate = Some((suspect, renewals));
         if alive { found() } else { Ok(()) }
     }
 }

@@ -1,28 +1,29 @@
 //! Sessions: a client's liveness contract with the cluster.
 //!
-//! From below: `liveness` is what the client knows of one session: its `window`, its `grant`s and
-//! `losses`, its request `numbers`, the signs of life (`beat`) that it waits for. `endings` are what
-//! was given up but may still be granted. The `hub` has the table of all sessions and holds both;
-//! `keepalive` renews them. The `client`, set up by `builder`, is a hub and its thread. On top
-//! `open` makes sessions (also for a `pod`, and from a `handle`), `heartbeat` binds them to the work,
-//! `shutdown` ends them. `state`, `loss` and `error` are what callers see.
+//! From below: `inner` is what the client knows of one session: its `window`, its `grant`s and
+//! `losses`, its `request_numbers`, and a `heartbeat_timer` for each promised heartbeat. `endings` are
+//! grants and requests that were given up here but may still be in force. `client_inner` has the table
+//! of all sessions and the endings; `keepalive` renews the sessions. The `client`, set up by `builder`,
+//! is a `client_inner` and its thread. On top `open` makes sessions (also for a `pod`, and from a
+//! `handle`), `heartbeat` makes renewal depend on the application, and `shutdown` ends them. `state`,
+//! `loss` and `error` are what callers see.
 
-pub(crate) mod beat;
 pub(crate) mod builder;
 pub(crate) mod client;
+pub(crate) mod client_inner;
 pub(crate) mod endings;
 pub(crate) mod error;
 pub(crate) mod grant;
 pub(crate) mod handle;
 pub(crate) mod heartbeat;
-pub(crate) mod hub;
+pub(crate) mod heartbeat_timer;
+pub(crate) mod inner;
 pub(crate) mod keepalive;
-pub(crate) mod liveness;
 pub(crate) mod loss;
 pub(crate) mod losses;
-pub(crate) mod numbers;
 pub(crate) mod open;
 pub(crate) mod pod;
+pub(crate) mod request_numbers;
 pub(crate) mod shutdown;
 pub(crate) mod state;
 pub(crate) mod window;
@@ -38,10 +39,10 @@ use crate::clock::Moment;
 use crate::session::client::Client;
 use crate::session::error::{CloseError, ReleaseError};
 use crate::session::handle::SessionHandle;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
 use crate::session::state::SessionState;
-use crate::transport::calls::Manner;
+use crate::transport::calls::ReplyMode;
 use crate::transport::error::CallError;
 
 /// What a session is opened with.
@@ -71,13 +72,13 @@ impl Default for SessionOptions {
 #[derive(Clone, Debug)]
 #[must_use = "a session is closed when its last clone and its last lease are dropped"]
 pub struct Session {
-    pub(crate) hold: Arc<Hold>,
+    pub(crate) guard: Arc<SessionGuard>,
 }
 
 /// Keeps a session open and the client running.
-pub(crate) struct Hold {
+pub(crate) struct SessionGuard {
     pub(crate) client: Client,
-    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) session: Arc<SessionInner>,
     /// Opened by this client, which therefore closes it.
     pub(crate) ours: bool,
 }
@@ -86,7 +87,7 @@ impl Session {
     /// The session's number; public.
     #[must_use]
     pub fn id(&self) -> SessionId {
-        self.hold.liveness.id()
+        self.guard.session.id()
     }
 
     /// What resumes the session elsewhere; a program that has it can act for the session.
@@ -98,33 +99,34 @@ impl Session {
     /// process that knows that no other one works under the lease should end it.
     #[must_use]
     pub fn handle(&self) -> SessionHandle {
-        self.hold.liveness.share();
-        self.hold.liveness.handle()
+        self.guard.session.mark_shared();
+        self.guard.session.handle()
     }
 
-    /// The session's TTL.
+    /// The TTL that the cluster granted; it may differ from the one that was requested. For a
+    /// session bound to a Pod, the greatest duration in milliseconds that fits in 64 bits.
     #[must_use]
     pub fn ttl(&self) -> Duration {
-        self.hold.liveness.ttl()
+        self.guard.session.ttl()
     }
 
     /// How the session stands, now and at each change. What it shows can lag behind the clock by
     /// the time the client's thread needs to wake up; [`is_live`](Self::is_live) does not.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<SessionState> {
-        self.hold.liveness.state()
+        self.guard.session.state()
     }
 
     /// When everything that the session holds is lost, unless a keep-alive is acknowledged before.
     #[must_use]
     pub fn valid_until(&self) -> Moment {
-        self.hold.liveness.valid_until()
+        self.guard.session.valid_until()
     }
 
     /// Whether the session is neither lost nor closed. Asks the clock each time.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.hold.liveness.loss().is_none()
+        self.guard.session.loss().is_none()
     }
 
     /// Ends the session and everything that it holds. Belief ends first, then the request leaves,
@@ -133,13 +135,13 @@ impl Session {
     /// # Errors
     /// [`CloseError`] if it is not certain that the cluster has ended it.
     pub async fn close(self) -> Result<(), CloseError> {
-        let liveness = &self.hold.liveness;
-        liveness.lose(&Loss::Closed);
-        let hold = Arc::clone(&self.hold);
-        let closing = liveness.transport.thread.spawn(async move {
-            let deadline = hold.liveness.transport.deadline();
-            let closed = hold.client.close(&hold.liveness, deadline).await;
-            drop(hold);
+        let session = &self.guard.session;
+        session.lose(&Loss::Closed);
+        let guard = Arc::clone(&self.guard);
+        let closing = session.transport.thread.spawn(async move {
+            let deadline = guard.session.transport.deadline();
+            let closed = guard.client.close(&guard.session, deadline).await;
+            drop(guard);
             closed
         });
         match closing.await {
@@ -151,13 +153,13 @@ impl Session {
     /// Leaves the session to itself: nothing is kept alive, closed or released any more, and this
     /// process believes in none of its leases. It ends by its TTL unless another client keeps it
     /// alive with the handle returned.
-    pub fn leave(self) -> SessionHandle {
-        self.hold.liveness.lose(&Loss::Left);
+    pub fn detach(self) -> SessionHandle {
+        self.guard.session.lose(&Loss::Detached);
         self.handle()
     }
 }
 
-impl Hold {
+impl SessionGuard {
     /// Releases by name and token. The request goes on in the background if it is not answered in
     /// time, or if the caller does not wait; the session stays open meanwhile.
     pub(crate) async fn release(
@@ -165,34 +167,34 @@ impl Hold {
         name: &LeaseName,
         token: FencingToken,
     ) -> Result<(), ReleaseError> {
-        let endings = &self.client.hub.endings;
+        let endings = &self.client.inner.endings;
         let keep = Arc::clone(self);
-        let released = endings.release(&self.liveness, name, token, keep).await;
+        let released = endings.release(&self.session, name, token, keep).await;
         released.map_err(ReleaseError::Call)
     }
 }
 
-impl Drop for Hold {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         if !self.ours {
-            self.liveness.lose(&Loss::Left);
-        } else if self.liveness.lose(&Loss::Closed) {
-            let liveness = Arc::clone(&self.liveness);
+            self.session.lose(&Loss::Detached);
+        } else if self.session.lose(&Loss::Closed) {
+            let session = Arc::clone(&self.session);
             // It keeps the thread running until the cluster has answered.
             let client = self.client.clone();
-            drop(self.liveness.transport.thread.spawn(async move {
-                let deadline = client.now() + liveness.ttl();
-                if let Err(error) = client.close(&liveness, deadline).await {
-                    tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
+            drop(self.session.transport.thread.spawn(async move {
+                let deadline = client.now() + session.ttl();
+                if let Err(error) = client.close(&session, deadline).await {
+                    tracing::debug!(session = %session.id(), %error, "not closed; it will expire");
                 }
             }));
         }
     }
 }
 
-impl std::fmt::Debug for Hold {
+impl std::fmt::Debug for SessionGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.liveness.id())
+        write!(f, "{:?}", self.session.id())
     }
 }
 
@@ -200,16 +202,16 @@ impl Client {
     /// Sends the end of a session that is lost here.
     pub(crate) async fn close(
         &self,
-        session: &Liveness,
+        session: &SessionInner,
         deadline: Moment,
     ) -> Result<(), CallError> {
         let request = CloseRequest {
             session: Some(session.handle().to_wire()),
         };
         let body = client_frame::Body::Close(request);
-        let transport = &self.hub.transport;
-        transport.call(body, Manner::Prompt, deadline).await?;
-        self.hub.endings.session_over(session.id());
+        let transport = &self.inner.transport;
+        transport.call(body, ReplyMode::Prompt, deadline).await?;
+        self.inner.endings.session_over(session.id());
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ pub trait Network: Send + Sync + 'static {
 /// All its tasks run on the simulation's own executor, and none while it is frozen.
 pub struct Host {
     handle: Handle,
-    chance: Mutex<StdRng>,
+    rng: Mutex<StdRng>,
     state: Mutex<State>,
 }
 
@@ -55,7 +55,7 @@ struct State {
     waiting: Vec<Waker>,
     tasks: Vec<AbortHandle>,
     /// How many tasks there may be before those that have ended are looked for.
-    crowd: usize,
+    prune_at: usize,
 }
 
 thread_local! {
@@ -69,7 +69,7 @@ impl Host {
     pub fn new(handle: Handle, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             handle,
-            chance: Mutex::new(StdRng::seed_from_u64(seed)),
+            rng: Mutex::new(StdRng::seed_from_u64(seed)),
             state: Mutex::default(),
         })
     }
@@ -89,9 +89,9 @@ impl Host {
             task.abort();
             return task;
         }
-        if state.tasks.len() >= state.crowd {
+        if state.tasks.len() >= state.prune_at {
             state.tasks.retain(|task| !task.is_finished());
-            state.crowd = 2 * state.tasks.len() + 16;
+            state.prune_at = 2 * state.tasks.len() + 16;
         }
         state.tasks.push(task.abort_handle());
         task
@@ -131,11 +131,11 @@ impl Host {
 
     /// A number from this host's chance.
     pub fn draw(&self) -> u64 {
-        lock(&self.chance).random()
+        lock(&self.rng).random()
     }
 
     /// Whether a task has to stand still now; it is woken when it may go on.
-    fn holds_up(&self, task: &Context<'_>) -> bool {
+    fn suspends(&self, task: &Context<'_>) -> bool {
         let mut state = lock(&self.state);
         if state.frozen && !state.dead {
             state.waiting.push(task.waker().clone());
@@ -174,7 +174,7 @@ impl<F: Future> Future for OnHost<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<F::Output> {
-        if self.host.holds_up(task) {
+        if self.host.suspends(task) {
             return Poll::Pending;
         }
         let _entered = enter(&self.host);
@@ -193,35 +193,35 @@ impl<F> Drop for OnHost<F> {
 }
 
 /// The current host's chance; that of the process where there is none.
-pub(crate) struct Chance;
+pub(crate) struct HostRng;
 
-impl Chance {
+impl HostRng {
     fn with<T>(draw: impl FnOnce(&mut dyn RngCore) -> T) -> T {
         let host = CURRENT.with_borrow(Clone::clone);
         match host {
-            Some(host) => draw(&mut *lock(&host.chance)),
+            Some(host) => draw(&mut *lock(&host.rng)),
             None => draw(&mut rand::rng()),
         }
     }
 }
 
-impl RngCore for Chance {
+impl RngCore for HostRng {
     fn next_u32(&mut self) -> u32 {
-        Self::with(|chance| chance.next_u32())
+        Self::with(|rng| rng.next_u32())
     }
 
     fn next_u64(&mut self) -> u64 {
-        Self::with(|chance| chance.next_u64())
+        Self::with(|rng| rng.next_u64())
     }
 
     fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        Self::with(|chance| chance.fill_bytes(bytes));
+        Self::with(|rng| rng.fill_bytes(bytes));
     }
 }
 
 /// Where a client runs when it is simulated.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Simulation {
     pub(crate) host: Arc<Host>,
     pub(crate) network: Arc<dyn Network>,
 }

@@ -1,31 +1,32 @@
 //! The way to the cluster that all parts of one client share: its thread, its connection, and what
 //! is known of the cluster at the other end. It knows no session, except as what it [serves](Served).
 //!
-//! `driver` is the client's own thread. On it `upkeep` keeps one stream open: `follow` chooses the
-//! member, `race` tries several, `connection` connects to one `endpoint` (by `tls`) and `outbound` is
-//! what goes there, with a `credential`. `link` and `calls` are the calls in flight on that stream; `unary` and `streams`
-//! go beside it. `retry` says when to try again, `chance` with which jitter. What comes back is an
-//! `error` or a `refusal`; `options` are the settings.
+//! `driver` is the client's own thread. On it `connection_loop` keeps one stream open:
+//! `endpoint_selector` chooses the member, `race` tries several, `connection` connects to one
+//! `endpoint` (by `tls`), shows a `credential`, and `outbound` batches the frames that go there. `link`
+//! and `calls` are the calls in flight on that stream; `unary` and `streams` use the same connection
+//! beside it. `retry` says when to try again, and `random` supplies the jitter. A call fails with an
+//! `error`, which may carry a `refusal`; `options` are the settings.
 
 pub(crate) mod calls;
-pub(crate) mod chance;
 pub(crate) mod connection;
+pub(crate) mod connection_loop;
 pub(crate) mod credential;
 pub(crate) mod driver;
 pub(crate) mod endpoint;
+pub(crate) mod endpoint_selector;
 pub(crate) mod error;
-pub(crate) mod follow;
 pub(crate) mod link;
 pub(crate) mod options;
 pub(crate) mod outbound;
 pub(crate) mod race;
+pub(crate) mod random;
 pub(crate) mod refusal;
 pub(crate) mod retry;
 pub(crate) mod streams;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 pub(crate) mod unary;
-pub(crate) mod upkeep;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -37,18 +38,18 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Moment;
 use crate::sync::lock;
-use crate::transport::calls::{Answer, Manner};
+use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::driver::{AbortOnDrop, Thread};
+use crate::transport::endpoint_selector::EndpointSelector;
 use crate::transport::error::CallError;
-use crate::transport::follow::Follow;
 use crate::transport::link::Link;
 use crate::transport::options::Options;
 
 /// The most unary calls that go on to their answers although no caller waits for these any more.
-const DESERTED_MAX: usize = 1_024;
+const ABANDONED_MAX: usize = 1_024;
 
 /// What the transport has to know of the sessions that use it.
-pub(crate) trait Served: Send + Sync {
+pub(crate) trait TransportCallbacks: Send + Sync {
     /// Whether there are none: then nothing is lost by a change of the cluster.
     fn is_idle(&self) -> bool;
 
@@ -63,36 +64,36 @@ pub(crate) trait Served: Send + Sync {
 }
 
 /// See the module. It does not keep the client's thread running; a
-/// [`Tether`](crate::transport::driver::Tether) does.
+/// [`KeepRunning`](crate::transport::driver::KeepRunning) does.
 pub(crate) struct Transport {
     pub(crate) options: Options,
     pub(crate) thread: Thread,
     pub(crate) link: Link,
-    follow: Mutex<Follow>,
+    endpoints: Mutex<EndpointSelector>,
     cluster: Mutex<Option<ClusterId>>,
     cluster_time_ms: AtomicU64,
     /// Room for unary calls that go on without their callers.
-    pub(crate) deserted: Semaphore,
+    pub(crate) abandoned: Semaphore,
     /// The sessions hold the transport, so it must not hold them.
-    served: Weak<dyn Served>,
+    callbacks: Weak<dyn TransportCallbacks>,
 }
 
 impl Transport {
     pub(crate) fn new(
         options: Options,
         thread: Thread,
-        follow: Follow,
-        served: Weak<dyn Served>,
+        endpoints: EndpointSelector,
+        callbacks: Weak<dyn TransportCallbacks>,
     ) -> Self {
         Self {
             link: Link::new(Arc::clone(&options.clock)),
             options,
             thread,
-            follow: Mutex::new(follow),
+            endpoints: Mutex::new(endpoints),
             cluster: Mutex::default(),
             cluster_time_ms: AtomicU64::new(0),
-            deserted: Semaphore::new(DESERTED_MAX),
-            served,
+            abandoned: Semaphore::new(ABANDONED_MAX),
+            callbacks,
         }
     }
 
@@ -110,22 +111,24 @@ impl Transport {
     pub(crate) async fn call(
         &self,
         body: client_frame::Body,
-        manner: Manner,
+        mode: ReplyMode,
         deadline: Moment,
     ) -> Result<Answer, CallError> {
         // A session that is believed in holds what is served, so this is there while it matters.
-        if let Some(served) = self.served.upgrade() {
-            served.end_belief_before(&body);
+        if let Some(callbacks) = self.callbacks.upgrade() {
+            // Before the request is queued. The next holder may be granted the lease as soon as the
+            // request has arrived, and by then no task here may see the lease as held.
+            callbacks.end_belief_before(&body);
         }
-        let reply = self.link.call(body, manner, deadline);
+        let reply = self.link.call(body, mode, deadline);
         match reply.await {
-            Ok(result) => result.inspect_err(|error| self.told(error)),
+            Ok(result) => result.inspect_err(|error| self.note_refusal(error)),
             Err(_) => Err(CallError::stopped()),
         }
     }
 
     /// A call failed: perhaps for the token that was shown.
-    pub(crate) fn told(&self, error: &CallError) {
+    pub(crate) fn note_refusal(&self, error: &CallError) {
         if let CallError::Refused(refusal) = error {
             self.options.credential.refused(refusal);
         }
@@ -147,18 +150,20 @@ impl Transport {
         clock.sleep_until(clock.now() + pause).await;
     }
 
-    pub(crate) fn follow(&self) -> MutexGuard<'_, Follow> {
-        lock(&self.follow)
+    pub(crate) fn endpoints(&self) -> MutexGuard<'_, EndpointSelector> {
+        lock(&self.endpoints)
     }
 
     /// Whether no session would be lost by a change of the cluster.
     pub(crate) fn is_idle(&self) -> bool {
-        self.served.upgrade().is_none_or(|served| served.is_idle())
+        self.callbacks
+            .upgrade()
+            .is_none_or(|callbacks| callbacks.is_idle())
     }
 
     /// The shortest TTL among the sessions that are kept alive.
     pub(crate) fn shortest_ttl(&self) -> Option<Duration> {
-        self.served.upgrade()?.shortest_ttl()
+        self.callbacks.upgrade()?.shortest_ttl()
     }
 
     /// The newest cluster time seen, in milliseconds; 0 before the first greeting.
@@ -178,11 +183,13 @@ impl Transport {
 
     /// Belongs to `cluster` from now on. Sessions of another one are lost.
     pub(crate) fn belong_to(&self, cluster: ClusterId, time_ms: u64) {
+        // The lock is released before the callback: sessions that are lost ask the transport for
+        // its clock and its deadlines.
         let before = lock(&self.cluster).replace(cluster);
         if before.is_some_and(|before| before != cluster) {
             self.cluster_time_ms.store(time_ms, Ordering::Relaxed);
-            if let Some(served) = self.served.upgrade() {
-                served.cluster_changed();
+            if let Some(callbacks) = self.callbacks.upgrade() {
+                callbacks.cluster_changed();
             }
         }
         self.saw_cluster_time(time_ms);

@@ -12,7 +12,7 @@ use ringfence_proto::v1::{client_frame, server_frame};
 use tonic::{Response, Status};
 
 use crate::session::client::Client;
-use crate::transport::calls::Manner;
+use crate::transport::calls::ReplyMode;
 pub use crate::transport::credential::{Channel, Credential};
 use crate::transport::driver::on_thread;
 use crate::transport::error::CallError;
@@ -33,14 +33,14 @@ pub async fn request(
     timeout: Duration,
 ) -> Result<server_frame::Body, CallError> {
     let waits = matches!(&body, client_frame::Body::Acquire(ask) if ask.wait_ms.is_some());
-    let manner = if waits {
-        Manner::Waiting
+    let mode = if waits {
+        ReplyMode::Waiting
     } else {
-        Manner::Prompt
+        ReplyMode::Prompt
     };
-    let transport = &client.hub.transport;
+    let transport = &client.inner.transport;
     let deadline = transport.now() + timeout;
-    Ok(transport.call(body, manner, deadline).await?.body)
+    Ok(transport.call(body, mode, deadline).await?.body)
 }
 
 /// Makes a unary call on the current connection, and repeats it while the cluster is unavailable or
@@ -55,7 +55,7 @@ where
     F: Fn(Channel) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
 {
-    unary::call(&client.hub.transport, call).await
+    unary::call(&client.inner.transport, call).await
 }
 
 /// The connection to the current endpoint, shared with the stream; waits until there is one. It does
@@ -64,8 +64,8 @@ where
 /// # Errors
 /// [`CallError::Unavailable`] if there is none within the request timeout.
 pub async fn channel(client: &Client) -> Result<Channel, CallError> {
-    let transport = Arc::clone(&client.hub.transport);
-    on_thread(&client.hub.transport.thread, async move {
+    let transport = Arc::clone(&client.inner.transport);
+    on_thread(&client.inner.transport.thread, async move {
         unary::channel(&transport, transport.deadline()).await
     })
     .await

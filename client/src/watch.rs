@@ -21,10 +21,10 @@ use tonic::{Status, Streaming};
 use crate::transport::Transport;
 use crate::transport::connection::MESSAGE_BYTES_MAX;
 use crate::transport::credential::Channel;
-use crate::transport::driver::Tether;
+use crate::transport::driver::KeepRunning;
 use crate::transport::error::CallError;
 use crate::transport::refusal::{Reason, Refusal};
-use crate::transport::streams::{Kind, Reader};
+use crate::transport::streams::{Reader, StreamKind};
 use crate::watch::info::{EndInfo, GrantInfo, LeaseInfo};
 use crate::watch::position::Position;
 
@@ -34,21 +34,21 @@ use crate::watch::position::Position;
 pub enum WatchItem {
     /// The present state follows: forget what was reported before. Every watch without a position
     /// begins with it; what comes until the next [`Reached`](Self::Reached) is the state.
-    Anew(Anew),
+    Restarted(RestartReason),
     /// Part of the present state: a lease that is held. What is not reported is free.
     Present(LeaseInfo),
     /// A lease was granted.
     Granted {
-        /// The grant.
+        /// The new grant, as the log entry recorded it.
         grant: GrantInfo,
-        /// Continues behind it.
+        /// A watch that starts from this position continues with the next event.
         position: Position,
     },
     /// A grant has ended.
     Ended {
         /// Which one, and why.
         ended: EndInfo,
-        /// Continues behind it.
+        /// A watch that starts from this position continues with the next event.
         position: Position,
     },
     /// Everything up to here has been reported. Comes at least every second.
@@ -58,7 +58,7 @@ pub enum WatchItem {
 /// Why a watch begins with the present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Anew {
+pub enum RestartReason {
     /// It was started without a position.
     Start,
     /// A node failed before it had reported the whole present state.
@@ -75,7 +75,7 @@ pub enum Anew {
 /// Grants and ends of the leases whose names begin with a prefix: a stream that goes on at another
 /// node when one fails. It ends with an error only if the cluster refuses it for good.
 ///
-/// A reader that falls behind holds up only itself, and receives [`Anew::Compacted`].
+/// A reader that falls behind holds up only itself, and receives [`RestartReason::Compacted`].
 #[must_use = "a watch ends when it is dropped"]
 pub struct Watch {
     reader: Reader<WatchItem>,
@@ -85,18 +85,18 @@ impl Watch {
     /// Watches from the present state on, or behind a position.
     pub(crate) fn begin(
         transport: &Arc<Transport>,
-        tether: &Arc<Tether>,
+        keep_running: &Arc<KeepRunning>,
         prefix: String,
-        told: Option<Position>,
+        resume_from: Option<Position>,
     ) -> Self {
-        let kind = Leases {
+        let kind = LeaseStream {
             prefix,
-            anew: told.is_none().then_some(Anew::Start),
-            presenting: false,
-            told,
+            restart: resume_from.is_none().then_some(RestartReason::Start),
+            in_state: false,
+            resume_from,
         };
         Self {
-            reader: Reader::begin(transport, tether, kind),
+            reader: Reader::begin(transport, keep_running, kind),
         }
     }
 
@@ -124,30 +124,30 @@ impl std::fmt::Debug for Watch {
 }
 
 /// Where the watch stands.
-struct Leases {
+struct LeaseStream {
     prefix: String,
     /// Behind this everything is still to be reported; `None`: from the present state on.
-    told: Option<Position>,
+    resume_from: Option<Position>,
     /// Why the next message begins a present state, if it does.
-    anew: Option<Anew>,
+    restart: Option<RestartReason>,
     /// In the middle of a present state.
-    presenting: bool,
+    in_state: bool,
 }
 
-impl Kind for Leases {
+impl StreamKind for LeaseStream {
     type Message = v1::WatchResponse;
     type Item = WatchItem;
 
     async fn open(&self, channel: Channel) -> Result<Streaming<v1::WatchResponse>, Status> {
         let request = v1::WatchRequest {
             prefix: self.prefix.clone(),
-            from: self.told.map(Position::to_wire),
+            from: self.resume_from.map(Position::to_wire),
         };
         let mut leases = LeasesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         Ok(leases.watch(request).await?.into_inner())
     }
 
-    fn take(&mut self, message: v1::WatchResponse) -> Result<Vec<WatchItem>, DecodeError> {
+    fn decode(&mut self, message: v1::WatchResponse) -> Result<Vec<WatchItem>, DecodeError> {
         // All of it is read before any of it counts as reported.
         let events: Vec<WatchItem> = message
             .events
@@ -158,49 +158,49 @@ impl Kind for Leases {
         let reached = reached.transpose()?;
 
         let mut items = Vec::with_capacity(events.len() + 2);
-        if message.compacted && !self.presenting {
-            self.anew = Some(Anew::Compacted);
+        if message.compacted && !self.in_state {
+            self.restart = Some(RestartReason::Compacted);
         }
-        if let Some(anew) = self.anew.take() {
-            self.presenting = true;
+        if let Some(restart) = self.restart.take() {
+            self.in_state = true;
             // A reader that breaks off here has to begin again.
-            self.told = None;
-            items.push(WatchItem::Anew(anew));
+            self.resume_from = None;
+            items.push(WatchItem::Restarted(restart));
         }
         for event in events {
             if let WatchItem::Granted { position, .. } | WatchItem::Ended { position, .. } = &event
-                && !self.presenting
+                && !self.in_state
             {
-                self.told = Some(*position);
+                self.resume_from = Some(*position);
             }
             items.push(event);
         }
         if let Some(position) = reached {
-            self.presenting = false;
-            self.told = Some(position);
+            self.in_state = false;
+            self.resume_from = Some(position);
             items.push(WatchItem::Reached(position));
         }
         Ok(items)
     }
 
-    fn broke(&mut self) {
-        if self.told.is_none() && self.anew.is_none() {
-            self.anew = Some(Anew::Interrupted);
+    fn on_break(&mut self) {
+        if self.resume_from.is_none() && self.restart.is_none() {
+            self.restart = Some(RestartReason::Interrupted);
         }
-        self.presenting = false;
+        self.in_state = false;
     }
 
-    fn refused(&mut self, refusal: &Refusal) -> bool {
-        let anew = match refusal.reason {
-            Reason::ClusterChanged => Anew::ClusterChanged,
-            Reason::Compacted => Anew::Compacted,
-            Reason::PositionUnknown => Anew::PositionUnknown,
+    fn on_refusal(&mut self, refusal: &Refusal) -> bool {
+        let restart = match refusal.reason {
+            Reason::ClusterChanged => RestartReason::ClusterChanged,
+            Reason::Compacted => RestartReason::Compacted,
+            Reason::PositionUnknown => RestartReason::PositionUnknown,
             _ => return false,
         };
         // Without a position there is nothing to be refused so.
-        let again = self.told.take().is_some();
-        self.anew = Some(anew);
-        self.presenting = false;
+        let again = self.resume_from.take().is_some();
+        self.restart = Some(restart);
+        self.in_state = false;
         again
     }
 }
@@ -247,20 +247,20 @@ mod tests {
         Position::from_wire(&wire_position(index)).expect("it makes sense")
     }
 
-    fn refused(kind: &mut Leases, refusal: Wire) -> bool {
-        kind.refused(&Refusal::of(refusal).expect("its reason is known"))
+    fn on_refusal(kind: &mut LeaseStream, refusal: Wire) -> bool {
+        kind.on_refusal(&Refusal::of(refusal).expect("its reason is known"))
     }
 
-    fn take(kind: &mut Leases, message: v1::WatchResponse) -> Vec<WatchItem> {
-        kind.take(message).expect("it makes sense")
+    fn decode(kind: &mut LeaseStream, message: v1::WatchResponse) -> Vec<WatchItem> {
+        kind.decode(message).expect("it makes sense")
     }
 
-    fn kind(told: Option<Position>) -> Leases {
-        Leases {
+    fn kind(resume_from: Option<Position>) -> LeaseStream {
+        LeaseStream {
             prefix: String::new(),
-            anew: told.is_none().then_some(Anew::Start),
-            presenting: false,
-            told,
+            restart: resume_from.is_none().then_some(RestartReason::Start),
+            in_state: false,
+            resume_from,
         }
     }
 
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_watch_begins_with_the_present_and_goes_on_behind_what_it_told() {
         let mut kind = kind(None);
-        let items = take(
+        let items = decode(
             &mut kind,
             v1::WatchResponse {
                 events: vec![present()],
@@ -301,20 +301,20 @@ mod tests {
                 compacted: false,
             },
         );
-        assert_eq!(items[0], WatchItem::Anew(Anew::Start));
+        assert_eq!(items[0], WatchItem::Restarted(RestartReason::Start));
         assert_eq!(items[2], WatchItem::Reached(position(7)));
 
-        take(
+        decode(
             &mut kind,
             v1::WatchResponse {
                 events: vec![granted(9)],
                 ..v1::WatchResponse::default()
             },
         );
-        kind.broke();
+        kind.on_break();
 
-        assert_eq!(kind.told, Some(position(9)));
-        assert_eq!(kind.anew, None);
+        assert_eq!(kind.resume_from, Some(position(9)));
+        assert_eq!(kind.restart, None);
     }
 
     #[test]
@@ -324,12 +324,15 @@ mod tests {
             events: vec![present()],
             ..v1::WatchResponse::default()
         };
-        assert_eq!(take(&mut kind, half.clone()).len(), 2);
+        assert_eq!(decode(&mut kind, half.clone()).len(), 2);
 
-        kind.broke();
+        kind.on_break();
 
-        assert_eq!(kind.told, None);
-        assert_eq!(take(&mut kind, half)[0], WatchItem::Anew(Anew::Interrupted));
+        assert_eq!(kind.resume_from, None);
+        assert_eq!(
+            decode(&mut kind, half)[0],
+            WatchItem::Restarted(RestartReason::Interrupted)
+        );
     }
 
     #[test]
@@ -340,29 +343,35 @@ mod tests {
             position: None,
             compacted: true,
         };
-        let first = take(&mut kind, half.clone());
-        assert_eq!(first[0], WatchItem::Anew(Anew::Compacted));
-        assert_eq!(take(&mut kind, half).len(), 1);
-        assert_eq!(kind.told, None, "the old position is of no use any more");
+        let first = decode(&mut kind, half.clone());
+        assert_eq!(first[0], WatchItem::Restarted(RestartReason::Compacted));
+        assert_eq!(decode(&mut kind, half).len(), 1);
+        assert_eq!(
+            kind.resume_from, None,
+            "the old position is of no use any more"
+        );
     }
 
     #[test]
     fn a_rolled_back_cluster_is_watched_from_its_present_state() {
         let mut kind = kind(Some(position(3)));
-        assert!(refused(&mut kind, Wire::position_unknown(3, 1)));
-        assert_eq!(kind.told, None);
-        let first = take(&mut kind, v1::WatchResponse::default());
-        assert_eq!(first[0], WatchItem::Anew(Anew::PositionUnknown));
+        assert!(on_refusal(&mut kind, Wire::position_unknown(3, 1)));
+        assert_eq!(kind.resume_from, None);
+        let first = decode(&mut kind, v1::WatchResponse::default());
+        assert_eq!(
+            first[0],
+            WatchItem::Restarted(RestartReason::PositionUnknown)
+        );
     }
 
     #[test]
     fn another_cluster_is_watched_from_its_present_state() {
         let mut kind = kind(Some(position(3)));
         let refusal = Wire::new(v1::Reason::ClusterChanged, "another cluster");
-        assert!(refused(&mut kind, refusal));
-        assert_eq!(kind.told, None);
+        assert!(on_refusal(&mut kind, refusal));
+        assert_eq!(kind.resume_from, None);
         let refusal = Wire::new(v1::Reason::InvalidArgument, "no prefix");
-        assert!(!refused(&mut kind, refusal));
+        assert!(!on_refusal(&mut kind, refusal));
     }
 
     #[test]
@@ -375,8 +384,8 @@ mod tests {
             position: Some(wire_position(5)),
             compacted: false,
         };
-        let fault = kind.take(message).expect_err("a grant of no lease");
+        let fault = kind.decode(message).expect_err("a grant of no lease");
         assert!(fault.to_string().contains("name"), "{fault}");
-        assert_eq!(kind.told, Some(position(3)));
+        assert_eq!(kind.resume_from, Some(position(3)));
     }
 }

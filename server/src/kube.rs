@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use ringfence_core::{Event, LeaseName};
-use ringfence_kube::{Client, Look, Metrics, Mirror, Naming, Source};
+use ringfence_kube::{Client, LeaseSnapshot, Metrics, Mirror, Naming, Source};
 use ringfence_raft::{EventFeed, Node, Position, Role};
 use tokio::sync::watch;
 use tracing::info;
@@ -78,7 +78,7 @@ fn changed(event: &Event) -> Option<&LeaseName> {
 struct Local(Node);
 
 impl Source for Local {
-    fn look(&self, lease: &LeaseName) -> Option<Look> {
+    fn look(&self, lease: &LeaseName) -> Option<LeaseSnapshot> {
         self.0.read(|machine| ringfence_kube::look(machine, lease))
     }
 

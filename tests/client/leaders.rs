@@ -295,7 +295,7 @@ async fn the_leader_killed_under_a_watch_leaves_no_gap_and_no_duplicate() {
             WatchItem::Ended { ended, .. } => {
                 assert_eq!(told.insert(ended.token.get(), 2), Some(1));
             }
-            WatchItem::Anew(why) => panic!("begun anew: {why:?}"),
+            WatchItem::Restarted(why) => panic!("begun anew: {why:?}"),
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
 //! The client's bad days, with real processes: it is stopped, blocked, cut off, lied to, and its
-//! servers die. A name that begins with `pain_` carries a number of `client/PAINS.md`.
+//! servers die. A name that begins with `pain_` carries a number of `client/KNOWN-PROBLEMS.md`.
 #![allow(clippy::unwrap_used)]
 
 mod crowds;

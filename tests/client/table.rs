@@ -40,7 +40,7 @@ fn every_test_that_a_table_names_exists() {
     for folder in ["client", "crates", "server", "tests"] {
         sources(&root.join(folder), &mut text);
     }
-    for table in ["PAINS.md", "ROWS.md"] {
+    for table in ["KNOWN-PROBLEMS.md", "COMPARISON.md"] {
         let table = fs::read_to_string(root.join("client").join(table)).unwrap();
         let rows = table.lines().filter(|line| line.starts_with("| "));
         // What has a path is a test; APIs begin with a capital.

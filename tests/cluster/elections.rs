@@ -1,5 +1,5 @@
 //! How long a session lasts: what its TTL says, however often leaders change, stall and come back. A
-//! name that begins with `pain_` carries a number of `client/PAINS.md`.
+//! name that begins with `pain_` carries a number of `client/KNOWN-PROBLEMS.md`.
 //!
 //! All times are cluster time, as the answers tell it: a machine that has too much to do changes
 //! nothing about them.

@@ -50,7 +50,7 @@ async fn s0_8_a_former_life_is_no_duplicate() {
     let lease = session.acquire("db").send().await.unwrap();
     // As a process that is killed: nothing is released, nothing kept alive.
     lease.forget();
-    session.leave();
+    session.detach();
 
     let mut again = RawLock::new(&client, "db", options(LEASE)).unwrap();
     let taking = async {

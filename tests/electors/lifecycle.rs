@@ -169,7 +169,7 @@ async fn s1_11_a_dead_holder_blocks_nobody_for_ever() {
     });
     let session = session.await.unwrap();
     session.acquire("db").send().await.unwrap().forget();
-    session.leave();
+    session.detach();
 
     let next = client(&cluster).await;
     let next = elector(&next, "next", long()).campaign("db").lead();

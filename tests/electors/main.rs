@@ -1,5 +1,5 @@
 //! Electors against real clusters: what users of other election libraries rely on, or suffered
-//! from. Each name begins with its row in `client/ROWS.md`.
+//! from. Each name begins with its row in `client/COMPARISON.md`.
 #![allow(clippy::unwrap_used)]
 
 mod backends;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringfence_client::{Anew, Floors, FloorsItem, Position, Watch, WatchItem};
+use ringfence_client::{Floors, FloorsItem, Position, RestartReason, Watch, WatchItem};
 use ringfence_tests::{Cluster, Options, Signal};
 
 use crate::support::{LONG, client, elector, long, one_node, within};
@@ -23,7 +23,7 @@ async fn events_until(watch: &mut Watch, last: u64) -> Vec<(&'static str, u64)> 
                     return events;
                 }
             }
-            WatchItem::Anew(why) => panic!("begun anew: {why:?}"),
+            WatchItem::Restarted(why) => panic!("begun anew: {why:?}"),
             _ => {}
         }
     }
@@ -46,7 +46,7 @@ async fn a_watch_has_no_gaps_and_no_duplicates_while_every_node_is_killed_once()
     let working = client(&cluster).await;
     let mut watch = watching.watch("db/");
     let first = within("the start", watch.next()).await.unwrap().unwrap();
-    assert_eq!(first, WatchItem::Anew(Anew::Start));
+    assert_eq!(first, WatchItem::Restarted(RestartReason::Start));
     let start = reached(&mut watch).await;
 
     let elector = elector(&working, "alice", long());
@@ -123,7 +123,7 @@ async fn a_watch_of_another_cluster_is_begun_anew_and_says_so() {
     let foreign = "09090909090909090909090909090909.5.0".parse().unwrap();
     let mut watch = client.watch_from("", foreign);
     let item = within("the start", watch.next()).await.unwrap().unwrap();
-    assert_eq!(item, WatchItem::Anew(Anew::ClusterChanged));
+    assert_eq!(item, WatchItem::Restarted(RestartReason::ClusterChanged));
     reached(&mut watch).await;
 }
 

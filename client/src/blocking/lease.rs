@@ -25,7 +25,7 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// The lease's name.
+    /// The name of the lease, as it was acquired.
     #[must_use]
     pub fn name(&self) -> &LeaseName {
         self.inner.name()
@@ -97,7 +97,7 @@ impl HeldLease {
     /// Blocks until the lease is lost, or `timeout` has passed: then `None`.
     #[must_use]
     pub fn wait_lost(&self, timeout: Duration) -> Option<Loss> {
-        let transport = Arc::clone(&self.inner.hold.liveness.transport);
+        let transport = Arc::clone(&self.inner.guard.session.transport);
         let until = transport.now() + timeout;
         wait(async {
             tokio::select! {

@@ -54,7 +54,7 @@ impl Session {
         self.inner.handle()
     }
 
-    /// The session's TTL.
+    /// The TTL that the cluster granted; see [`crate::Session::ttl`].
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.inner.ttl()
@@ -120,9 +120,9 @@ impl Session {
         wait(self.inner.close())
     }
 
-    /// Leaves the session to itself; see [`crate::Session::leave`].
-    pub fn leave(self) -> SessionHandle {
-        self.inner.leave()
+    /// Leaves the session to itself; see [`crate::Session::detach`].
+    pub fn detach(self) -> SessionHandle {
+        self.inner.detach()
     }
 
     /// The session underneath, for everything that has no method here.

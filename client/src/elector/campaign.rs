@@ -10,8 +10,8 @@ use super::Inner;
 use super::gauges::{AlreadyRegistered, Gauges, Registration};
 use super::handle::CampaignHandle;
 use super::leading::Leading;
+use super::limit::LeaseLimit;
 use super::listeners::{Listeners, Stopped};
-use super::room::Room;
 use super::shared::{Leader, Shared};
 
 use crate::lease::identity::DuplicateIdentity;
@@ -32,7 +32,7 @@ pub struct Campaign {
     pub(super) grace: Duration,
     pub(super) linger: bool,
     pub(super) observe: bool,
-    pub(super) room: Option<Arc<Room>>,
+    pub(super) limit: Option<Arc<LeaseLimit>>,
     pub(super) shared: Arc<Shared>,
     /// Behind a lock so that the campaign's future can be sent to another thread.
     pub(super) listeners: Mutex<Listeners>,
@@ -52,7 +52,7 @@ pub enum CampaignError {
     /// This elector campaigns for that name already.
     #[error("this elector campaigns for {name:?} already; use its handle, or another elector")]
     Twice {
-        /// The name.
+        /// The lease that two campaigns of one elector asked for.
         name: String,
     },
     /// The cluster refuses what was asked for, a lease duration out of its bounds for example.
@@ -75,7 +75,7 @@ impl Campaign {
             grace: Duration::ZERO,
             linger: false,
             observe: true,
-            room: None,
+            limit: None,
             shared,
             listeners: Mutex::default(),
             registration: None,
@@ -174,8 +174,8 @@ impl Campaign {
         self
     }
 
-    pub(super) fn within(mut self, room: Arc<Room>) -> Self {
-        self.room = Some(room);
+    pub(super) fn within(mut self, limit: Arc<LeaseLimit>) -> Self {
+        self.limit = Some(limit);
         self
     }
 

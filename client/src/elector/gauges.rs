@@ -19,7 +19,7 @@ pub struct Gauges {
 /// What the gauges of one campaign say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The lease's name.
+    /// The name of the lease: the label `key` of both gauges.
     pub key: String,
     /// Whether it is held.
     pub is_held: bool,
@@ -31,7 +31,7 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("gauges with key {key:?} are registered already; register one campaign per lease")]
 pub struct AlreadyRegistered {
-    /// The lease's name.
+    /// The name of the lease that is registered twice.
     pub key: String,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Registration {
 }
 
 impl Gauges {
-    /// No campaigns yet.
+    /// Gauges without a campaign; [`Campaign::gauges`](super::Campaign::gauges) adds one.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

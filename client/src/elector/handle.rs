@@ -7,7 +7,7 @@ use ringfence_proto::v1::ListSessionsRequest;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use tokio::sync::watch;
 
-use super::ask::Successor;
+use super::request::Successor;
 use super::shared::{CampaignState, Leader, Shared};
 use crate::lease::range::Range;
 use crate::lease::{HeldLease, TransferError};
@@ -29,9 +29,9 @@ impl CampaignHandle {
     /// the lease is never free while a candidate waits. Where none does, it is released. A lease
     /// that [`Campaign::lead`](super::Campaign::lead) has returned is its caller's to give up.
     pub fn leave(&self, successor: Successor) {
-        self.shared.ask.send_modify(|ask| {
-            ask.leave = true;
-            ask.successor = successor;
+        self.shared.request.send_modify(|request| {
+            request.leave = true;
+            request.successor = successor;
         });
     }
 
@@ -41,9 +41,9 @@ impl CampaignHandle {
         if !self.is_leading() {
             return;
         }
-        self.shared.ask.send_modify(|ask| {
-            ask.step_down = true;
-            ask.successor = successor;
+        self.shared.request.send_modify(|request| {
+            request.step_down = true;
+            request.successor = successor;
         });
     }
 
@@ -118,7 +118,7 @@ async fn sessions_of(client: &Client, identity: &str) -> Result<Vec<SessionId>, 
             after,
             ..ListSessionsRequest::default()
         };
-        let page = unary::call(&client.hub.transport, move |channel| async move {
+        let page = unary::call(&client.inner.transport, move |channel| async move {
             SessionsClient::new(channel).list(request).await
         })
         .await?;

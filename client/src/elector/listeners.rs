@@ -12,7 +12,7 @@ use crate::session::loss::Loss;
 /// A term that is over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stopped {
-    /// The term's token.
+    /// The fencing token under which the term's work ran.
     pub token: FencingToken,
     /// Why it is over.
     pub cause: StopCause,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use ringfence_core::{FencingToken, LeaseName};
 
-use super::Entry;
-use super::back_off::BackOff;
+use super::NameEntry;
+use super::backoff::Backoff;
 use super::campaign::{Campaign, CampaignError};
 use super::leading::Leading;
 use super::listeners::StopCause;
 use super::outcome::{Outcome, sealed::Sealed};
 use super::shared::CampaignState;
 use super::shared::{Leader, Shared};
-use super::term::{Ended, tell};
+use super::term::{TermEnd, notify_listeners};
 use crate::lease::HeldLease;
 use crate::session::loss::Loss;
 use crate::sync::lock;
@@ -37,14 +37,14 @@ impl Campaign {
         F::Output: Outcome,
     {
         let running = self.begin()?;
-        let telling = self.tell();
+        let notifying = self.notify_listeners();
         let mut work = |leading| {
             let working = work(leading);
             async move { working.await.failure() }
         };
         tokio::select! {
             biased;
-            never = telling => match never {},
+            never = notifying => match never {},
             result = self.terms(&running.name, &mut work) => result,
         }
     }
@@ -71,25 +71,27 @@ impl Campaign {
     /// [`CampaignError`] if no retry can help, or it was asked to leave.
     pub async fn lead(mut self) -> Result<HeldLease, CampaignError> {
         let mut running = self.begin()?;
-        let mut pauses = BackOff::new(&self.elector.timings);
-        let telling = self.tell();
+        let mut pauses = Backoff::new(&self.elector.timings);
+        let notifying = self.notify_listeners();
         let leading = async {
             loop {
-                if let Some(stood) = self.stand(&running.name, &mut pauses).await? {
-                    return Ok::<_, CampaignError>(stood);
+                if let Some(attempt) = self.attempt(&running.name, &mut pauses).await? {
+                    return Ok::<_, CampaignError>(attempt);
                 }
             }
         };
-        let (mut lease, place) = tokio::select! {
+        let (mut lease, permit) = tokio::select! {
             biased;
-            never = telling => match never {},
+            never = notifying => match never {},
             result = leading => result?,
         };
         // The campaign's own watch ends with it.
         if self.observe {
-            lease.follow();
+            lease.watch_for_loss();
         }
         let (view, token) = (lease.term(), lease.token());
+        // The lease leaves the campaign. Dropping `running` must not report the campaign as over
+        // while its caller holds the lease; the task below does that at the loss.
         running.campaign = None;
         self.shared.begin_term(&view);
         self.shared
@@ -97,12 +99,12 @@ impl Campaign {
             .send_replace(CampaignState::Leading { token });
         tracing::info!(name = self.name, %token, "leading");
         let shared = Arc::clone(&self.shared);
-        let thread = &self.elector.client.hub.transport.thread;
+        let thread = &self.elector.client.inner.transport.thread;
         drop(thread.spawn(async move {
             let why = view.lost().await;
             log_end(view.name(), view.token(), &why);
             shared.over();
-            drop(place);
+            drop(permit);
         }));
         Ok(lease)
     }
@@ -128,10 +130,10 @@ impl Campaign {
         F: Future,
     {
         let running = self.begin()?;
-        let telling = self.tell();
+        let notifying = self.notify_listeners();
         tokio::select! {
             biased;
-            never = telling => match never {},
+            never = notifying => match never {},
             result = self.until_done(&running.name, &mut work) => result,
         }
     }
@@ -146,16 +148,16 @@ impl Campaign {
         W: FnMut(Leading) -> F,
         F: Future,
     {
-        let mut pauses = BackOff::new(&self.elector.timings);
+        let mut pauses = Backoff::new(&self.elector.timings);
         loop {
-            let Some((lease, _place)) = self.stand(name, &mut pauses).await? else {
+            let Some((lease, _permit)) = self.attempt(name, &mut pauses).await? else {
                 continue;
             };
-            let Ended { cause, output } = self.term(lease, work, |_| None).await;
+            let TermEnd { cause, output } = self.term(lease, work, |_| None).await;
             match output {
                 Some(Ok(output)) => return Ok(output),
                 Some(Err(panic)) => resume_unwind(panic),
-                None if self.shared.ask.borrow().leave => return Err(CampaignError::Left),
+                None if self.shared.request.borrow().leave => return Err(CampaignError::Left),
                 None => self.pause(pauses.after_term(), &cause.to_string()).await,
             }
         }
@@ -167,19 +169,19 @@ impl Campaign {
         W: FnMut(Leading) -> F,
         F: Future<Output = Option<String>>,
     {
-        let mut pauses = BackOff::new(&self.elector.timings);
+        let mut pauses = Backoff::new(&self.elector.timings);
         loop {
-            let stood = match self.stand(name, &mut pauses).await {
+            let attempt = match self.attempt(name, &mut pauses).await {
                 Err(CampaignError::Left) => return Ok(()),
-                stood => stood?,
+                attempt => attempt?,
             };
-            let Some((lease, place)) = stood else {
+            let Some((lease, permit)) = attempt else {
                 continue;
             };
             let began = self.elector.client.now();
-            let Ended { cause, .. } = self.term(lease, work, Clone::clone).await;
-            drop(place);
-            if self.shared.ask.borrow().leave {
+            let TermEnd { cause, .. } = self.term(lease, work, Clone::clone).await;
+            drop(permit);
+            if self.shared.request.borrow().leave {
                 return Ok(());
             }
             let lasted = self.elector.client.now().saturating_since(began);
@@ -193,9 +195,9 @@ impl Campaign {
     }
 
     /// Tells those listeners that are notified beside the terms.
-    fn tell(&self) -> impl Future<Output = Infallible> + use<> {
+    fn notify_listeners(&self) -> impl Future<Output = Infallible> + use<> {
         let mut listeners = lock(&self.listeners);
-        tell(
+        notify_listeners(
             Arc::clone(&self.elector),
             Arc::clone(&self.shared),
             listeners.new_leader.take(),
@@ -231,7 +233,7 @@ struct Running {
     /// What is over when this is dropped, wherever the campaign's future stood then; `None` once the
     /// lease has gone to the caller.
     campaign: Option<Arc<Shared>>,
-    _entry: Entry,
+    _entry: NameEntry,
     _observer: Option<Observer>,
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::campaign::{Campaign, CampaignError};
 use super::leading::Leading;
+use super::limit::LeaseLimit;
 use super::outcome::Outcome;
-use super::room::Room;
 
 /// A campaign for each of a number of shards; [`Elector::candidates`](super::Elector::candidates)
 /// makes them. Change what they have in common here, or take them apart with
@@ -23,8 +23,8 @@ impl Candidates {
     /// it does not wait for more: the limits of those that survive a failure should add up to all
     /// shards.
     pub fn at_most(self, most: usize) -> Self {
-        let room = Room::new(most);
-        self.each(|campaign| campaign.within(Arc::clone(&room)))
+        let limit = LeaseLimit::new(most);
+        self.each(|campaign| campaign.within(Arc::clone(&limit)))
     }
 
     /// Changes every campaign in the same way.

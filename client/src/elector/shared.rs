@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ringfence_core::{FencingToken, SessionId};
 use tokio::sync::watch;
 
-use super::ask::Ask;
+use super::request::CampaignRequest;
 use crate::clock;
 use crate::lease::range::{Range, millis};
 use crate::lease::term::Term;
@@ -25,7 +25,7 @@ const OWN_MAX: usize = 64;
 pub struct Leader {
     /// Who it says it is.
     pub identity: String,
-    /// Its session.
+    /// The session that holds the lease.
     pub session: SessionId,
     /// The token of its term.
     pub token: FencingToken,
@@ -43,27 +43,28 @@ pub struct Leader {
 pub enum CampaignState {
     /// It waits for the lease.
     Waiting,
-    /// It leads.
+    /// The lease is held and the work runs.
     Leading {
         /// The token of the term.
         token: FencingToken,
     },
     /// It pauses between terms.
     Pausing {
-        /// For how long.
+        /// Length of the pause, jitter included; at most a minute, or the retry period if that is
+        /// longer.
         pause: Duration,
-        /// What happened.
+        /// Why the last term or attempt ended, for people.
         why: String,
     },
-    /// It is over.
+    /// The campaign has ended and does not start again.
     Over,
 }
 
 /// The sessions that an elector has opened.
 #[derive(Debug, Default)]
-pub(super) struct Own(Mutex<VecDeque<SessionId>>);
+pub(super) struct OwnSessions(Mutex<VecDeque<SessionId>>);
 
-impl Own {
+impl OwnSessions {
     pub(super) fn add(&self, session: SessionId) {
         let mut own = lock(&self.0);
         own.push_back(session);
@@ -82,10 +83,10 @@ impl Own {
     }
 }
 
-/// See the module.
+/// State that a campaign shares with its handles, its observer and its gauges.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) ask: watch::Sender<Ask>,
+    pub(super) request: watch::Sender<CampaignRequest>,
     pub(super) state: watch::Sender<CampaignState>,
     pub(super) leader: watch::Sender<Option<Leader>>,
     ranges: Mutex<Ranges>,
@@ -108,7 +109,7 @@ impl std::fmt::Debug for Ranges {
 impl Shared {
     pub(super) fn new(lease_duration: Duration) -> Self {
         Self {
-            ask: watch::Sender::new(Ask::default()),
+            request: watch::Sender::new(CampaignRequest::default()),
             state: watch::Sender::new(CampaignState::Waiting),
             leader: watch::Sender::new(None),
             ranges: Mutex::default(),
@@ -182,7 +183,7 @@ impl Shared {
 }
 
 impl Leader {
-    pub(super) fn of(grant: GrantInfo, own: &Own) -> Self {
+    pub(super) fn of(grant: GrantInfo, own: &OwnSessions) -> Self {
         Self {
             mine: own.contains(grant.session),
             identity: grant.identity,

@@ -11,11 +11,11 @@ use std::task::Poll;
 use tokio::sync::watch;
 
 use super::Inner;
-use super::ask::Successor;
 use super::campaign::Campaign;
 use super::handle::hand_over;
 use super::leading::Leading;
 use super::listeners::{Listener, StopCause, Stopped};
+use super::request::Successor;
 use super::shared::{CampaignState, Leader, Shared};
 use crate::lease::HeldLease;
 use crate::lease::identity::{DuplicateIdentity, is_kept_alive};
@@ -27,12 +27,12 @@ use crate::sync::lock;
 pub(super) type Panic = Box<dyn Any + Send>;
 
 /// How a term ended, and what its work returned, if it came to its end.
-pub(super) struct Ended<T> {
+pub(super) struct TermEnd<T> {
     pub(super) cause: StopCause,
     pub(super) output: Option<Result<T, Panic>>,
 }
 
-impl<T> Ended<T> {
+impl<T> TermEnd<T> {
     fn without_output(cause: StopCause) -> Self {
         let output = None;
         Self { cause, output }
@@ -47,7 +47,7 @@ impl Campaign {
         lease: HeldLease,
         work: &mut W,
         failure: impl Fn(&F::Output) -> Option<String>,
-    ) -> Ended<F::Output>
+    ) -> TermEnd<F::Output>
     where
         W: FnMut(Leading) -> F,
         F: Future,
@@ -60,7 +60,11 @@ impl Campaign {
             shard: self.shard,
             leaving: told,
         };
-        self.shared.ask.send_modify(|ask| ask.step_down = false);
+        self.shared
+            .request
+            .send_modify(|request| request.step_down = false);
+        // The handle says "leading" before the work runs, so that work which asks it is not
+        // refused.
         self.shared.begin_term(&view);
         self.shared
             .state
@@ -70,7 +74,7 @@ impl Campaign {
             started(&leading);
         }
 
-        let Ended { cause, output } = self.work(&view, leading, leaving, work, failure).await;
+        let TermEnd { cause, output } = self.work(&view, leading, leaving, work, failure).await;
 
         match &cause {
             StopCause::Done | StopCause::Asked => {
@@ -80,6 +84,8 @@ impl Campaign {
                 tracing::warn!(name = self.name, %token, %cause, "lost leadership");
             }
         }
+        // A campaign that fails open keeps the lost term for its range. All other ends are known
+        // for certain, and leave no range.
         if !(self.shared.fails_open() && cause == StopCause::Lost(Loss::WindowPassed)) {
             self.shared.give_up_term();
         }
@@ -88,7 +94,7 @@ impl Campaign {
             listener(&stopped);
         }
         self.give_up(lease, &stopped.cause).await;
-        Ended {
+        TermEnd {
             cause: stopped.cause,
             output,
         }
@@ -102,36 +108,38 @@ impl Campaign {
         leaving: watch::Sender<bool>,
         work: &mut W,
         failure: impl Fn(&F::Output) -> Option<String>,
-    ) -> Ended<F::Output>
+    ) -> TermEnd<F::Output>
     where
         W: FnMut(Leading) -> F,
         F: Future,
     {
         let mut lost = pin!(view.lost());
-        let mut working = pin!(caught(async move { work(leading).await }));
+        let mut working = pin!(catch_panic(async move { work(leading).await }));
         tokio::select! {
+            // Biased: when the loss and the output are ready in the same poll, the work was under a
+            // lease that may have a new holder, and its result does not count.
             biased;
-            loss = &mut lost => return Ended::without_output(StopCause::Lost(loss)),
+            loss = &mut lost => return TermEnd::without_output(StopCause::Lost(loss)),
             output = &mut working => {
                 let cause = match &output {
                     Ok(output) => failure(output).map_or(StopCause::Done, StopCause::Failed),
-                    Err(panic) => StopCause::Panicked(text_of(panic)),
+                    Err(panic) => StopCause::Panicked(panic_message(panic)),
                 };
-                return Ended { cause, output: Some(output) };
+                return TermEnd { cause, output: Some(output) };
             }
             () = asked(&self.shared) => {}
         }
         leaving.send_replace(true);
         if self.grace.is_zero() {
-            return Ended::without_output(StopCause::Asked);
+            return TermEnd::without_output(StopCause::Asked);
         }
         let client = &self.elector.client;
         tokio::select! {
             biased;
-            loss = &mut lost => Ended::without_output(StopCause::Lost(loss)),
-            output = &mut working => Ended { cause: StopCause::Asked, output: Some(output) },
+            loss = &mut lost => TermEnd::without_output(StopCause::Lost(loss)),
+            output = &mut working => TermEnd { cause: StopCause::Asked, output: Some(output) },
             () = client.sleep_until(client.now() + self.grace) => {
-                Ended::without_output(StopCause::Asked)
+                TermEnd::without_output(StopCause::Asked)
             }
         }
     }
@@ -140,11 +148,11 @@ impl Campaign {
         let successor = match cause {
             // Dropping it settles what there is to settle.
             StopCause::Lost(_) => return,
-            StopCause::Asked => self.shared.ask.borrow().successor.clone(),
+            StopCause::Asked => self.shared.request.borrow().successor.clone(),
             StopCause::Done | StopCause::Failed(_) | StopCause::Panicked(_) => Successor::Next,
         };
         // The range of a leader for life was reported without an end: there is none to wait for.
-        if self.linger && !lease.hold.liveness.is_for_life() {
+        if self.linger && !lease.guard.session.is_for_life() {
             let end = lease.valid_until();
             self.elector.client.sleep_until(end).await;
         }
@@ -154,14 +162,16 @@ impl Campaign {
 
 /// Completes when the campaign is asked to give up the term.
 async fn asked(shared: &Shared) {
-    let mut ask = shared.ask.subscribe();
-    let asked = ask.wait_for(|ask| ask.leave || ask.step_down).await;
+    let mut request = shared.request.subscribe();
+    let asked = request
+        .wait_for(|request| request.leave || request.step_down)
+        .await;
     asked.map(drop).ok();
 }
 
 /// Runs work to its end, and catches its panic: an elector that dies with its work would leave a
 /// process behind that lives and never leads again.
-async fn caught<F: Future>(work: F) -> Result<F::Output, Panic> {
+async fn catch_panic<F: Future>(work: F) -> Result<F::Output, Panic> {
     let mut work = pin!(work);
     poll_fn(|cx| {
         // Nothing of the work is looked at after its panic; it is dropped.
@@ -175,16 +185,16 @@ async fn caught<F: Future>(work: F) -> Result<F::Output, Panic> {
 }
 
 /// What a panic said.
-fn text_of(panic: &Panic) -> String {
+fn panic_message(panic: &Panic) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "without a text".into())
 }
 
-type Proof = Pin<Box<dyn Future<Output = Option<DuplicateIdentity>> + Send>>;
+type Confirming = Pin<Box<dyn Future<Output = Option<DuplicateIdentity>> + Send>>;
 
 /// Tells of leaders and of duplicate identities, for ever.
-pub(super) async fn tell(
+pub(super) async fn notify_listeners(
     elector: Arc<Inner>,
     shared: Arc<Shared>,
     mut new_leader: Listener<Leader>,
@@ -192,13 +202,13 @@ pub(super) async fn tell(
 ) -> Infallible {
     let mut leaders = shared.leader.subscribe();
     let mut told = None;
-    let mut proof: Proof = Box::pin(std::future::pending());
+    let mut confirming: Confirming = Box::pin(std::future::pending());
     loop {
         let leader = leaders.borrow_and_update().clone();
         if let Some(leader) = leader.filter(|leader| told != Some(leader.token)) {
             told = Some(leader.token);
             if leader.identity == elector.identity && !leader.mine {
-                proof = Box::pin(prove(Arc::clone(&elector), leader.clone()));
+                confirming = Box::pin(confirm_duplicate(Arc::clone(&elector), leader.clone()));
             }
             if let Some(listener) = &mut new_leader {
                 listener(&leader);
@@ -211,9 +221,9 @@ pub(super) async fn tell(
                     return std::future::pending().await;
                 }
             }
-            proven = &mut proof => {
-                proof = Box::pin(std::future::pending());
-                if let Some(found) = proven {
+            confirmed = &mut confirming => {
+                confirming = Box::pin(std::future::pending());
+                if let Some(found) = confirmed {
                     tracing::error!("{found}");
                     if let Some(listener) = &mut duplicate {
                         listener(&found);
@@ -225,7 +235,7 @@ pub(super) async fn tell(
 }
 
 /// Whether a leader with our identity lives, or is what a former life of this process left behind.
-async fn prove(elector: Arc<Inner>, leader: Leader) -> Option<DuplicateIdentity> {
+async fn confirm_duplicate(elector: Arc<Inner>, leader: Leader) -> Option<DuplicateIdentity> {
     let alive = elector.own.is_older_than(leader.session)
         || is_kept_alive(&elector.client, leader.session).await;
     alive.then_some(DuplicateIdentity {

@@ -90,7 +90,7 @@ impl Timings {
         })
     }
 
-    /// The session's TTL.
+    /// The session's TTL, 15 s unless set.
     #[must_use]
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration

@@ -1,4 +1,4 @@
-//! Acquiring a lease.
+//! Acquiring a lease under a session: the request, its retries, and its cancellation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 use ringfence_proto::v1::{self, client_frame, server_frame};
 
 use crate::lease::HeldLease;
-use crate::session::endings::What;
+use crate::session::endings::EndTarget;
 use crate::session::error::OpenError;
 use crate::session::grant::Grant;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
-use crate::session::numbers::{Number, Use};
-use crate::session::{Hold, Session};
-use crate::transport::calls::{Answer, Manner};
+use crate::session::request_numbers::{RequestKind, RequestNumber};
+use crate::session::{Session, SessionGuard};
+use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::error::CallError;
 use crate::transport::refusal::{Reason, Refusal};
 
@@ -24,14 +24,14 @@ use crate::transport::refusal::{Reason, Refusal};
 #[derive(Debug)]
 #[must_use = "nothing is acquired until send()"]
 pub struct Acquire {
-    hold: Arc<Hold>,
+    guard: Arc<SessionGuard>,
     name: String,
-    terms: Terms,
+    options: AcquireOptions,
 }
 
 /// What is asked for beside the name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct AcquireOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) data: Bytes,
     pub(crate) lock_delay: Duration,
@@ -112,13 +112,13 @@ pub enum AcquireError {
     /// No client holds it, but others wait for it.
     #[error("{waiters} wait for the lease; wait too")]
     Queued {
-        /// How many.
+        /// Sessions in the queue, 1 or more.
         waiters: u64,
     },
     /// The lease is blocked: the cluster grants it to no client now.
     #[error("the lease is blocked{}: {why}", remaining_text(.remaining))]
     NotNow {
-        /// Why.
+        /// What blocks the lease.
         why: Blocked,
         /// How much longer at most, where known.
         remaining: Option<Duration>,
@@ -144,41 +144,45 @@ pub enum AcquireError {
 impl Session {
     /// Begins to acquire the lease `name`.
     pub fn acquire(&self, name: impl Into<String>) -> Acquire {
-        Acquire::new(Arc::clone(&self.hold), name.into())
+        Acquire::new(Arc::clone(&self.guard), name.into())
     }
 }
 
 impl Acquire {
-    pub(crate) fn new(hold: Arc<Hold>, name: String) -> Self {
+    pub(crate) fn new(guard: Arc<SessionGuard>, name: String) -> Self {
         Self {
-            hold,
+            guard,
             name,
-            terms: Terms::default(),
+            options: AcquireOptions::default(),
         }
     }
 
-    pub(crate) fn with_terms(session: &Session, name: String, terms: Terms) -> Self {
-        let hold = Arc::clone(&session.hold);
-        Self { hold, name, terms }
+    pub(crate) fn with_options(session: &Session, name: String, options: AcquireOptions) -> Self {
+        let guard = Arc::clone(&session.guard);
+        Self {
+            guard,
+            name,
+            options,
+        }
     }
 
     /// Waits in the queue for at most this long, in whole milliseconds up to 24 h of cluster time;
     /// without it the acquire is answered at once.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.terms.wait = Some(wait);
+        self.options.wait = Some(wait);
         self
     }
 
     /// Publishes up to 1 KiB with the grant, an address for example.
     pub fn data(mut self, data: impl Into<Bytes>) -> Self {
-        self.terms.data = data.into();
+        self.options.data = data.into();
         self
     }
 
     /// For how long no client is granted the lease if this grant ends by expiry or revoke, in whole
     /// milliseconds up to 60 s.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
-        self.terms.lock_delay = delay;
+        self.options.lock_delay = delay;
         self
     }
 
@@ -186,7 +190,7 @@ impl Acquire {
     /// noticed as it happens and not by the next keep-alive. For leases whose session others have
     /// the handle of; a node has 10,000 watchers at most.
     pub fn watched(mut self) -> Self {
-        self.terms.watched = true;
+        self.options.watched = true;
         self
     }
 
@@ -199,33 +203,33 @@ impl Acquire {
     /// # Errors
     /// [`AcquireError`].
     pub async fn send(self) -> Result<HeldLease, AcquireError> {
-        let watched = self.terms.watched;
-        let mut lease = self.unfollowed().await?;
+        let watched = self.options.watched;
+        let mut lease = self.send_unwatched().await?;
         if watched {
-            lease.follow();
+            lease.watch_for_loss();
         } else {
-            lease.follow_for_life();
+            lease.watch_if_for_life();
         }
         Ok(lease)
     }
 
     /// The same for a caller that sees to it that a client watches the lease.
-    pub(crate) async fn unfollowed(self) -> Result<HeldLease, AcquireError> {
+    pub(crate) async fn send_unwatched(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
-        attempt(&self.hold, &name, &self.terms).await
+        attempt(&self.guard, &name, &self.options).await
     }
 }
 
 /// Asks until there is an answer, or the deadline has passed. Dropping it cancels what was asked.
 async fn attempt(
-    hold: &Arc<Hold>,
+    guard: &Arc<SessionGuard>,
     name: &LeaseName,
-    terms: &Terms,
+    options: &AcquireOptions,
 ) -> Result<HeldLease, AcquireError> {
-    let session = &hold.liveness;
+    let session = &guard.session;
     let transport = &session.transport;
-    let deadline = transport.deadline() + terms.wait.unwrap_or_default();
-    let endings = &hold.client.hub.endings;
+    let deadline = transport.deadline() + options.wait.unwrap_or_default();
+    let endings = &guard.client.inner.endings;
     endings
         .settle(name, transport.deadline())
         .await
@@ -234,82 +238,86 @@ async fn attempt(
         if let Some(loss) = session.loss() {
             return Err(AcquireError::SessionLost(loss));
         }
-        let what = match terms.wait {
-            Some(_) => Use::Wait,
-            None => Use::Acquire,
+        let what = match options.wait {
+            Some(_) => RequestKind::Wait,
+            None => RequestKind::Acquire,
         };
         let number = session
-            .number(what, deadline)
+            .next_number(what, deadline)
             .await
             .map_err(AcquireError::Call)?;
-        let asked = Asked {
-            hold,
+        // Before the request is sent: from here on every way out, also a dropped future, either
+        // learns the outcome or cancels the request under its number.
+        let in_flight = InFlightAcquire {
+            guard,
             name,
             number: Some(number.number),
         };
         let handle = Some(session.handle().to_wire());
-        let body = client_frame::Body::Acquire(request(handle, name, number, terms));
-        let manner = if terms.wait.is_some() {
-            Manner::Waiting
+        let body = client_frame::Body::Acquire(request(handle, name, number, options));
+        let mode = if options.wait.is_some() {
+            ReplyMode::Waiting
         } else {
-            Manner::Prompt
+            ReplyMode::Prompt
         };
-        let refusal = match transport.call(body, manner, deadline).await {
-            Ok(answer) => return asked.granted(answer),
+        let refusal = match transport.call(body, mode, deadline).await {
+            Ok(answer) => return in_flight.granted(answer),
             Err(CallError::Refused(refusal)) => refusal,
             Err(CallError::Unavailable { why }) => {
                 // It was never sent, so there is nothing to take back.
-                asked.answered();
+                in_flight.answered();
                 return Err(AcquireError::Call(CallError::Unavailable { why }));
             }
+            // The outcome is open, so dropping `in_flight` cancels the request in the background,
+            // and a grant that it may have received is released.
             Err(unknown) => return Err(AcquireError::Call(unknown)),
         };
-        asked.answered();
-        session.heed(&refusal);
+        in_flight.answered();
+        session.apply_refusal(&refusal);
         // Another client has used the session and spent this number, or the wait was confirmed
         // before it arrived, or its end before its answer came back: it holds nothing.
         if refusal.reason != Reason::StaleRequest || transport.now() >= deadline {
-            return Err(refused(session, refusal));
+            return Err(error_of_refusal(session, refusal));
         }
     }
 }
 
 /// The lease of a grant that came with its session; what makes no sense is given back by closing it.
-pub(crate) fn admitted(
-    session: &Session,
+pub(crate) fn lease_of_grant(
+    owner: &Session,
     name: &LeaseName,
     grant: Option<v1::Grant>,
 ) -> Result<HeldLease, AcquireError> {
-    let liveness = &session.hold.liveness;
-    let fits = |grant: &Grant| grant.name == *name && grant.session == liveness.id();
+    let session = &owner.guard.session;
+    let fits = |grant: &Grant| grant.name == *name && grant.session == session.id();
     let grant = grant.and_then(Grant::from_wire).filter(fits);
-    let grant = grant.ok_or_else(|| AcquireError::Call(CallError::misfit()))?;
-    match liveness.admit(grant) {
-        Ok(grant) => Ok(HeldLease::new(Arc::clone(&session.hold), grant)),
+    let grant = grant.ok_or_else(|| AcquireError::Call(CallError::unexpected_reply()))?;
+    match session.admit(grant) {
+        Ok(grant) => Ok(HeldLease::new(Arc::clone(&owner.guard), grant)),
         Err(loss) => Err(AcquireError::Ended(loss)),
     }
 }
 
 /// A request for a lease whose fate is open. Dropping it takes the request back, as often as that
 /// has to be repeated.
-struct Asked<'a> {
-    hold: &'a Arc<Hold>,
+struct InFlightAcquire<'a> {
+    guard: &'a Arc<SessionGuard>,
     name: &'a LeaseName,
     number: Option<u64>,
 }
 
-impl Asked<'_> {
+impl InFlightAcquire<'_> {
     /// The cluster has answered: there is nothing to take back.
     fn answered(mut self) {
         if let Some(number) = self.number.take() {
-            self.hold.liveness.confirm(number);
+            self.guard.session.confirm(number);
         }
     }
 
     /// The answer is a grant: believes in it, unless it was lost meanwhile.
     fn granted(self, answer: Answer) -> Result<HeldLease, AcquireError> {
-        let (hold, name) = (self.hold, self.name);
-        let session = &hold.liveness;
+        let (guard, name) = (self.guard, self.name);
+        let session = &guard.session;
         let grant = match answer.body {
             server_frame::Body::Acquire(reply) => reply.grant.and_then(Grant::from_wire),
             _ => None,
@@ -317,15 +325,15 @@ impl Asked<'_> {
         // What makes no sense is taken back, which tells what it was.
         let fits = |grant: &Grant| grant.name == *self.name && grant.session == session.id();
         let Some(grant) = grant.filter(fits) else {
-            return Err(AcquireError::Call(CallError::misfit()));
+            return Err(AcquireError::Call(CallError::unexpected_reply()));
         };
         // The window is not moved: only a keep-alive's answer tells what was lost, and a caller
         // that asks often enough to need none would believe in a revoked grant for ever.
         self.answered();
         match session.admit(grant) {
-            Ok(grant) => Ok(HeldLease::new(Arc::clone(hold), grant)),
+            Ok(grant) => Ok(HeldLease::new(Arc::clone(guard), grant)),
             Err(loss) => {
-                give_back(hold, name);
+                give_back(guard, name);
                 Err(AcquireError::Ended(loss))
             }
         }
@@ -335,27 +343,29 @@ impl Asked<'_> {
 /// A grant came when its session was over for this client: it is noted as given up. No other client
 /// may ever ask for the lease here, and a client that keeps the session alive would keep it for no
 /// holder.
-fn give_back(hold: &Arc<Hold>, name: &LeaseName) {
-    let (hold, name) = (Arc::clone(hold), name.clone());
-    let thread = hold.liveness.transport.thread.clone();
+fn give_back(guard: &Arc<SessionGuard>, name: &LeaseName) {
+    // In the background, since the caller already has its error. The guard keeps the session and
+    // the client's thread alive until the cluster has answered.
+    let (guard, name) = (Arc::clone(guard), name.clone());
+    let thread = guard.session.transport.thread.clone();
     drop(thread.spawn(async move {
-        let deadline = hold.client.now() + hold.liveness.ttl();
-        if let Err(error) = hold.client.hub.endings.settle(&name, deadline).await {
+        let deadline = guard.client.now() + guard.session.ttl();
+        if let Err(error) = guard.client.inner.endings.settle(&name, deadline).await {
             tracing::debug!(%name, %error, "a grant that came too late was not released");
         }
     }));
 }
 
-impl Drop for Asked<'_> {
+impl Drop for InFlightAcquire<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number.take() else {
             return;
         };
-        let session = &self.hold.liveness;
-        let what = What::Request(number);
-        let endings = &self.hold.client.hub.endings;
+        let session = &self.guard.session;
+        let what = EndTarget::Request(number);
+        let endings = &self.guard.client.inner.endings;
         let work = endings.begin(session, self.name, what);
-        work.in_background(Arc::clone(self.hold));
+        work.in_background(Arc::clone(self.guard));
     }
 }
 
@@ -363,8 +373,8 @@ impl Drop for Asked<'_> {
 pub(crate) fn request(
     session: Option<v1::SessionHandle>,
     name: &LeaseName,
-    number: Number,
-    terms: &Terms,
+    number: RequestNumber,
+    options: &AcquireOptions,
 ) -> v1::AcquireRequest {
     v1::AcquireRequest {
         session,
@@ -372,14 +382,14 @@ pub(crate) fn request(
         number: number.number,
         lowest: number.lowest,
         name: name.to_string(),
-        wait_ms: terms.wait.map(millis),
-        data: terms.data.clone(),
-        lock_delay_ms: millis(terms.lock_delay),
+        wait_ms: options.wait.map(millis),
+        data: options.data.clone(),
+        lock_delay_ms: millis(options.lock_delay),
     }
 }
 
 /// Sorts a refusal for the caller.
-pub(crate) fn refused(session: &Arc<Liveness>, refusal: Box<Refusal>) -> AcquireError {
+pub(crate) fn error_of_refusal(session: &Arc<SessionInner>, refusal: Box<Refusal>) -> AcquireError {
     let detail = |key: &str| refusal.metadata.get(key);
     let number = |key: &str| detail(key).and_then(|text| text.parse().ok());
     let not_now = |why| AcquireError::NotNow {
@@ -402,7 +412,7 @@ pub(crate) fn refused(session: &Arc<Liveness>, refusal: Box<Refusal>) -> Acquire
         Reason::WaitTimeout => AcquireError::TimedOut,
         Reason::Ended => {
             if let Some(token) = number("token").and_then(FencingToken::new) {
-                session.disown(token);
+                session.forget_grant(token);
             }
             AcquireError::Ended(Loss::GrantEnded { cause: None })
         }

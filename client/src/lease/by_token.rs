@@ -9,7 +9,7 @@ use ringfence_planted::{Bug, planted};
 use crate::lease::{HeldLease, TransferError};
 use crate::session::endings::{self, Transferred};
 use crate::session::error::ReleaseError;
-use crate::session::{Hold, Session};
+use crate::session::{Session, SessionGuard};
 use crate::transport::error::CallError;
 use crate::transport::refusal::Reason;
 
@@ -25,7 +25,7 @@ impl Session {
     /// [`ReleaseError`]; [`CallError::Refused`] inside it if this session does not hold the lease
     /// with this token.
     pub async fn release(&self, name: &LeaseName, token: FencingToken) -> Result<(), ReleaseError> {
-        self.hold.release(name, token).await
+        self.guard.release(name, token).await
     }
 
     /// Hands a lease over by its token, for a session that was resumed from its handle; see
@@ -41,7 +41,7 @@ impl Session {
         token: FencingToken,
         to: Option<SessionId>,
     ) -> Result<Transferred, TransferError> {
-        transfer(Arc::clone(&self.hold), name.clone(), token, to).await
+        transfer(Arc::clone(&self.guard), name.clone(), token, to).await
     }
 
     /// Waits until the cluster has answered for all of `name` that this client has given up: an
@@ -53,10 +53,10 @@ impl Session {
     /// [`CallError`] if that is not certain within the
     /// [request timeout](crate::ClientBuilder::request_timeout).
     pub async fn settle(&self, name: &LeaseName) -> Result<(), CallError> {
-        let hub = &self.hold.client.hub;
-        let (endings, transport) = (Arc::clone(&hub.endings), Arc::clone(&hub.transport));
+        let inner = &self.guard.client.inner;
+        let (endings, transport) = (Arc::clone(&inner.endings), Arc::clone(&inner.transport));
         let name = name.clone();
-        let settling = hub.transport.thread.spawn(async move {
+        let settling = inner.transport.thread.spawn(async move {
             let deadline = transport.deadline();
             endings.settle(&name, deadline).await
         });
@@ -67,25 +67,25 @@ impl Session {
 /// Hands over by name and token. If this client believed in the grant it is a hand-over of that
 /// lease; else the caller answers for it that belief has ended wherever it was.
 async fn transfer(
-    hold: Arc<Hold>,
+    guard: Arc<SessionGuard>,
     name: LeaseName,
     token: FencingToken,
     to: Option<SessionId>,
 ) -> Result<Transferred, TransferError> {
-    let (hub, session) = (&hold.client.hub, hold.liveness.id());
+    let (inner, session) = (&guard.client.inner, guard.session.id());
     let believed = match planted(Bug::BeliefByHandleAlone) {
         true => None,
-        false => hub.end_belief(session.get(), name.as_str(), token),
+        false => inner.end_belief(session.get(), name.as_str(), token),
     };
     if let Some(grant) = believed {
-        return HeldLease::new(hold, grant)
+        return HeldLease::new(guard, grant)
             .hand_over_in_background(to)
             .await;
     }
-    let thread = hold.liveness.transport.thread.clone();
+    let thread = guard.session.transport.thread.clone();
     let asking = thread.spawn(async move {
-        let answer = endings::transfer(&hold.liveness, &name, token, to).await;
-        drop(hold);
+        let answer = endings::transfer(&guard.session, &name, token, to).await;
+        drop(guard);
         answer
     });
     match asking.await.unwrap_or_else(|_| Err(CallError::stopped())) {

@@ -12,9 +12,9 @@ use crate::transport::unary;
 
 /// The pause between two looks at a session, as a part of its TTL: a session that is kept alive is
 /// renewed every third of it.
-const LOOKS_PER_TTL: u32 = 8;
+const SAMPLES_PER_TTL: u32 = 8;
 /// The shortest such pause.
-const LOOK_MIN: Duration = Duration::from_millis(20);
+const SAMPLE_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// How often its end has to move away before the session counts as kept alive: a new leader of the
 /// cluster grants every session one fresh TTL, and only one.
 const RENEWALS: u32 = 2;
@@ -27,9 +27,9 @@ const RENEWALS: u32 = 2;
      give every process its own, the default for example"
 )]
 pub struct DuplicateIdentity {
-    /// The identity.
+    /// The identity that both processes use.
     pub identity: String,
-    /// The other session.
+    /// The session of the other process; `ringfence session get` shows it.
     pub session: SessionId,
 }
 
@@ -73,21 +73,21 @@ fn uuid(mut bytes: [u8; 16]) -> String {
 
 /// What a look at a session tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct SessionSample {
     pub(crate) remaining_ms: u64,
     pub(crate) ttl_ms: u64,
 }
 
 /// Counts how often a session's end moved away.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
+pub(crate) struct RenewalCounter {
     last: Option<u64>,
     renewals: u32,
 }
 
-impl Pulse {
+impl RenewalCounter {
     /// Takes a look; says whether the session is known to be kept alive by now.
-    pub(crate) fn feel(&mut self, remaining_ms: u64) -> bool {
+    pub(crate) fn observe(&mut self, remaining_ms: u64) -> bool {
         // Cluster time only moves forward, so what is left grows by a renewal alone.
         if self.last.is_some_and(|last| remaining_ms > last) {
             self.renewals += 1;
@@ -98,17 +98,20 @@ impl Pulse {
 }
 
 /// How the cluster sees a session; `None` if it has ended.
-pub(crate) async fn look(client: &Client, session: SessionId) -> Result<Option<Look>, CallError> {
+pub(crate) async fn sample_session(
+    client: &Client,
+    session: SessionId,
+) -> Result<Option<SessionSample>, CallError> {
     let request = GetSessionRequest {
         session: session.get(),
         read: None,
     };
-    let found = unary::call(&client.hub.transport, move |channel| async move {
+    let found = unary::call(&client.inner.transport, move |channel| async move {
         SessionsClient::new(channel).get(request).await
     })
     .await;
     match found {
-        Ok(reply) => Ok(reply.session.map(|session| Look {
+        Ok(reply) => Ok(reply.session.map(|session| SessionSample {
             remaining_ms: session.remaining_ms,
             ttl_ms: session.ttl_ms,
         })),
@@ -120,21 +123,23 @@ pub(crate) async fn look(client: &Client, session: SessionId) -> Result<Option<L
 
 /// Looks at a session until a process is known to keep it alive (`true`), or it has ended.
 pub(crate) async fn is_kept_alive(client: &Client, session: SessionId) -> bool {
-    let mut pulse = Pulse::default();
+    let mut renewals = RenewalCounter::default();
     let mut pause = Duration::from_secs(1);
     loop {
-        match look(client, session).await {
-            Ok(Some(look)) => {
-                if pulse.feel(look.remaining_ms) {
+        match sample_session(client, session).await {
+            Ok(Some(sample)) => {
+                if renewals.observe(sample.remaining_ms) {
                     return true;
                 }
-                pause = Duration::from_millis(look.ttl_ms) / LOOKS_PER_TTL;
+                pause = Duration::from_millis(sample.ttl_ms) / SAMPLES_PER_TTL;
             }
             Ok(None) => return false,
             // Nothing is known meanwhile; the next look tells.
             Err(_) => {}
         }
-        client.sleep_until(client.now() + pause.max(LOOK_MIN)).await;
+        client
+            .sleep_until(client.now() + pause.max(SAMPLE_PAUSE_MIN))
+            .await;
     }
 }
 
@@ -159,10 +164,10 @@ mod tests {
 
     #[test]
     fn s0_8_one_fresh_ttl_is_no_pulse_and_two_renewals_are() {
-        let mut pulse = Pulse::default();
+        let mut renewals = RenewalCounter::default();
         for (remaining, alive) in [(900, false), (500, false), (1_000, false), (700, false)] {
-            assert_eq!(pulse.feel(remaining), alive);
+            assert_eq!(renewals.observe(remaining), alive);
         }
-        assert!(pulse.feel(1_000));
+        assert!(renewals.observe(1_000));
     }
 }

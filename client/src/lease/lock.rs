@@ -10,9 +10,9 @@ use ringfence_core::LeaseName;
 
 use crate::clock::Moment;
 use crate::lease::HeldLease;
-use crate::lease::acquire::{Acquire, AcquireError, Terms};
-use crate::lease::first_try::{FirstTry, open_and_acquire};
+use crate::lease::acquire::{Acquire, AcquireError, AcquireOptions};
 use crate::lease::identity::unique_identity;
+use crate::lease::open_and_acquire::{OpenedAndAcquired, open_and_acquire};
 use crate::session::client::Client;
 use crate::session::error::OpenError;
 use crate::session::{Session, SessionOptions};
@@ -32,13 +32,13 @@ pub struct LockRequest {
     client: Client,
     name: String,
     options: SessionOptions,
-    limit: Limit,
-    terms: Terms,
+    limit: WaitLimit,
+    acquire_options: AcquireOptions,
 }
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
-enum Limit {
+enum WaitLimit {
     Never,
     After(Duration),
 }
@@ -68,8 +68,8 @@ impl Client {
                 identity: unique_identity(),
                 ..SessionOptions::default()
             },
-            limit: Limit::Never,
-            terms: Terms::default(),
+            limit: WaitLimit::Never,
+            acquire_options: AcquireOptions::default(),
         }
     }
 }
@@ -78,13 +78,13 @@ impl LockRequest {
     /// Waits for at most this long, outages included, and fails with
     /// [`AcquireError::TimedOut`] then.
     pub fn wait(mut self, limit: Duration) -> Self {
-        self.limit = Limit::After(limit);
+        self.limit = WaitLimit::After(limit);
         self
     }
 
     /// Does not wait: a lease that is held is refused with [`AcquireError::Held`].
     pub fn try_once(mut self) -> Self {
-        self.limit = Limit::After(Duration::ZERO);
+        self.limit = WaitLimit::After(Duration::ZERO);
         self
     }
 
@@ -102,29 +102,29 @@ impl LockRequest {
 
     /// Publishes up to 1 KiB with the grant; see [`Acquire::data`].
     pub fn data(mut self, data: impl Into<Bytes>) -> Self {
-        self.terms.data = data.into();
+        self.acquire_options.data = data.into();
         self
     }
 
     /// How long the lease stays blocked after a dirty end; see [`Acquire::lock_delay`].
     pub fn lock_delay(mut self, delay: Duration) -> Self {
-        self.terms.lock_delay = delay;
+        self.acquire_options.lock_delay = delay;
         self
     }
 
     async fn send(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
-        let transport = Arc::clone(&self.client.hub.transport);
+        let transport = Arc::clone(&self.client.inner.transport);
         let until = match self.limit {
-            Limit::Never => None,
-            Limit::After(limit) => Some(transport.now() + limit),
+            WaitLimit::Never => None,
+            WaitLimit::After(limit) => Some(transport.now() + limit),
         };
         let mut session: Option<Session> = None;
         let mut tries = 0;
         loop {
             let open = session.take().filter(Session::is_live);
             let failed = match open {
-                None => match self.first_try(&name).await {
+                None => match self.open_and_acquire(&name).await {
                     Ok((_, Ok(lease))) => return Ok(lease),
                     Ok((opened, Err(refused))) => {
                         session = Some(opened);
@@ -134,9 +134,9 @@ impl LockRequest {
                 },
                 Some(open) => {
                     let left = until.map_or(WAIT, |until| until.saturating_since(transport.now()));
-                    let mut terms = self.terms.clone();
-                    terms.wait = Some(left.min(WAIT));
-                    let acquire = Acquire::with_terms(&open, name.to_string(), terms);
+                    let mut acquire_options = self.acquire_options.clone();
+                    acquire_options.wait = Some(left.min(WAIT));
+                    let acquire = Acquire::with_options(&open, name.to_string(), acquire_options);
                     let waited = acquire.send().await;
                     session = Some(open);
                     match waited {
@@ -146,12 +146,12 @@ impl LockRequest {
                 }
             };
             let pause = match next(&failed) {
-                Next::Fail => return Err(failed),
-                Next::Wait => Duration::ZERO,
-                Next::Pause => retry::pause(tries, None),
+                NextStep::Fail => return Err(failed),
+                NextStep::Wait => Duration::ZERO,
+                NextStep::Pause => retry::pause(tries, None),
             };
             if until.is_some_and(|until| is_over(until, transport.now() + pause)) {
-                return Err(self.at_the_limit(failed));
+                return Err(self.error_at_limit(failed));
             }
             if !pause.is_zero() {
                 tries += 1;
@@ -160,14 +160,14 @@ impl LockRequest {
         }
     }
 
-    async fn first_try(&self, name: &LeaseName) -> Result<FirstTry, AcquireError> {
-        let (options, terms) = (self.options.clone(), self.terms.clone());
-        open_and_acquire(&self.client, options, name.clone(), terms).await
+    async fn open_and_acquire(&self, name: &LeaseName) -> Result<OpenedAndAcquired, AcquireError> {
+        let (options, acquire_options) = (self.options.clone(), self.acquire_options.clone());
+        open_and_acquire(&self.client, options, name.clone(), acquire_options).await
     }
 
     /// What to say when the time is over: without a limit above zero, why it is not free.
-    fn at_the_limit(&self, failed: AcquireError) -> AcquireError {
-        let waited = matches!(self.limit, Limit::After(limit) if !limit.is_zero());
+    fn error_at_limit(&self, failed: AcquireError) -> AcquireError {
+        let waited = matches!(self.limit, WaitLimit::After(limit) if !limit.is_zero());
         match failed {
             AcquireError::Held(_) | AcquireError::Queued { .. } | AcquireError::NotNow { .. }
                 if waited =>
@@ -184,7 +184,7 @@ fn is_over(until: Moment, now: Moment) -> bool {
 }
 
 /// What to do after a try that brought nothing.
-enum Next {
+enum NextStep {
     /// It would be refused again.
     Fail,
     /// Stand in the queue.
@@ -193,21 +193,21 @@ enum Next {
     Pause,
 }
 
-fn next(failed: &AcquireError) -> Next {
+fn next(failed: &AcquireError) -> NextStep {
     match failed {
         AcquireError::Held(_)
         | AcquireError::Queued { .. }
         | AcquireError::NotNow { .. }
-        | AcquireError::TimedOut => Next::Wait,
-        AcquireError::Ended(_) | AcquireError::SessionLost(_) => Next::Pause,
-        AcquireError::InvalidName(_) => Next::Fail,
+        | AcquireError::TimedOut => NextStep::Wait,
+        AcquireError::Ended(_) | AcquireError::SessionLost(_) => NextStep::Pause,
+        AcquireError::InvalidName(_) => NextStep::Fail,
         AcquireError::Call(error) | AcquireError::Open(OpenError::Call(error)) => match error {
-            CallError::Refused(refusal) if refusal.reason == Reason::Limit => Next::Pause,
-            CallError::Refused(_) => Next::Fail,
-            CallError::Unavailable { .. } | CallError::Unknown { .. } => Next::Pause,
+            CallError::Refused(refusal) if refusal.reason == Reason::Limit => NextStep::Pause,
+            CallError::Refused(_) => NextStep::Fail,
+            CallError::Unavailable { .. } | CallError::Unknown { .. } => NextStep::Pause,
         },
-        AcquireError::Open(OpenError::TooLate) => Next::Pause,
-        AcquireError::Open(OpenError::InvalidIdentity(_) | OpenError::ShutDown) => Next::Fail,
+        AcquireError::Open(OpenError::TooLate) => NextStep::Pause,
+        AcquireError::Open(OpenError::InvalidIdentity(_) | OpenError::ShutDown) => NextStep::Fail,
     }
 }
 

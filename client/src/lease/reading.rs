@@ -5,7 +5,7 @@ use ringfence_proto::v1::{CheckRequest, GetRequest, client_frame, server_frame};
 use ringfence_proto::wire::verdict_from_wire;
 
 use crate::session::client::Client;
-use crate::transport::calls::Manner;
+use crate::transport::calls::ReplyMode;
 use crate::transport::error::CallError;
 use crate::transport::refusal::Reason;
 use crate::watch::Watch;
@@ -57,14 +57,19 @@ impl Client {
     /// Watches the leases whose names begin with `prefix` (all of them if it is empty), from the
     /// present state on.
     pub fn watch(&self, prefix: impl Into<String>) -> Watch {
-        Watch::begin(&self.hub.transport, &self.tether, prefix.into(), None)
+        Watch::begin(
+            &self.inner.transport,
+            &self.keep_running,
+            prefix.into(),
+            None,
+        )
     }
 
     /// Watches on behind a position that an earlier watch reached, also of another process.
     pub fn watch_from(&self, prefix: impl Into<String>, position: Position) -> Watch {
         Watch::begin(
-            &self.hub.transport,
-            &self.tether,
+            &self.inner.transport,
+            &self.keep_running,
             prefix.into(),
             Some(position),
         )
@@ -72,12 +77,12 @@ impl Client {
 
     /// Follows the floors of the names that begin with `prefix`; all of them if it is empty.
     pub fn watch_floors(&self, prefix: impl Into<String>) -> Floors {
-        Floors::begin(&self.hub.transport, &self.tether, prefix.into())
+        Floors::begin(&self.inner.transport, &self.keep_running, prefix.into())
     }
 
     async fn ask(&self, body: client_frame::Body) -> Result<server_frame::Body, CallError> {
-        let transport = &self.hub.transport;
-        let answer = transport.call(body, Manner::Prompt, transport.deadline());
+        let transport = &self.inner.transport;
+        let answer = transport.call(body, ReplyMode::Prompt, transport.deadline());
         Ok(answer.await?.body)
     }
 }

@@ -14,7 +14,7 @@ use crate::clock::{self, Moment};
 use crate::lease::range::{Range, millis};
 use crate::session::grant::{Belief, Grant};
 use crate::session::heartbeat::Heartbeat;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
 
 /// One grant of a lease to this client, from its start to its end: what work needs that runs under
@@ -25,7 +25,7 @@ use crate::session::loss::Loss;
 /// a later grant is another term with a greater token.
 #[derive(Clone)]
 pub struct Term {
-    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) session: Arc<SessionInner>,
     pub(crate) grant: Arc<Grant>,
 }
 
@@ -40,7 +40,7 @@ pub enum Guarded<E> {
 }
 
 impl Term {
-    /// The lease's name.
+    /// The name of the lease, as it was acquired.
     #[must_use]
     pub fn name(&self) -> &LeaseName {
         &self.grant.name
@@ -82,7 +82,7 @@ impl Term {
     /// the session move it no further.
     #[must_use]
     pub fn valid_until(&self) -> Moment {
-        self.liveness.valid_until_of(&self.grant)
+        self.session.valid_until_of(&self.grant)
     }
 
     /// What is left until [`valid_until`](Self::valid_until); zero once the lease is lost.
@@ -90,7 +90,7 @@ impl Term {
     pub fn remaining(&self) -> Duration {
         let valid_until = self.valid_until();
         match self.loss() {
-            None => valid_until.saturating_since(self.liveness.transport.now()),
+            None => valid_until.saturating_since(self.session.transport.now()),
             Some(_) => Duration::ZERO,
         }
     }
@@ -105,7 +105,7 @@ impl Term {
     /// Why the lease is lost; `None` while it is held. Asks the clock each time.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
-        self.liveness.loss_of(&self.grant)
+        self.session.loss_of(&self.grant)
     }
 
     /// Completes when the lease is lost, released or handed over, with the reason. The future asks
@@ -114,7 +114,7 @@ impl Term {
     /// before [`valid_until`](Self::valid_until), so that it is heard by then. It can be moved into
     /// another task.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        lost(Arc::clone(&self.liveness), Arc::clone(&self.grant))
+        lost(Arc::clone(&self.session), Arc::clone(&self.grant))
     }
 
     /// The wall-clock range in which the lease is held, as far as is known now; `None` once it is
@@ -140,6 +140,8 @@ impl Term {
         let mut lost = pin!(self.lost());
         let mut work = pin!(work);
         poll_fn(|cx| {
+            // The loss first, in each poll: work that was woken after the window's end must not run
+            // one more step.
             if let Poll::Ready(loss) = lost.as_mut().poll(cx) {
                 return Poll::Ready(Err(loss));
             }
@@ -187,13 +189,13 @@ impl Term {
     /// Says that a guard refused this grant's token: the lease is lost, for ever, and released.
     /// [`guarded`](Self::guarded) does this automatically.
     pub fn report_stale(&self) {
-        self.liveness.report_stale(&self.grant);
+        self.session.report_stale(&self.grant);
     }
 
     /// Promises a sign of life at least every `limit`: a session whose holder is stuck is not
     /// renewed. The promise binds the session, so all leases that it holds.
     pub fn heartbeat(&self, limit: Duration) -> Heartbeat {
-        Heartbeat::promise(Arc::clone(&self.liveness), limit)
+        Heartbeat::promise(Arc::clone(&self.session), limit)
     }
 }
 
@@ -221,7 +223,7 @@ impl<E: Error + 'static> Error for Guarded<E> {
     }
 }
 
-async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
+async fn lost(session: Arc<SessionInner>, grant: Arc<Grant>) -> Loss {
     let mut belief = grant.watch();
     let mut over = pin!(async move {
         // The sender lives in the grant, which this future holds.
@@ -232,11 +234,11 @@ async fn lost(liveness: Arc<Liveness>, grant: Arc<Grant>) -> Loss {
             .ok();
     });
     poll_fn(move |cx| {
-        if let Some(loss) = liveness.loss_of(&grant) {
+        if let Some(loss) = session.loss_of(&grant) {
             return Poll::Ready(loss);
         }
         match over.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(liveness.loss_of(&grant).unwrap_or(Loss::Released)),
+            Poll::Ready(()) => Poll::Ready(session.loss_of(&grant).unwrap_or(Loss::Released)),
             Poll::Pending => Poll::Pending,
         }
     })

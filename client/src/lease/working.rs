@@ -26,14 +26,14 @@ impl Term {
 
 impl Working {
     pub(crate) fn new(term: Term) -> Self {
-        term.liveness.work_begins(term.grant.token);
+        term.session.work_begins(term.grant.token);
         Self { term }
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        self.term.liveness.work_ended(self.term.grant.token);
+        self.term.session.work_ended(self.term.grant.token);
     }
 }
 

@@ -116,7 +116,7 @@ impl ClientBuilder {
     /// task of the host.
     #[cfg(feature = "sim")]
     pub fn simulated(mut self, host: Arc<sim::Host>, network: Arc<dyn sim::Network>) -> Self {
-        self.options.place = Some(sim::Place { host, network });
+        self.options.simulation = Some(sim::Simulation { host, network });
         self
     }
 

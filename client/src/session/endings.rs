@@ -9,7 +9,7 @@
 
 mod ending;
 mod request;
-mod work;
+mod task;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,16 +18,16 @@ use ringfence_core::{FencingToken, LeaseName, SessionId};
 
 use crate::clock::Moment;
 use crate::session::grant::Grant;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
 use crate::sync::lock;
 use crate::transport::error::CallError;
 
 use ending::Stage;
-pub(crate) use ending::{Ending, What};
+pub(crate) use ending::{EndTarget, Ending};
 pub use request::Transferred;
 pub(crate) use request::transfer;
-pub(crate) use work::Work;
+pub(crate) use task::EndingTask;
 
 /// The most that is remembered. What is forgotten is granted until its session ends.
 const ENDINGS_MAX: usize = 65_536;
@@ -48,33 +48,35 @@ impl Endings {
     /// Remembers that a grant was lost here that the cluster may still grant.
     pub(crate) fn note_release(
         &self,
-        session: &Arc<Liveness>,
+        session: &Arc<SessionInner>,
         name: &LeaseName,
         token: FencingToken,
     ) -> Arc<Ending> {
-        self.add(session, name, What::Grant(token), Stage::Idle)
+        self.add(session, name, EndTarget::Grant(token), Stage::Idle)
     }
 
     /// Remembers an ending that the caller is about to work on.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        session: &Arc<Liveness>,
+        session: &Arc<SessionInner>,
         name: &LeaseName,
-        what: What,
-    ) -> Work {
-        let ending = self.add(session, name, what, Stage::Running);
-        Work::on(Arc::clone(self), ending)
+        target: EndTarget,
+    ) -> EndingTask {
+        let ending = self.add(session, name, target, Stage::Running);
+        EndingTask::on(Arc::clone(self), ending)
     }
 
     fn add(
         &self,
-        session: &Arc<Liveness>,
+        session: &Arc<SessionInner>,
         name: &LeaseName,
-        what: What,
+        target: EndTarget,
         stage: Stage,
     ) -> Arc<Ending> {
-        let ending = Arc::new(Ending::new(session, name, what, stage));
+        let ending = Arc::new(Ending::new(session, name, target, stage));
         let mut names = lock(&self.names);
+        // Beyond the limit the ending is still worked on, if the caller does so. It only does not
+        // hold back a later acquire of the name.
         if names.count < ENDINGS_MAX {
             names.count += 1;
             names
@@ -87,7 +89,12 @@ impl Endings {
     }
 
     /// A session is over for this client, and what it believed in may still be granted.
-    pub(crate) fn session_lost(&self, session: &Arc<Liveness>, why: &Loss, grants: &[Arc<Grant>]) {
+    pub(crate) fn session_lost(
+        &self,
+        session: &Arc<SessionInner>,
+        why: &Loss,
+        grants: &[Arc<Grant>],
+    ) {
         if may_still_be_granted(why) {
             for grant in grants {
                 self.note_release(session, &grant.name, grant.token);
@@ -96,7 +103,7 @@ impl Endings {
         match why {
             Loss::SessionEnded { .. } | Loss::ClusterChanged => self.session_over(session.id()),
             // Only this attachment is over.
-            Loss::Left | Loss::WrongSecret => self.left(session.key()),
+            Loss::Detached | Loss::WrongSecret => self.detached(session.key()),
             _ => {}
         }
     }
@@ -108,7 +115,7 @@ impl Endings {
     }
 
     /// An attachment to a session is over: what it has begun is left to the session's end.
-    fn left(&self, key: u64) {
+    fn detached(&self, key: u64) {
         let mut names = lock(&self.names);
         names.retain(|ending| ending.session.key() != key);
     }
@@ -136,6 +143,8 @@ impl Endings {
         name: &LeaseName,
         deadline: Moment,
     ) -> Result<(), CallError> {
+        // One after the other, and looked up again each time: while one is settled another caller
+        // may add the next, for example by dropping a lease of this name.
         while let Some(ending) = self.first(name) {
             let in_time = self.settle_once(&ending, deadline).await;
             if !in_time && !ending.is_done() {
@@ -154,8 +163,10 @@ impl Endings {
 
     /// Works on it, or waits for the task that does. Returns whether the deadline is still ahead.
     async fn settle_once(self: &Arc<Self>, ending: &Arc<Ending>, deadline: Moment) -> bool {
+        // Exactly one task sends the requests of an ending. All others wait for it to stop, and
+        // take over if it stops without an answer.
         if ending.claim() {
-            let work = Work::on(Arc::clone(self), Arc::clone(ending));
+            let work = EndingTask::on(Arc::clone(self), Arc::clone(ending));
             let settled = request::end(ending, Some(deadline)).await;
             work.over(settled);
         }
@@ -205,7 +216,7 @@ fn may_still_be_granted(why: &Loss) -> bool {
         | Loss::GrantEnded { .. }
         | Loss::WrongSecret
         | Loss::ClusterChanged
-        | Loss::Left
+        | Loss::Detached
         | Loss::Released => false,
     }
 }

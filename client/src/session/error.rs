@@ -16,7 +16,7 @@ pub enum OpenError {
     /// The session was opened, but so late that its window had passed already.
     #[error("the session was opened, but its window had passed when the answer came")]
     TooLate,
-    /// The request failed.
+    /// The cluster refused the request, or did not answer in time.
     #[error(transparent)]
     Call(CallError),
 }
@@ -31,7 +31,7 @@ pub enum AttachError {
     /// The session has ended, or the handle's secret is not its secret.
     #[error("the session cannot be resumed: {0}")]
     Lost(Loss),
-    /// The request failed.
+    /// The cluster refused the request, or did not answer in time.
     #[error(transparent)]
     Call(CallError),
 }

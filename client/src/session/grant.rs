@@ -13,9 +13,8 @@ use crate::session::loss::Loss;
 pub(crate) enum Belief {
     /// Held, as long as the session's window is open.
     Held,
-    /// Over, for ever.
+    /// Ended; a grant never returns from this state.
     Over {
-        /// Why.
         loss: Loss,
         /// The end of the session's window when belief ended. Keep-alives that are acknowledged
         /// later move the session's window and not this: the cluster lets the next holder in one
@@ -71,7 +70,7 @@ impl Grant {
 
     /// The same grant for the caller that gets it back from a hand-over that did not take place.
     /// Those who learned of its loss keep seeing it as lost.
-    pub(crate) fn anew(&self) -> Self {
+    pub(crate) fn believed_again(&self) -> Self {
         Self {
             name: self.name.clone(),
             token: self.token,

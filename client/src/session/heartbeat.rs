@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::session::Session;
-use crate::session::beat::Beat;
-use crate::session::liveness::Liveness;
+use crate::session::heartbeat_timer::HeartbeatTimer;
+use crate::session::inner::SessionInner;
 
 /// A promise to [`beat`](Self::beat) in time; [`Session::heartbeat`] makes one.
 ///
@@ -19,32 +19,32 @@ use crate::session::liveness::Liveness;
 #[derive(Clone)]
 #[must_use = "dropping a heartbeat ends the promise"]
 pub struct Heartbeat {
-    liveness: Arc<Liveness>,
-    beat: Arc<Beat>,
+    session: Arc<SessionInner>,
+    beat: Arc<HeartbeatTimer>,
 }
 
 impl Session {
     /// Promises a [`beat`](Heartbeat::beat) at least every `limit`, counted from now. A stuck
     /// application then loses its leases at the latest `limit` and a window after its last beat.
     pub fn heartbeat(&self, limit: Duration) -> Heartbeat {
-        Heartbeat::promise(Arc::clone(&self.hold.liveness), limit)
+        Heartbeat::promise(Arc::clone(&self.guard.session), limit)
     }
 }
 
 impl Heartbeat {
-    pub(crate) fn promise(liveness: Arc<Liveness>, limit: Duration) -> Self {
-        let beat = Arc::new(Beat::new(limit, liveness.transport.now()));
-        liveness.promise(&beat);
-        Self { liveness, beat }
+    pub(crate) fn promise(session: Arc<SessionInner>, limit: Duration) -> Self {
+        let beat = Arc::new(HeartbeatTimer::new(limit, session.transport.now()));
+        session.require_heartbeat(&beat);
+        Self { session, beat }
     }
 
     /// Shows that the work moves on. One that comes late, but before the session is lost, renews
     /// it at once.
     pub fn beat(&self) {
-        let now = self.liveness.transport.now();
+        let now = self.session.transport.now();
         if self.beat.beat(now) {
-            self.liveness.hurry(now);
-            self.liveness.wake();
+            self.session.renew_now(now);
+            self.session.wake();
         }
     }
 }

@@ -15,32 +15,37 @@ use ringfence_proto::v1::{
 use tokio::sync::oneshot;
 
 use crate::clock::Moment;
+use crate::session::client_inner::ClientInner;
 use crate::session::grant::Grant;
-use crate::session::hub::Hub;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
-use crate::transport::calls::{Answer, Manner};
+use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::error::CallError;
 
 /// The most sessions in one request; the server takes 10,000, and a message has an end too.
 const SESSIONS_MAX: usize = 4_096;
 /// The most grants of one session that are asked about at one time.
-const QUESTIONS_MAX: usize = 256;
+const CHECKS_MAX: usize = 256;
 
 /// Runs until the client's thread ends.
-pub(crate) async fn run(hub: &Arc<Hub>) {
-    let mut current = hub.transport.link.current();
+pub(crate) async fn run(client: &Arc<ClientInner>) {
+    let mut current = client.transport.link.current();
     loop {
-        hub.arm(None);
+        // Reset before the sessions are listed: a session that registers from here on finds no
+        // armed moment and wakes this loop, even if the list below misses it.
+        client.arm(None);
         let connected = current.borrow().is_some();
-        let now = hub.transport.now();
-        let sessions = hub.sessions();
+        let now = client.transport.now();
+        let sessions = client.sessions();
         let mut next: Option<Moment> = None;
         let mut due = false;
         for session in &sessions {
-            let Some((look, keep_alive)) = session.tend(now) else {
+            let Some((look, keep_alive)) = session.poll_deadlines(now) else {
                 continue;
             };
+            // Without a stream nothing is sent, so a due keep-alive is no reason to wake up; the
+            // windows still are. A keep-alive that would wait for the next stream would be stale
+            // when it leaves: `renew_now` makes a new one.
             due |= connected && keep_alive <= now;
             let wake = if connected {
                 look.min(keep_alive)
@@ -50,36 +55,36 @@ pub(crate) async fn run(hub: &Arc<Hub>) {
             next = Some(next.map_or(wake, |next| next.min(wake)));
         }
         if due {
-            send(hub, &sessions, now);
+            send(client, &sessions, now);
             continue;
         }
-        hub.arm(next);
+        client.arm(next);
         tokio::select! {
-            () = sleep(hub, next) => {}
-            () = hub.sooner.notified() => {}
+            () = sleep(client, next) => {}
+            () = client.wake.notified() => {}
             changed = current.changed() => {
                 if changed.is_err() {
                     return;
                 }
                 // A new stream, so perhaps a new leader: it learns at once who is alive.
-                let now = hub.transport.now();
-                hub.sessions().iter().for_each(|session| session.hurry(now));
+                let now = client.transport.now();
+                client.sessions().iter().for_each(|session| session.renew_now(now));
             }
         }
     }
 }
 
-async fn sleep(hub: &Hub, until: Option<Moment>) {
+async fn sleep(client: &ClientInner, until: Option<Moment>) {
     match until {
-        Some(moment) => hub.transport.options.clock.sleep_until(moment).await,
+        Some(moment) => client.transport.options.clock.sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }
 
 /// The sessions of one request, each with the losses it acknowledged.
-type Batch = Vec<(Arc<Liveness>, Vec<u64>)>;
+type Batch = Vec<(Arc<SessionInner>, Vec<u64>)>;
 
-fn send(hub: &Arc<Hub>, sessions: &[Arc<Liveness>], now: Moment) {
+fn send(client: &Arc<ClientInner>, sessions: &[Arc<SessionInner>], now: Moment) {
     let mut request = KeepAliveRequest::default();
     let mut batch = Batch::new();
     for session in sessions {
@@ -98,7 +103,7 @@ fn send(hub: &Arc<Hub>, sessions: &[Arc<Liveness>], now: Moment) {
         batch.push((Arc::clone(session), part.acknowledged));
         if request.sessions.len() + request.acknowledged.len() >= SESSIONS_MAX {
             dispatch(
-                hub,
+                client,
                 std::mem::take(&mut request),
                 std::mem::take(&mut batch),
                 now,
@@ -106,11 +111,11 @@ fn send(hub: &Arc<Hub>, sessions: &[Arc<Liveness>], now: Moment) {
         }
     }
     if !batch.is_empty() {
-        dispatch(hub, request, batch, now);
+        dispatch(client, request, batch, now);
     }
 }
 
-fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment) {
+fn dispatch(client: &Arc<ClientInner>, request: KeepAliveRequest, batch: Batch, now: Moment) {
     // An answer that comes when the last window has passed is of no use.
     let longest = batch
         .iter()
@@ -118,13 +123,22 @@ fn dispatch(hub: &Arc<Hub>, request: KeepAliveRequest, batch: Batch, now: Moment
         .max()
         .unwrap_or_default();
     let body = client_frame::Body::KeepAlive(request);
-    let reply = hub.transport.link.call(body, Manner::Once, now + longest);
-    let taker = Arc::clone(hub);
+    // Never repeated by the transport: a repeat would carry the `t_send` of the first try, and the
+    // next keep-alive carries a later one.
+    let reply = client
+        .transport
+        .link
+        .call(body, ReplyMode::Once, now + longest);
+    let taker = Arc::clone(client);
     let taking = async move { take(&taker, reply, batch).await };
-    drop(hub.transport.thread.spawn(taking));
+    drop(client.transport.thread.spawn(taking));
 }
 
-async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, batch: Batch) {
+async fn take(
+    client: &ClientInner,
+    reply: oneshot::Receiver<Result<Answer, CallError>>,
+    batch: Batch,
+) {
     // Without an answer there is nothing to do: the next keep-alive is scheduled already.
     let Ok(answer) = reply.await else { return };
     let (reply, sent) = match answer {
@@ -133,10 +147,10 @@ async fn take(hub: &Hub, reply: oneshot::Receiver<Result<Answer, CallError>>, ba
             sent,
         }) => (reply, sent),
         Ok(_) => return,
-        Err(error) => return hub.transport.told(&error),
+        Err(error) => return client.transport.note_refusal(&error),
     };
     apply(reply, sent, &batch);
-    hub.sooner.notify_one();
+    client.wake.notify_one();
 }
 
 fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
@@ -151,6 +165,7 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
                 Reason::WrongSecret | Reason::PermissionDenied => Loss::WrongSecret,
                 _ => Loss::of_session(ended.cause.clone()),
             };
+            // The session's own end outweighs whatever else the reply lists for it.
             session.lose(&why);
             continue;
         }
@@ -162,27 +177,31 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
         if let Some(lost) = reply.lost.iter().find(|lost| lost.session == number) {
             session.grants_lost(&lost.grants);
         }
+        // What this keep-alive acknowledged has reached the cluster. Losses that were noticed since
+        // stay in the list for the next one.
         session.acknowledged(acknowledged);
         session.acknowledge(sent);
-        ask_about(session);
+        verify_grants(session);
     }
 }
 
 /// Asks whether the grants of a session whose handle others have are still in force. A keep-alive
 /// tells what ended against the session's will; what another process ended by the handle is the
 /// session's will.
-fn ask_about(session: &Arc<Liveness>) {
-    let doubtful = session.doubtful();
-    if doubtful.is_empty() || session.checking.swap(true, Ordering::Relaxed) {
+fn verify_grants(session: &Arc<SessionInner>) {
+    let grants = session.grants_to_verify();
+    if grants.is_empty() || session.checking.swap(true, Ordering::Relaxed) {
         return;
     }
+    // In a task of its own: the checks take a round trip, and the next keep-alive must not wait for
+    // them. `checking` allows one such task per session, or slow answers would pile up.
     let asking = Arc::clone(session);
     drop(session.transport.thread.spawn(async move {
-        for grants in doubtful.chunks(QUESTIONS_MAX) {
-            let questions = grants.iter().map(|grant| is_over(&asking, grant));
+        for chunk in grants.chunks(CHECKS_MAX) {
+            let questions = chunk.iter().map(|grant| ended_token(&asking, grant));
             let answers = futures_util::future::join_all(questions).await;
             for ended in answers.into_iter().flatten() {
-                asking.told_ended(ended, None);
+                asking.on_watched_end(ended, None);
             }
         }
         asking.checking.store(false, Ordering::Relaxed);
@@ -190,7 +209,7 @@ fn ask_about(session: &Arc<Liveness>) {
 }
 
 /// Whether the cluster says that a grant is not in force; without an answer nothing is known.
-async fn is_over(session: &Liveness, grant: &Grant) -> Option<FencingToken> {
+async fn ended_token(session: &SessionInner, grant: &Grant) -> Option<FencingToken> {
     let question = client_frame::Body::Check(CheckRequest {
         name: grant.name.to_string(),
         token: grant.token.get(),
@@ -198,7 +217,7 @@ async fn is_over(session: &Liveness, grant: &Grant) -> Option<FencingToken> {
     });
     let transport = &session.transport;
     let answer = transport
-        .call(question, Manner::Prompt, transport.deadline())
+        .call(question, ReplyMode::Prompt, transport.deadline())
         .await;
     let Ok(Answer {
         body: server_frame::Body::Check(reply),

@@ -36,7 +36,7 @@ pub enum Loss {
     /// This client closed the session.
     Closed,
     /// This client left the session to itself.
-    Left,
+    Detached,
     /// This client released the lease, or handed it over.
     Released,
 }
@@ -59,7 +59,7 @@ impl Loss {
     #[must_use]
     pub fn is_own_doing(&self) -> bool {
         match self {
-            Self::Closed | Self::Left | Self::Released => true,
+            Self::Closed | Self::Detached | Self::Released => true,
             Self::WindowPassed
             | Self::Stuck
             | Self::SessionEnded { .. }
@@ -92,7 +92,7 @@ impl fmt::Display for Loss {
             Self::ClusterChanged => f.write_str("the endpoints belong to another cluster now"),
             Self::Reported => f.write_str("a guard refused its token"),
             Self::Closed => f.write_str("this client closed the session"),
-            Self::Left => f.write_str("this client left the session to itself"),
+            Self::Detached => f.write_str("this client left the session to itself"),
             Self::Released => f.write_str("this client gave the lease up"),
         }
     }

@@ -16,14 +16,14 @@ use crate::clock;
 use crate::session::client::Client;
 use crate::session::error::{AttachError, OpenError};
 use crate::session::handle::SessionHandle;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
-use crate::session::numbers::Numbers;
-use crate::session::{Hold, Session, SessionOptions};
-use crate::transport::calls::{Answer, Manner};
-use crate::transport::chance;
+use crate::session::request_numbers::RequestNumbers;
+use crate::session::{Session, SessionGuard, SessionOptions};
+use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::driver;
 use crate::transport::error::CallError;
+use crate::transport::random;
 use crate::transport::refusal::Reason;
 use crate::transport::unary;
 
@@ -33,11 +33,11 @@ impl Client {
     /// # Errors
     /// [`OpenError`] if the options are refused or the cluster does not answer in time.
     pub async fn open_session(&self, options: SessionOptions) -> Result<Session, OpenError> {
-        let life = Life::Ttl {
+        let lifetime = Lifetime::Ttl {
             ttl: options.ttl,
-            patience: Duration::MAX,
+            renew_deadline: Duration::MAX,
         };
-        open(self, options.identity, life).await
+        open(self, options.identity, lifetime).await
     }
 
     /// Resumes a session from its handle and keeps it alive. `ttl` is what the session was opened
@@ -59,13 +59,13 @@ impl Client {
 }
 
 /// What a session's life depends on.
-pub(crate) enum Life {
-    /// On keep-alives.
+pub(crate) enum Lifetime {
+    /// The session ends unless it is kept alive.
     Ttl {
         /// How long it outlives the last one.
         ttl: Duration,
         /// It is not believed in for longer than this after a keep-alive that was acknowledged.
-        patience: Duration,
+        renew_deadline: Duration,
     },
     /// On a Pod's life.
     Pod(Pod),
@@ -75,19 +75,25 @@ pub(crate) enum Life {
 pub(crate) async fn open(
     client: &Client,
     identity: String,
-    life: Life,
+    lifetime: Lifetime,
 ) -> Result<Session, OpenError> {
-    let Some(under_way) = client.hub.opening().await else {
+    let Some(under_way) = client.inner.begin_opening().await else {
         return Err(OpenError::ShutDown);
     };
     let identity = Identity::parse(&identity).map_err(OpenError::InvalidIdentity)?;
-    let (ttl, patience, pod) = match life {
-        Life::Ttl { ttl, patience } => (Some(ttl), patience, None),
-        Life::Pod(pod) => (None, Duration::MAX, Some(pod)),
+    let (ttl, renew_deadline, pod) = match lifetime {
+        Lifetime::Ttl {
+            ttl,
+            renew_deadline,
+        } => (Some(ttl), renew_deadline, None),
+        Lifetime::Pod(pod) => (None, Duration::MAX, Some(pod)),
     };
-    let secret = Secret::new(chance::rng().random());
+    let secret = Secret::new(random::rng().random());
     let opener = client.clone();
-    let opening = client.hub.transport.thread.spawn(async move {
+    // On the client's thread, so that a caller that drops the future does not abandon a session
+    // which the cluster has opened: the task completes, and its result closes the session when no
+    // one takes it.
+    let opening = client.inner.transport.thread.spawn(async move {
         let request = OpenRequest {
             secret: Bytes::copy_from_slice(secret.as_bytes()),
             ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
@@ -102,15 +108,20 @@ pub(crate) async fn open(
             sent,
         } = answer
         else {
-            return Err(OpenError::Call(CallError::misfit()));
+            return Err(OpenError::Call(CallError::unexpected_reply()));
         };
-        let session = SessionId::new(reply.session).ok_or(OpenError::Call(CallError::misfit()))?;
+        let session =
+            SessionId::new(reply.session).ok_or(OpenError::Call(CallError::unexpected_reply()))?;
         let handle = SessionHandle { session, secret };
         let ttl = Duration::from_millis(reply.ttl_ms);
-        let liveness = opener.hub.session(handle, ttl, sent, Numbers::from(1));
-        let liveness = liveness.with_patience(patience, sent);
-        let kept = keep(&opener, liveness, true).map_err(|_| OpenError::TooLate);
-        let session = unless_shut(kept?).await.ok_or(OpenError::ShutDown)?;
+        let session = opener
+            .inner
+            .new_session(handle, ttl, sent, RequestNumbers::from(1));
+        let session = session.with_renew_deadline(renew_deadline, sent);
+        let kept = keep(&opener, session, true).map_err(|_| OpenError::TooLate);
+        let session = unless_shut_down(kept?).await.ok_or(OpenError::ShutDown)?;
+        // Only now may a shutdown go on: the session is in the table, where the shutdown finds and
+        // closes it.
         drop(under_way);
         Ok(session)
     });
@@ -138,15 +149,15 @@ pub(crate) async fn ask(
     mut request: OpenRequest,
     body: impl Fn(OpenRequest) -> client_frame::Body,
 ) -> Result<Answer, CallError> {
-    let transport = &client.hub.transport;
+    let transport = &client.inner.transport;
     let mut tries = TRIES;
     loop {
-        let id: [u8; 16] = chance::rng().random();
+        let id: [u8; 16] = random::rng().random();
         request.id = Bytes::copy_from_slice(&id);
         request.seen_cluster_time_ms = Some(transport.cluster_time_ms());
         let body = body(request.clone());
         let refusal = match transport
-            .call(body, Manner::Prompt, transport.deadline())
+            .call(body, ReplyMode::Prompt, transport.deadline())
             .await
         {
             Err(CallError::Refused(refusal)) => refusal,
@@ -166,13 +177,12 @@ pub(crate) async fn ask(
     }
 }
 
-/// Resumes a session.
 pub(crate) async fn attach(
     client: &Client,
     handle: SessionHandle,
     ttl: Duration,
 ) -> Result<Session, AttachError> {
-    let Some(_under_way) = client.hub.opening().await else {
+    let Some(_under_way) = client.inner.begin_opening().await else {
         return Err(AttachError::ShutDown);
     };
     let ttl = ttl.min(ttl_of(client, handle.session).await?);
@@ -181,9 +191,9 @@ pub(crate) async fn attach(
         ..KeepAliveRequest::default()
     };
     let body = client_frame::Body::KeepAlive(request);
-    let transport = &client.hub.transport;
+    let transport = &client.inner.transport;
     let (through, deadline) = (Arc::clone(transport), transport.deadline());
-    let renewing = async move { through.call(body, Manner::Prompt, deadline).await };
+    let renewing = async move { through.call(body, ReplyMode::Prompt, deadline).await };
     let answer = driver::on_thread(&transport.thread, renewing)
         .await
         .map_err(AttachError::Call)?;
@@ -192,7 +202,7 @@ pub(crate) async fn attach(
         sent,
     } = answer
     else {
-        return Err(AttachError::Call(CallError::misfit()));
+        return Err(AttachError::Call(CallError::unexpected_reply()));
     };
     if let Some(ended) = reply.ended.first() {
         let loss = match ended.reason() {
@@ -203,47 +213,49 @@ pub(crate) async fn attach(
     }
     // Above all numbers that were spent before, in this process or another. If the wall clock was
     // set back since, the cluster's refusal tells the right one.
-    let numbers = Numbers::from(clock::wall_micros().max(1));
-    let liveness = client.hub.session(handle, ttl, sent, numbers);
-    liveness.share();
-    let kept = keep(client, liveness, false).map_err(AttachError::Lost);
-    unless_shut(kept?).await.ok_or(AttachError::ShutDown)
+    let numbers = RequestNumbers::from(clock::wall_micros().max(1));
+    let session = client.inner.new_session(handle, ttl, sent, numbers);
+    session.mark_shared();
+    let kept = keep(client, session, false).map_err(AttachError::Lost);
+    unless_shut_down(kept?).await.ok_or(AttachError::ShutDown)
 }
 
 /// Keeps the session alive from now on, unless its window has passed already.
-pub(crate) fn keep(client: &Client, liveness: Liveness, ours: bool) -> Result<Session, Loss> {
-    let liveness = Arc::new(liveness);
+pub(crate) fn keep(client: &Client, session: SessionInner, ours: bool) -> Result<Session, Loss> {
+    let session = Arc::new(session);
     if ours {
-        liveness.own();
+        session.own();
     }
-    client.hub.register(&liveness);
-    let hold = Arc::new(Hold {
+    // Registered before the window is checked: a session that is already over is then removed by
+    // the same code that removes every lost session.
+    client.inner.register(&session);
+    let guard = Arc::new(SessionGuard {
         client: client.clone(),
-        liveness,
+        session,
         ours,
     });
-    match hold.liveness.loss() {
-        None => Ok(Session { hold }),
+    match guard.session.loss() {
+        None => Ok(Session { guard }),
         Some(loss) => Err(loss),
     }
 }
 
 /// The session, unless the client was shut down while it was opened or resumed: the caller that
 /// shuts it down may have looked at its sessions before this one was among them.
-pub(crate) async fn unless_shut(session: Session) -> Option<Session> {
-    let Hold {
+pub(crate) async fn unless_shut_down(opened: Session) -> Option<Session> {
+    let SessionGuard {
         client,
-        liveness,
+        session,
         ours,
-    } = &*session.hold;
-    if !client.hub.is_shut() {
-        return Some(session);
+    } = &*opened.guard;
+    if !client.inner.is_shut_down() {
+        return Some(opened);
     }
-    if *ours && liveness.lose(&Loss::Closed) {
-        let deadline = liveness.transport.deadline();
-        let closed = client.close(liveness, deadline).await;
+    if *ours && session.lose(&Loss::Closed) {
+        let deadline = session.transport.deadline();
+        let closed = client.close(session, deadline).await;
         if let Err(error) = closed {
-            tracing::debug!(session = %liveness.id(), %error, "not closed; it will expire");
+            tracing::debug!(session = %session.id(), %error, "not closed; it will expire");
         }
     }
     None
@@ -255,14 +267,14 @@ async fn ttl_of(client: &Client, session: SessionId) -> Result<Duration, AttachE
         session: session.get(),
         read: None,
     };
-    let answer = unary::call(&client.hub.transport, move |channel| async move {
+    let answer = unary::call(&client.inner.transport, move |channel| async move {
         SessionsClient::new(channel).get(request).await
     });
     match answer.await {
         Ok(reply) => {
             let session = reply
                 .session
-                .ok_or(AttachError::Call(CallError::misfit()))?;
+                .ok_or(AttachError::Call(CallError::unexpected_reply()))?;
             Ok(Duration::from_millis(session.ttl_ms))
         }
         Err(CallError::Refused(refusal))

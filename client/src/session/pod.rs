@@ -7,7 +7,7 @@ use ringfence_core::{InvalidPod, Pod, PodText};
 use crate::session::Session;
 use crate::session::client::Client;
 use crate::session::error::OpenError;
-use crate::session::open::{self, Life};
+use crate::session::open::{self, Lifetime};
 
 /// The variables that say which Pod this process runs in, as the downward API fills them: namespace,
 /// name, UID, and the container's name, which may be left out where the Pod has one that matters.
@@ -73,8 +73,8 @@ impl Client {
         pod: &Pod,
         identity: impl Into<String>,
     ) -> Result<Session, OpenError> {
-        let life = Life::Pod(pod.clone());
-        open::open(self, identity.into(), life).await
+        let lifetime = Lifetime::Pod(pod.clone());
+        open::open(self, identity.into(), lifetime).await
     }
 }
 

@@ -7,7 +7,7 @@ use ringfence_core::SessionId;
 
 use crate::clock::Moment;
 use crate::session::client::Client;
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
 use crate::transport::error::CallError;
 
@@ -38,17 +38,19 @@ impl Client {
     pub async fn shutdown(&self) -> Result<(), ShutdownError> {
         // It keeps the thread running until all is given back.
         let client = self.clone();
-        let ending = self.hub.transport.thread.spawn(async move {
-            let (hub, options) = (&client.hub, &client.hub.transport.options);
-            hub.shut();
+        let ending = self.inner.transport.thread.spawn(async move {
+            let (inner, options) = (&client.inner, &client.inner.transport.options);
+            // The flag first. Openings that begin later are refused; those that began before hold a
+            // permit, and are waited for below.
+            inner.shut_down();
             let (now, limit) = (client.now(), options.request_timeout);
             let deadline = now + limit;
             tokio::select! {
-                () = hub.opened() => {}
+                () = inner.wait_until_none_opens() => {}
                 // What is opened later is closed at once.
                 () = options.clock.sleep_until(now + limit / 2) => {}
             }
-            let sessions = hub.sessions();
+            let sessions = inner.sessions();
             let giving = sessions
                 .iter()
                 .map(|session| client.give_back(session, deadline));
@@ -70,7 +72,7 @@ impl Client {
     /// Ends one attachment; says what is not certain.
     async fn give_back(
         &self,
-        session: &Arc<Liveness>,
+        session: &Arc<SessionInner>,
         deadline: Moment,
     ) -> Option<(SessionId, CallError)> {
         if session.is_ours() {
@@ -78,11 +80,11 @@ impl Client {
             let closed = self.close(session, deadline).await;
             return closed.err().map(|why| (session.id(), why));
         }
-        let endings = &self.hub.endings;
+        let endings = &self.inner.endings;
         // Leaving it forgets what was given up before, which the cluster may not have answered yet.
         let begun = endings.of(session.key());
         // Left first: a grant that comes from now on is not admitted, and is released where it comes.
-        let held = session.lose_all(&Loss::Left).unwrap_or_default();
+        let held = session.lose_all(&Loss::Detached).unwrap_or_default();
         let released = held
             .iter()
             .map(|grant| endings.note_release(session, &grant.name, grant.token));

@@ -15,7 +15,7 @@ pub enum SessionState {
     },
     /// It is over, for ever.
     Lost {
-        /// Why.
+        /// The first cause; later ones do not replace it.
         why: Loss,
     },
 }

@@ -30,7 +30,7 @@ pub(crate) fn validity(ttl: Duration) -> Duration {
         .saturating_sub(MARGIN_MIN.max(ttl / 50))
 }
 
-/// A session's window.
+/// The interval in which a session may be believed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     validity: Duration,
@@ -51,10 +51,10 @@ pub(crate) enum Extended {
 
 impl Window {
     /// The window of a session that was opened or resumed by a request sent at `sent`; never wider
-    /// than `patience`.
-    pub(crate) fn new(ttl: Duration, patience: Duration, sent: Moment) -> Self {
+    /// than `renew_deadline`.
+    pub(crate) fn new(ttl: Duration, renew_deadline: Duration, sent: Moment) -> Self {
         Self {
-            validity: validity(ttl).min(patience),
+            validity: validity(ttl).min(renew_deadline),
             sent,
         }
     }

@@ -27,7 +27,7 @@ pub(crate) type Reply = oneshot::Sender<Result<Answer, CallError>>;
 
 /// How a request is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ReplyMode {
     /// It is answered at once, and repeated until it is.
     Prompt,
     /// It may rightly be answered late, since it stands in a queue; repeated too.
@@ -38,19 +38,19 @@ pub(crate) enum Manner {
 
 struct Call {
     body: client_frame::Body,
-    manner: Manner,
+    mode: ReplyMode,
     sent: Moment,
     deadline: Moment,
-    place: Place,
+    state: CallState,
     /// It was on a stream that broke, or its reply left its outcome open.
     maybe_done: bool,
     tries: u32,
-    trouble: Option<String>,
+    last_error: Option<String>,
     reply: Reply,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CallState {
     /// Waits for a stream.
     Ready,
     /// On the present stream since then.
@@ -69,7 +69,7 @@ pub(crate) struct Calls {
 
 /// What a refused try asks of the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Setback {
+pub(crate) struct RetryHint {
     /// The leader that the refusal names.
     pub(crate) leader: Option<String>,
 }
@@ -79,7 +79,7 @@ impl Calls {
     pub(crate) fn insert(
         &mut self,
         body: client_frame::Body,
-        manner: Manner,
+        mode: ReplyMode,
         sent: Moment,
         deadline: Moment,
         reply: Reply,
@@ -91,17 +91,17 @@ impl Calls {
         }
         self.last_id += 1;
         let id = self.last_id;
-        let place = Place::Ready;
-        let (maybe_done, tries, trouble) = (false, 0, None);
+        let state = CallState::Ready;
+        let (maybe_done, tries, last_error) = (false, 0, None);
         let call = Call {
             body,
-            manner,
+            mode,
             sent,
             deadline,
-            place,
+            state,
             maybe_done,
             tries,
-            trouble,
+            last_error,
             reply,
         };
         self.timers.insert((deadline, id));
@@ -112,10 +112,10 @@ impl Calls {
     /// The frame of a call that is ready, now given to the stream.
     pub(crate) fn send(&mut self, id: u64, now: Moment) -> Option<ClientFrame> {
         let call = self.calls.get_mut(&id)?;
-        if call.place != Place::Ready {
+        if call.state != CallState::Ready {
             return None;
         }
-        call.place = Place::Sent(now);
+        call.state = CallState::Sent(now);
         call.tries += 1;
         Some(ClientFrame {
             id,
@@ -126,19 +126,19 @@ impl Calls {
     /// The calls that are ready, in the order in which they were made; those that no caller waits
     /// for any more are dropped.
     pub(crate) fn ready(&mut self) -> Vec<u64> {
-        let deserted: Vec<u64> = self
+        let abandoned: Vec<u64> = self
             .calls
             .iter()
             .filter(|(_, call)| call.reply.is_closed())
             .map(|(&id, _)| id)
             .collect();
-        for id in deserted {
+        for id in abandoned {
             drop(self.remove(id));
         }
         let ready = self
             .calls
             .iter()
-            .filter(|(_, call)| call.place == Place::Ready);
+            .filter(|(_, call)| call.state == CallState::Ready);
         let mut ready: Vec<u64> = ready.map(|(&id, _)| id).collect();
         ready.sort_unstable();
         ready
@@ -150,7 +150,7 @@ impl Calls {
         id: u64,
         body: Option<server_frame::Body>,
         now: Moment,
-    ) -> Option<Setback> {
+    ) -> Option<RetryHint> {
         let call = self.calls.get(&id)?;
         // A refused keep-alive says so inside its reply.
         let body = match body {
@@ -169,6 +169,9 @@ impl Calls {
                     return None;
                 };
                 let meaning = retry::meaning(&refusal);
+                // This try is refused for good, but an earlier one may sit in the log of a deposed
+                // leader. Only if the refusal covers that one too may the caller learn that nothing
+                // was done.
                 if meaning == Meaning::Final
                     && call.maybe_done
                     && !retry::covers_earlier_tries(&refusal)
@@ -178,25 +181,25 @@ impl Calls {
                     return None;
                 }
                 let leader = refusal.metadata.get("leader").cloned();
-                let setback = (meaning != Meaning::Final).then_some(Setback { leader });
-                if setback.is_none() || call.manner == Manner::Once {
+                let hint = (meaning != Meaning::Final).then_some(RetryHint { leader });
+                if hint.is_none() || call.mode == ReplyMode::Once {
                     self.finish(id, Err(CallError::Refused(Box::new(refusal))));
                 } else {
                     let open = meaning == Meaning::Open;
                     self.pause(id, now, open, refusal.message, refusal.retry_after);
                 }
-                return setback;
+                return hint;
             }
             Some(body) if answers(&call.body, &body) => body,
-            _ if call.manner == Manner::Once => {
+            _ if call.mode == ReplyMode::Once => {
                 let why = "the server's reply does not fit the request".to_owned();
                 self.finish(id, Err(CallError::Unknown { why }));
                 return None;
             }
             _ => {
-                let trouble = "the server's reply does not fit the request".to_owned();
-                self.pause(id, now, true, trouble, None);
-                return Some(Setback { leader: None });
+                let last_error = "the server's reply does not fit the request".to_owned();
+                self.pause(id, now, true, last_error, None);
+                return Some(RetryHint { leader: None });
             }
         };
         let sent = call.sent;
@@ -208,19 +211,23 @@ impl Calls {
     pub(crate) fn stream_lost(&mut self, why: &str) {
         let mut abandoned = Vec::new();
         for (&id, call) in &mut self.calls {
-            if matches!(call.place, Place::Sent(_)) {
+            if matches!(call.state, CallState::Sent(_)) {
+                // The server may have applied it before the stream broke. The flag is never
+                // cleared: a later refusal of another try does not prove the first one void.
                 call.maybe_done = true;
-                call.trouble = Some(why.to_owned());
-                if call.manner == Manner::Once {
+                call.last_error = Some(why.to_owned());
+                if call.mode == ReplyMode::Once {
                     abandoned.push(id);
                 } else {
-                    call.place = Place::Ready;
+                    call.state = CallState::Ready;
                 }
-            } else if let Place::Pausing(until) = call.place {
+            } else if let CallState::Pausing(until) = call.state {
+                // A pause ends early when the stream breaks: it was to spare the server of that
+                // stream, and the next one may belong to another member.
                 if until < call.deadline {
                     self.timers.remove(&(until, id));
                 }
-                call.place = Place::Ready;
+                call.state = CallState::Ready;
             }
         }
         abandoned.sort_unstable();
@@ -239,9 +246,9 @@ impl Calls {
         for call in self
             .calls
             .values_mut()
-            .filter(|call| call.place == Place::Ready)
+            .filter(|call| call.state == CallState::Ready)
         {
-            call.trouble = Some(why.to_owned());
+            call.last_error = Some(why.to_owned());
         }
     }
 
@@ -260,8 +267,8 @@ impl Calls {
             } else if call.reply.is_closed() {
                 // No caller waits for it any more; the code that dropped it sees to its end.
                 drop(self.remove(id));
-            } else if call.place == Place::Pausing(moment) {
-                call.place = Place::Ready;
+            } else if call.state == CallState::Pausing(moment) {
+                call.state = CallState::Ready;
                 ready.push(id);
             }
         }
@@ -275,8 +282,8 @@ impl Calls {
 
     /// Since when the oldest request has been on the stream that should have been answered.
     pub(crate) fn oldest_unanswered(&self) -> Option<Moment> {
-        let overdue = |call: &Call| match call.place {
-            Place::Sent(since) if call.manner != Manner::Waiting => Some(since),
+        let overdue = |call: &Call| match call.state {
+            CallState::Sent(since) if call.mode != ReplyMode::Waiting => Some(since),
             _ => None,
         };
         self.calls.values().filter_map(overdue).min()
@@ -287,7 +294,7 @@ impl Calls {
         id: u64,
         now: Moment,
         open: bool,
-        trouble: String,
+        last_error: String,
         asked: Option<Duration>,
     ) {
         let Some(call) = self.calls.get_mut(&id) else {
@@ -295,8 +302,8 @@ impl Calls {
         };
         let until = now + retry::pause(call.tries, asked);
         call.maybe_done |= open;
-        call.trouble = Some(trouble);
-        call.place = Place::Pausing(until);
+        call.last_error = Some(last_error);
+        call.state = CallState::Pausing(until);
         // A pause that outlasts the deadline ends with it.
         if until < call.deadline {
             self.timers.insert((until, id));
@@ -307,13 +314,15 @@ impl Calls {
         let Some(call) = self.calls.get(&id) else {
             return;
         };
-        let on_stream = matches!(call.place, Place::Sent(_));
-        let trouble = call.trouble.clone();
+        let on_stream = matches!(call.state, CallState::Sent(_));
+        let last_error = call.last_error.clone();
+        // Even a call that is on the stream for the first time may have been applied: its reply can
+        // be on the way. Only a call that never left is surely not done.
         let error = if call.maybe_done || on_stream {
-            let why = trouble.unwrap_or_else(|| "no reply before the deadline".into());
+            let why = last_error.unwrap_or_else(|| "no reply before the deadline".into());
             CallError::Unknown { why }
         } else {
-            let why = trouble.unwrap_or_else(|| "no connection before the deadline".into());
+            let why = last_error.unwrap_or_else(|| "no connection before the deadline".into());
             CallError::Unavailable { why }
         };
         self.finish(id, Err(error));
@@ -329,7 +338,7 @@ impl Calls {
     fn remove(&mut self, id: u64) -> Option<Call> {
         let call = self.calls.remove(&id)?;
         self.timers.remove(&(call.deadline, id));
-        if let Place::Pausing(until) = call.place {
+        if let CallState::Pausing(until) = call.state {
             self.timers.remove(&(until, id));
         }
         Some(call)

@@ -24,7 +24,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// A stream that was greeted.
-pub(crate) struct Opened {
+pub(crate) struct OpenStream {
     pub(crate) endpoint: Endpoint,
     pub(crate) channel: Channel,
     pub(crate) outbound: UnboundedSender<ClientFrame>,
@@ -34,9 +34,7 @@ pub(crate) struct Opened {
 
 /// What the server says on a stream.
 pub(crate) enum Inbound {
-    /// Over the network.
     Wire(Box<Streaming<ServerMessage>>),
-    /// In a simulation.
     #[cfg(feature = "sim")]
     Simulated(crate::sim::Incoming),
 }
@@ -52,32 +50,32 @@ impl Inbound {
     }
 }
 
-/// Connects to a member and waits for its greeting, at most for `patience`.
+/// Connects to a member and waits for its greeting, at most for `timeout`.
 pub(crate) async fn open(
     endpoint: &Endpoint,
     options: &Options,
-    patience: Duration,
-) -> Result<Opened, String> {
-    let deadline = options.clock.now() + patience;
+    timeout: Duration,
+) -> Result<OpenStream, String> {
+    let deadline = options.clock.now() + timeout;
     tokio::select! {
-        opened = greet(endpoint, options, patience) => opened,
-        () = options.clock.sleep_until(deadline) => Err(format!("no greeting within {patience:?}")),
+        opened = greet(endpoint, options, timeout) => opened,
+        () = options.clock.sleep_until(deadline) => Err(format!("no greeting within {timeout:?}")),
     }
 }
 
 async fn greet(
     endpoint: &Endpoint,
     options: &Options,
-    patience: Duration,
-) -> Result<Opened, String> {
+    timeout: Duration,
+) -> Result<OpenStream, String> {
     #[cfg(feature = "sim")]
-    if let Some(place) = &options.place {
-        return greet_simulated(endpoint, place).await;
+    if let Some(simulation) = &options.simulation {
+        return greet_simulated(endpoint, simulation).await;
     }
     let to = transport::Endpoint::from_shared(endpoint.uri())
         .and_then(|to| to.user_agent(concat!("ringfence-client/", env!("CARGO_PKG_VERSION"))))
         .map_err(|fault| in_full(&fault))?
-        .connect_timeout(patience)
+        .connect_timeout(timeout)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(options.probe_interval())
         .keep_alive_timeout(options.probe_timeout())
@@ -88,7 +86,7 @@ async fn greet(
     let connected = match &options.tls {
         Some(connector) if !endpoint.is_local() => {
             let origin = endpoint.origin().map_err(|fault| in_full(&fault))?;
-            let connector = connector.clone().connect_timeout(patience);
+            let connector = connector.clone().connect_timeout(timeout);
             to.origin(origin).connect_with_connector(connector).await
         }
         _ => to.connect().await,
@@ -116,10 +114,13 @@ async fn greet(
 
 /// The same in a simulation, where a channel leads nowhere.
 #[cfg(feature = "sim")]
-async fn greet_simulated(endpoint: &Endpoint, place: &crate::sim::Place) -> Result<Opened, String> {
+async fn greet_simulated(
+    endpoint: &Endpoint,
+    simulation: &crate::sim::Simulation,
+) -> Result<OpenStream, String> {
     let (outbound, frames) = mpsc::unbounded_channel();
     let outgoing = Box::pin(Outbound::new(frames));
-    let incoming = place
+    let incoming = simulation
         .network
         .connect(&endpoint.to_string(), outgoing)
         .await?;
@@ -134,7 +135,7 @@ async fn greeted(
     channel: Channel,
     outbound: UnboundedSender<ClientFrame>,
     mut inbound: Inbound,
-) -> Result<Opened, String> {
+) -> Result<OpenStream, String> {
     let first = inbound
         .message()
         .await
@@ -146,7 +147,7 @@ async fn greeted(
             _ => None,
         })
         .ok_or("it did not begin with a greeting; is it a Ringfence client port?")?;
-    Ok(Opened {
+    Ok(OpenStream {
         endpoint: endpoint.clone(),
         channel,
         outbound,

@@ -16,7 +16,7 @@ use crate::transport::options::Options;
 
 /// Keeps the client's thread running. The thread ends soon after the last one is dropped; no caller
 /// waits for it.
-pub(crate) struct Tether {
+pub(crate) struct KeepRunning {
     _stop: oneshot::Sender<()>,
 }
 
@@ -70,10 +70,10 @@ impl<T> Drop for AbortOnDrop<T> {
     not(feature = "sim"),
     expect(unused_variables, reason = "simulated clients have a place")
 )]
-pub(crate) fn start(options: &Options) -> io::Result<(Thread, Tether)> {
+pub(crate) fn start(options: &Options) -> io::Result<(Thread, KeepRunning)> {
     #[cfg(feature = "sim")]
-    if let Some(place) = &options.place {
-        return Ok(simulated(place));
+    if let Some(simulation) = &options.simulation {
+        return Ok(simulated(simulation));
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -89,16 +89,16 @@ pub(crate) fn start(options: &Options) -> io::Result<(Thread, Tether)> {
         #[cfg(feature = "sim")]
         host: None,
     };
-    Ok((thread, Tether { _stop: stop }))
+    Ok((thread, KeepRunning { _stop: stop }))
 }
 
 /// No thread at all: the simulation runs the tasks.
 #[cfg(feature = "sim")]
-fn simulated(place: &crate::sim::Place) -> (Thread, Tether) {
+fn simulated(simulation: &crate::sim::Simulation) -> (Thread, KeepRunning) {
     let thread = Thread {
         handle: Handle::current(),
-        host: Some(std::sync::Arc::clone(&place.host)),
+        host: Some(std::sync::Arc::clone(&simulation.host)),
     };
     let (stop, _) = oneshot::channel();
-    (thread, Tether { _stop: stop })
+    (thread, KeepRunning { _stop: stop })
 }

@@ -44,7 +44,7 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// Parses one address.
+    /// Parses `HOST:PORT`, with an optional scheme; the error says what is wrong with the text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if let Some(path) = text.strip_prefix(LOCAL) {

@@ -34,7 +34,7 @@ impl CallError {
     }
 
     /// The reply is of another kind than the request.
-    pub(crate) fn misfit() -> Self {
+    pub(crate) fn unexpected_reply() -> Self {
         let why = "the server's reply does not fit the request".into();
         Self::Unknown { why }
     }
@@ -53,7 +53,7 @@ pub enum ConnectError {
          https://HOST:PORT or unix:/PATH"
     )]
     InvalidEndpoint {
-        /// What was given.
+        /// The text that was given.
         offered: String,
         /// What is wrong with it.
         fault: &'static str,

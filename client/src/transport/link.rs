@@ -8,19 +8,19 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::sync::lock;
-use crate::transport::calls::{Answer, Calls, Manner, Setback};
+use crate::transport::calls::{Answer, Calls, ReplyMode, RetryHint};
 use crate::transport::credential::Channel;
 use crate::transport::endpoint::Endpoint;
 use crate::transport::error::CallError;
 
-/// The present connection.
 #[derive(Clone)]
 pub(crate) struct Current {
     pub(crate) endpoint: Endpoint,
     pub(crate) channel: Channel,
 }
 
-/// See the module.
+/// The calls in flight and the current stream, behind one lock: a call is never on two streams, and
+/// never on none while a stream is open.
 pub(crate) struct Link {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct State {
     outbound: Option<UnboundedSender<ClientFrame>>,
     /// What [`Link::run_timers`] waits for.
     armed: Option<Moment>,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Link {
@@ -53,14 +53,14 @@ impl Link {
     pub(crate) fn call(
         &self,
         body: client_frame::Body,
-        manner: Manner,
+        mode: ReplyMode,
         deadline: Moment,
     ) -> oneshot::Receiver<Result<Answer, CallError>> {
         let (reply, answer) = oneshot::channel();
         let mut state = lock(&self.state);
         // Read here, before the stream can have the request: the window counts from it.
         let sent = self.clock.now();
-        if let Some(id) = state.calls.insert(body, manner, sent, deadline, reply) {
+        if let Some(id) = state.calls.insert(body, mode, sent, deadline, reply) {
             state.send(id, sent);
             self.rearm(&state);
         }
@@ -77,7 +77,9 @@ impl Link {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         state.outbound = Some(outbound);
-        state.trouble = None;
+        state.last_error = None;
+        // In the order in which the calls were made, and under the lock: a new call cannot go onto
+        // the new stream before the older ones.
         for id in state.calls.ready() {
             state.send(id, now);
         }
@@ -88,38 +90,39 @@ impl Link {
 
     /// The stream is gone.
     pub(crate) fn disconnected(&self, why: &str) {
+        // First no caller finds this connection any more, then its calls go back to the table. The
+        // other way round, a unary call could start on the broken channel.
         self.current.send_replace(None);
         let mut state = lock(&self.state);
         state.outbound = None;
-        state.trouble = Some(why.to_owned());
+        state.last_error = Some(why.to_owned());
         state.calls.stream_lost(why);
     }
 
     /// There is still no stream.
     pub(crate) fn unreachable(&self, why: &str) {
         let mut state = lock(&self.state);
-        state.trouble = Some(why.to_owned());
+        state.last_error = Some(why.to_owned());
         state.calls.no_stream(why);
     }
 
     /// What was in the way of the last attempt to get a stream.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        lock(&self.state).trouble.clone()
+    pub(crate) fn last_error(&self) -> Option<String> {
+        lock(&self.state).last_error.clone()
     }
 
     /// Hands replies to their callers; returns what refusals ask of the connection.
-    pub(crate) fn answer(&self, frames: Vec<ServerFrame>) -> Vec<Setback> {
+    pub(crate) fn answer(&self, frames: Vec<ServerFrame>) -> Vec<RetryHint> {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         let answers = frames.into_iter();
-        let setbacks = answers
+        let hints = answers
             .filter_map(|frame| state.calls.answer(frame.id, frame.body, now))
             .collect();
         self.rearm(&state);
-        setbacks
+        hints
     }
 
-    /// See [`Calls::oldest_unanswered`].
     pub(crate) fn oldest_unanswered(&self) -> Option<Moment> {
         lock(&self.state).calls.oldest_unanswered()
     }
@@ -138,6 +141,8 @@ impl Link {
                 for id in state.calls.due(now) {
                     state.send(id, now);
                 }
+                // Stored under the lock that inserts calls: a call that is due earlier sees this
+                // moment and wakes the loop; one that is inserted before was counted.
                 state.armed = state.calls.next_due();
                 state.armed
             };

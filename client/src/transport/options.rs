@@ -20,7 +20,7 @@ pub(crate) struct Options {
     pub(crate) tls: Option<ringfence_tls::Connector>,
     /// Where the client runs if it is simulated.
     #[cfg(feature = "sim")]
-    pub(crate) place: Option<crate::sim::Place>,
+    pub(crate) simulation: Option<crate::sim::Simulation>,
 }
 
 impl Options {
@@ -53,7 +53,7 @@ impl Default for Options {
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(feature = "sim")]
-            place: None,
+            simulation: None,
         }
     }
 }

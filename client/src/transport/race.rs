@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::transport::connection::{self, Opened};
+use crate::transport::connection::{self, OpenStream};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::options::Options;
 
@@ -12,14 +12,14 @@ use crate::transport::options::Options;
 /// packets must not hold up the others.
 const STAGGER: Duration = Duration::from_millis(200);
 /// How long one address has altogether.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Both double with each round that found no server, this often: servers that a crowd of clients
 /// comes back to answer late, and would never catch up with clients that give up and knock again.
 const DOUBLED_MAX: u32 = 2;
 
 /// What came of trying all candidates.
 pub(crate) struct Race {
-    pub(crate) winner: Option<Opened>,
+    pub(crate) winner: Option<OpenStream>,
     /// Those that failed, and why.
     pub(crate) failed: Vec<(Endpoint, String)>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Race {
 /// rounds have found no server.
 pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options, tries: u32) -> Race {
     let doubled = 1 << tries.min(DOUBLED_MAX);
-    let (stagger, patience) = (STAGGER * doubled, PATIENCE * doubled);
+    let (stagger, timeout) = (STAGGER * doubled, CONNECT_TIMEOUT * doubled);
     let mut waiting = candidates.into_iter();
     let mut running = JoinSet::new();
     let mut race = Race {
@@ -39,7 +39,7 @@ pub(crate) async fn race(candidates: Vec<Endpoint>, options: &Options, tries: u3
         if let Some(endpoint) = waiting.next() {
             let options = options.clone();
             running.spawn(async move {
-                let opened = connection::open(&endpoint, &options, patience).await;
+                let opened = connection::open(&endpoint, &options, timeout).await;
                 opened.map_err(|why| (endpoint, why))
             });
         }

@@ -11,7 +11,7 @@ use tonic::Status;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Why, for programs.
+    /// The reason, for programs to match on.
     pub reason: Reason,
     /// What was offered, what was expected, what to do: for people. At most 1,024 bytes if the
     /// server is this version's; never a secret.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::Rng;
 use ringfence_planted::{Bug, planted};
 
-use crate::transport::chance;
+use crate::transport::random;
 use crate::transport::refusal::{Reason, Refusal};
 
 /// The first pause after a failure.
@@ -48,7 +48,7 @@ pub(crate) fn covers_earlier_tries(refusal: &Refusal) -> bool {
 /// lost their leader together do not come back together. Never less than what the refusal asks.
 pub(crate) fn pause(tries: u32, asked: Option<Duration>) -> Duration {
     let doubled = PAUSE_MIN.saturating_mul(1 << tries.min(8)).min(PAUSE_MAX);
-    let jittered = doubled.mul_f64(chance::rng().random_range(0.5..1.0));
+    let jittered = doubled.mul_f64(random::rng().random_range(0.5..1.0));
     jittered.max(asked.unwrap_or_default())
 }
 

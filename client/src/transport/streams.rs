@@ -10,7 +10,7 @@ use tonic::{Code, Status, Streaming};
 
 use crate::transport::Transport;
 use crate::transport::credential::Channel;
-use crate::transport::driver::{AbortOnDrop, Tether};
+use crate::transport::driver::{AbortOnDrop, KeepRunning};
 use crate::transport::error::CallError;
 use crate::transport::refusal::Refusal;
 use crate::transport::retry;
@@ -23,7 +23,7 @@ const ITEMS_MAX: usize = 1_024;
 const SILENCE_MARGIN: Duration = Duration::from_secs(2);
 
 /// One kind of stream.
-pub(crate) trait Kind: Send + Sync + 'static {
+pub(crate) trait StreamKind: Send + Sync + 'static {
     /// What the server sends.
     type Message: Send + 'static;
     /// What the reader gets.
@@ -37,40 +37,39 @@ pub(crate) trait Kind: Send + Sync + 'static {
 
     /// What a message tells. One that makes no sense changes nothing, and the stream is opened
     /// again: what another node says may make sense.
-    fn take(&mut self, message: Self::Message) -> Result<Vec<Self::Item>, DecodeError>;
+    fn decode(&mut self, message: Self::Message) -> Result<Vec<Self::Item>, DecodeError>;
 
     /// The stream broke; it will be opened again.
-    fn broke(&mut self);
+    fn on_break(&mut self);
 
     /// The stream was refused; says whether to open it again at once, as something else.
-    fn refused(&mut self, refusal: &Refusal) -> bool;
+    fn on_refusal(&mut self, refusal: &Refusal) -> bool;
 }
 
 /// The reader's end. The stream ends when it is dropped.
 pub(crate) struct Reader<I> {
     items: mpsc::Receiver<Result<I, CallError>>,
     _task: AbortOnDrop<()>,
-    _tether: Arc<Tether>,
+    _keep_running: Arc<KeepRunning>,
 }
 
 impl<I: Send + 'static> Reader<I> {
-    /// Begins to read.
-    pub(crate) fn begin<K: Kind<Item = I>>(
+    pub(crate) fn begin<K: StreamKind<Item = I>>(
         transport: &Arc<Transport>,
-        tether: &Arc<Tether>,
+        keep_running: &Arc<KeepRunning>,
         kind: K,
     ) -> Self {
         let (out, items) = mpsc::channel(ITEMS_MAX);
         let through = Arc::clone(transport);
         let task = transport.thread.spawn(async move {
-            if let Err(error) = follow(&through, kind, &out).await {
+            if let Err(error) = run(&through, kind, &out).await {
                 out.send(Err(error)).await.ok();
             }
         });
         Self {
             items,
             _task: AbortOnDrop(task),
-            _tether: Arc::clone(tether),
+            _keep_running: Arc::clone(keep_running),
         }
     }
 
@@ -87,7 +86,7 @@ impl<I: Send + 'static> Reader<I> {
 }
 
 /// Reads until the reader has gone, or the cluster has refused for good.
-async fn follow<K: Kind>(
+async fn run<K: StreamKind>(
     transport: &Transport,
     mut kind: K,
     out: &mpsc::Sender<Result<K::Item, CallError>>,
@@ -97,16 +96,16 @@ async fn follow<K: Kind>(
         let Ok(channel) = unary::channel(transport, transport.deadline()).await else {
             continue;
         };
-        let (status, told) = read(transport, &mut kind, channel, out).await;
+        let (status, reported) = read_stream(transport, &mut kind, channel, out).await;
         if out.is_closed() {
             return Ok(());
         }
-        if told {
+        if reported {
             tries = 0;
         }
         let refusal = Refusal::from_status(&status);
         if let Some(refusal) = &refusal
-            && kind.refused(refusal)
+            && kind.on_refusal(refusal)
         {
             continue;
         }
@@ -116,12 +115,12 @@ async fn follow<K: Kind>(
         let asked = refusal.and_then(|refusal| refusal.retry_after);
         // A limit is one node's: another one, or this one later, has room.
         let full = status.code() == Code::ResourceExhausted;
-        if let refused @ CallError::Refused(_) = CallError::of_status(&status)
+        if let on_refusal @ CallError::Refused(_) = CallError::of_status(&status)
             && !full
         {
-            return Err(refused);
+            return Err(on_refusal);
         }
-        kind.broke();
+        kind.on_break();
         let until = transport.now() + retry::pause(tries, asked);
         transport.options.clock.sleep_until(until).await;
         tries = tries.saturating_add(1);
@@ -129,7 +128,7 @@ async fn follow<K: Kind>(
 }
 
 /// Reads one stream to its end; says why it ended, and whether it reported anything.
-async fn read<K: Kind>(
+async fn read_stream<K: StreamKind>(
     transport: &Transport,
     kind: &mut K,
     channel: Channel,
@@ -152,33 +151,35 @@ async fn read<K: Kind>(
         Ok(stream) => stream,
         Err(status) => return (status, false),
     };
-    let mut told = false;
+    let mut reported = false;
     loop {
         let message = tokio::select! {
             message = stream.message() => message,
             () = shown.replaced() => Err(Status::unavailable("there is another token")),
             () = silent() => Err(Status::unavailable("the stream has fallen silent")),
-            () = out.closed() => return (Status::cancelled("the reader has gone"), told),
+            () = out.closed() => return (Status::cancelled("the reader has gone"), reported),
         };
         match message {
             Ok(Some(message)) => {
-                let items = match kind.take(message) {
+                let items = match kind.decode(message) {
                     Ok(items) => items,
                     Err(fault) => {
                         tracing::warn!(%fault, "the stream makes no sense; opening it again");
                         let why = format!("the stream makes no sense: {fault}");
-                        return (Status::internal(why), told);
+                        return (Status::internal(why), reported);
                     }
                 };
-                told = true;
+                // Any readable message shows that this node serves the stream, so the backoff
+                // starts over after the next break.
+                reported = true;
                 for item in items {
                     if out.send(Ok(item)).await.is_err() {
-                        return (Status::cancelled("the reader has gone"), told);
+                        return (Status::cancelled("the reader has gone"), reported);
                     }
                 }
             }
-            Ok(None) => return (Status::unavailable("the stream ended"), told),
-            Err(status) => return (status, told),
+            Ok(None) => return (Status::unavailable("the stream ended"), reported),
+            Err(status) => return (status, reported),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn channel(transport: &Transport, deadline: Moment) -> Result<C
     channel.ok_or_else(|| CallError::Unavailable {
         why: transport
             .link
-            .trouble()
+            .last_error()
             .unwrap_or_else(|| "no connection before the deadline".into()),
     })
 }
@@ -72,6 +72,8 @@ where
             reply.send(answer).ok();
         }
     };
+    // On the client's thread, so that the caller's executor need not be tokio's, and so that a
+    // dropped caller does not reset the stream.
     drop(transport.thread.spawn(calling));
     answer.await.unwrap_or_else(|_| Err(CallError::stopped()))
 }
@@ -104,7 +106,7 @@ where
                 Ok(response) => return Some(Ok(response.into_inner())),
                 Err(status) => status,
             },
-            () = deserted(transport, reply) => return None,
+            () = abandoned(transport, reply) => return None,
             () = sleep_until(deadline) => {
                 let why = "no reply before the deadline".into();
                 return Some(Err(CallError::Unknown { why }));
@@ -113,7 +115,7 @@ where
         let asked = Refusal::from_status(&status).and_then(|refusal| refusal.retry_after);
         let again = is_worth_repeating(&status);
         let error = CallError::of_status(&status);
-        transport.told(&error);
+        transport.note_refusal(&error);
         let error = match error {
             CallError::Refused(refusal) => {
                 // What a request names may be stale because an earlier try of it was done.
@@ -143,9 +145,9 @@ where
 }
 
 /// Completes if the caller has gone and too many calls go on without theirs.
-async fn deserted<T>(transport: &Transport, reply: &mut oneshot::Sender<T>) {
+async fn abandoned<T>(transport: &Transport, reply: &mut oneshot::Sender<T>) {
     reply.closed().await;
-    let Ok(_place) = transport.deserted.try_acquire() else {
+    let Ok(_place) = transport.abandoned.try_acquire() else {
         return;
     };
     std::future::pending::<()>().await;

@@ -15,10 +15,10 @@ use tonic::{Status, Streaming};
 use crate::transport::Transport;
 use crate::transport::connection::MESSAGE_BYTES_MAX;
 use crate::transport::credential::Channel;
-use crate::transport::driver::Tether;
+use crate::transport::driver::KeepRunning;
 use crate::transport::error::CallError;
 use crate::transport::refusal::Refusal;
-use crate::transport::streams::{Kind, Reader};
+use crate::transport::streams::{Reader, StreamKind};
 use crate::watch::position::Position;
 
 /// How many names [`Floors`] remembers, the ones that were granted last: of these it tells no floor
@@ -39,7 +39,7 @@ pub enum FloorsItem {
     Forgotten(FencingToken),
     /// The floor of a name has risen to this token.
     Floor {
-        /// The name.
+        /// The lease whose floor has risen.
         name: LeaseName,
         /// The greatest token ever granted for it.
         token: FencingToken,
@@ -71,13 +71,17 @@ pub struct Floors {
 
 impl Floors {
     /// Follows the floors of the names that begin with `prefix`.
-    pub(crate) fn begin(transport: &Arc<Transport>, tether: &Arc<Tether>, prefix: String) -> Self {
-        let kind = Rising {
+    pub(crate) fn begin(
+        transport: &Arc<Transport>,
+        keep_running: &Arc<KeepRunning>,
+        prefix: String,
+    ) -> Self {
+        let kind = FloorStream {
             prefix,
-            ..Rising::default()
+            ..FloorStream::default()
         };
         Self {
-            reader: Reader::begin(transport, tether, kind),
+            reader: Reader::begin(transport, keep_running, kind),
         }
     }
 
@@ -104,19 +108,19 @@ impl std::fmt::Debug for Floors {
     }
 }
 
-/// What was reported.
+/// State of one stream of floors: what it has reported, so that a reconnect repeats nothing.
 #[derive(Default)]
-struct Rising {
+struct FloorStream {
     prefix: String,
     cluster: Option<ClusterId>,
     forgotten: u64,
-    floors: Told,
+    floors: ReportedFloors,
     reached: (u64, u32),
 }
 
 /// The floors that were reported, of the names that were granted last.
 #[derive(Default)]
-struct Told {
+struct ReportedFloors {
     by_name: BTreeMap<LeaseName, FencingToken>,
     /// The same, the oldest grant first.
     by_age: BTreeSet<(FencingToken, LeaseName)>,
@@ -124,7 +128,7 @@ struct Told {
     bytes: usize,
 }
 
-impl Told {
+impl ReportedFloors {
     /// Notes a floor; says whether it has risen, as far as is remembered.
     fn raise(&mut self, name: &LeaseName, token: FencingToken) -> bool {
         let before = self.by_name.get(name).copied();
@@ -148,7 +152,7 @@ impl Told {
     }
 }
 
-impl Kind for Rising {
+impl StreamKind for FloorStream {
     type Message = v1::WatchFloorsResponse;
     type Item = FloorsItem;
 
@@ -160,7 +164,7 @@ impl Kind for Rising {
         Ok(leases.watch_floors(request).await?.into_inner())
     }
 
-    fn take(&mut self, message: v1::WatchFloorsResponse) -> Result<Vec<FloorsItem>, DecodeError> {
+    fn decode(&mut self, message: v1::WatchFloorsResponse) -> Result<Vec<FloorsItem>, DecodeError> {
         let position = message.position.as_ref().map(Position::from_wire);
         let position = position.transpose()?;
         let floors: Vec<_> = message
@@ -199,9 +203,9 @@ impl Kind for Rising {
         Ok(items)
     }
 
-    fn broke(&mut self) {}
+    fn on_break(&mut self) {}
 
-    fn refused(&mut self, _: &Refusal) -> bool {
+    fn on_refusal(&mut self, _: &Refusal) -> bool {
         false
     }
 }
@@ -228,24 +232,30 @@ mod tests {
         }
     }
 
-    fn take(kind: &mut Rising, message: v1::WatchFloorsResponse) -> Vec<FloorsItem> {
-        kind.take(message).expect("it makes sense")
+    fn decode(kind: &mut FloorStream, message: v1::WatchFloorsResponse) -> Vec<FloorsItem> {
+        kind.decode(message).expect("it makes sense")
     }
 
     #[test]
     fn a_floor_is_told_again_only_if_it_has_risen() {
-        let mut kind = Rising::default();
-        assert_eq!(take(&mut kind, message(5, &[("a", 3), ("b", 4)])).len(), 3);
+        let mut kind = FloorStream::default();
+        assert_eq!(
+            decode(&mut kind, message(5, &[("a", 3), ("b", 4)])).len(),
+            3
+        );
 
         // Opened again on a node that lags: nothing is reported twice, nothing goes back.
-        assert_eq!(take(&mut kind, message(4, &[("a", 3), ("b", 2)])), []);
+        assert_eq!(decode(&mut kind, message(4, &[("a", 3), ("b", 2)])), []);
 
-        assert_eq!(take(&mut kind, message(6, &[("a", 3), ("b", 7)])).len(), 2);
+        assert_eq!(
+            decode(&mut kind, message(6, &[("a", 3), ("b", 7)])).len(),
+            2
+        );
     }
 
     #[test]
     fn no_more_floors_are_remembered_than_allowed() {
-        let mut told = Told::default();
+        let mut told = ReportedFloors::default();
         let token = |value| FencingToken::new(value).expect("in range");
         let name = |at: u64| LeaseName::parse(&format!("{at:0>255}")).expect("a name");
         let count = u64::try_from(FLOOR_NAME_BYTES_MAX / 255).expect("fits") + 1_000;
@@ -261,14 +271,14 @@ mod tests {
 
     #[test]
     fn another_cluster_is_told() {
-        let mut kind = Rising::default();
-        take(&mut kind, message(5, &[("a", 3)]));
+        let mut kind = FloorStream::default();
+        decode(&mut kind, message(5, &[("a", 3)]));
         let mut other = message(1, &[("a", 900)]);
         if let Some(position) = &mut other.position {
             position.cluster_id = vec![2; 16].into();
         }
 
-        let items = take(&mut kind, other);
+        let items = decode(&mut kind, other);
 
         assert_eq!(items[0], FloorsItem::ClusterChanged);
         assert_eq!(items.len(), 3);

@@ -11,7 +11,7 @@ use ringfence_proto::{DecodeError, v1};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseInfo {
-    /// Its name.
+    /// The name of the lease.
     pub name: LeaseName,
     /// The grant in force; `None`: no client holds it.
     pub holder: Option<GrantInfo>,
@@ -36,9 +36,9 @@ pub struct LeaseInfo {
 pub struct GrantInfo {
     /// The name of the lease.
     pub name: LeaseName,
-    /// Its token.
+    /// The fencing token of the grant.
     pub token: FencingToken,
-    /// The holder's session.
+    /// The session that holds the lease.
     pub session: SessionId,
     /// Who the holder says it is.
     pub identity: String,

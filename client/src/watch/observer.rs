@@ -22,13 +22,13 @@ use tokio::sync::Notify;
 
 use crate::sync::lock;
 use crate::transport::Transport;
-use crate::transport::driver::{AbortOnDrop, Tether};
+use crate::transport::driver::{AbortOnDrop, KeepRunning};
 use crate::transport::error::CallError;
 use crate::watch::Watch;
 use crate::watch::info::GrantInfo;
 
-pub(crate) use state::News;
-use state::{Saw, State};
+pub(crate) use state::WatchUpdate;
+use state::{Callback, State};
 
 /// How many names of one folder a client watches one by one before it watches the folder: a client
 /// with a few leases should not receive the events of all leases.
@@ -45,25 +45,25 @@ const REFUSED_EVERY: Duration = Duration::from_secs(30);
 
 /// Follows a lease until it is dropped.
 pub(crate) struct Observer {
-    stream: Arc<Stream>,
+    watch: Arc<SharedWatch>,
     name: LeaseName,
     number: u64,
 }
 
 /// The watches of a client.
-pub(crate) struct Streams {
+pub(crate) struct SharedWatches {
     transport: Arc<Transport>,
     /// Gets all news before the observers do.
-    first: Arc<First>,
+    hook: Arc<UpdateHook>,
     /// By what each tells of.
-    running: Mutex<BTreeMap<String, Weak<Stream>>>,
+    running: Mutex<BTreeMap<String, Weak<SharedWatch>>>,
 }
 
 /// Who hears of something before the observers do.
-type First = dyn Fn(&News) + Send + Sync;
+type UpdateHook = dyn Fn(&WatchUpdate) + Send + Sync;
 
 /// One watch, as long as an observer uses it.
-struct Stream {
+struct SharedWatch {
     shared: Arc<Shared>,
     _task: AbortOnDrop<()>,
 }
@@ -78,52 +78,52 @@ impl Observer {
     /// The token in force, as far as the watch has reported; `None` if it has not reported this name
     /// yet, and does so soon.
     pub(crate) fn present(&self) -> Option<Option<FencingToken>> {
-        lock(&self.stream.shared.state).present(&self.name)
+        lock(&self.watch.shared.state).present(&self.name)
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        let left = lock(&self.stream.shared.state).leave(&self.name, self.number);
+        let left = lock(&self.watch.shared.state).leave(&self.name, self.number);
         // What it holds goes without the lock.
         drop(left);
     }
 }
 
-impl Streams {
+impl SharedWatches {
     pub(crate) fn new(
         transport: Arc<Transport>,
-        first: impl Fn(&News) + Send + Sync + 'static,
+        hook: impl Fn(&WatchUpdate) + Send + Sync + 'static,
     ) -> Self {
         Self {
             transport,
-            first: Arc::new(first),
+            hook: Arc::new(hook),
             running: Mutex::default(),
         }
     }
 
-    /// Begins to follow `name`; `saw` gets the present grant at each change, `None` if there is
+    /// Begins to follow `name`; `callback` gets the present grant at each change, `None` if there is
     /// none. It must not block, and must not follow anything. The client's thread runs as long as
     /// the watch does.
     pub(crate) fn observe(
         &self,
-        tether: &Arc<Tether>,
+        keep_running: &Arc<KeepRunning>,
         name: LeaseName,
-        saw: impl Fn(Option<GrantInfo>) + Send + Sync + 'static,
+        callback: impl Fn(Option<GrantInfo>) + Send + Sync + 'static,
     ) -> Observer {
-        let stream = self.of(tether, &name);
-        let number = stream.shared.join(&name, Box::new(saw));
+        let watch = self.of(keep_running, &name);
+        let number = watch.shared.join(&name, Box::new(callback));
         Observer {
-            stream,
+            watch,
             name,
             number,
         }
     }
 
     /// The watch that tells of this name: one that runs, or a new one.
-    fn of(&self, tether: &Arc<Tether>, name: &LeaseName) -> Arc<Stream> {
+    fn of(&self, keep_running: &Arc<KeepRunning>, name: &LeaseName) -> Arc<SharedWatch> {
         let mut streams = lock(&self.running);
-        streams.retain(|_, stream| stream.strong_count() > 0);
+        streams.retain(|_, watch| watch.strong_count() > 0);
         let prefix = prefix_for(
             name,
             streams.len(),
@@ -139,33 +139,33 @@ impl Streams {
             btree_map::Entry::Occupied(mut running) => {
                 // The last observer may have gone since it was looked at.
                 running.get().upgrade().unwrap_or_else(|| {
-                    let stream = self.begin(tether, running.key());
-                    running.insert(Arc::downgrade(&stream));
-                    stream
+                    let watch = self.begin(keep_running, running.key());
+                    running.insert(Arc::downgrade(&watch));
+                    watch
                 })
             }
             btree_map::Entry::Vacant(free) => {
-                let stream = self.begin(tether, free.key());
-                free.insert(Arc::downgrade(&stream));
-                stream
+                let watch = self.begin(keep_running, free.key());
+                free.insert(Arc::downgrade(&watch));
+                watch
             }
         }
     }
 
-    fn begin(&self, tether: &Arc<Tether>, prefix: &str) -> Arc<Stream> {
+    fn begin(&self, keep_running: &Arc<KeepRunning>, prefix: &str) -> Arc<SharedWatch> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new()),
             joined: Notify::new(),
         });
-        let following = Following {
+        let task = WatchTask {
             transport: Arc::clone(&self.transport),
-            tether: Arc::clone(tether),
-            first: Arc::clone(&self.first),
+            keep_running: Arc::clone(keep_running),
+            hook: Arc::clone(&self.hook),
             shared: Arc::clone(&shared),
             prefix: prefix.to_owned(),
         };
-        let task = self.transport.thread.spawn(following.run());
-        Arc::new(Stream {
+        let task = self.transport.thread.spawn(task.run());
+        Arc::new(SharedWatch {
             shared,
             _task: AbortOnDrop(task),
         })
@@ -201,23 +201,23 @@ fn prefix_for(
 }
 
 impl Shared {
-    fn join(&self, name: &LeaseName, saw: Saw) -> u64 {
-        let number = lock(&self.state).join(name, saw);
+    fn join(&self, name: &LeaseName, callback: Callback) -> u64 {
+        let number = lock(&self.state).join(name, callback);
         self.joined.notify_one();
         number
     }
 }
 
 /// The task of one watch.
-struct Following {
+struct WatchTask {
     transport: Arc<Transport>,
-    tether: Arc<Tether>,
-    first: Arc<First>,
+    keep_running: Arc<KeepRunning>,
+    hook: Arc<UpdateHook>,
     shared: Arc<Shared>,
     prefix: String,
 }
 
-impl Following {
+impl WatchTask {
     async fn run(self) {
         loop {
             if let Err(error) = self.watch().await {
@@ -230,24 +230,35 @@ impl Following {
     /// Watches until names have joined that the watch has not reported yet.
     async fn watch(&self) -> Result<(), CallError> {
         let shared = &self.shared;
-        let mut watch = Watch::begin(&self.transport, &self.tether, self.prefix.clone(), None);
+        let mut watch = Watch::begin(
+            &self.transport,
+            &self.keep_running,
+            self.prefix.clone(),
+            None,
+        );
         let clock = &self.transport.options.clock;
         let earliest = clock.now() + JOIN_EVERY;
-        lock(&shared.state).presenting = true;
+        lock(&shared.state).in_state = true;
         loop {
-            let begin_anew = lock(&shared.state).is_incomplete();
+            // A name that joined a running watch of a folder has no present state until the watch
+            // starts again. At most once a second, or a burst of new campaigns would restart it for
+            // each.
+            let must_restart = lock(&shared.state).is_incomplete();
             let item = tokio::select! {
                 item = watch.next() => item,
                 () = shared.joined.notified() => continue,
-                () = clock.sleep_until(earliest), if begin_anew => return Ok(()),
+                () = clock.sleep_until(earliest), if must_restart => return Ok(()),
             };
             let Some(item) = item.transpose()? else {
                 return Ok(());
             };
-            let news = lock(&shared.state).take(item);
-            if let Some(news) = news {
-                (self.first)(&news);
-                lock(&shared.state).tell(&news);
+            let update = lock(&shared.state).take(item);
+            if let Some(update) = update {
+                // The sessions before the observers: an elector that hears of a new leader must
+                // find its own lease lost already. Without the lock, since the hook takes those of
+                // the sessions.
+                (self.hook)(&update);
+                lock(&shared.state).notify(&update);
             }
         }
     }

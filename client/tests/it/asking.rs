@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    Act, Cluster, client, eventually, is_acquire, is_keep_alive, session, within,
+    Act, Cluster, client, eventually, is_acquire, is_keep_alive, served, session, within,
 };
 
 #[tokio::test]
@@ -44,9 +44,7 @@ async fn no_answer_but_a_keep_alives_moves_the_window() {
 #[tokio::test]
 async fn whoever_asks_all_the_time_does_not_outlive_a_revoke_in_belief() {
     let ttl = Duration::from_millis(900);
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let session = session(&client, ttl).await;
     let revoked = session.acquire("db").send().await.unwrap();
 

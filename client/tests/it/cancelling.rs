@@ -9,7 +9,8 @@ use ringfence_client::{AcquireError, Client, HeldLease, Session};
 use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
-    Act, Cluster, alone, client, eventually, is_acquire, is_release, session, unavailable, within,
+    Act, Cluster, alone, client, eventually, is_acquire, is_release, served, session, unavailable,
+    within,
 };
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -153,9 +154,7 @@ async fn nothing_that_was_dropped_is_forgotten_for_want_of_numbers() {
 
 #[tokio::test]
 async fn dropped_without_a_connection_it_is_cancelled_on_the_next_one() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, WAIT).await;
     node.script(is_acquire, Act::BreakAfter, 1);
     let address = node.address();

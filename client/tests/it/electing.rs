@@ -8,7 +8,7 @@ use ringfence_client::{
 };
 use ringfence_proto::v1::client_frame::Body as Ask;
 
-use crate::support::{Act, Cluster, client, eventually, is_acquire, is_keep_alive, within};
+use crate::support::{Act, Cluster, eventually, is_acquire, is_keep_alive, served, within};
 
 fn options(ttl: Duration) -> SessionOptions {
     SessionOptions {
@@ -29,9 +29,7 @@ fn is_request(ask: &Ask) -> bool {
 
 #[tokio::test]
 async fn s0_1_taking_costs_two_requests_and_each_call_after_it_one() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let mut lock = RawLock::new(&client, "db", options(Duration::from_secs(60))).unwrap();
 
     assert!(lock.try_acquire().await.unwrap());
@@ -61,9 +59,7 @@ async fn s0_1_an_answer_that_never_comes_is_no_true() {
 
 #[tokio::test]
 async fn pain_21_a_release_with_a_hundred_candidates_is_one_grant_and_no_herd() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let leader = elector(&client, 60_000);
     let leader = leader.campaign("db").observe(false).lead().await.unwrap();
     let runs: Vec<_> = (0..100)
@@ -86,9 +82,7 @@ async fn pain_21_a_release_with_a_hundred_candidates_is_one_grant_and_no_herd() 
 
 #[tokio::test]
 async fn pain_25_a_candidate_whose_session_has_ended_stands_again_under_a_new_one() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let leader = elector(&client, 60_000).campaign("db").observe(false);
     let leader = leader.lead().await.unwrap();
     let campaign = elector(&client, 900).campaign("db").observe(false);
@@ -120,9 +114,7 @@ async fn pain_25_a_candidate_whose_session_has_ended_stands_again_under_a_new_on
 
 #[tokio::test]
 async fn s4_4_a_cluster_that_refuses_is_asked_with_pauses_and_says_why() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let full = ringfence_proto::Refusal::new(
         ringfence_proto::v1::Reason::Limit,
         "too many wait for this lease",
@@ -145,9 +137,7 @@ async fn s4_4_a_cluster_that_refuses_is_asked_with_pauses_and_says_why() {
 
 #[tokio::test]
 async fn nobody_believes_in_a_term_that_is_being_handed_over() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, node, client) = served().await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let campaign = elector(&client, 60_000).campaign("db").observe(false);
     // A task that the work has spawned elsewhere would have such a clone.
@@ -172,9 +162,7 @@ async fn nobody_believes_in_a_term_that_is_being_handed_over() {
 
 #[tokio::test]
 async fn a_campaign_can_be_spawned_and_dropped_at_any_time() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     for polls in 0..20 {
         let mut campaign = Box::pin(elector(&client, 60_000).campaign("db").run_callbacks());
         for _ in 0..polls {
@@ -195,9 +183,7 @@ async fn a_campaign_can_be_spawned_and_dropped_at_any_time() {
 
 #[tokio::test]
 async fn a_leader_for_life_that_lingers_can_be_left() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let pod = Pod::parse(PodText {
         namespace: "shop",
         name: "controller-0",
@@ -218,9 +204,7 @@ async fn a_leader_for_life_that_lingers_can_be_left() {
 
 #[tokio::test]
 async fn the_handle_of_a_lease_that_was_led_follows_it_to_its_end() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, _node, client) = served().await;
     let campaign = elector(&client, 60_000).campaign("db").observe(false);
     let handle = campaign.handle();
 
@@ -239,9 +223,7 @@ async fn the_handle_of_a_lease_that_was_led_follows_it_to_its_end() {
 
 #[tokio::test]
 async fn the_handle_of_a_campaign_that_was_dropped_says_that_it_is_over() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, _node, client) = served().await;
     let campaign = elector(&client, 60_000).campaign("db").observe(false);
     let handle = campaign.handle();
     let running = tokio::spawn(campaign.run_callbacks());
@@ -258,9 +240,7 @@ async fn the_handle_of_a_campaign_that_was_dropped_says_that_it_is_over() {
 
 #[tokio::test]
 async fn a_single_run_is_seen_by_its_handle_and_can_be_left() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let campaign = elector(&client, 60_000).campaign("db").observe(false);
     let handle = campaign.handle();
     let running = tokio::spawn(campaign.once(|_| std::future::pending::<()>()));
@@ -277,9 +257,7 @@ async fn a_single_run_is_seen_by_its_handle_and_can_be_left() {
 
 #[tokio::test]
 async fn a_single_run_that_steps_down_begins_again_and_ends_with_its_work() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, _node, client) = served().await;
     let campaign = elector(&client, 60_000).campaign("db").observe(false);
     let handle = campaign.handle();
     let running = tokio::spawn(campaign.once(|leading| async move {

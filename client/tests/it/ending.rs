@@ -2,32 +2,53 @@
 
 use std::time::Duration;
 
-use ringfence_client::{AcquireError, BootClock, Client, Clock, OpenError, Session};
+use ringfence_client::{AcquireError, BootClock, Client, Clock, OpenError, Session, ShutdownError};
 use ringfence_proto::v1::client_frame::Body as Ask;
+use tokio::task::JoinHandle;
 
 use crate::support::{
-    Act, Cluster, Node, client, eventually, is_acquire, is_open, is_release, session, within,
+    Act, Cluster, Node, alone, client, eventually, is_acquire, is_open, is_release, served,
+    session, within,
 };
+
+/// A session's owner, and another client that has attached to the session.
+async fn attached() -> (Cluster, Node, Session, Client, Session) {
+    let (cluster, node, own) = alone().await;
+    let other = client(&[&node]).await;
+    let resumed = other.attach(own.handle(), Duration::MAX).await.unwrap();
+    (cluster, node, own, other, resumed)
+}
+
+/// Begins to acquire; the node keeps the reply until [`Node::let_go`].
+async fn in_flight<T: Send + 'static>(
+    node: &Node,
+    acquiring: impl IntoFuture<Output = T, IntoFuture: Send + 'static>,
+) -> JoinHandle<T> {
+    node.script(is_acquire, Act::HoldReply, 1);
+    let acquiring = tokio::spawn(acquiring.into_future());
+    eventually("the request", || node.holds() == 1).await;
+    acquiring
+}
+
+/// Begins to shut a client down.
+fn shutting_down(client: &Client) -> JoinHandle<Result<(), ShutdownError>> {
+    let client = client.clone();
+    tokio::spawn(async move { client.shutdown().await })
+}
 
 #[tokio::test]
 async fn what_is_locked_while_a_client_shuts_down_is_given_back() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
-    node.script(is_acquire, Act::HoldReply, 1);
-    let locking = tokio::spawn(client.lock("db").ttl(Duration::from_secs(60)).into_future());
-    eventually("the request", || node.holds() == 1).await;
+    let (cluster, node, client) = served().await;
+    let locking = in_flight(&node, client.lock("db").ttl(Duration::from_secs(60))).await;
 
-    let ending = client.clone();
-    let ending = tokio::spawn(async move { ending.shutdown().await });
+    let ending = shutting_down(&client);
     // It has begun, and waits for the answer.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!ending.is_finished());
     node.let_go(false);
     within("the end", ending).await.unwrap().unwrap();
 
-    let lease = cluster.model().get("db").lease;
-    assert!(lease.is_none_or(|lease| lease.holder.is_none()));
+    assert!(is_free(&cluster));
     let locked = within("an answer", locking).await.unwrap();
     let is_shut = matches!(locked, Err(AcquireError::Open(OpenError::ShutDown)));
     assert!(is_shut, "a client that was shut down holds {locked:?}");
@@ -36,12 +57,8 @@ async fn what_is_locked_while_a_client_shuts_down_is_given_back() {
 /// A cluster that answers too late keeps no client from its end, and learns when it does.
 #[tokio::test]
 async fn what_is_locked_after_a_client_has_shut_down_is_given_back() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
-    node.script(is_acquire, Act::HoldReply, 1);
-    let locking = tokio::spawn(client.lock("db").ttl(Duration::from_secs(60)).into_future());
-    eventually("the request", || node.holds() == 1).await;
+    let (cluster, node, client) = served().await;
+    let locking = in_flight(&node, client.lock("db").ttl(Duration::from_secs(60))).await;
 
     within("the end", client.shutdown()).await.unwrap();
     node.let_go(false);
@@ -56,7 +73,7 @@ async fn what_is_locked_after_a_client_has_shut_down_is_given_back() {
 #[tokio::test]
 async fn a_grant_that_comes_when_a_resumed_session_was_left_is_released() {
     is_released_after(async |_, resumed| {
-        let _handle = resumed.leave();
+        let _handle = resumed.detach();
     })
     .await;
 }
@@ -69,15 +86,8 @@ async fn a_grant_that_comes_when_a_client_was_shut_down_is_released() {
 /// A grant that comes after the end belongs to no one, and the one who keeps the session alive
 /// would keep it from all others.
 async fn is_released_after(end: impl AsyncFnOnce(Client, Session)) {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let owner = client(&[&node]).await;
-    let own = session(&owner, Duration::from_secs(60)).await;
-    let other = client(&[&node]).await;
-    let resumed = other.attach(own.handle(), Duration::MAX).await.unwrap();
-    node.script(is_acquire, Act::HoldReply, 1);
-    let acquiring = tokio::spawn(resumed.acquire("db").send());
-    eventually("the request", || node.holds() == 1).await;
+    let (cluster, node, _own, other, resumed) = attached().await;
+    let acquiring = in_flight(&node, resumed.acquire("db").send()).await;
 
     within("the end", end(other, resumed)).await;
     node.let_go(false);
@@ -89,21 +99,13 @@ async fn is_released_after(end: impl AsyncFnOnce(Client, Session)) {
 /// The same for one that comes while the client still gives back what it has.
 #[tokio::test]
 async fn a_grant_that_comes_while_a_client_shuts_down_is_released() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let owner = client(&[&node]).await;
-    let own = session(&owner, Duration::from_secs(60)).await;
-    let other = client(&[&node]).await;
-    let resumed = other.attach(own.handle(), Duration::MAX).await.unwrap();
+    let (cluster, node, _own, other, resumed) = attached().await;
     let _held = resumed.acquire("first").send().await.unwrap();
-    node.script(is_acquire, Act::HoldReply, 1);
-    let acquiring = tokio::spawn(resumed.acquire("db").send());
-    eventually("the request", || node.holds() == 1).await;
+    let acquiring = in_flight(&node, resumed.acquire("db").send()).await;
     // The answer to this release takes a while: it is sent again over another connection.
     node.script(is_release, Act::Swallow, 1);
 
-    let ending = other.clone();
-    let ending = tokio::spawn(async move { ending.shutdown().await });
+    let ending = shutting_down(&other);
     eventually("the release", || cluster.count(is_release) == 1).await;
     node.let_go(false);
     let acquired = within("an answer", acquiring).await.unwrap();
@@ -160,16 +162,11 @@ fn is_cancel(ask: &Ask) -> bool {
 /// What was given up a moment before is not over before the cluster has heard of it: a process that
 /// ends behind the shutdown would never tell.
 async fn is_awaited(under_way: fn(&Ask) -> bool, give_up: impl AsyncFnOnce(&Node, Session)) {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let owner = client(&[&node]).await;
-    let own = session(&owner, Duration::from_secs(60)).await;
-    let other = client(&[&node]).await;
-    let resumed = other.attach(own.handle(), Duration::MAX).await.unwrap();
+    let (cluster, node, _own, other, resumed) = attached().await;
     give_up(&node, resumed).await;
     eventually("the request", || cluster.count(under_way) > 0).await;
 
-    let ending = tokio::spawn(async move { other.shutdown().await });
+    let ending = shutting_down(&other);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let early = ending.is_finished();
     assert!(!early || is_free(&cluster), "it has ended, and holds db");

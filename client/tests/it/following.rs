@@ -7,7 +7,7 @@ use ringfence_proto::v1::client_frame::Body as Ask;
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Act, Cluster, Wire, client, eventually, is_acquire, session, unavailable, within,
+    Act, Cluster, Wire, client, eventually, is_acquire, served, session, unavailable, within,
 };
 
 const TTL: Duration = Duration::from_secs(60);
@@ -196,9 +196,7 @@ async fn a_node_that_says_goodbye_loses_nothing() {
 
 #[tokio::test]
 async fn a_member_of_another_cluster_is_not_talked_to() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let lease = session.acquire("db").send().await.unwrap();
     let address = node.address();

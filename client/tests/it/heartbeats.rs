@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use ringfence_client::{Loss, SessionState};
 
-use crate::support::{Cluster, Node, client, eventually, is_keep_alive, session, within};
+use crate::support::{Cluster, Node, eventually, is_keep_alive, served, session, within};
 
 const TTL: Duration = Duration::from_millis(1_500);
 
 async fn opened(ttl: Duration) -> (Cluster, Node, ringfence_client::Session) {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, ttl).await;
     (cluster, node, session)
 }

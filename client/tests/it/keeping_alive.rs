@@ -7,16 +7,14 @@ use ringfence_client::{Client, SessionState};
 use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
-    Act, Cluster, SteppedClock, client, eventually, is_keep_alive, session, within,
+    Act, Cluster, SteppedClock, eventually, is_keep_alive, served, session, within,
 };
 
 const TTL: Duration = Duration::from_millis(1_500);
 
 #[tokio::test]
 async fn one_message_keeps_all_sessions_alive() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let mut sessions = Vec::new();
     for _ in 0..50 {
         sessions.push(session(&client, TTL).await);
@@ -48,9 +46,7 @@ async fn one_message_keeps_all_sessions_alive() {
 
 #[tokio::test]
 async fn a_swapped_reply_extends_by_its_own_request() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, node, client) = served().await;
     let session = session(&client, Duration::from_secs(3)).await;
     node.script(is_keep_alive, Act::HoldReply, 2);
 
@@ -68,9 +64,7 @@ async fn a_swapped_reply_extends_by_its_own_request() {
 
 #[tokio::test]
 async fn a_new_stream_is_told_at_once_who_is_alive() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, Duration::from_secs(3_600)).await;
     let opened = session.valid_until();
 
@@ -82,9 +76,7 @@ async fn a_new_stream_is_told_at_once_who_is_alive() {
 
 #[tokio::test]
 async fn a_blocked_executor_loses_no_session() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, _node, client) = served().await;
     let session = session(&client, Duration::from_millis(600)).await;
     let lease = session.acquire("db").send().await.unwrap();
     let before = lease.valid_until();
@@ -100,9 +92,7 @@ async fn a_blocked_executor_loses_no_session() {
 
 #[tokio::test]
 async fn silence_brings_jeopardy_first_and_then_the_end() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let mut state = session.state();
     assert_eq!(*state.borrow(), SessionState::Live);
@@ -130,9 +120,7 @@ async fn silence_brings_jeopardy_first_and_then_the_end() {
 
 #[tokio::test]
 async fn an_acknowledgement_ends_jeopardy() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let mut state = session.state();
     node.script(is_keep_alive, Act::Swallow, usize::MAX);

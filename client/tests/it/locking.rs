@@ -8,7 +8,7 @@ use ringfence_client::{
 use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
-    Act, Cluster, client, eventually, is_acquire, is_keep_alive, is_open, session, within,
+    Act, Cluster, client, eventually, is_acquire, is_keep_alive, is_open, served, session, within,
 };
 
 fn is_request(ask: &Ask) -> bool {
@@ -17,9 +17,7 @@ fn is_request(ask: &Ask) -> bool {
 
 #[tokio::test]
 async fn a_free_lease_is_locked_in_one_round_trip_and_given_back_with_its_session() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
 
     let lease = client.lock("db").ttl(Duration::from_secs(3)).await.unwrap();
 
@@ -38,9 +36,7 @@ async fn a_free_lease_is_locked_in_one_round_trip_and_given_back_with_its_sessio
 
 #[tokio::test]
 async fn a_lost_answer_locks_once() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     node.script(is_acquire, Act::BreakAfter, 2);
 
     let lease = client.lock("db").await.unwrap();
@@ -52,9 +48,7 @@ async fn a_lost_answer_locks_once() {
 
 #[tokio::test]
 async fn a_lock_waits_without_end_or_for_as_long_as_it_is_told() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let first = client.lock("db").await.unwrap();
 
     let held = client.lock("db").identity("bob").try_once().await;
@@ -80,9 +74,7 @@ async fn a_lock_waits_without_end_or_for_as_long_as_it_is_told() {
 
 #[tokio::test]
 async fn a_refusal_by_a_guard_ends_belief_by_itself() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let lease = client.lock("db").await.unwrap();
     let seven = |_| async { Ok::<u8, Refused>(7) };
     assert_eq!(lease.guarded(seven).await, Ok(7));

@@ -14,7 +14,7 @@ use tower_service::Service as _;
 
 use crate::support::{
     Act, Cluster, Node, SteppedClock, alone, client, eventually, is_acquire, is_keep_alive,
-    is_release, session, within,
+    is_release, served, session, within,
 };
 
 async fn stepped(node: &Node) -> (Arc<SteppedClock>, Client) {
@@ -100,9 +100,7 @@ async fn an_acquire_after_a_loss_releases_the_old_token_first() {
 
 #[tokio::test]
 async fn a_revoked_grant_is_lost_and_its_loss_acknowledged() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let session = session(&client, Duration::from_millis(900)).await;
     let revoked = session.acquire("db").send().await.unwrap();
     let kept = session.acquire("other").send().await.unwrap();
@@ -123,9 +121,7 @@ async fn a_revoked_grant_is_lost_and_its_loss_acknowledged() {
 
 #[tokio::test]
 async fn a_loss_is_acknowledged_once_the_work_under_the_grant_has_ended() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let session = session(&client, Duration::from_millis(900)).await;
     let revoked = session.acquire("db").send().await.unwrap();
     let (first, second) = (revoked.working(), revoked.working());
@@ -152,9 +148,7 @@ async fn a_loss_is_acknowledged_once_the_work_under_the_grant_has_ended() {
 
 #[tokio::test]
 async fn a_grant_listed_as_lost_before_its_answer_is_never_held() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, Duration::from_millis(900)).await;
     node.script(is_acquire, Act::HoldReply, 1);
     let acquiring = tokio::spawn(session.acquire("db").send());
@@ -213,9 +207,7 @@ async fn a_loss_is_acknowledged_by_whoever_believed_and_nobody_else() {
 
 #[tokio::test]
 async fn each_attachment_of_a_session_hears_of_losses() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, Duration::from_millis(900)).await;
     let attached = client
         .attach(session.handle(), Duration::MAX)
@@ -239,9 +231,7 @@ async fn each_attachment_of_a_session_hears_of_losses() {
 
 #[tokio::test]
 async fn a_session_that_the_cluster_has_ended_is_lost() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, _node, client) = served().await;
     let session = session(&client, Duration::from_millis(900)).await;
     let lease = session.acquire("db").send().await.unwrap();
 
@@ -338,7 +328,7 @@ async fn a_resumed_session_ends_what_it_did_not_begin() {
     let name = LeaseName::parse("db").unwrap();
     let lease = session.acquire("db").send().await.unwrap();
     let token = lease.forget();
-    let handle: SessionHandle = session.leave().to_string().parse().unwrap();
+    let handle: SessionHandle = session.detach().to_string().parse().unwrap();
 
     let resumed = client(&[&node])
         .await

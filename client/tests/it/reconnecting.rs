@@ -8,7 +8,7 @@ use ringfence_proto::v1::client_frame::Body as Ask;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Act, Cluster, client, is_keep_alive, session, unavailable, within};
+use crate::support::{Act, Cluster, client, is_keep_alive, served, session, unavailable, within};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -18,9 +18,7 @@ fn is_get(ask: &Ask) -> bool {
 
 #[tokio::test]
 async fn a_server_that_breaks_every_stream_is_not_connected_to_in_a_hot_loop() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let mut state = session.state();
     // Sent on every new stream at once, and what breaks it.

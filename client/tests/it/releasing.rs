@@ -11,7 +11,8 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::support::{
-    Act, Cluster, LONG, Node, alone, client, eventually, is_acquire, is_release, session, within,
+    Act, Cluster, LONG, Node, alone, client, eventually, is_acquire, is_release, served, session,
+    within,
 };
 
 const TTL: Duration = Duration::from_secs(60);
@@ -83,9 +84,7 @@ async fn an_acquire_does_not_overtake_the_release_before_it() {
 
 #[tokio::test]
 async fn another_attachment_that_leaves_opens_no_way_past_a_release() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let attached = client
         .attach(session.handle(), Duration::MAX)
@@ -96,7 +95,7 @@ async fn another_attachment_that_leaves_opens_no_way_past_a_release() {
     drop(lease);
     eventually("the release", || node.holds() == 1).await;
 
-    attached.leave();
+    attached.detach();
     let acquiring = tokio::spawn(session.acquire("db").send());
     tokio::time::sleep(Duration::from_millis(50)).await;
 
@@ -226,9 +225,7 @@ async fn a_dropped_transfer_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn the_last_drop_closes_the_session_behind_its_releases() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let lease = session.acquire("db").send().await.unwrap();
     drop(client);
@@ -264,9 +261,12 @@ async fn a_session_that_is_left_stays_as_it_is() {
     let lease = session.acquire("db").send().await.unwrap();
     let client_lost = lease.lost();
 
-    let handle = session.leave();
+    let handle = session.detach();
 
-    assert_eq!(within("the end of belief", client_lost).await, Loss::Left);
+    assert_eq!(
+        within("the end of belief", client_lost).await,
+        Loss::Detached
+    );
     drop(lease);
     assert_eq!(cluster.count(|ask| is_release(ask) || is_close(ask)), 0);
     assert!(cluster.model().sessions.contains_key(&handle.session.get()));
@@ -354,9 +354,7 @@ async fn a_transfer_by_token_that_nobody_waits_for_gives_the_lease_back() {
 
 #[tokio::test]
 async fn a_frame_of_the_callers_own_ends_belief_before_it_leaves() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let lease = session.acquire("db").send().await.unwrap();
     let frame = release_frame(&session, &lease, 900);
@@ -372,9 +370,7 @@ async fn a_frame_of_the_callers_own_ends_belief_before_it_leaves() {
 
 #[tokio::test]
 async fn an_end_by_another_attachment_of_the_client_ends_belief_first() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
-    let client = client(&[&node]).await;
+    let (_cluster, node, client) = served().await;
     let session = session(&client, TTL).await;
     let attached = client.attach(session.handle(), Duration::MAX).await;
     let attached = attached.unwrap();

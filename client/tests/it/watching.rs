@@ -7,7 +7,8 @@ use ringfence_client::{AcquireError, Elector, HeldLease, Pod, PodText, Session, 
 use ringfence_proto::v1::{self, watch_event};
 
 use crate::support::{
-    Act, Cluster, Node, client, eventually, is_acquire, is_keep_alive, session, unavailable, within,
+    Act, Cluster, Node, client, eventually, is_acquire, is_keep_alive, served, session,
+    unavailable, within,
 };
 
 fn position(index: u64) -> v1::Position {
@@ -70,7 +71,10 @@ async fn a_slow_reader_of_a_watch_costs_no_lease() {
     let (mut one, mut other) = (client.watch(""), client.watch("jobs/"));
     for watch in [&mut one, &mut other] {
         let first = within("the beginning", watch.next()).await;
-        assert!(matches!(first, Some(Ok(WatchItem::Anew(_)))), "{first:?}");
+        assert!(
+            matches!(first, Some(Ok(WatchItem::Restarted(_)))),
+            "{first:?}"
+        );
     }
     // It is busy with that for a while.
     let lost = tokio::time::timeout(Duration::from_secs(8), lease.lost()).await;
@@ -103,10 +107,8 @@ async fn a_slow_reader_of_a_watch_holds_up_no_request() {
 
 /// Why observers share watches: a connection carries 1,024 streams.
 async fn room_to_ask(name: fn(usize) -> String) {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (_cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let session = session(&client, Duration::from_secs(60)).await;
     let mut leases = Vec::new();
     for number in 0..1_100 {
@@ -176,10 +178,8 @@ fn end_of(grant: &v1::Grant) -> watch_event::Kind {
 /// An executor that was busy while its candidate was granted the lease and lost it again, or an answer
 /// that took longer than the watch.
 async fn a_grant_that_ended_before_it_was_heard_of(pod: Option<Pod>) {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let builder = Elector::builder(&client);
     let elector = match pod {
         Some(pod) => builder.for_life(pod),
@@ -231,10 +231,8 @@ async fn a_leader_for_life_whose_grant_ended_before_it_was_heard_of_is_told() {
 /// As before, of a lease that another observer of the client follows already: the watch that it would
 /// else begin for itself would report the present state.
 async fn a_grant_beside_the_next(reported: bool) -> Result<HeldLease, AcquireError> {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let for_life = client.open_session_for(&pod(), "old").await.unwrap();
     node.script(is_acquire, Act::HoldReply, 1);
     let acquiring = tokio::spawn(for_life.acquire("db").send());
@@ -293,10 +291,8 @@ async fn granted_late(cluster: &Cluster, node: &Node, session: &Session) -> Held
 /// The counterpart: no other watch follows it, so that its own watch begins behind the grant.
 #[tokio::test]
 async fn a_lease_for_life_that_nobody_else_follows_is_told_that_it_has_ended() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let for_life = client.open_session_for(&pod(), "old").await.unwrap();
     let lease = granted_late(&cluster, &node, &for_life).await;
     within("its loss", lease.lost()).await;
@@ -306,10 +302,8 @@ async fn a_lease_for_life_that_nobody_else_follows_is_told_that_it_has_ended() {
 /// and the grant came behind it.
 #[tokio::test]
 async fn a_term_for_life_that_a_running_watch_does_not_know_is_asked_about() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let elector = Elector::builder(&client).for_life(pod()).build();
     node.script(is_acquire, Act::HoldReply, 1);
     let terms = Arc::new(Mutex::new(Vec::new()));
@@ -333,10 +327,8 @@ async fn a_term_for_life_that_a_running_watch_does_not_know_is_asked_about() {
 /// Nothing else would ever ask: such a session sends no keep-alives on its own.
 #[tokio::test]
 async fn a_question_about_a_lease_for_life_is_repeated_until_it_is_answered() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let for_life = client.open_session_for(&pod(), "old").await.unwrap();
     // An election, and an answer that is lost.
     node.script(is_keep_alive, unavailable(None), 1);
@@ -347,10 +339,8 @@ async fn a_question_about_a_lease_for_life_is_repeated_until_it_is_answered() {
 /// The next holder waits for it, without an end: such a session has no TTL.
 #[tokio::test]
 async fn the_loss_of_a_lease_for_life_is_acknowledged_until_the_cluster_has_heard() {
-    let cluster = Cluster::new();
-    let node = cluster.node().await;
+    let (cluster, node, client) = served().await;
     node.tell_watches(nobody);
-    let client = client(&[&node]).await;
     let for_life = client.open_session_for(&pod(), "old").await.unwrap();
     let lease = for_life.acquire("db").send().await.unwrap();
     eventually("the watch", || node.watches() == ["db"]).await;

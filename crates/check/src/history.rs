@@ -79,11 +79,11 @@ pub enum Record {
     Note(Note),
 }
 
-/// See [`Record::Header`].
+/// The first record of a history: its version, its recorder, and the clocks that it assumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`VERSION`].
+    /// The version of the format; only [`VERSION`] can be read.
     pub version: u32,
     /// What wrote it: `sim`, `chaos`, or any other name.
     pub recorder: String,

@@ -23,7 +23,7 @@ pub(crate) struct Life {
     pub(crate) ended_by_will: Option<u64>,
 }
 
-/// All sessions.
+/// The sessions of a recording, by number.
 #[derive(Clone, Debug)]
 pub(crate) struct Lives {
     lives: HashMap<u64, Life>,

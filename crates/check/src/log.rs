@@ -27,9 +27,9 @@ pub const DUMP_LINE_BYTES_MAX: u64 = 4 << 20;
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Its index.
+    /// Raft index of the entry, from 1.
     pub index: u64,
-    /// Its term.
+    /// Raft term in which the entry was proposed.
     pub term: u64,
     /// What the state machine is given; `None` if it is only made to take notice of the index.
     pub entry: Option<Entry>,
@@ -49,9 +49,9 @@ impl From<Entry> for Logged {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogHeader {
-    /// [`DUMP_VERSION`].
+    /// The version of the format; only [`DUMP_VERSION`] can be read.
     pub version: u32,
-    /// Whose log.
+    /// Name of the node whose log this is.
     pub node: String,
     /// The greatest index that this node knew to be committed, if it knew any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub enum DumpError {
     /// A line is no part of a dump.
     #[error("line {line} of the dump: {why}")]
     Line {
-        /// Which, from 1.
+        /// Number of the line, from 1.
         line: u64,
         /// What is wrong with it.
         why: String,
@@ -75,9 +75,9 @@ pub enum DumpError {
     /// A command means nothing to this version.
     #[error("line {line} of the dump: {source}")]
     Command {
-        /// Which, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// The decoder's error.
+        /// Why the command's bytes could not be decoded.
         source: DecodeError,
     },
 }
@@ -107,7 +107,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// Writes a dump.
+/// Writes a dump line by line; secrets of sessions are replaced, equal ones alike.
 #[derive(Debug)]
 pub struct DumpWriter<W> {
     to: W,

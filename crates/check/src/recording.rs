@@ -23,7 +23,7 @@ pub enum RecordingError {
     Recorder {
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
+        /// Which rule of the format the record breaks.
         why: String,
     },
     /// It has too many operations.
@@ -34,22 +34,22 @@ pub enum RecordingError {
 /// An operation with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its number.
+    /// The operation's number, unique within the history.
     pub id: u64,
     /// The client's number, as its recorder chose it.
     pub client: u32,
-    /// In which session.
+    /// The session that sent it; none for `open`, for reads, and for operators.
     pub session: Option<u64>,
-    /// Under which number.
+    /// The session's request number; none if it has none or the recorder does not know it.
     pub request: Option<u64>,
-    /// What was asked.
+    /// The request, with its arguments.
     pub op: Op,
     /// When it began, in ns.
     pub begin: u64,
     /// When the answer had come, in ns; none if it is unknown what became of it, so that it may
     /// still take effect after the end of the history.
     pub end: Option<u64>,
-    /// What was answered.
+    /// The answer, or [`Outcome::Unknown`] if none came.
     pub outcome: Outcome,
     /// The log index of the answer, if it was reported.
     pub index: Option<u64>,
@@ -78,21 +78,21 @@ pub enum Watched {
 /// A history in memory.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Its header.
+    /// The recorder, the assumed clocks and the version.
     pub header: Header,
     /// In the order in which they began; the tries of one request are one.
     pub operations: Vec<Operation>,
-    /// Acknowledged keep-alives.
+    /// Keep-alives that extended a session, in the order of the history.
     pub keep_alives: Vec<KeepAlive>,
     /// Sessions that clients learned have ended.
     pub session_ends: Vec<SessionEnded>,
-    /// Beliefs.
+    /// Intervals in which a client's library called a grant held.
     pub beliefs: Vec<Belief>,
     /// Visits at guarded stores.
     pub guards: Vec<Guard>,
-    /// What watches reported.
+    /// Events and progress of all watches, in the order of the history.
     pub watched: Vec<Watched>,
-    /// Faults.
+    /// Injected faults, with how often each had an effect.
     pub faults: Vec<Fault>,
     /// What nodes were seen to be.
     pub nodes: Vec<NodeSeen>,

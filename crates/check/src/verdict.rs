@@ -41,7 +41,7 @@ pub enum Rule {
     I4,
     /// Nothing acknowledged is lost, and a request has one answer.
     I5,
-    /// Operations are linearizable.
+    /// Operations on a lease are linearizable.
     I6,
     /// No session ends early.
     I7,
@@ -83,10 +83,10 @@ impl Rule {
     }
 }
 
-/// A broken promise.
+/// An observation that a promise excludes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise that does not hold.
     pub rule: Rule,
     /// When it showed, in ns of the recorder's clock.
     pub t: u64,
@@ -121,7 +121,7 @@ fn as_map<S: Serializer>(counts: &[(&'static str, u64)], to: S) -> Result<S::Ok,
 }
 
 impl Report {
-    /// The verdict.
+    /// Invalid if a promise is broken, unknown if something could not be checked, else valid.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if !self.violations.is_empty() {

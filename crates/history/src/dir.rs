@@ -30,9 +30,9 @@ const LOCKED: &str = "metadata";
 /// Why an index is set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aside {
-    /// It is damaged.
+    /// Opening or reading it found corrupt data.
     Damaged,
-    /// It may be.
+    /// The process ended several times while it was opened; it is kept for inspection.
     Suspect,
 }
 

@@ -93,7 +93,6 @@ pub(crate) enum Woken {
     Work,
     /// A reader found this.
     Trouble(std::io::Error),
-    /// The node stops.
     End,
 }
 

@@ -26,7 +26,7 @@ pub enum HistoryState {
 }
 
 impl HistoryState {
-    /// Every state.
+    /// Every state, for metrics that show one series per state.
     pub const ALL: [Self; 5] = [
         Self::Off,
         Self::Serving,

@@ -53,7 +53,7 @@ const DIR: &str = "history";
 /// How much history is kept; what is over either limit is dropped, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Grants.
+    /// The most grants that are kept; 10,000,000 by default.
     pub records_max: u64,
     /// How long after its beginning a grant is remembered, by the wall clock.
     pub age_max: Duration,
@@ -68,13 +68,13 @@ impl Default for HistoryLimits {
     }
 }
 
-/// What is asked.
+/// A query of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HistoryQuery {
     /// The grants of a lease, newest first, at most `limit`, which is at most
     /// [`HISTORY_RECORDS_MAX`].
     Name {
-        /// The lease.
+        /// Name of the lease, matched exactly.
         name: LeaseName,
         /// The most records wanted.
         limit: usize,
@@ -83,7 +83,7 @@ pub enum HistoryQuery {
     Token(FencingToken),
 }
 
-/// What is known.
+/// The records that match a query, and the part of the log that they cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryAnswer {
     /// The grants, newest first.
@@ -109,7 +109,7 @@ pub enum HistoryError {
 pub struct Clock {
     /// Time since boot. It never goes back.
     pub since_boot: fn() -> Duration,
-    /// The wall clock.
+    /// Wall-clock time; it may jump, and is used to age out records only.
     pub wall: fn() -> WallTime,
 }
 

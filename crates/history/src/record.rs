@@ -9,7 +9,7 @@ use ringfence_proto::record::{decode_event, encode_event};
 /// A grant and, as far as the index covers it, its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryRecord {
-    /// The lease.
+    /// Name of the lease.
     pub name: LeaseName,
     /// The token of the grant.
     pub token: FencingToken,
@@ -24,11 +24,11 @@ pub struct HistoryRecord {
 pub struct HistoryEnd {
     /// The log index of the entry that ended it.
     pub index: u64,
-    /// When, for people.
+    /// Wall-clock time of the entry that ended it, for people; ordered by `index`, not by this.
     pub at: WallTime,
     /// Whose grant it was.
     pub session: SessionId,
-    /// That session's identity.
+    /// Identity of the session that held the grant.
     pub identity: Identity,
     /// The cause of the end, as the log has it.
     pub cause: EndCause,

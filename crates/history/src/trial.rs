@@ -34,7 +34,7 @@ const DEATHS_MAX: usize = 2;
 /// What the attempts before this one say about the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// Nothing against it.
+    /// No attempt before this one failed, or too few to blame the index.
     Sound,
     /// The process ended while it was opened, more than once, and it is not known why.
     Suspect,

@@ -9,16 +9,16 @@ use kube::{Client, Error};
 use ringfence_core::{FencingToken, LeaseName};
 
 use crate::clock;
-use crate::decision::{Case, Decision, Why, decide};
-use crate::face::{Face, Found, Stamp};
+use crate::decision::{Decision, Inputs, Why, decide};
+use crate::events;
+use crate::lease_object::{LeaseObject, Observed, Stamp};
 use crate::limits::{EVENT_TIME_MAX, REQUEST_TIME_MAX};
 use crate::name::ObjectName;
 use crate::outcome::Outcome;
 use crate::pace::Stretch;
-use crate::schedule::Known;
 use crate::source::Source;
-use crate::tell;
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
+use crate::work_queue::Known;
 
 /// What is known before the attempt.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Attempt {
     pub(crate) shown: Option<FencingToken>,
     pub(crate) lease: LeaseName,
     pub(crate) known: Known,
-    pub(crate) written: Option<Arc<Found>>,
+    pub(crate) written: Option<Arc<Observed>>,
     /// When the change was noted that it is for; `None` if it is for none.
     pub(crate) noted: Option<Instant>,
     /// How durations are shown now.
@@ -71,7 +71,7 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
     let outcome = match tokio::time::timeout(REQUEST_TIME_MAX, under_way).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(trouble)) => Outcome::Failed(trouble),
-        Err(_) => Outcome::Failed(Trouble::Late),
+        Err(_) => Outcome::Failed(SyncError::Late),
     };
     if let Outcome::Wrote {
         found,
@@ -79,7 +79,7 @@ pub(crate) async fn attempt<S: Source>(source: Arc<S>, client: Client, attempt: 
         ..
     } = &outcome
     {
-        let told = tell::undone(&client, &object, &found.uid, what);
+        let told = events::undone(&client, &object, &found.uid, what);
         // Nothing depends on it.
         tokio::time::timeout(EVENT_TIME_MAX, told).await.ok();
     }
@@ -98,7 +98,7 @@ struct Asked<'a, S> {
     floor: bool,
     shown: Option<FencingToken>,
     stretch: Stretch,
-    written: Option<&'a Found>,
+    written: Option<&'a Observed>,
 }
 
 async fn judge<S: Source>(
@@ -106,7 +106,7 @@ async fn judge<S: Source>(
     client: &Client,
     object: &ObjectName,
     known: Known,
-) -> Result<Outcome, Trouble> {
+) -> Result<Outcome, SyncError> {
     let api: Api<Lease> = Api::namespaced(client.clone(), &object.namespace);
     let found = match known {
         Known::Absent => None,
@@ -119,7 +119,7 @@ async fn judge<S: Source>(
         (Decision::Refuse(refusal), _) => Outcome::Refused(refusal),
         (
             Decision::Write {
-                face,
+                content,
                 stamp,
                 replaces,
                 why,
@@ -127,10 +127,10 @@ async fn judge<S: Source>(
             _,
         ) => {
             let sent = match replaces {
-                None => create(&api, &face.object(object, &stamp)).await?,
-                Some(version) => patch(&api, object, &face.patch(&version, &stamp)).await?,
+                None => create(&api, &content.object(object, &stamp)).await?,
+                Some(version) => patch(&api, object, &content.patch(&version, &stamp)).await?,
             };
-            let (found, written) = taken(Found::of(&sent), face, stamp);
+            let (found, written) = taken(Observed::of(&sent), content, stamp);
             Outcome::Wrote {
                 found,
                 written,
@@ -144,9 +144,9 @@ async fn judge<S: Source>(
 
 /// What the API server made of a write, and what was meant. There are as many of both as there are
 /// objects, so that they share their memory when they say the same, as they nearly always do.
-fn taken(found: Found, face: Face, stamp: Stamp) -> (Arc<Found>, Arc<Found>) {
-    let written = Found {
-        face,
+fn taken(found: Observed, content: LeaseObject, stamp: Stamp) -> (Arc<Observed>, Arc<Observed>) {
+    let written = Observed {
+        content,
         stamp: Some(stamp),
         ..found.clone()
     };
@@ -162,15 +162,17 @@ fn taken(found: Found, face: Face, stamp: Stamp) -> (Arc<Found>, Arc<Found>) {
 /// The judgement; asks the cluster if the object claims to be newer than what is known here.
 async fn decision<S: Source>(
     asked: &Asked<'_, S>,
-    found: Option<&Found>,
-) -> Result<Decision, Trouble> {
+    found: Option<&Observed>,
+) -> Result<Decision, SyncError> {
     let mut confirmed = false;
     loop {
-        let Some(look) = asked.source.look(asked.lease) else {
-            return Err(Trouble::Away("this node belongs to no cluster".to_owned()));
+        let Some(snapshot) = asked.source.look(asked.lease) else {
+            return Err(SyncError::Away(
+                "this node belongs to no cluster".to_owned(),
+            ));
         };
-        let decision = decide(Case {
-            look: &look,
+        let decision = decide(Inputs {
+            snapshot: &snapshot,
             floor: asked.floor,
             shown: asked.shown,
             stretch: asked.stretch,
@@ -182,42 +184,44 @@ async fn decision<S: Source>(
             return Ok(decision);
         }
         if !asked.source.confirm().await {
-            return Err(Trouble::Away("no leader confirms what is known".to_owned()));
+            return Err(SyncError::Away(
+                "no leader confirms what is known".to_owned(),
+            ));
         }
         confirmed = true;
     }
 }
 
-async fn read(api: &Api<Lease>, object: &ObjectName) -> Result<Option<Found>, Trouble> {
+async fn read(api: &Api<Lease>, object: &ObjectName) -> Result<Option<Observed>, SyncError> {
     let got = api.get_opt(&object.name).await;
-    let got = got.map_err(|error| Trouble::of(&error, false))?;
-    Ok(got.as_ref().map(Found::of))
+    let got = got.map_err(|error| SyncError::of(&error, false))?;
+    Ok(got.as_ref().map(Observed::of))
 }
 
-async fn create(api: &Api<Lease>, object: &Lease) -> Result<Lease, Trouble> {
+async fn create(api: &Api<Lease>, object: &Lease) -> Result<Lease, SyncError> {
     let created = api.create(&PostParams::default(), object).await;
-    created.map_err(|error| Trouble::of(&error, true))
+    created.map_err(|error| SyncError::of(&error, true))
 }
 
 async fn patch(
     api: &Api<Lease>,
     object: &ObjectName,
     patch: &serde_json::Value,
-) -> Result<Lease, Trouble> {
+) -> Result<Lease, SyncError> {
     let patch = Patch::Merge(patch);
     let params = PatchParams::default();
     let patched = api.patch(&object.name, &params, &patch).await;
     patched.map_err(|error| match &error {
         // It was there when it was judged.
-        Error::Api(status) if status.code == 404 => Trouble::Outdated,
-        _ => Trouble::of(&error, true),
+        Error::Api(status) if status.code == 404 => SyncError::Outdated,
+        _ => SyncError::of(&error, true),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::Version;
+    use crate::lease_object::Version;
     use crate::position::Position;
 
     fn stamp() -> Stamp {
@@ -227,11 +231,11 @@ mod tests {
         }
     }
 
-    fn found(transitions: i32) -> Found {
-        Found {
-            face: Face {
+    fn found(transitions: i32) -> Observed {
+        Observed {
+            content: LeaseObject {
                 transitions,
-                ..Face::default()
+                ..LeaseObject::default()
             },
             stamp: Some(stamp()),
             labelled: true,
@@ -242,14 +246,17 @@ mod tests {
 
     #[test]
     fn what_was_written_and_found_is_kept_once() {
-        let (found, written) = taken(found(3), found(3).face, stamp());
+        let (found, written) = taken(found(3), found(3).content, stamp());
         assert!(Arc::ptr_eq(&found, &written));
     }
 
     #[test]
     fn what_the_api_server_made_something_else_of_is_known_as_it_was_meant() {
-        let (there, meant) = taken(found(4), found(3).face, stamp());
-        assert_eq!((there.face.transitions, meant.face.transitions), (4, 3));
+        let (there, meant) = taken(found(4), found(3).content, stamp());
+        assert_eq!(
+            (there.content.transitions, meant.content.transitions),
+            (4, 3)
+        );
         assert_eq!(there.uid, meant.uid);
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::TOKEN;
 use crate::policy::{Carrier, Fencing, Refusal, Refuser, STAMP};
-use crate::trouble::in_full;
+use crate::sync_error::in_full;
 
 /// How long one request may take.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub enum Trial {
 }
 
 impl Trial {
-    /// Both.
+    /// Both trials, in the order in which the canary runs them.
     pub const ALL: [Self; 2] = [Self::Floor, Self::Mark];
 
     /// Its name in figures.
@@ -135,9 +135,9 @@ impl Canary {
         let name = self.fencing.object_name();
         let lease = self.leases.get(name).await;
         let lease = lease.map_err(|error| format!("the Lease {name}: {}", in_full(&error)))?;
-        let found = crate::Found::of(&lease);
+        let found = crate::Observed::of(&lease);
         let missing = || format!("the Lease {name} has no token in its annotation {TOKEN}");
-        found.face.token.ok_or_else(missing)
+        found.content.token.ok_or_else(missing)
     }
 
     /// Whether the account has to be impersonated by another account.

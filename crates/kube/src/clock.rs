@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-/// Now.
 #[expect(
     clippy::disallowed_methods,
     reason = "paces writes to Kubernetes; decides nothing about a lease"

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::trouble::in_full;
+use crate::sync_error::in_full;
 
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ pub enum ConnectError {
     /// The kubeconfig cannot be used.
     #[error("{}: {why}; name a kubeconfig whose current context can be used as it stands", path.display())]
     Kubeconfig {
-        /// The file.
+        /// The kubeconfig file.
         path: PathBuf,
         /// What is wrong in the file, in words.
         why: String,

@@ -10,16 +10,16 @@ use std::fmt::Write as _;
 
 use ringfence_core::{ClusterId, FencingToken, LeaseView, Millis, WallTime};
 
-use crate::face::{Face, Found, MANAGED_BY, Stamp, Version};
+use crate::lease_object::{LeaseObject, MANAGED_BY, Observed, Stamp, Version};
 use crate::pace::Stretch;
 use crate::position::Position;
 
 /// A lease as the cluster knows it at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// The position.
+pub struct LeaseSnapshot {
+    /// Log position at which the lease looked so.
     pub at: Position,
-    /// The cluster.
+    /// The cluster whose log that is.
     pub cluster: ClusterId,
     /// The lease; `None` if its name was never granted, or is forgotten.
     pub lease: Option<LeaseView>,
@@ -33,9 +33,9 @@ pub struct Look {
 
 /// Everything that a judgement stands on.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'a> {
+pub struct Inputs<'a> {
     /// What the cluster says.
-    pub look: &'a Look,
+    pub snapshot: &'a LeaseSnapshot,
     /// Whether the object is the lease's floor, which shows the token alone and is never made.
     pub floor: bool,
     /// The token that the lease's own object shows, if the object is its floor and the mirror knows
@@ -43,11 +43,11 @@ pub struct Case<'a> {
     pub shown: Option<FencingToken>,
     /// How the TTL is shown.
     pub stretch: Stretch,
-    /// What Kubernetes says.
-    pub found: Option<&'a Found>,
+    /// The object as it was last read; `None` if there is none.
+    pub found: Option<&'a Observed>,
     /// The object as the mirror's last write on it was meant, if it remembers: its face, stamp and
     /// uid count. No other writer has meddled with it as long as it says the same.
-    pub written: Option<&'a Found>,
+    pub written: Option<&'a Observed>,
     /// Whether the cluster was asked after the object was read, or found missing, so that no honest
     /// object can be newer.
     pub confirmed: bool,
@@ -100,11 +100,11 @@ pub enum Decision {
     Confirm,
     /// It is left alone.
     Refuse(Refusal),
-    /// It is written.
+    /// The object is created or replaced.
     Write {
         /// What it shall say.
-        face: Face,
-        /// With which stamp.
+        content: LeaseObject,
+        /// The position and the cluster that the object is marked with.
         stamp: Stamp,
         /// The version that is replaced; `None`: there must be no object.
         replaces: Option<Version>,
@@ -113,25 +113,29 @@ pub enum Decision {
     },
 }
 
-/// Judges a case.
+/// Decides what to do with one object; a pure function, so that every combination is testable.
 #[must_use]
-pub fn decide(case: Case<'_>) -> Decision {
-    let Some(found) = case.found else {
-        return if case.floor {
+pub fn decide(inputs: Inputs<'_>) -> Decision {
+    let Some(found) = inputs.found else {
+        return if inputs.floor {
             Decision::Nothing
         } else {
-            create(case)
+            create(inputs)
         };
     };
-    if !found.is_ours() && case.written.is_none_or(|written| written.uid != found.uid) {
+    if !found.is_ours()
+        && inputs
+            .written
+            .is_none_or(|written| written.uid != found.uid)
+    {
         return Decision::Refuse(Refusal::Foreign);
     }
-    let cluster = case.look.cluster.to_string();
+    let cluster = inputs.snapshot.cluster.to_string();
     let mut forged = false;
     if let Some(stamp) = &found.stamp {
         let foreign = stamp.cluster != cluster;
-        if stamp.at > case.look.at || (foreign && stamp.at == case.look.at) {
-            if !case.confirmed {
+        if stamp.at > inputs.snapshot.at || (foreign && stamp.at == inputs.snapshot.at) {
+            if !inputs.confirmed {
                 return Decision::Confirm;
             }
             if foreign {
@@ -145,30 +149,30 @@ pub fn decide(case: Case<'_>) -> Decision {
         }
     }
     // A floor without a stamp is a new one: nothing says which mirror has seen more.
-    if case.floor && found.stamp.is_none() && !case.confirmed {
+    if inputs.floor && found.stamp.is_none() && !inputs.confirmed {
         return Decision::Confirm;
     }
-    let known = case.look.lease.as_ref().and_then(|lease| lease.floor);
+    let known = inputs.snapshot.lease.as_ref().and_then(|lease| lease.floor);
     let foreign = found.stamp.as_ref().map(|stamp| stamp.cluster != cluster);
     if known.is_none() && foreign == Some(true) {
         // Another cluster's lease, of which this one knows nothing.
         return Decision::Keep;
     }
-    let Some(face) = face(case) else {
+    let Some(content) = content(inputs) else {
         return Decision::Keep;
     };
-    let why = match meddled(case, found) {
+    let why = match meddled(inputs, found) {
         Some(what) => Why::Undone(what),
         None if forged => Why::Undone("the position is one that was never reached".to_owned()),
-        None => match moved(found, &face, &cluster) {
+        None => match moved(found, &content, &cluster) {
             Some(why) => why,
             None => return Decision::Keep,
         },
     };
     Decision::Write {
-        face,
+        content,
         stamp: Stamp {
-            at: case.look.at,
+            at: inputs.snapshot.at,
             cluster,
         },
         replaces: Some(found.version.clone()),
@@ -176,22 +180,22 @@ pub fn decide(case: Case<'_>) -> Decision {
     }
 }
 
-fn create(case: Case<'_>) -> Decision {
-    let Some(face) = face(case) else {
+fn create(inputs: Inputs<'_>) -> Decision {
+    let Some(content) = content(inputs) else {
         return Decision::Nothing;
     };
-    if !case.confirmed {
+    if !inputs.confirmed {
         return Decision::Confirm;
     }
-    let why = match case.written {
+    let why = match inputs.written {
         Some(_) => Why::Undone("it was deleted".to_owned()),
         None => Why::Created,
     };
     Decision::Write {
-        face,
+        content,
         stamp: Stamp {
-            at: case.look.at,
-            cluster: case.look.cluster.to_string(),
+            at: inputs.snapshot.at,
+            cluster: inputs.snapshot.cluster.to_string(),
         },
         replaces: None,
         why,
@@ -199,24 +203,24 @@ fn create(case: Case<'_>) -> Decision {
 }
 
 /// What the object shall say; `None` if there is nothing to say.
-fn face(case: Case<'_>) -> Option<Face> {
-    let before = before(case);
-    let lease = case.look.lease.as_ref();
+fn content(inputs: Inputs<'_>) -> Option<LeaseObject> {
+    let before = before(inputs);
+    let lease = inputs.snapshot.lease.as_ref();
     let token = lease.and_then(|lease| lease.floor);
-    if case.floor {
-        let token = token.or_else(|| forgotten_floor(case, before));
-        return Some(Face {
+    if inputs.floor {
+        let token = token.or_else(|| forgotten_floor(inputs, before));
+        return Some(LeaseObject {
             token: Some(token?),
-            ..Face::default()
+            ..LeaseObject::default()
         });
     }
     let Some(granted) = lease.and_then(|lease| lease.holder.as_ref()) else {
         // A name that the cluster has forgotten keeps its floor here.
-        let token = token.or(before.and_then(|face| face.token))?;
-        return Some(Face {
-            transitions: before.map_or(0, |face| face.transitions),
+        let token = token.or(before.and_then(|content| content.token))?;
+        return Some(LeaseObject {
+            transitions: before.map_or(0, |content| content.transitions),
             token: Some(token),
-            ..Face::default()
+            ..LeaseObject::default()
         });
     };
     let ttl = lease.map_or(Millis(0), |lease| lease.ttl);
@@ -225,15 +229,22 @@ fn face(case: Case<'_>) -> Option<Face> {
         "" => format!("session-{}", granted.session),
         identity => identity.to_owned(),
     };
-    let kept_alive = WallTime(case.look.now.0.saturating_sub(case.look.silent.0));
-    let transitions = before.map_or(0, |face| {
-        let another = face.token != Some(granted.token) && face.holder.as_ref() != Some(&holder);
+    let kept_alive = WallTime(
+        inputs
+            .snapshot
+            .now
+            .0
+            .saturating_sub(inputs.snapshot.silent.0),
+    );
+    let transitions = before.map_or(0, |content| {
+        let another =
+            content.token != Some(granted.token) && content.holder.as_ref() != Some(&holder);
         // From the first holder on, as client-go counts.
-        face.transitions.saturating_add(i32::from(another))
+        content.transitions.saturating_add(i32::from(another))
     });
-    Some(Face {
+    Some(LeaseObject {
         holder: Some(holder),
-        seconds: Some(case.stretch.seconds(ttl)),
+        seconds: Some(inputs.stretch.seconds(ttl)),
         since: Some(granted.since),
         renewed: Some(kept_alive.max(granted.since)),
         transitions,
@@ -243,41 +254,41 @@ fn face(case: Case<'_>) -> Option<Face> {
 
 /// The floor of a name that the cluster does not know, and may have forgotten: the least token that no
 /// stale holder of it can have, as far as anything tells. Every later grant is greater.
-fn forgotten_floor(case: Case<'_>, before: Option<&Face>) -> Option<FencingToken> {
-    let before = before.and_then(|face| face.token);
+fn forgotten_floor(inputs: Inputs<'_>, before: Option<&LeaseObject>) -> Option<FencingToken> {
+    let before = before.and_then(|content| content.token);
     // A token that the cluster has not given out yet was written by hand, where tenants may write. It
     // would lock out holders to come.
-    let given = |token: &FencingToken| token.get() <= case.look.at.counter;
+    let given = |token: &FencingToken| token.get() <= inputs.snapshot.at.counter;
     before
-        .max(case.look.forgotten)
-        .max(case.shown.filter(given))
+        .max(inputs.snapshot.forgotten)
+        .max(inputs.shown.filter(given))
 }
 
 /// What the object said before anybody meddled with it, as far as that is known.
-fn before(case: Case<'_>) -> Option<&Face> {
-    match (case.found, case.written) {
-        (Some(found), Some(written)) if by_another_mirror(case.look, found, written) => {
-            Some(&found.face)
+fn before(inputs: Inputs<'_>) -> Option<&LeaseObject> {
+    match (inputs.found, inputs.written) {
+        (Some(found), Some(written)) if by_another_mirror(inputs.snapshot, found, written) => {
+            Some(&found.content)
         }
-        (_, Some(written)) => Some(&written.face),
-        (found, None) => found.map(|found| &found.face),
+        (_, Some(written)) => Some(&written.content),
+        (found, None) => found.map(|found| &found.content),
     }
 }
 
 /// Whether a later stamp than our last one is on the object, and one that this cluster has reached.
-fn by_another_mirror(look: &Look, found: &Found, written: &Found) -> bool {
+fn by_another_mirror(snapshot: &LeaseSnapshot, found: &Observed, written: &Observed) -> bool {
     let last = written.stamp.as_ref().map(|stamp| stamp.at);
-    let later = |stamp: &Stamp| Some(stamp.at) > last && stamp.at <= look.at;
+    let later = |stamp: &Stamp| Some(stamp.at) > last && stamp.at <= snapshot.at;
     found.labelled && found.stamp.as_ref().is_some_and(later)
 }
 
 /// What another writer did to an object since the mirror wrote it.
-fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
-    let written = case.written?;
-    if written.uid != found.uid || by_another_mirror(case.look, found, written) {
+fn meddled(inputs: Inputs<'_>, found: &Observed) -> Option<String> {
+    let written = inputs.written?;
+    if written.uid != found.uid || by_another_mirror(inputs.snapshot, found, written) {
         return None;
     }
-    let mut fields = written.face.differences(&found.face);
+    let mut fields = written.content.differences(&found.content);
     if !found.labelled {
         fields.push(MANAGED_BY);
     }
@@ -288,8 +299,8 @@ fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
         return None;
     }
     let mut what = format!("changed: {}", fields.join(", "));
-    if let Some(holder) = &found.face.holder
-        && written.face.holder.as_ref() != Some(holder)
+    if let Some(holder) = &found.content.holder
+        && written.content.holder.as_ref() != Some(holder)
     {
         let short: String = holder.chars().take(64).collect();
         // Writing to a `String` cannot fail.
@@ -303,23 +314,23 @@ fn meddled(case: Case<'_>, found: &Found) -> Option<String> {
 const NEWS: u64 = 8;
 
 /// Whether the cluster has gone on.
-fn moved(found: &Found, face: &Face, cluster: &str) -> Option<Why> {
+fn moved(found: &Observed, content: &LeaseObject, cluster: &str) -> Option<Why> {
     let same_cluster = found
         .stamp
         .as_ref()
         .is_some_and(|stamp| stamp.cluster == cluster);
-    let fields = face.differences(&found.face);
+    let fields = content.differences(&found.content);
     let times = ["spec.renewTime", "spec.leaseDurationSeconds"];
     if !found.labelled || !same_cluster || fields.iter().any(|name| !times.contains(name)) {
         return Some(Why::Moved);
     }
     // A longer duration is shown at once, or the lease looks expired; a shorter one with the next
     // renewal. A missing one, and one by hand that is not remembered, is no longer one.
-    if found.face.seconds < face.seconds {
+    if found.content.seconds < content.seconds {
         return Some(Why::Renewed);
     }
-    let ttl = u64::try_from(face.seconds.unwrap_or(0)).unwrap_or(0) * 1_000;
-    match (found.face.renewed, face.renewed) {
+    let ttl = u64::try_from(content.seconds.unwrap_or(0)).unwrap_or(0) * 1_000;
+    match (found.content.renewed, content.renewed) {
         (found, wanted) if found == wanted => None,
         // Two readings of one keep-alive may lie apart as much as the cluster's two times do.
         (Some(found), Some(wanted)) if found.0 <= wanted.0.saturating_add(ttl) => {

@@ -3,9 +3,9 @@
 use super::*;
 
 /// A floor as manifests bring it: the mirror's label, and nothing else.
-fn new_floor() -> Found {
-    Found {
-        face: Face::default(),
+fn new_floor() -> Observed {
+    Observed {
+        content: LeaseObject::default(),
         stamp: None,
         labelled: true,
         version: Version("7".to_owned()),
@@ -13,9 +13,9 @@ fn new_floor() -> Found {
     }
 }
 
-fn floored(look: &Look, found: Option<&Found>, confirmed: bool) -> Decision {
-    decide(Case {
-        look,
+fn floored(snapshot: &LeaseSnapshot, found: Option<&Observed>, confirmed: bool) -> Decision {
+    decide(Inputs {
+        snapshot,
         floor: true,
         shown: None,
         stretch: Stretch::NONE,
@@ -27,15 +27,15 @@ fn floored(look: &Look, found: Option<&Found>, confirmed: bool) -> Decision {
 
 #[test]
 fn a_floor_shows_the_newest_token_and_nothing_else() {
-    let (face, stamp, _) = written(floored(&held(5, "worker", 7), Some(&new_floor()), true));
-    let expected = Face {
+    let (content, stamp, _) = written(floored(&held(5, "worker", 7), Some(&new_floor()), true));
+    let expected = LeaseObject {
         token: token(7),
-        ..Face::default()
+        ..LeaseObject::default()
     };
-    assert_eq!((&face, stamp.at), (&expected, at(5)));
+    assert_eq!((&content, stamp.at), (&expected, at(5)));
 
-    let shown = Found {
-        face,
+    let shown = Observed {
+        content,
         stamp: Some(stamp),
         ..new_floor()
     };
@@ -43,8 +43,8 @@ fn a_floor_shows_the_newest_token_and_nothing_else() {
     for kept in [look(6, None, Some(7)), held(6, "worker", 7)] {
         assert_eq!(floored(&kept, Some(&shown), false), Decision::Keep);
     }
-    let (face, ..) = written(floored(&held(8, "other", 9), Some(&shown), false));
-    assert_eq!(face.token, token(9));
+    let (content, ..) = written(floored(&held(8, "other", 9), Some(&shown), false));
+    assert_eq!(content.token, token(9));
     // A name that the cluster has forgotten keeps it.
     assert_eq!(
         floored(&look(9, None, None), Some(&shown), false),
@@ -70,13 +70,13 @@ fn a_new_floor_is_written_once_the_cluster_was_asked() {
 /// A stale controller carries a token that was given out for the name before it was forgotten.
 #[test]
 fn a_floor_of_a_name_that_is_not_known_has_the_greatest_token_it_may_have_had() {
-    let filled = |forgotten: Option<u64>, shown: Option<u64>, found: &Found| {
-        let look = Look {
+    let filled = |forgotten: Option<u64>, shown: Option<u64>, found: &Observed| {
+        let snapshot = LeaseSnapshot {
             forgotten: forgotten.and_then(token),
             ..look(5, None, None)
         };
-        let decision = decide(Case {
-            look: &look,
+        let decision = decide(Inputs {
+            snapshot: &snapshot,
             floor: true,
             shown: shown.and_then(token),
             stretch: Stretch::NONE,
@@ -85,7 +85,7 @@ fn a_floor_of_a_name_that_is_not_known_has_the_greatest_token_it_may_have_had() 
             confirmed: true,
         });
         match decision {
-            Decision::Write { face, .. } => face.token.map(FencingToken::get),
+            Decision::Write { content, .. } => content.token.map(FencingToken::get),
             Decision::Keep => None,
             other => panic!("{other:?}"),
         }
@@ -101,7 +101,7 @@ fn a_floor_of_a_name_that_is_not_known_has_the_greatest_token_it_may_have_had() 
     let shows = |value| {
         let at = at(4);
         let mut floor = new_floor();
-        floor.face.token = token(value);
+        floor.content.token = token(value);
         floor.stamp = Some(Stamp {
             at,
             cluster: US.to_string(),

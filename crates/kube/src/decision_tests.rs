@@ -4,7 +4,7 @@ use ringfence_core::{
 };
 
 use super::*;
-use crate::face::{Face, Stamp};
+use crate::lease_object::{LeaseObject, Stamp};
 
 const US: ClusterId = ClusterId::new([0xab; 16]);
 const THEM: ClusterId = ClusterId::new([0xcd; 16]);
@@ -21,7 +21,7 @@ fn token(value: u64) -> Option<FencingToken> {
 }
 
 /// What the cluster says at an index: who holds the lease, with which token.
-fn look(index: u64, holder: Option<(&str, u64)>, floor: Option<u64>) -> Look {
+fn look(index: u64, holder: Option<(&str, u64)>, floor: Option<u64>) -> LeaseSnapshot {
     let name = LeaseName::parse("k8s/demo/leader").unwrap();
     let holder = holder.map(|(identity, value)| Granted {
         name: name.clone(),
@@ -46,7 +46,7 @@ fn look(index: u64, holder: Option<(&str, u64)>, floor: Option<u64>) -> Look {
         floor: Some(floor),
         blocked: Millis(0),
     });
-    Look {
+    LeaseSnapshot {
         at: at(index),
         cluster: US,
         lease,
@@ -56,13 +56,17 @@ fn look(index: u64, holder: Option<(&str, u64)>, floor: Option<u64>) -> Look {
     }
 }
 
-fn held(index: u64, identity: &str, token: u64) -> Look {
+fn held(index: u64, identity: &str, token: u64) -> LeaseSnapshot {
     look(index, Some((identity, token)), None)
 }
 
-fn judge(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decision {
-    decide(Case {
-        look,
+fn judge(
+    snapshot: &LeaseSnapshot,
+    found: Option<&Observed>,
+    written: Option<&Observed>,
+) -> Decision {
+    decide(Inputs {
+        snapshot,
         floor: false,
         shown: None,
         stretch: Stretch::NONE,
@@ -72,9 +76,13 @@ fn judge(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decisio
     })
 }
 
-fn confirmed(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Decision {
-    decide(Case {
-        look,
+fn confirmed(
+    snapshot: &LeaseSnapshot,
+    found: Option<&Observed>,
+    written: Option<&Observed>,
+) -> Decision {
+    decide(Inputs {
+        snapshot,
         floor: false,
         shown: None,
         stretch: Stretch::NONE,
@@ -85,20 +93,23 @@ fn confirmed(look: &Look, found: Option<&Found>, written: Option<&Found>) -> Dec
 }
 
 /// What a decision writes, and why.
-fn written(decision: Decision) -> (Face, Stamp, Why) {
+fn written(decision: Decision) -> (LeaseObject, Stamp, Why) {
     match decision {
         Decision::Write {
-            face, stamp, why, ..
-        } => (face, stamp, why),
+            content,
+            stamp,
+            why,
+            ..
+        } => (content, stamp, why),
         other => panic!("nothing is written: {other:?}"),
     }
 }
 
 /// The object that a mirror makes of what it sees, and what it remembers.
-fn mirrored(look: &Look) -> (Found, Found) {
-    let (face, stamp, _) = written(confirmed(look, None, None));
-    let found = Found {
-        face,
+fn mirrored(snapshot: &LeaseSnapshot) -> (Observed, Observed) {
+    let (content, stamp, _) = written(confirmed(snapshot, None, None));
+    let found = Observed {
+        content,
         stamp: Some(stamp),
         labelled: true,
         version: Version("7".to_owned()),
@@ -109,15 +120,15 @@ fn mirrored(look: &Look) -> (Found, Found) {
 
 #[test]
 fn a_grant_makes_an_object_that_says_who_and_how_long() {
-    let (face, stamp, why) = written(confirmed(&held(5, "worker", 7), None, None));
+    let (content, stamp, why) = written(confirmed(&held(5, "worker", 7), None, None));
 
     assert_eq!(why, Why::Created);
     assert_eq!(stamp.at, at(5));
-    assert_eq!(face.holder.as_deref(), Some("worker"));
-    assert_eq!(face.seconds, Some(15), "14.001 s, rounded up");
-    assert_eq!(face.token, token(7));
-    assert_eq!(face.since, Some(WallTime(1_000_000)));
-    assert_eq!(face.transitions, 0);
+    assert_eq!(content.holder.as_deref(), Some("worker"));
+    assert_eq!(content.seconds, Some(15), "14.001 s, rounded up");
+    assert_eq!(content.token, token(7));
+    assert_eq!(content.since, Some(WallTime(1_000_000)));
+    assert_eq!(content.transitions, 0);
 }
 
 /// What was deleted may have been a later mirror's word: nothing is left that would say so.
@@ -129,8 +140,8 @@ fn an_object_that_is_not_there_is_made_once_the_cluster_was_asked() {
         let late = held(6, "first", 7);
         assert_eq!(judge(&late, None, memory), Decision::Confirm);
 
-        let (face, stamp, _) = written(confirmed(&held(50, "second", 8), None, memory));
-        assert_eq!((face.token, stamp.at), (token(8), at(50)));
+        let (content, stamp, _) = written(confirmed(&held(50, "second", 8), None, memory));
+        assert_eq!((content.token, stamp.at), (token(8), at(50)));
     }
 }
 
@@ -141,25 +152,28 @@ fn a_name_that_was_never_granted_makes_none() {
 
 #[test]
 fn a_holder_without_a_name_is_not_taken_for_nobody() {
-    let (face, _, _) = written(confirmed(&held(5, "", 7), None, None));
-    assert_eq!(face.holder.as_deref(), Some("session-9"));
+    let (content, _, _) = written(confirmed(&held(5, "", 7), None, None));
+    assert_eq!(content.holder.as_deref(), Some("session-9"));
 }
 
 #[test]
 fn an_end_empties_the_holder_and_keeps_the_token() {
     let (found, _) = mirrored(&held(5, "worker", 7));
-    let (face, _, why) = written(judge(&look(6, None, Some(7)), Some(&found), None));
+    let (content, _, why) = written(judge(&look(6, None, Some(7)), Some(&found), None));
 
     assert_eq!(why, Why::Moved);
-    assert_eq!((face.holder, face.token), (None, token(7)));
-    assert_eq!((face.seconds, face.since, face.renewed), (None, None, None));
+    assert_eq!((content.holder, content.token), (None, token(7)));
+    assert_eq!(
+        (content.seconds, content.since, content.renewed),
+        (None, None, None)
+    );
 }
 
 #[test]
 fn a_forgotten_name_keeps_its_token_on_the_object() {
     let (found, _) = mirrored(&held(5, "worker", 7));
-    let (face, _, _) = written(judge(&look(9, None, None), Some(&found), None));
-    assert_eq!((face.holder, face.token), (None, token(7)));
+    let (content, _, _) = written(judge(&look(9, None, None), Some(&found), None));
+    assert_eq!((content.holder, content.token), (None, token(7)));
 
     let (found, _) = mirrored(&look(5, None, Some(7)));
     let forgotten = look(9, None, None);
@@ -169,25 +183,26 @@ fn a_forgotten_name_keeps_its_token_on_the_object() {
 #[test]
 fn transitions_count_holders_and_not_grants() {
     let (mut found, _) = mirrored(&held(5, "worker", 7));
-    found.face.transitions = 3;
-    let transitions =
-        |look: &Look, found: &Found| written(judge(look, Some(found), None)).0.transitions;
+    found.content.transitions = 3;
+    let transitions = |snapshot: &LeaseSnapshot, found: &Observed| {
+        written(judge(snapshot, Some(found), None)).0.transitions
+    };
 
     assert_eq!(transitions(&held(6, "worker", 8), &found), 3);
     assert_eq!(transitions(&held(6, "other", 8), &found), 4);
     assert_eq!(transitions(&look(6, None, Some(7)), &found), 3);
-    found.face.transitions = i32::MAX;
+    found.content.transitions = i32::MAX;
     assert_eq!(transitions(&held(6, "other", 8), &found), i32::MAX);
 }
 
 #[test]
 fn transitions_do_not_fall_over_a_deletion() {
     let (_, mut memory) = mirrored(&held(5, "worker", 7));
-    memory.face.transitions = 3;
-    let (face, _, why) = written(confirmed(&held(6, "other", 8), None, Some(&memory)));
+    memory.content.transitions = 3;
+    let (content, _, why) = written(confirmed(&held(6, "other", 8), None, Some(&memory)));
 
     assert_eq!(why, Why::Undone("it was deleted".to_owned()));
-    assert_eq!(face.transitions, 4);
+    assert_eq!(content.transitions, 4);
 }
 
 #[test]
@@ -207,9 +222,9 @@ fn a_keep_alive_is_worth_a_write_once_it_is_news() {
     assert_eq!(judge(&later, Some(&found), Some(&memory)), Decision::Keep);
 
     later.now = WallTime(1_005_000);
-    let (face, _, why) = written(judge(&later, Some(&found), Some(&memory)));
+    let (content, _, why) = written(judge(&later, Some(&found), Some(&memory)));
     assert_eq!(
-        (face.renewed, why),
+        (content.renewed, why),
         (Some(WallTime(1_005_000)), Why::Renewed)
     );
 
@@ -221,15 +236,18 @@ fn a_keep_alive_is_worth_a_write_once_it_is_news() {
 #[test]
 fn two_readings_of_one_keep_alive_are_no_reason_to_write() {
     let (mut found, _) = mirrored(&held(5, "worker", 7));
-    found.face.renewed = Some(WallTime(1_000_900));
+    found.content.renewed = Some(WallTime(1_000_900));
     assert_eq!(
         judge(&held(9, "worker", 7), Some(&found), None),
         Decision::Keep
     );
 
-    found.face.renewed = Some(WallTime(9_000_000));
-    let (face, _, why) = written(judge(&held(9, "worker", 7), Some(&found), None));
-    assert_eq!((face.renewed, why), (Some(WallTime(1_000_000)), Why::Moved));
+    found.content.renewed = Some(WallTime(9_000_000));
+    let (content, _, why) = written(judge(&held(9, "worker", 7), Some(&found), None));
+    assert_eq!(
+        (content.renewed, why),
+        (Some(WallTime(1_000_000)), Why::Moved)
+    );
 }
 
 #[test]
@@ -328,25 +346,25 @@ fn what_others_own_is_never_touched() {
 fn what_hands_change_is_undone_and_named() {
     let now = held(6, "worker", 7);
     let (found, memory) = mirrored(&held(5, "worker", 7));
-    let undone = |edit: &dyn Fn(&mut Found), named: &str| {
+    let undone = |edit: &dyn Fn(&mut Observed), named: &str| {
         let mut edited = found.clone();
         edit(&mut edited);
-        let (face, _, why) = written(judge(&now, Some(&edited), Some(&memory)));
-        assert_eq!(face, memory.face);
+        let (content, _, why) = written(judge(&now, Some(&edited), Some(&memory)));
+        assert_eq!(content, memory.content);
         let Why::Undone(what) = why else {
             panic!("{why:?}");
         };
         assert!(what.contains(named), "{what}");
     };
     undone(
-        &|found| found.face.holder = Some("me".to_owned()),
+        &|found| found.content.holder = Some("me".to_owned()),
         "holder \"me\"",
     );
-    undone(&|found| found.face.holder = None, "spec.holderIdentity");
-    undone(&|found| found.face.token = token(3), TOKEN_NAME);
-    undone(&|found| found.face.renewed = None, "spec.renewTime");
+    undone(&|found| found.content.holder = None, "spec.holderIdentity");
+    undone(&|found| found.content.token = token(3), TOKEN_NAME);
+    undone(&|found| found.content.renewed = None, "spec.renewTime");
     undone(
-        &|found| found.face.transitions = 0x7fff,
+        &|found| found.content.transitions = 0x7fff,
         "spec.leaseTransitions",
     );
     undone(&|found| found.labelled = false, MANAGED_BY);
@@ -364,7 +382,7 @@ fn what_hands_change_is_undone_and_named() {
     );
 }
 
-const TOKEN_NAME: &str = crate::face::TOKEN;
+const TOKEN_NAME: &str = crate::lease_object::TOKEN;
 
 #[test]
 fn what_another_mirror_of_this_cluster_wrote_is_not_meddling() {

@@ -38,41 +38,43 @@ pub mod canary;
 mod clock;
 mod connect;
 mod decision;
-mod face;
+mod dirty_set;
+mod events;
 #[cfg(feature = "fenced")]
 pub mod fenced;
+mod lease_object;
 pub mod limits;
 mod metrics;
 mod mirror;
 mod name;
-mod notes;
 mod outcome;
 mod pace;
 pub mod pods;
 pub mod policy;
 mod position;
-mod schedule;
 mod source;
-mod tell;
-mod trouble;
+mod sync_error;
 mod watching;
 pub mod webhook;
+mod work_queue;
 
 pub use kube::{Client, Error};
 
 pub use connect::{ConnectError, connect};
-pub use decision::{Case, Decision, Look, Refusal, Why, decide};
-pub use face::{CLUSTER, Face, Found, MANAGED_BY, MANAGER, POSITION, Stamp, TOKEN, Version};
+pub use decision::{Decision, Inputs, LeaseSnapshot, Refusal, Why, decide};
+pub use events::UNDONE;
+pub use lease_object::{
+    CLUSTER, LeaseObject, MANAGED_BY, MANAGER, Observed, POSITION, Stamp, TOKEN, Version,
+};
 pub use metrics::Metrics;
 pub use mirror::Mirror;
 pub use name::{
-    FLOORS, InvalidNaming, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Naming, ObjectName, PREFIX, Place,
-    RESERVED_NAMESPACES, Unfit, floor_of,
+    FLOORS, InvalidNaming, InvalidObjectName, Mapping, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Naming,
+    ObjectName, PREFIX, RESERVED_NAMESPACES, floor_of,
 };
 pub use pace::Stretch;
 pub use position::{InvalidPosition, Position};
 pub use source::{Source, look};
-pub use tell::UNDONE;
 
 /// The guide's examples are compiled.
 #[cfg(doctest)]

@@ -22,7 +22,7 @@ pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 pub const EVENT_TIME_MAX: Duration = Duration::from_secs(1);
 /// The first pause when the API server does not answer; each is twice the one before.
 pub const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// The longest pause when the API server does not answer.
 pub const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The first wait for an object that was meddled with again, or whose write was refused.
 pub const STRIKE_MIN: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ pub const STRIKE_MAX: Duration = Duration::from_secs(30);
 /// After so long without one, strikes are forgotten.
 pub const STRIKES_KEPT: Duration = Duration::from_secs(60);
 /// How many changed leases are noted one by one; beyond that, all are looked at.
-pub const NOTES_MAX: usize = 65_536;
+pub const DIRTY_MAX: usize = 65_536;
 /// How many names that Kubernetes cannot carry are reported and counted one by one.
 pub const UNFIT_MAX: usize = 1_000;
 /// Objects per page when all are listed.

@@ -48,7 +48,7 @@ pub(crate) enum Failure {
 pub(crate) struct Standing {
     /// Leases that are to be looked at now, or under way.
     pub(crate) pending: usize,
-    /// Objects known.
+    /// Number of Lease objects that the mirror knows to exist.
     pub(crate) objects: usize,
     /// Of them, those that are left alone or that the API server refuses.
     pub(crate) refused: usize,

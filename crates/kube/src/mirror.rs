@@ -14,15 +14,15 @@ use tracing::{debug, info, warn};
 
 use crate::attempt::{Attempt, Done, attempt};
 use crate::clock::{self, backoff};
+use crate::dirty_set::{Dirty, DirtySet};
 use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUESTS_MAX, UNFIT_MAX};
 use crate::metrics::{Failure, Metrics, Standing};
-use crate::name::{Naming, Place};
-use crate::notes::{Noted, Notes};
+use crate::name::{Mapping, Naming};
 use crate::outcome::Outcome;
-use crate::schedule::Schedule;
 use crate::source::Source;
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
 use crate::watching::{self, Change, Told};
+use crate::work_queue::WorkQueue;
 
 /// How often the figures are brought up to date.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub struct Mirror<S> {
     client: Client,
     naming: Naming,
     metrics: Metrics,
-    notes: Notes,
+    notes: DirtySet,
 }
 
 impl<S: Source> Mirror<S> {
@@ -48,13 +48,13 @@ impl<S: Source> Mirror<S> {
             client,
             naming,
             metrics,
-            notes: Notes::default(),
+            notes: DirtySet::default(),
         }
     }
 
     /// A lease has changed. Takes a short lock and never waits, however the API server is.
     pub fn note(&self, lease: &LeaseName) {
-        if self.naming.place(lease) != Place::Elsewhere {
+        if self.naming.place(lease) != Mapping::Elsewhere {
             self.notes.note(lease.clone());
         }
     }
@@ -70,7 +70,7 @@ impl<S: Source> Mirror<S> {
         let _active = self.metrics.begin();
         let mut run = Run {
             mirror: self,
-            schedule: Schedule::default(),
+            schedule: WorkQueue::default(),
             unfit: BTreeSet::new(),
             troubles: 0,
             resume: None,
@@ -91,7 +91,7 @@ impl<S: Source> Mirror<S> {
 /// One run of a mirror.
 struct Run<'a, S> {
     mirror: &'a Mirror<S>,
-    schedule: Schedule,
+    schedule: WorkQueue,
     /// Leases that cannot be mirrored and were reported, at most [`UNFIT_MAX`].
     unfit: BTreeSet<LeaseName>,
     /// How often in a row the API server did not answer.
@@ -107,10 +107,10 @@ struct Run<'a, S> {
 
 impl<S: Source> Run<'_, S> {
     /// Begins with everything and goes on with what changes, until there is trouble.
-    async fn follow(&mut self) -> Trouble {
+    async fn follow(&mut self) -> SyncError {
         let mirror = self.mirror;
         if !mirror.source.confirm().await {
-            return Trouble::Away("no leader confirms what is known".to_owned());
+            return SyncError::Away("no leader confirms what is known".to_owned());
         }
         let (objects, listed) = match watching::list(&mirror.client, &mirror.naming).await {
             Ok(listed) => listed,
@@ -163,8 +163,8 @@ impl<S: Source> Run<'_, S> {
             };
             let floor = self.mirror.naming.is_floor(&next.object);
             let shown = match self.mirror.naming.place(&lease) {
-                Place::Object(object) if floor => self.schedule.shown(&object),
-                Place::Object(_) | Place::Elsewhere | Place::Unfit(_) => None,
+                Mapping::Object(object) if floor => self.schedule.shown(&object),
+                Mapping::Object(_) | Mapping::Elsewhere | Mapping::InvalidObjectName(_) => None,
             };
             let begun = Attempt {
                 floor,
@@ -195,7 +195,7 @@ impl<S: Source> Run<'_, S> {
     }
 
     /// Whether the API server shows the floors; without them everything else is mirrored.
-    fn floors(&mut self, denied: Option<&Trouble>) {
+    fn floors(&mut self, denied: Option<&SyncError>) {
         match denied {
             Some(trouble) if !self.floors_denied => warn!(
                 %trouble,
@@ -208,7 +208,7 @@ impl<S: Source> Run<'_, S> {
         self.floors_denied = denied.is_some();
     }
 
-    fn noted(&mut self, noted: Noted) {
+    fn noted(&mut self, noted: Dirty) {
         if noted.all {
             self.schedule.look_at_all(clock::now());
             self.look_at_all_leases();
@@ -228,7 +228,7 @@ impl<S: Source> Run<'_, S> {
 
     fn lease_changed(&mut self, lease: LeaseName, since: Instant) {
         match self.mirror.naming.place(&lease) {
-            Place::Object(object) => {
+            Mapping::Object(object) => {
                 let look = self.mirror.source.look(&lease);
                 let lease = look.and_then(|look| look.lease);
                 let token = lease.as_ref().and_then(|lease| lease.floor);
@@ -242,8 +242,8 @@ impl<S: Source> Run<'_, S> {
                 self.schedule.held(&object, held);
                 self.schedule.changed(object, token, since);
             }
-            Place::Elsewhere => {}
-            Place::Unfit(why) => {
+            Mapping::Elsewhere => {}
+            Mapping::InvalidObjectName(why) => {
                 if self.unfit.len() < UNFIT_MAX && !self.unfit.contains(&lease) {
                     warn!(%lease, %why, "this lease cannot be an object of Kubernetes");
                     self.unfit.insert(lease);
@@ -257,10 +257,10 @@ impl<S: Source> Run<'_, S> {
         let now = clock::now();
         // A webhook that is silent about one namespace looks just like this.
         let others_heard = self.heard.is_some_and(|heard| heard > done.began);
-        if let Outcome::Failed(late @ Trouble::Late) = &done.outcome
+        if let Outcome::Failed(late @ SyncError::Late) = &done.outcome
             && !others_heard
         {
-            done.outcome = Outcome::Failed(Trouble::Away(late.to_string()));
+            done.outcome = Outcome::Failed(SyncError::Away(late.to_string()));
         }
         let newly_refused = self.schedule.done(&done.object, &done.outcome, now);
         let object = &done.object;
@@ -278,16 +278,16 @@ impl<S: Source> Run<'_, S> {
                 }
                 self.answered();
             }
-            Outcome::Failed(Trouble::Away(why)) => self.away(&Trouble::Away(why.clone())),
+            Outcome::Failed(SyncError::Away(why)) => self.away(&SyncError::Away(why.clone())),
             Outcome::Failed(trouble) => {
                 metrics.failed(match trouble {
-                    Trouble::Outdated => Failure::Conflict,
+                    SyncError::Outdated => Failure::Conflict,
                     _ => Failure::Denied,
                 });
                 if newly_refused {
                     warn!(%object, %trouble, "the API server does not take this object");
                 }
-                if *trouble != Trouble::Late {
+                if *trouble != SyncError::Late {
                     self.answered();
                 }
             }
@@ -306,7 +306,7 @@ impl<S: Source> Run<'_, S> {
     }
 
     /// It has not; the pause grows.
-    fn away(&mut self, trouble: &Trouble) {
+    fn away(&mut self, trouble: &SyncError) {
         if self.troubles == 0 {
             warn!(%trouble, "leases are not shown in Kubernetes for now; they are granted all the same");
         }

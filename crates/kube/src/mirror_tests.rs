@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tower_service::Service;
 
 use super::*;
-use crate::decision::Look;
-use crate::face::{MANAGED_BY, MANAGER, TOKEN};
+use crate::decision::LeaseSnapshot;
+use crate::lease_object::{MANAGED_BY, MANAGER, TOKEN};
 use crate::position::Position;
 
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 struct Held;
 
 impl Source for Held {
-    fn look(&self, lease: &LeaseName) -> Option<Look> {
+    fn look(&self, lease: &LeaseName) -> Option<LeaseSnapshot> {
         let token = FencingToken::new(7)?;
         let granted = Granted {
             name: lease.clone(),
@@ -50,7 +50,7 @@ impl Source for Held {
             floor: Some(token),
             blocked: Millis(0),
         };
-        Some(Look {
+        Some(LeaseSnapshot {
             at: Position {
                 counter: 100,
                 index: 5,

@@ -31,9 +31,9 @@ pub const RESERVED_NAMESPACES: [&str; 2] = ["kube-node-lease", "kube-system"];
 /// The name of a Lease object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// Its namespace.
+    /// Namespace of the object, a DNS label.
     pub namespace: Arc<str>,
-    /// Its name there.
+    /// Name of the object within its namespace, a DNS subdomain.
     pub name: Arc<str>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for ObjectName {
 
 /// Why a lease cannot be an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidObjectName {
     /// It has not exactly two segments behind the prefix.
     #[error("it must be PREFIX/NAMESPACE/NAME")]
     Segments,
@@ -71,13 +71,13 @@ pub enum Unfit {
 
 /// What a lease is to the mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Mapping {
     /// It is this object.
     Object(ObjectName),
     /// It is none of the mirror's business.
     Elsewhere,
     /// It should be an object and cannot.
-    Unfit(Unfit),
+    InvalidObjectName(InvalidObjectName),
 }
 
 /// The rule by which leases become objects.
@@ -97,11 +97,11 @@ pub enum InvalidNaming {
     Prefix(String),
     /// The namespace cannot be one.
     #[error(transparent)]
-    Namespace(#[from] Unfit),
+    Namespace(#[from] InvalidObjectName),
     /// The namespace of floors cannot be one, or is the one that is mirrored.
     #[error("floors cannot be kept in {offered:?}: {why}")]
     Floors {
-        /// What was named.
+        /// The namespace that was named.
         offered: String,
         /// The rule of Kubernetes that it breaks.
         why: String,
@@ -198,28 +198,28 @@ impl Naming {
 
     /// Where a lease belongs.
     #[must_use]
-    pub fn place(&self, lease: &LeaseName) -> Place {
+    pub fn place(&self, lease: &LeaseName) -> Mapping {
         let Some(rest) = lease.as_str().strip_prefix(&self.prefix) else {
-            return Place::Elsewhere;
+            return Mapping::Elsewhere;
         };
         let mut segments = rest.split('/');
         let (namespace, name) = (segments.next(), segments.next());
         if self.namespace.is_some() && namespace != self.namespace() {
-            return Place::Elsewhere;
+            return Mapping::Elsewhere;
         }
         let (Some(namespace), Some(name), None) = (namespace, name, segments.next()) else {
-            return Place::Unfit(Unfit::Segments);
+            return Mapping::InvalidObjectName(InvalidObjectName::Segments);
         };
         if let Err(unfit) = check_namespace(namespace) {
-            return Place::Unfit(unfit);
+            return Mapping::InvalidObjectName(unfit);
         }
         if namespace == self.floors {
-            return Place::Unfit(Unfit::Floors(namespace.to_owned()));
+            return Mapping::InvalidObjectName(InvalidObjectName::Floors(namespace.to_owned()));
         }
         if !is_dns_name(name) {
-            return Place::Unfit(Unfit::Name(name.to_owned()));
+            return Mapping::InvalidObjectName(InvalidObjectName::Name(name.to_owned()));
         }
-        Place::Object(ObjectName {
+        Mapping::Object(ObjectName {
             namespace: namespace.into(),
             name: name.into(),
         })
@@ -241,16 +241,16 @@ impl Naming {
 
     fn shown(&self, object: &ObjectName) -> Option<LeaseName> {
         let lease = LeaseName::parse(&format!("{}{object}", self.prefix)).ok()?;
-        matches!(self.place(&lease), Place::Object(_)).then_some(lease)
+        matches!(self.place(&lease), Mapping::Object(_)).then_some(lease)
     }
 }
 
-fn check_namespace(namespace: &str) -> Result<(), Unfit> {
+fn check_namespace(namespace: &str) -> Result<(), InvalidObjectName> {
     if namespace.len() > NAMESPACE_BYTES_MAX || !is_dns_label(namespace) {
-        return Err(Unfit::Namespace(namespace.to_owned()));
+        return Err(InvalidObjectName::Namespace(namespace.to_owned()));
     }
     if RESERVED_NAMESPACES.contains(&namespace) {
-        return Err(Unfit::Reserved(namespace.to_owned()));
+        return Err(InvalidObjectName::Reserved(namespace.to_owned()));
     }
     Ok(())
 }

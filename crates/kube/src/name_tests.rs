@@ -26,7 +26,7 @@ fn a_lease_and_its_object_name_each_other() {
     ] {
         let name_of = lease(&format!("k8s/{namespace}/{name}"));
         let object = object(namespace, name);
-        assert_eq!(naming.place(&name_of), Place::Object(object.clone()));
+        assert_eq!(naming.place(&name_of), Mapping::Object(object.clone()));
         assert_eq!(naming.lease(&object), Some(name_of));
     }
 }
@@ -36,29 +36,42 @@ fn what_kubernetes_cannot_carry_is_told_and_not_mangled() {
     let naming = everywhere();
     let long = format!("k8s/{}/x", "n".repeat(64));
     for (name, unfit) in [
-        ("k8s/only", Unfit::Segments),
-        ("k8s/a/b/c", Unfit::Segments),
-        ("k8s/Team/x", Unfit::Namespace("Team".to_owned())),
-        ("k8s/a.b/x", Unfit::Namespace("a.b".to_owned())),
-        ("k8s/-a/x", Unfit::Namespace("-a".to_owned())),
-        (&long, Unfit::Namespace("n".repeat(64))),
-        ("k8s/a/Leader", Unfit::Name("Leader".to_owned())),
-        ("k8s/a/a_b", Unfit::Name("a_b".to_owned())),
-        ("k8s/a/a..b", Unfit::Name("a..b".to_owned())),
-        ("k8s/a/a.", Unfit::Name("a.".to_owned())),
-        ("k8s/a/-b", Unfit::Name("-b".to_owned())),
-        ("k8s/a/b@c:d~e", Unfit::Name("b@c:d~e".to_owned())),
+        ("k8s/only", InvalidObjectName::Segments),
+        ("k8s/a/b/c", InvalidObjectName::Segments),
+        (
+            "k8s/Team/x",
+            InvalidObjectName::Namespace("Team".to_owned()),
+        ),
+        ("k8s/a.b/x", InvalidObjectName::Namespace("a.b".to_owned())),
+        ("k8s/-a/x", InvalidObjectName::Namespace("-a".to_owned())),
+        (&long, InvalidObjectName::Namespace("n".repeat(64))),
+        ("k8s/a/Leader", InvalidObjectName::Name("Leader".to_owned())),
+        ("k8s/a/a_b", InvalidObjectName::Name("a_b".to_owned())),
+        ("k8s/a/a..b", InvalidObjectName::Name("a..b".to_owned())),
+        ("k8s/a/a.", InvalidObjectName::Name("a.".to_owned())),
+        ("k8s/a/-b", InvalidObjectName::Name("-b".to_owned())),
+        (
+            "k8s/a/b@c:d~e",
+            InvalidObjectName::Name("b@c:d~e".to_owned()),
+        ),
     ] {
-        assert_eq!(naming.place(&lease(name)), Place::Unfit(unfit), "{name}");
+        assert_eq!(
+            naming.place(&lease(name)),
+            Mapping::InvalidObjectName(unfit),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn the_leases_of_kubernetes_itself_are_out_of_reach() {
     for namespace in RESERVED_NAMESPACES {
-        let unfit = Unfit::Reserved(namespace.to_owned());
+        let unfit = InvalidObjectName::Reserved(namespace.to_owned());
         let name = lease(&format!("k8s/{namespace}/node-1"));
-        assert_eq!(everywhere().place(&name), Place::Unfit(unfit.clone()));
+        assert_eq!(
+            everywhere().place(&name),
+            Mapping::InvalidObjectName(unfit.clone())
+        );
         assert_eq!(
             Naming::new(PREFIX, Some(namespace)),
             Err(InvalidNaming::Namespace(unfit))
@@ -69,17 +82,21 @@ fn the_leases_of_kubernetes_itself_are_out_of_reach() {
 #[test]
 fn other_leases_are_none_of_its_business() {
     for name in ["bank/interest", "k8s", "k8sx/a/b", "x/k8s/a/b"] {
-        assert_eq!(everywhere().place(&lease(name)), Place::Elsewhere, "{name}");
+        assert_eq!(
+            everywhere().place(&lease(name)),
+            Mapping::Elsewhere,
+            "{name}"
+        );
     }
     let one = Naming::new("mirror/here", Some("team")).unwrap();
     assert_eq!(one.leases(), "mirror/here/team/");
     for name in ["mirror/here/other/x", "mirror/here/Odd", "k8s/team/x"] {
-        assert_eq!(one.place(&lease(name)), Place::Elsewhere, "{name}");
+        assert_eq!(one.place(&lease(name)), Mapping::Elsewhere, "{name}");
     }
     let mine = object("team", "x");
     assert_eq!(
         one.place(&lease("mirror/here/team/x")),
-        Place::Object(mine.clone())
+        Mapping::Object(mine.clone())
     );
     assert_eq!(one.lease(&mine), Some(lease("mirror/here/team/x")));
     assert_eq!(one.lease(&object("other", "x")), None);
@@ -123,8 +140,11 @@ fn a_lease_and_its_floor_name_each_other() {
 #[test]
 fn no_lease_is_shown_where_floors_are() {
     let forged = lease("k8s/ringfence/floor.demo.leader");
-    let unfit = Unfit::Floors("ringfence".to_owned());
-    assert_eq!(everywhere().place(&forged), Place::Unfit(unfit));
+    let unfit = InvalidObjectName::Floors("ringfence".to_owned());
+    assert_eq!(
+        everywhere().place(&forged),
+        Mapping::InvalidObjectName(unfit)
+    );
     let one = Naming::new(PREFIX, Some("locks")).unwrap();
     let refused = one.clone().with_floors_in("locks");
     assert!(matches!(refused, Err(InvalidNaming::Floors { .. })));

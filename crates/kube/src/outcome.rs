@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use crate::decision::{Refusal, Why};
-use crate::face::Found;
-use crate::trouble::Trouble;
+use crate::lease_object::Observed;
+use crate::sync_error::SyncError;
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// There is no object, and none is needed.
     Nothing,
     /// It says what it should.
-    Kept(Arc<Found>),
-    /// It was written.
+    Kept(Arc<Observed>),
+    /// The write succeeded.
     Wrote {
-        found: Arc<Found>,
-        written: Arc<Found>,
+        found: Arc<Observed>,
+        written: Arc<Observed>,
         why: Why,
     },
     /// It is left alone.
     Refused(Refusal),
     /// It was not written, or that is unknown.
-    Failed(Trouble),
+    Failed(SyncError),
 }

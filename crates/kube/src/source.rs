@@ -2,13 +2,13 @@
 
 use ringfence_core::{LeaseName, StateMachine};
 
-use crate::decision::Look;
+use crate::decision::LeaseSnapshot;
 use crate::position::Position;
 
 /// A node's view of the cluster.
 pub trait Source: Send + Sync + 'static {
     /// A lease as it is applied here and now; `None` while the node belongs to no cluster.
-    fn look(&self, lease: &LeaseName) -> Option<Look>;
+    fn look(&self, lease: &LeaseName) -> Option<LeaseSnapshot>;
 
     /// The names of all leases that begin so.
     fn names(&self, prefix: &str) -> Vec<LeaseName>;
@@ -20,11 +20,11 @@ pub trait Source: Send + Sync + 'static {
 
 /// How a lease looks in this state; `None` before a cluster is formed.
 #[must_use]
-pub fn look(machine: &StateMachine, lease: &LeaseName) -> Option<Look> {
+pub fn look(machine: &StateMachine, lease: &LeaseName) -> Option<LeaseSnapshot> {
     let view = machine.get(lease);
     let holder = view.as_ref().and_then(|view| view.holder.as_ref());
     let silent = holder.and_then(|holder| machine.silence(holder.session));
-    Some(Look {
+    Some(LeaseSnapshot {
         at: Position {
             counter: machine.token_counter(),
             index: machine.index(),

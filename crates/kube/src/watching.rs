@@ -9,12 +9,12 @@ use tokio::time::timeout;
 
 use futures_util::StreamExt as _;
 
-use crate::face::{Found, MANAGED_BY, MANAGER};
+use crate::lease_object::{MANAGED_BY, MANAGER, Observed};
 use crate::limits::{
     FLOORS_AGAIN, PAGE_OBJECTS, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX,
 };
 use crate::name::{Naming, ObjectName};
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
 
 /// How many changes wait here before the API server has to.
 const CHANGES_MAX: usize = 256;
@@ -23,7 +23,7 @@ const CHANGES_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) object: ObjectName,
-    pub(crate) found: Found,
+    pub(crate) found: Observed,
     /// It was deleted, or has lost the mirror's label.
     pub(crate) gone: bool,
 }
@@ -33,21 +33,21 @@ pub(crate) struct Change {
 pub(crate) enum Told {
     Change(Change),
     /// It does not show the floors any more, or shows them again.
-    Floors(Option<Trouble>),
+    Floors(Option<SyncError>),
 }
 
-type Tell = mpsc::Sender<Result<Told, Trouble>>;
+type Tell = mpsc::Sender<Result<Told, SyncError>>;
 
 /// What is reported; it ends with this value.
 pub(crate) struct Changes {
-    told: mpsc::Receiver<Result<Told, Trouble>>,
+    told: mpsc::Receiver<Result<Told, SyncError>>,
     _task: JoinSet<()>,
 }
 
 impl Changes {
     /// What is reported next. After trouble there is nothing.
-    pub(crate) async fn next(&mut self) -> Result<Told, Trouble> {
-        let ended = || Err(Trouble::Away("the watch has ended".to_owned()));
+    pub(crate) async fn next(&mut self) -> Result<Told, SyncError> {
+        let ended = || Err(SyncError::Away("the watch has ended".to_owned()));
         self.told.recv().await.unwrap_or_else(ended)
     }
 }
@@ -67,12 +67,12 @@ pub(crate) struct Listed {
     /// All namespaces, or the one that is mirrored.
     main: Scope,
     /// The floors, if they are watched by themselves.
-    floors: Option<(Api<Lease>, Result<String, Trouble>)>,
+    floors: Option<(Api<Lease>, Result<String, SyncError>)>,
 }
 
 impl Listed {
     /// Why the API server does not show the floors, if it does not.
-    pub(crate) fn floors_denied(&self) -> Option<&Trouble> {
+    pub(crate) fn floors_denied(&self) -> Option<&SyncError> {
         self.floors.as_ref()?.1.as_ref().err()
     }
 }
@@ -82,7 +82,7 @@ impl Listed {
 pub(crate) async fn list(
     client: &Client,
     naming: &Naming,
-) -> Result<(Vec<(ObjectName, Found)>, Listed), Trouble> {
+) -> Result<(Vec<(ObjectName, Observed)>, Listed), SyncError> {
     let mut objects = Vec::new();
     let namespaced = |namespace: &str| Api::namespaced(client.clone(), namespace);
     let Some([namespace, floors]) = naming.namespaces() else {
@@ -94,7 +94,7 @@ pub(crate) async fn list(
     let (api, floors) = (namespaced(namespace), namespaced(floors));
     let version = list_one(&api, &mut objects).await?;
     let listed = match list_one(&floors, &mut objects).await {
-        Err(denied @ Trouble::Denied { .. }) => Err(denied),
+        Err(denied @ SyncError::Denied { .. }) => Err(denied),
         listed => Ok(listed?),
     };
     let listed = Listed {
@@ -106,17 +106,17 @@ pub(crate) async fn list(
 
 async fn list_one(
     api: &Api<Lease>,
-    objects: &mut Vec<(ObjectName, Found)>,
-) -> Result<String, Trouble> {
+    objects: &mut Vec<(ObjectName, Observed)>,
+) -> Result<String, SyncError> {
     let mut page = ListParams::default()
         .labels(&selector())
         .limit(PAGE_OBJECTS);
     loop {
         let listed = timeout(REQUEST_TIME_MAX, api.list(&page)).await;
         let listed = listed.map_err(|_| silent())?;
-        let listed = listed.map_err(|error| Trouble::of(&error, false))?;
+        let listed = listed.map_err(|error| SyncError::of(&error, false))?;
         let found = listed.items.iter();
-        objects.extend(found.filter_map(|lease| Some((name(lease)?, Found::of(lease)))));
+        objects.extend(found.filter_map(|lease| Some((name(lease)?, Observed::of(lease)))));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page.continue_token = Some(token),
             None => return Ok(listed.metadata.resource_version.unwrap_or_default()),
@@ -151,7 +151,7 @@ async fn follow_floors(
     api: Api<Lease>,
     mut from: Option<String>,
     tell: &Tell,
-) -> Result<(), Trouble> {
+) -> Result<(), SyncError> {
     loop {
         let version = match from.take() {
             Some(version) => version,
@@ -159,7 +159,7 @@ async fn follow_floors(
                 tokio::time::sleep(FLOORS_AGAIN).await;
                 let mut floors = Vec::new();
                 let version = match list_one(&api, &mut floors).await {
-                    Err(Trouble::Denied { .. }) => continue,
+                    Err(SyncError::Denied { .. }) => continue,
                     version => version?,
                 };
                 let floors = floors.into_iter().map(|(object, found)| {
@@ -178,7 +178,7 @@ async fn follow_floors(
             }
         };
         match follow(api.clone(), version, tell).await {
-            Err(denied @ Trouble::Denied { .. }) => {
+            Err(denied @ SyncError::Denied { .. }) => {
                 if tell.send(Ok(Told::Floors(Some(denied)))).await.is_err() {
                     return Ok(());
                 }
@@ -189,19 +189,19 @@ async fn follow_floors(
 }
 
 /// Tells changes until something is wrong; a watch that has ended on its own is begun again.
-async fn follow(api: Api<Lease>, mut version: String, tell: &Tell) -> Result<(), Trouble> {
+async fn follow(api: Api<Lease>, mut version: String, tell: &Tell) -> Result<(), SyncError> {
     let params = WatchParams::default()
         .labels(&selector())
         .timeout(WATCH_SECONDS);
     loop {
         let begun = timeout(REQUEST_TIME_MAX, api.watch(&params, &version)).await;
         let begun = begun.map_err(|_| silent())?;
-        let mut events = begun.map_err(|error| Trouble::of(&error, false))?.boxed();
+        let mut events = begun.map_err(|error| SyncError::of(&error, false))?.boxed();
         loop {
             let event = timeout(WATCH_SILENCE_MAX, events.next()).await;
             let event = match event.map_err(|_| silent())? {
                 None => break,
-                Some(event) => event.map_err(|error| Trouble::of(&error, false))?,
+                Some(event) => event.map_err(|error| SyncError::of(&error, false))?,
             };
             let (lease, gone) = match event {
                 WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, false),
@@ -211,14 +211,14 @@ async fn follow(api: Api<Lease>, mut version: String, tell: &Tell) -> Result<(),
                     continue;
                 }
                 WatchEvent::Error(status) => {
-                    return Err(Trouble::of(&kube::Error::Api(status), false));
+                    return Err(SyncError::of(&kube::Error::Api(status), false));
                 }
             };
             version = lease.resource_version().unwrap_or(version);
             let Some(object) = name(&lease) else {
                 continue;
             };
-            let found = Found::of(&lease);
+            let found = Observed::of(&lease);
             let change = Change {
                 object,
                 found,
@@ -238,6 +238,6 @@ fn name(lease: &Lease) -> Option<ObjectName> {
     })
 }
 
-fn silent() -> Trouble {
-    Trouble::Away(format!("no answer within {} s", REQUEST_TIME_MAX.as_secs()))
+fn silent() -> SyncError {
+    SyncError::Away(format!("no answer within {} s", REQUEST_TIME_MAX.as_secs()))
 }

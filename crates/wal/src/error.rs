@@ -10,7 +10,7 @@ use crate::{EntryId, MAX_HEADER_BYTES, MAX_SEGMENT_BYTES, MAX_SPARE_SEGMENTS, MI
 /// Bytes on disk that are not what the log wrote there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// The segment file that holds the bytes.
     pub path: PathBuf,
     /// The byte in the file at which the unreadable part begins.
     pub offset: u64,
@@ -73,7 +73,7 @@ pub enum WalError {
         id.term, id.index
     )]
     EntryTooLarge {
-        /// The entry.
+        /// Term and index of the entry.
         id: EntryId,
         /// Its payload in bytes.
         bytes: u64,
@@ -94,7 +94,7 @@ pub enum WalError {
          holes, and truncate before it overwrites"
     )]
     OutOfOrder {
-        /// The index offered.
+        /// Index of the entry that was offered.
         offered: u64,
         /// The index that would have followed.
         expected: u64,
@@ -159,7 +159,7 @@ pub enum OpenError {
     /// The directory does not exist, or is not a directory.
     #[error("{} is not a directory: create it, or correct the path", path.display())]
     NotADirectory {
-        /// The path offered.
+        /// The directory that was given.
         path: PathBuf,
     },
     /// The file system refused an operation.
@@ -179,7 +179,7 @@ pub enum OpenError {
         path.display()
     )]
     Locked {
-        /// The log's directory.
+        /// The directory of the log.
         path: PathBuf,
         /// Who holds it, as far as it reported.
         holder: String,
@@ -200,7 +200,7 @@ pub enum OpenError {
         path.display()
     )]
     IdentityMismatch {
-        /// The segment file.
+        /// The segment file with the other identity.
         path: PathBuf,
         /// The identity offered, as hexadecimal digits.
         expected: String,
@@ -213,7 +213,7 @@ pub enum OpenError {
         path.display()
     )]
     UnknownVersion {
-        /// The segment file.
+        /// The segment file with the unknown version.
         path: PathBuf,
         /// The version in the file.
         found: u32,
@@ -228,15 +228,15 @@ pub enum OpenError {
     InvalidOption {
         /// The name of the option.
         option: &'static str,
-        /// What was offered.
+        /// The value that was given, in the option's unit.
         offered: u64,
-        /// What is allowed.
+        /// The range that is allowed, in words.
         allowed: String,
     },
     /// A thread could not be started.
     #[error("cannot start thread {name}: {source}")]
     Thread {
-        /// The thread's name.
+        /// The name under which the system lists the thread.
         name: &'static str,
         /// The operating system's answer.
         #[source]

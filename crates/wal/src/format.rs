@@ -30,7 +30,7 @@ pub(crate) const MARKS_RECORD_MAX: usize = RECORD_HEAD + 2 * MAX_MARK_BYTES + 64
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// An entry.
+    /// An entry: its term, its index, and the payload.
     Entry = 1,
     /// A vote; the payload.
     Vote = 2,

@@ -14,7 +14,7 @@ pub trait Fs: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FsFile>>;
     /// Renames a file; atomic, but durable only after [`Fs::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
+    /// Removes a file; durable only after [`Fs::sync_dir`].
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Returns the names of the files in `dir`, in any order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
@@ -53,7 +53,7 @@ impl fmt::Debug for FsLock {
     }
 }
 
-/// An open file.
+/// An open file of the log, used by one writing and one reading thread.
 pub trait FsFile: Send + Sync {
     /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;

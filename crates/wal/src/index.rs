@@ -38,7 +38,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Records one change.
+    /// Applies one change, in the order in which records were written.
     pub(crate) fn apply(&mut self, op: IndexOp) {
         match op {
             IndexOp::Push(index, loc) => {
@@ -78,9 +78,9 @@ impl Index {
         self.live_bytes
     }
 
-    /// Returns the first stretch of the wanted entries that one read can fetch: neighbours in one
+    /// Returns the first range of the wanted entries that one read can fetch: neighbours in one
     /// segment, at most `max_bytes` of records, but at least one if any of them is live.
-    pub(crate) fn stretch(&self, wanted: Range<u64>, max_bytes: u64) -> Option<Stretch> {
+    pub(crate) fn read_range(&self, wanted: Range<u64>, max_bytes: u64) -> Option<ReadRange> {
         let from = wanted.start.max(self.first);
         let until = wanted.end.min(self.first + self.locs.len() as u64);
         if from >= until {
@@ -102,7 +102,7 @@ impl Index {
             .copied()
             .collect();
         let segment = self.segments.get(&head.segment)?.clone();
-        Some(Stretch {
+        Some(ReadRange {
             first: from,
             segment,
             locs,
@@ -111,7 +111,7 @@ impl Index {
 }
 
 /// Entries that one read can fetch.
-pub(crate) struct Stretch {
+pub(crate) struct ReadRange {
     /// The index of the first.
     pub(crate) first: u64,
     pub(crate) segment: Segment,

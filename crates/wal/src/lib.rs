@@ -60,6 +60,7 @@ mod real_fs;
 mod recover;
 mod replay;
 mod segment;
+#[cfg(any(test, fuzzing, feature = "sim"))]
 pub mod sim;
 mod spares;
 mod stats;
@@ -80,5 +81,5 @@ pub use real_fs::RealFs;
 pub use segment::names_log_file;
 pub use stats::{RESERVE_SEGMENTS, WalStats};
 pub use wal::Wal;
-pub use work::Steps;
+pub use work::StepDriver;
 pub use writer::Writer;

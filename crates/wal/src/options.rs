@@ -74,7 +74,7 @@ impl Options {
         }
     }
 
-    /// Checks every range.
+    /// Rejects an option out of its range, before anything is opened.
     pub(crate) fn validate(&self) -> Result<(), OpenError> {
         let range = MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES;
         if !range.contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(512) {

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use crate::format::decode;
-use crate::index::Stretch;
+use crate::index::ReadRange;
 use crate::{Damage, LogEntry, WalError};
 
 /// Reads neighbouring records with one read.
-pub(crate) fn read_stretch(stretch: &Stretch) -> Result<Vec<LogEntry>, WalError> {
-    let Stretch { segment, locs, .. } = stretch;
+pub(crate) fn read_entries(range: &ReadRange) -> Result<Vec<LogEntry>, WalError> {
+    let ReadRange { segment, locs, .. } = range;
     let (Some(first), Some(last)) = (locs.first(), locs.last()) else {
         return Ok(Vec::new());
     };
@@ -20,7 +20,7 @@ pub(crate) fn read_stretch(stretch: &Stretch) -> Result<Vec<LogEntry>, WalError>
         .read_at(&mut buffer, begin)
         .map_err(|error| WalError::io("read", &segment.path, error))?;
     locs.iter()
-        .zip(stretch.first..)
+        .zip(range.first..)
         .map(|(loc, index)| {
             let at = (loc.offset - first.offset) as usize;
             let damaged = |found| {

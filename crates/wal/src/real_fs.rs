@@ -15,8 +15,7 @@ use crate::system;
 /// How often a lock that another process has is tried, and how long it is waited in between: half a
 /// second in all.
 const LOCK_TRIES: u32 = 50;
-/// See [`LOCK_TRIES`].
-const LOCK_AGAIN: Duration = Duration::from_millis(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,7 +125,7 @@ fn lock_soon(file: &File) -> io::Result<bool> {
     reason = "nothing can be done with the directory before, and nothing notifies when it is let go"
 )]
 fn wait_for_lock() {
-    std::thread::sleep(LOCK_AGAIN);
+    std::thread::sleep(LOCK_PAUSE);
 }
 
 impl FsFile for RealFile {

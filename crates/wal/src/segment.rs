@@ -48,7 +48,7 @@ pub(crate) struct Segment {
     pub(crate) seed: u32,
     /// Length of the file in bytes.
     pub(crate) bytes: u64,
-    /// See [`SegmentHeader::block`].
+    /// Bytes per block; [`SegmentHeader::block`] of this segment.
     pub(crate) block: u64,
 }
 

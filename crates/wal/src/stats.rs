@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Figures since the log was opened, and the size of what is live.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WalStats {
-    /// Entries made durable.
+    /// Number of entries made durable.
     pub entries_appended: u64,
     /// Bytes written and made durable, with headers and padding.
     pub bytes_appended: u64,
@@ -98,7 +98,7 @@ impl Counters {
         self.left.store(bytes, Ordering::Relaxed);
     }
 
-    /// See [`crate::Wal::prepared_bytes`].
+    /// Bytes that can be appended before a new segment must be made, the reserve not counted.
     pub(crate) fn prepared_bytes(&self, segment_bytes: u64) -> u64 {
         let ready = self.spares.ready.load(Ordering::Relaxed);
         let spare = ready.saturating_sub(RESERVE_SEGMENTS);
@@ -128,7 +128,7 @@ impl Counters {
         self.live_segments.store(count, Ordering::Relaxed);
     }
 
-    /// Reads every counter.
+    /// Reads all counters, one by one: a sum of two may be of different moments.
     pub(crate) fn read(&self, live_bytes: u64) -> WalStats {
         WalStats {
             entries_appended: self.entries_appended.load(Ordering::Relaxed),

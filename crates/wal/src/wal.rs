@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use crate::call::{Call, CommittedSlot};
 use crate::fs::Fs;
 use crate::index::Index;
-use crate::read::read_stretch;
-use crate::work::{Steps, Work};
+use crate::read::read_entries;
+use crate::work::{StepDriver, Work};
 use crate::writer::{Shared, Writer};
 use crate::{
     Done, EntryId, LogEntry, MAX_MARK_BYTES, OpenError, Options, RealFs, Recovered, WalError,
@@ -22,7 +22,7 @@ use crate::{
 const READ_BYTES: u64 = 1024 * 1024;
 
 /// Notified of every call, where no thread waits for them.
-pub(crate) type Bell = Box<dyn Fn() + Send + Sync>;
+pub(crate) type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// An open log, written by a thread named `wal`.
 ///
@@ -36,7 +36,7 @@ pub struct Wal {
     entry_limit: u64,
     segment_bytes: u64,
     /// Set if a caller takes the steps of the work instead of the thread.
-    stepped: Option<(Bell, Arc<Mutex<Work>>)>,
+    stepped: Option<(Waker, Arc<Mutex<Work>>)>,
 }
 
 impl Wal {
@@ -72,7 +72,7 @@ impl Wal {
         Ok((wal, recovered))
     }
 
-    /// Opens a log without threads: the holder of the [`Steps`] does the work, and `bell` is
+    /// Opens a log without threads: the holder of the [`StepDriver`] does the work, and `waker` is
     /// called whenever there is some. For simulations.
     ///
     /// # Errors
@@ -81,14 +81,14 @@ impl Wal {
         fs: Arc<dyn Fs>,
         dir: &Path,
         options: Options,
-        bell: Box<dyn Fn() + Send + Sync>,
-    ) -> Result<(Self, Steps, Recovered), OpenError> {
+        waker: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<(Self, StepDriver, Recovered), OpenError> {
         let (mut writer, recovered) = Writer::open(fs, dir, options)?;
         writer.prepare_ahead();
         let (mut wal, work) = Self::around(writer);
         let work = Arc::new(Mutex::new(work));
-        wal.stepped = Some((bell, Arc::clone(&work)));
-        Ok((wal, Steps::new(&work), recovered))
+        wal.stepped = Some((waker, Arc::clone(&work)));
+        Ok((wal, StepDriver::new(&work), recovered))
     }
 
     fn around(writer: Writer) -> (Self, Work) {
@@ -169,18 +169,18 @@ impl Wal {
         let mut left = max_bytes;
         let mut next = from;
         loop {
-            let stretch = self
+            let range = self
                 .index()
-                .stretch(next..to_exclusive, left.min(READ_BYTES));
-            let Some(stretch) = stretch else { break };
-            let bytes: u64 = stretch.locs.iter().map(|loc| u64::from(loc.len)).sum();
+                .read_range(next..to_exclusive, left.min(READ_BYTES));
+            let Some(range) = range else { break };
+            let bytes: u64 = range.locs.iter().map(|loc| u64::from(loc.len)).sum();
             if bytes > left && !entries.is_empty() {
                 break;
             }
-            match read_stretch(&stretch) {
+            match read_entries(&range) {
                 Ok(read) => entries.extend(read),
                 // Purged meanwhile, and the segment is being recycled: look again.
-                Err(_) if self.is_purged(stretch.first) => {
+                Err(_) if self.is_purged(range.first) => {
                     entries.clear();
                     left = max_bytes;
                     next = from;
@@ -188,7 +188,7 @@ impl Wal {
                 }
                 Err(error) => return Err(error),
             }
-            next = stretch.first + stretch.locs.len() as u64;
+            next = range.first + range.locs.len() as u64;
             left = left.saturating_sub(bytes);
         }
         Ok(entries)
@@ -234,8 +234,8 @@ impl Wal {
 
     fn call(&self, call: Call) {
         let Err(refused) = self.calls.send(call) else {
-            if let Some((bell, _)) = &self.stepped {
-                bell();
+            if let Some((waker, _)) = &self.stepped {
+                waker();
             }
             return;
         };
@@ -252,7 +252,7 @@ impl Wal {
 
     fn is_purged(&self, index: u64) -> bool {
         let wanted: Range<u64> = index..index + 1;
-        self.index().stretch(wanted, 0).is_none()
+        self.index().read_range(wanted, 0).is_none()
     }
 
     fn end(&mut self) {

@@ -118,7 +118,7 @@ impl Work {
         self.written.is_some()
     }
 
-    /// The second step.
+    /// The second step of a turn: makes the batch durable and completes its calls.
     fn sync(&mut self) {
         if let Some(written) = self.written.take()
             && self.writer.sync_batch(written).is_ok()
@@ -139,11 +139,11 @@ impl Work {
 }
 
 /// The work of a log that has no thread, in two steps per turn. It does not keep the log open.
-pub struct Steps {
+pub struct StepDriver {
     work: Weak<Mutex<Work>>,
 }
 
-impl Steps {
+impl StepDriver {
     pub(crate) fn new(work: &Arc<Mutex<Work>>) -> Self {
         let work = Arc::downgrade(work);
         Self { work }
@@ -155,7 +155,7 @@ impl Steps {
         self.with(|work| work.open).unwrap_or(false)
     }
 
-    /// Returns true if calls wait for room on the file system: [`Steps::write`] tries again.
+    /// Returns true if calls wait for room on the file system: [`StepDriver::write`] tries again.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.with(|work| work.writer.is_stalled()).unwrap_or(false)

@@ -66,7 +66,7 @@ pub struct Writer {
     pub(crate) poison: Option<Arc<WalError>>,
     pub(crate) on_fatal: OnFatal,
     pub(crate) entry_limit: u64,
-    /// Of new segments.
+    /// Size of new segments in bytes; existing ones keep theirs.
     pub(crate) segment_bytes: u64,
     pub(crate) spare_segments: usize,
     /// Held until the log is closed; the last field, so that the spare thread has ended before.
@@ -97,12 +97,12 @@ impl Writer {
         self.pending = Some((index, mark));
     }
 
-    /// Truncates; see [`crate::Wal::truncate_after`].
+    /// Removes all entries behind `last_kept`; see [`crate::Wal::truncate_after`].
     pub fn truncate_after(&mut self, last_kept: Option<EntryId>) {
         self.take(Call::Truncate(last_kept, None));
     }
 
-    /// Purges; see [`crate::Wal::purge`].
+    /// Releases entries up to `upto`, inclusive; see [`crate::Wal::purge`].
     pub fn purge(&mut self, upto: EntryId) {
         self.take(Call::Purge(upto));
     }

@@ -23,7 +23,7 @@ use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{WatchEvent, WatchParams};
 use ringfence_client::{Client, SessionOptions};
-use ringfence_kube::Found;
+use ringfence_kube::Observed;
 use ringfence_tests::{Cluster, Options};
 
 use crate::objects::token_of;
@@ -151,7 +151,7 @@ async fn watch(leases: kube::Api<Lease>, shown: Arc<Mutex<HashMap<u64, Instant>>
                 continue;
             };
             version = lease.metadata.resource_version.clone().unwrap();
-            if let Some(token) = token_of(&Found::of(&lease)) {
+            if let Some(token) = token_of(&Observed::of(&lease)) {
                 let mut shown = shown.lock().unwrap();
                 shown.entry(token).or_insert_with(Instant::now);
             }

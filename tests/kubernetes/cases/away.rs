@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringfence_client::Session;
-use ringfence_kube::Found;
+use ringfence_kube::Observed;
 use ringfence_kubernetes::ControlPlane;
 
 use crate::objects::{assert_never_back, token_of};
@@ -74,7 +74,8 @@ async fn an_absent_or_silent_api_server_slows_no_grant_and_is_caught_up_with() {
     site.objects
         .until_held("while-away", "worker", while_away)
         .await;
-    let free = |found: &Found| found.face.holder.is_none() && token_of(found) == Some(kept_token);
+    let free =
+        |found: &Observed| found.content.holder.is_none() && token_of(found) == Some(kept_token);
     site.objects.until("kept", free).await;
     println!("a grant and its release: {with:?}; API server paused: {paused:?}, gone: {without:?}");
     assert!(paused < with * 3 + NOISE, "{with:?} became {paused:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use ringfence_kube::Found;
+use ringfence_kube::Observed;
 
 use crate::objects::{assert_never_back, token_of};
 use crate::site::{Site, within};
@@ -42,8 +42,8 @@ async fn a_thousand_leases_that_change_at_once_are_all_shown() {
         .collect()
         .await;
     let granted = began.elapsed();
-    let shown = |found: &Found, token: &u64| {
-        found.face.holder.as_deref() == Some("crowd") && token_of(found) == Some(*token)
+    let shown = |found: &Observed, token: &u64| {
+        found.content.holder.as_deref() == Some("crowd") && token_of(found) == Some(*token)
     };
     until_all(&site, &tokens, shown).await;
     println!(
@@ -56,8 +56,9 @@ async fn a_thousand_leases_that_change_at_once_are_all_shown() {
     within("the end of the session", session.close())
         .await
         .unwrap();
-    let free =
-        |found: &Found, token: &u64| found.face.holder.is_none() && token_of(found) == Some(*token);
+    let free = |found: &Observed, token: &u64| {
+        found.content.holder.is_none() && token_of(found) == Some(*token)
+    };
     until_all(&site, &tokens, free).await;
     println!("{LEASES} ends at once, shown after {:?}", began.elapsed());
 
@@ -68,7 +69,11 @@ async fn a_thousand_leases_that_change_at_once_are_all_shown() {
     println!("{} writes; {}", versions.len(), lag(&site).await);
 }
 
-async fn until_all(site: &Site, tokens: &BTreeMap<String, u64>, is: impl Fn(&Found, &u64) -> bool) {
+async fn until_all(
+    site: &Site,
+    tokens: &BTreeMap<String, u64>,
+    is: impl Fn(&Observed, &u64) -> bool,
+) {
     // The mirror's own word first: to list them all again and again is more work than to write them.
     site.until_figure("ringfence_kube_mirror_objects", |objects| {
         objects >= LEASES as f64

@@ -11,7 +11,7 @@ use http::{Method, Request};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
 use ringfence_core::LeaseName;
-use ringfence_kube::{Found, Metrics, Mirror, Naming, PREFIX};
+use ringfence_kube::{Metrics, Mirror, Naming, Observed, PREFIX};
 use ringfence_kubernetes::{ControlPlane, User};
 use ringfence_tests::Signal;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -152,7 +152,7 @@ async fn overtaken_before_its_write(cut_off: bool, deleted_meanwhile: bool) {
         .await;
     if deleted_meanwhile {
         objects.delete("leader").await;
-        let back = |found: &Found| found.uid != held.uid;
+        let back = |found: &Observed| found.uid != held.uid;
         objects.until("leader", back).await;
     }
 
@@ -166,7 +166,7 @@ async fn overtaken_before_its_write(cut_off: bool, deleted_meanwhile: bool) {
     })
     .await;
     let now = objects.get("leader").await.unwrap();
-    assert_eq!(now.face.holder.as_deref(), Some("second"));
+    assert_eq!(now.content.holder.as_deref(), Some("second"));
     assert_eq!(token_of(&now), Some(second.token.get()));
 
     let versions = story.end().await;
@@ -175,7 +175,7 @@ async fn overtaken_before_its_write(cut_off: bool, deleted_meanwhile: bool) {
         .iter()
         .skip_while(|(_, found)| token_of(found) < Some(second.token.get()));
     for (_, found) in after {
-        assert_eq!(found.face.holder.as_deref(), Some("second"), "{found:?}");
+        assert_eq!(found.content.holder.as_deref(), Some("second"), "{found:?}");
     }
 }
 
@@ -233,7 +233,8 @@ async fn leaders_that_are_stopped_and_go_on_put_nothing_old_over_anything_new() 
             .unwrap();
     }
     for (name, _, token) in &newest {
-        let free = |found: &Found| found.face.holder.is_none() && token_of(found) == Some(*token);
+        let free =
+            |found: &Observed| found.content.holder.is_none() && token_of(found) == Some(*token);
         site.objects.until(name, free).await;
     }
     let versions = story.end().await;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
-use ringfence_kube::{FLOORS, Found, MANAGED_BY, MANAGER};
+use ringfence_kube::{FLOORS, MANAGED_BY, MANAGER, Observed};
 use ringfence_kubernetes::User;
 use ringfence_tests::Signal;
 use serde_json::json;
@@ -37,9 +37,9 @@ async fn a_floor_shows_each_new_token_and_never_an_older_one() {
     // A grant that is older than its floor, and one that is newer.
     let first = site.acquire(&session, "leader").await;
     bring(&site, &name).await;
-    let shows = |token: u64| move |found: &Found| token_of(found) == Some(token);
+    let shows = |token: u64| move |found: &Observed| token_of(found) == Some(token);
     let found = floors.until(&name, shows(first.token().get())).await;
-    assert_eq!(found.face.holder, None, "the token alone");
+    assert_eq!(found.content.holder, None, "the token alone");
     first.release().await.unwrap();
     let second = site.acquire(&session, "leader").await;
     floors.until(&name, shows(second.token().get())).await;
@@ -79,6 +79,6 @@ async fn a_restarted_mirror_fills_the_floors_that_came_meanwhile() {
     let name = format!("floor.{}.leader", site.namespace);
     bring(&site, &name).await;
     site.cluster.spawn(0);
-    let shows = |found: &Found| token_of(found) >= Some(token);
+    let shows = |found: &Observed| token_of(found) >= Some(token);
     floors(&site).await.until(&name, shows).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ringfence_kube::{CLUSTER, Found, MANAGED_BY, POSITION, TOKEN};
+use ringfence_kube::{CLUSTER, MANAGED_BY, Observed, POSITION, TOKEN};
 use serde_json::json;
 
 use crate::objects::{position, token_of};
@@ -82,7 +82,7 @@ async fn s0_7_edits_by_hand_are_undone_counted_and_told() {
             restored.stamp.as_ref().unwrap().cluster,
             before.stamp.unwrap().cluster
         );
-        assert_eq!(restored.face.transitions, before.face.transitions);
+        assert_eq!(restored.content.transitions, before.content.transitions);
         lease.forget();
     });
     join_all(undone).await;
@@ -105,7 +105,7 @@ async fn what_others_write_beside_it_stays() {
 
     lease.release().await.unwrap();
     site.objects
-        .until("noted", |found| found.face.holder.is_none())
+        .until("noted", |found| found.content.holder.is_none())
         .await;
     let object = site.objects.leases.get("noted").await.unwrap();
     assert_eq!(object.metadata.annotations.unwrap()["team"], "blue");
@@ -126,15 +126,15 @@ async fn a_deleted_object_comes_back_with_its_token_and_its_transitions() {
         site.objects.until_held("leader", holder, token).await;
         lease.release().await.unwrap();
     }
-    let free = |found: &Found| found.face.holder.is_none();
+    let free = |found: &Observed| found.content.holder.is_none();
     let before = site.objects.until("leader", free).await;
-    assert_eq!(before.face.transitions, 1);
+    assert_eq!(before.content.transitions, 1);
     site.objects.delete("leader").await;
 
-    let back = |found: &Found| found.uid != before.uid;
+    let back = |found: &Observed| found.uid != before.uid;
     let after = site.objects.until("leader", back).await;
     assert_eq!(token_of(&after), Some(token));
-    assert_eq!(after.face, before.face);
+    assert_eq!(after.content, before.content);
     assert!(position(&after) >= position(&before));
     site.objects.until_told("leader", "deleted").await;
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Client, Error};
-use ringfence_kube::{Found, Position, UNDONE};
+use ringfence_kube::{Observed, Position, UNDONE};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -30,13 +30,13 @@ impl Objects {
     }
 
     /// An object, if there is one and the API server answers.
-    pub(crate) async fn get(&self, name: &str) -> Option<Found> {
+    pub(crate) async fn get(&self, name: &str) -> Option<Observed> {
         let asked = tokio::time::timeout(Duration::from_secs(5), self.leases.get_opt(name));
-        asked.await.ok()?.ok()?.as_ref().map(Found::of)
+        asked.await.ok()?.ok()?.as_ref().map(Observed::of)
     }
 
     /// Waits until an object looks as it should.
-    pub(crate) async fn until(&self, name: &str, is: impl Fn(&Found) -> bool) -> Found {
+    pub(crate) async fn until(&self, name: &str, is: impl Fn(&Observed) -> bool) -> Observed {
         let waiting = async {
             loop {
                 if let Some(found) = self.get(name).await
@@ -51,19 +51,19 @@ impl Objects {
     }
 
     /// Waits until an object names a holder and its token.
-    pub(crate) async fn until_held(&self, name: &str, holder: &str, token: u64) -> Found {
-        let held = |found: &Found| {
-            found.face.holder.as_deref() == Some(holder) && token_of(found) == Some(token)
+    pub(crate) async fn until_held(&self, name: &str, holder: &str, token: u64) -> Observed {
+        let held = |found: &Observed| {
+            found.content.holder.as_deref() == Some(holder) && token_of(found) == Some(token)
         };
         self.until(name, held).await
     }
 
     /// All objects there are.
-    pub(crate) async fn all(&self) -> BTreeMap<String, Found> {
+    pub(crate) async fn all(&self) -> BTreeMap<String, Observed> {
         let listed = self.leases.list(&ListParams::default()).await.unwrap();
         let found = listed.items.iter();
         found
-            .map(|lease| (lease.metadata.name.clone().unwrap(), Found::of(lease)))
+            .map(|lease| (lease.metadata.name.clone().unwrap(), Observed::of(lease)))
             .collect()
     }
 
@@ -127,7 +127,7 @@ impl Objects {
                         return versions;
                     }
                     version = lease.metadata.resource_version.clone().unwrap();
-                    versions.push((name, Found::of(&lease)));
+                    versions.push((name, Observed::of(&lease)));
                 }
             }
         });
@@ -139,12 +139,12 @@ impl Objects {
 }
 
 /// The token on an object.
-pub(crate) fn token_of(found: &Found) -> Option<u64> {
-    found.face.token.map(ringfence_core::FencingToken::get)
+pub(crate) fn token_of(found: &Observed) -> Option<u64> {
+    found.content.token.map(ringfence_core::FencingToken::get)
 }
 
 /// The position on an object.
-pub(crate) fn position(found: &Found) -> Position {
+pub(crate) fn position(found: &Observed) -> Position {
     found.stamp.as_ref().expect("a stamp").at
 }
 
@@ -154,12 +154,12 @@ const LAST: &str = "the-story-ends-here";
 /// Every version that the objects of a namespace had.
 pub(crate) struct Story {
     objects: Objects,
-    task: JoinHandle<Vec<(String, Found)>>,
+    task: JoinHandle<Vec<(String, Observed)>>,
 }
 
 impl Story {
     /// All versions up to now, in the API server's order.
-    pub(crate) async fn end(self) -> Vec<(String, Found)> {
+    pub(crate) async fn end(self) -> Vec<(String, Observed)> {
         let mut last = Lease::default();
         last.metadata.name = Some(LAST.to_owned());
         let leases = &self.objects.leases;
@@ -171,8 +171,8 @@ impl Story {
 }
 
 /// No mirror ever put an older position, or a lower token, over a newer one.
-pub(crate) fn assert_never_back(versions: &[(String, Found)]) {
-    let mut newest: BTreeMap<&str, &Found> = BTreeMap::new();
+pub(crate) fn assert_never_back(versions: &[(String, Observed)]) {
+    let mut newest: BTreeMap<&str, &Observed> = BTreeMap::new();
     for (name, found) in versions {
         if let Some(before) = newest.insert(name, found) {
             assert!(

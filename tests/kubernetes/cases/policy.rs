@@ -142,7 +142,7 @@ async fn with_the_policy_no_hand_lowers_a_token_and_the_mirror_goes_on() {
     assert_eq!(refused(noted).await, None);
 
     lease.release().await.unwrap();
-    let free = |found: &ringfence_kube::Found| found.face.holder.is_none();
+    let free = |found: &ringfence_kube::Observed| found.content.holder.is_none();
     site.objects.until("leader", free).await;
     let next = site.acquire(&session, "leader").await;
     let held = site

@@ -9,7 +9,7 @@ use ringfence_core::{
     LeaseName, Millis, Open, OpenId, Outcome, Request, RequestNumber, Secret, SessionId, Settings,
     StateMachine, WallTime,
 };
-use ringfence_kube::{Look, Source, look};
+use ringfence_kube::{LeaseSnapshot, Source, look};
 
 /// A log of a cluster.
 #[derive(Clone, Default)]
@@ -160,7 +160,7 @@ impl Replica {
 }
 
 impl Source for Replica {
-    fn look(&self, lease: &LeaseName) -> Option<Look> {
+    fn look(&self, lease: &LeaseName) -> Option<LeaseSnapshot> {
         look(&self.inner.machine.lock().unwrap(), lease)
     }
 

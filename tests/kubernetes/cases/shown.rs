@@ -34,9 +34,9 @@ async fn s3_5_kubectl_shows_holder_age_and_token_as_people_know_them() {
     let lease = site.acquire(&session, "leader").await;
     let token = lease.token().get();
     let held = site.objects.until_held("leader", "worker-1", token).await;
-    assert_eq!(held.face.seconds, Some(15));
-    assert_eq!(held.face.transitions, 0);
-    let granted = held.face.since.unwrap().0;
+    assert_eq!(held.content.seconds, Some(15));
+    assert_eq!(held.content.transitions, 0);
+    let granted = held.content.since.unwrap().0;
     assert_eq!(granted, lease.granted_unix_ms());
 
     if let Some(table) = kubectl_says(&site, &["get", "lease", "leader"]) {
@@ -56,7 +56,7 @@ async fn s3_5_kubectl_shows_holder_age_and_token_as_people_know_them() {
     }
 
     lease.release().await.unwrap();
-    let free = |found: &ringfence_kube::Found| found.face.holder.is_none();
+    let free = |found: &ringfence_kube::Observed| found.content.holder.is_none();
     let released = site.objects.until("leader", free).await;
     assert_eq!(token_of(&released), Some(token), "it is the floor");
 
@@ -65,7 +65,7 @@ async fn s3_5_kubectl_shows_holder_age_and_token_as_people_know_them() {
     let next = lease.token().get();
     assert!(next > token);
     let held = site.objects.until_held("leader", "worker-2", next).await;
-    assert_eq!(held.face.transitions, 1);
+    assert_eq!(held.content.transitions, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,11 +84,11 @@ async fn a_holder_that_is_kept_alive_is_seen_to_be() {
     let token = lease.token().get();
     let first = site.objects.until_held("beats", "worker", token).await;
 
-    let later = |found: &ringfence_kube::Found| {
-        found.face.renewed.unwrap().0 >= first.face.renewed.unwrap().0 + 4_000
+    let later = |found: &ringfence_kube::Observed| {
+        found.content.renewed.unwrap().0 >= first.content.renewed.unwrap().0 + 4_000
     };
     let last = site.objects.until("beats", later).await;
-    assert_eq!(last.face.since, first.face.since);
+    assert_eq!(last.content.since, first.content.since);
     assert_eq!(token_of(&last), Some(token));
     let renewals = site
         .figure(0, "ringfence_kube_mirror_writes_total{kind=\"renewed\"}")

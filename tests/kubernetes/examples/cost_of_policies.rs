@@ -18,7 +18,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use ringfence_core::FencingToken;
 use ringfence_kube::TOKEN;
-use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, STAMP, Wish};
+use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, FencingSpec, STAMP};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
 
@@ -66,10 +66,10 @@ async fn measure(plane: &ControlPlane, carrier: Carrier) -> Result<(Duration, Du
     for namespace in [&free, &guarded] {
         prepare(&admin, namespace).await?;
     }
-    let fencing = Fencing::new(Wish {
+    let fencing = Fencing::new(FencingSpec {
         resources: vec!["configmaps".parse()?],
         account: Some("default/default".parse()?),
-        ..Wish::new(format!("{guarded}/leader"), carrier)
+        ..FencingSpec::new(format!("{guarded}/leader"), carrier)
     })?;
     apply(plane, &fencing.manifests())?;
     let floor = fencing.floor_object_name();

@@ -138,7 +138,7 @@ async fn leave(name: &str, ttl: Duration) -> Fallible {
     let session = open(&connect().await?, ttl).await?;
     let token = session.acquire(name).send().await?.forget();
     println!("wall {}", wall_seconds());
-    println!("left {} {token}", session.leave());
+    println!("left {} {token}", session.detach());
     Ok(())
 }
 

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use ringfence_core::{FencingToken, LeaseName};
 use tokio::sync::Notify;
 
-use crate::session::liveness::Liveness;
+use crate::session::inner::SessionInner;
 use crate::sync::lock;
 
 /// What is to be ended at the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A grant.
+pub(crate) enum EndTarget {
+    /// A grant with this token, released by name and token.
     Grant(FencingToken),
     /// An acquire with this request number, whatever became of it.
     Request(u64),
@@ -23,7 +23,6 @@ pub(crate) enum What {
 pub(super) enum Stage {
     /// No task works on it.
     Idle,
-    /// A task does.
     Running,
     /// The cluster has answered.
     Done,
@@ -31,19 +30,24 @@ pub(super) enum Stage {
 
 /// Something to be ended.
 pub(crate) struct Ending {
-    pub(super) session: Arc<Liveness>,
+    pub(super) session: Arc<SessionInner>,
     pub(super) name: LeaseName,
-    pub(super) what: What,
+    pub(super) target: EndTarget,
     stage: Mutex<Stage>,
     moved: Notify,
 }
 
 impl Ending {
-    pub(super) fn new(session: &Arc<Liveness>, name: &LeaseName, what: What, stage: Stage) -> Self {
+    pub(super) fn new(
+        session: &Arc<SessionInner>,
+        name: &LeaseName,
+        target: EndTarget,
+        stage: Stage,
+    ) -> Self {
         Self {
             session: Arc::clone(session),
             name: name.clone(),
-            what,
+            target,
             stage: Mutex::new(stage),
             moved: Notify::new(),
         }
@@ -56,6 +60,8 @@ impl Ending {
     /// Takes over the work, unless a task has.
     pub(super) fn claim(&self) -> bool {
         let mut stage = lock(&self.stage);
+        // Check and set under one lock, or two tasks would release the same grant under two request
+        // numbers.
         let idle = *stage == Stage::Idle;
         if idle {
             *stage = Stage::Running;

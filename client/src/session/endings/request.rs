@@ -9,11 +9,11 @@ use ringfence_proto::v1::{
     CancelRequest, ReleaseRequest, TransferRequest, client_frame, server_frame,
 };
 
-use super::{Ending, What};
+use super::{EndTarget, Ending};
 use crate::clock::Moment;
-use crate::session::liveness::Liveness;
-use crate::session::numbers::{Number, Use};
-use crate::transport::calls::Manner;
+use crate::session::inner::SessionInner;
+use crate::session::request_numbers::{RequestKind, RequestNumber};
+use crate::transport::calls::ReplyMode;
 use crate::transport::error::CallError;
 use crate::transport::refusal::Reason;
 use crate::transport::retry;
@@ -24,13 +24,16 @@ const PAUSE_STEP: u32 = 3;
 /// Repeats the ending until the cluster has answered it; or, with a deadline, until then; or,
 /// without one, as long as the session lives. Says whether it is settled.
 pub(super) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
-    let token = match ending.what {
-        What::Grant(token) => Some(token),
-        What::Request(target) => match cancel(&ending.session, target, deadline).await {
+    let token = match ending.target {
+        EndTarget::Grant(token) => Some(token),
+        EndTarget::Request(target) => match cancel(&ending.session, target, deadline).await {
             Ok(granted) => {
                 ending.session.confirm(target);
                 if let Some(token) = granted {
-                    ending.session.disown(token);
+                    // The grant crossed the cancel. It was never believed in here, so its loss, if
+                    // the cluster reports one, may be acknowledged at once; then it is released by
+                    // its token.
+                    ending.session.forget_grant(token);
                 }
                 granted
             }
@@ -56,11 +59,11 @@ fn is_answer(error: &CallError) -> bool {
 
 /// Takes a request back. Returns the token it was granted, if it was.
 async fn cancel(
-    session: &Arc<Liveness>,
+    session: &Arc<SessionInner>,
     target: u64,
     deadline: Option<Moment>,
 ) -> Result<Option<FencingToken>, CallError> {
-    let body = |number: Number| {
+    let body = |number: RequestNumber| {
         client_frame::Body::Cancel(CancelRequest {
             session: Some(session.handle().to_wire()),
             number: number.number,
@@ -78,13 +81,12 @@ async fn cancel(
     }
 }
 
-/// Releases a grant.
 pub(super) async fn release(
     ending: &Ending,
     token: FencingToken,
     deadline: Option<Moment>,
 ) -> Result<(), CallError> {
-    let body = |number: Number| {
+    let body = |number: RequestNumber| {
         client_frame::Body::Release(ReleaseRequest {
             session: Some(ending.session.handle().to_wire()),
             number: number.number,
@@ -100,7 +102,7 @@ pub(super) async fn release(
 /// What a hand-over brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
-    /// The new holder.
+    /// The session that holds the lease now.
     pub to: SessionId,
     /// The new holder's token.
     pub token: FencingToken,
@@ -108,13 +110,13 @@ pub struct Transferred {
 
 /// Hands a grant over, to a session that waits for it or to the head of the queue.
 pub(crate) async fn transfer(
-    session: &Arc<Liveness>,
+    session: &Arc<SessionInner>,
     name: &LeaseName,
     token: FencingToken,
     to: Option<SessionId>,
 ) -> Result<Transferred, CallError> {
     let deadline = session.transport.deadline();
-    let body = |number: Number| {
+    let body = |number: RequestNumber| {
         client_frame::Body::Transfer(TransferRequest {
             session: Some(session.handle().to_wire()),
             number: number.number,
@@ -131,26 +133,26 @@ pub(crate) async fn transfer(
             .map(|(to, token)| Transferred { to, token }),
         _ => None,
     };
-    transferred.ok_or_else(CallError::misfit)
+    transferred.ok_or_else(CallError::unexpected_reply)
 }
 
 /// Sends a request until it is answered, under one number; with a deadline until then, without one
 /// as long as the session lives. The request has to name what it ends, so that sending it once
 /// more under another number does no harm.
 async fn repeat(
-    session: &Arc<Liveness>,
+    session: &Arc<SessionInner>,
     deadline: Option<Moment>,
-    body: impl Fn(Number) -> client_frame::Body,
+    body: impl Fn(RequestNumber) -> client_frame::Body,
 ) -> Result<server_frame::Body, CallError> {
     let transport = &session.transport;
-    let mut number: Option<Spent> = None;
+    let mut number: Option<ConfirmOnDrop> = None;
     loop {
         let until = deadline.unwrap_or_else(|| transport.deadline());
         let with = match &number {
             Some(spent) => spent.number,
-            None => match session.number(Use::Ending, until).await {
+            None => match session.next_number(RequestKind::Ending, until).await {
                 Ok(taken) => {
-                    let spent = Spent {
+                    let spent = ConfirmOnDrop {
                         session,
                         number: taken,
                     };
@@ -161,15 +163,18 @@ async fn repeat(
                 Err(error) => return Err(error),
             },
         };
-        let error = match transport.call(body(with), Manner::Prompt, until).await {
+        let error = match transport.call(body(with), ReplyMode::Prompt, until).await {
             // Not a reason to believe for longer, see the answer of an acquire.
             Ok(answer) => return Ok(answer.body),
             Err(error) => error,
         };
         if let CallError::Refused(refusal) = &error {
-            session.heed(refusal);
+            session.apply_refusal(refusal);
             match refusal.reason {
                 // Another client spends numbers of this session, or holds them up.
+                // Repeated under a new number. That is safe here and nowhere else: the request
+                // names the token or the request that it ends, so a second one finds nothing to
+                // end.
                 Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
                 _ => return Err(error),
             }
@@ -193,12 +198,12 @@ async fn repeat(
 
 /// A number that is confirmed when no caller asks under it any more, in whatever way that comes:
 /// the request names what it ends, so a late duplicate of it does no harm.
-struct Spent<'a> {
-    session: &'a Liveness,
-    number: Number,
+struct ConfirmOnDrop<'a> {
+    session: &'a SessionInner,
+    number: RequestNumber,
 }
 
-impl Drop for Spent<'_> {
+impl Drop for ConfirmOnDrop<'_> {
     fn drop(&mut self) {
         self.session.confirm(self.number.number);
     }

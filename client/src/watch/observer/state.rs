@@ -7,29 +7,29 @@ use ringfence_core::{FencingToken, LeaseName};
 use crate::watch::WatchItem;
 use crate::watch::info::{EndInfo, GrantInfo};
 
-pub(super) type Saw = Box<dyn Fn(Option<GrantInfo>) + Send + Sync>;
+pub(super) type Callback = Box<dyn Fn(Option<GrantInfo>) + Send + Sync>;
 
 /// What the observers of one watch know.
 pub(super) struct State {
-    names: BTreeMap<LeaseName, Followed>,
+    names: BTreeMap<LeaseName, ObservedName>,
     /// How many of them the running watch has not reported the present state of.
     uncovered: usize,
     /// The watch has still to tell the present state, or the rest of it.
-    pub(super) presenting: bool,
+    pub(super) in_state: bool,
     last_number: u64,
 }
 
 #[derive(Default)]
-struct Followed {
+struct ObservedName {
     present: Option<GrantInfo>,
     /// The running watch has begun after this name was followed, so it tells all of it.
     covered: bool,
-    observers: BTreeMap<u64, Saw>,
+    observers: BTreeMap<u64, Callback>,
 }
 
 /// What an item of the watch brings.
 #[derive(Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum WatchUpdate {
     /// A grant of this name.
     Granted(LeaseName),
     /// The end of a grant.
@@ -43,36 +43,36 @@ impl State {
         Self {
             names: BTreeMap::new(),
             uncovered: 0,
-            presenting: true,
+            in_state: true,
             last_number: 0,
         }
     }
 
-    pub(super) fn join(&mut self, name: &LeaseName, saw: Saw) -> u64 {
+    pub(super) fn join(&mut self, name: &LeaseName, callback: Callback) -> u64 {
         self.last_number += 1;
-        let followed = self.names.entry(name.clone()).or_insert_with(|| {
+        let observed = self.names.entry(name.clone()).or_insert_with(|| {
             self.uncovered += 1;
-            Followed::default()
+            ObservedName::default()
         });
-        if followed.covered && !self.presenting {
-            saw(followed.present.clone());
+        if observed.covered && !self.in_state {
+            callback(observed.present.clone());
         }
-        followed.observers.insert(self.last_number, saw);
+        observed.observers.insert(self.last_number, callback);
         self.last_number
     }
 
     /// The token in force; `None` if the running watch has not reported this name.
     pub(super) fn present(&self, name: &LeaseName) -> Option<Option<FencingToken>> {
-        let followed = self.names.get(name).filter(|followed| followed.covered);
-        let followed = followed.filter(|_| !self.presenting)?;
-        Some(followed.present.as_ref().map(|grant| grant.token))
+        let observed = self.names.get(name).filter(|observed| observed.covered);
+        let observed = observed.filter(|_| !self.in_state)?;
+        Some(observed.present.as_ref().map(|grant| grant.token))
     }
 
-    pub(super) fn leave(&mut self, name: &LeaseName, number: u64) -> Option<Saw> {
-        let followed = self.names.get_mut(name)?;
-        let left = followed.observers.remove(&number);
-        if followed.observers.is_empty() {
-            self.uncovered -= usize::from(!followed.covered);
+    pub(super) fn leave(&mut self, name: &LeaseName, number: u64) -> Option<Callback> {
+        let observed = self.names.get_mut(name)?;
+        let left = observed.observers.remove(&number);
+        if observed.observers.is_empty() {
+            self.uncovered -= usize::from(!observed.covered);
             self.names.remove(name);
         }
         left
@@ -82,18 +82,18 @@ impl State {
     /// reported to its end first, or no observer would receive anything while one name after the
     /// other joins.
     pub(super) fn is_incomplete(&self) -> bool {
-        self.uncovered > 0 && !self.presenting
+        self.uncovered > 0 && !self.in_state
     }
 
     /// Takes what the watch tells; returns what sessions and observers have to know.
-    pub(super) fn take(&mut self, item: WatchItem) -> Option<News> {
+    pub(super) fn take(&mut self, item: WatchItem) -> Option<WatchUpdate> {
         match item {
-            WatchItem::Anew(_) => {
-                self.presenting = true;
+            WatchItem::Restarted(_) => {
+                self.in_state = true;
                 self.uncovered = 0;
-                for followed in self.names.values_mut() {
-                    followed.covered = true;
-                    followed.present = None;
+                for observed in self.names.values_mut() {
+                    observed.covered = true;
+                    observed.present = None;
                 }
                 None
             }
@@ -104,44 +104,44 @@ impl State {
             WatchItem::Granted { grant, .. } => {
                 let name = grant.name.clone();
                 self.covered(&name)?.present = Some(grant);
-                Some(News::Granted(name))
+                Some(WatchUpdate::Granted(name))
             }
             WatchItem::Ended { ended, .. } => {
-                let followed = self.covered(&ended.name)?;
-                let present = followed.present.take();
-                followed.present = present.filter(|grant| grant.token != ended.token);
-                Some(News::Ended(ended))
+                let observed = self.covered(&ended.name)?;
+                let present = observed.present.take();
+                observed.present = present.filter(|grant| grant.token != ended.token);
+                Some(WatchUpdate::Ended(ended))
             }
-            WatchItem::Reached(_) if self.presenting => {
-                self.presenting = false;
-                let covered = self.names.iter().filter(|(_, followed)| followed.covered);
-                let token = |followed: &Followed| followed.present.as_ref().map(|g| g.token);
-                let present = covered.map(|(name, followed)| (name.clone(), token(followed)));
-                Some(News::Present(present.collect()))
+            WatchItem::Reached(_) if self.in_state => {
+                self.in_state = false;
+                let covered = self.names.iter().filter(|(_, observed)| observed.covered);
+                let token = |observed: &ObservedName| observed.present.as_ref().map(|g| g.token);
+                let present = covered.map(|(name, observed)| (name.clone(), token(observed)));
+                Some(WatchUpdate::Present(present.collect()))
             }
             WatchItem::Reached(_) => None,
         }
     }
 
     /// Tells the observers of the names that there is news of.
-    pub(super) fn tell(&self, news: &News) {
-        let tell = |name: &LeaseName| {
-            if let Some(followed) = self.names.get(name) {
-                let observers = followed.observers.values();
-                observers.for_each(|saw| saw(followed.present.clone()));
+    pub(super) fn notify(&self, update: &WatchUpdate) {
+        let notify = |name: &LeaseName| {
+            if let Some(observed) = self.names.get(name) {
+                let observers = observed.observers.values();
+                observers.for_each(|callback| callback(observed.present.clone()));
             }
         };
-        match news {
+        match update {
             // Half of the present state is reported to no observer.
-            News::Granted(_) | News::Ended(_) if self.presenting => {}
-            News::Granted(name) => tell(name),
-            News::Ended(ended) => tell(&ended.name),
-            News::Present(present) => present.keys().for_each(tell),
+            WatchUpdate::Granted(_) | WatchUpdate::Ended(_) if self.in_state => {}
+            WatchUpdate::Granted(name) => notify(name),
+            WatchUpdate::Ended(ended) => notify(&ended.name),
+            WatchUpdate::Present(present) => present.keys().for_each(notify),
         }
     }
 
-    fn covered(&mut self, name: &LeaseName) -> Option<&mut Followed> {
-        self.names.get_mut(name).filter(|followed| followed.covered)
+    fn covered(&mut self, name: &LeaseName) -> Option<&mut ObservedName> {
+        self.names.get_mut(name).filter(|observed| observed.covered)
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::sync::lock;
-    use crate::watch::Anew;
+    use crate::watch::RestartReason;
     use crate::watch::info::LeaseInfo;
 
     fn name(text: &str) -> LeaseName {
@@ -209,7 +209,7 @@ mod tests {
     struct Told(Arc<Mutex<Vec<u64>>>);
 
     impl Told {
-        fn saw(&self) -> Saw {
+        fn callback(&self) -> Callback {
             let told = self.clone();
             Box::new(move |grant| lock(&told.0).push(grant.map_or(0, |g| g.token.get())))
         }
@@ -221,8 +221,8 @@ mod tests {
 
     fn play(state: &mut State, items: impl IntoIterator<Item = WatchItem>) {
         for item in items {
-            if let Some(news) = state.take(item) {
-                state.tell(&news);
+            if let Some(update) = state.take(item) {
+                state.notify(&update);
             }
         }
     }
@@ -231,10 +231,10 @@ mod tests {
     fn each_observer_is_told_of_its_own_name_and_of_nothing_half_told() {
         let (one, two) = (Told::default(), Told::default());
         let mut state = State::new();
-        state.join(&name("jobs/1"), one.saw());
-        state.join(&name("jobs/2"), two.saw());
+        state.join(&name("jobs/1"), one.callback());
+        state.join(&name("jobs/2"), two.callback());
         let begins = [
-            WatchItem::Anew(Anew::Start),
+            WatchItem::Restarted(RestartReason::Start),
             present("jobs/1", 7),
             present("jobs/10", 8),
         ];
@@ -254,23 +254,29 @@ mod tests {
     #[test]
     fn one_that_joins_later_is_told_what_is_known_or_waits_for_a_new_watch() {
         let mut state = State::new();
-        state.join(&name("jobs/1"), Told::default().saw());
-        let begins = [WatchItem::Anew(Anew::Start), present("jobs/1", 7)];
+        state.join(&name("jobs/1"), Told::default().callback());
+        let begins = [
+            WatchItem::Restarted(RestartReason::Start),
+            present("jobs/1", 7),
+        ];
         play(
             &mut state,
             begins.into_iter().chain([WatchItem::Reached(position())]),
         );
 
         let (same, other) = (Told::default(), Told::default());
-        state.join(&name("jobs/1"), same.saw());
-        state.join(&name("jobs/2"), other.saw());
+        state.join(&name("jobs/1"), same.callback());
+        state.join(&name("jobs/2"), other.callback());
         assert_eq!(same.so_far(), [7]);
         assert!(state.is_incomplete());
         // Its present state is not known, so nothing is.
         play(&mut state, [granted("jobs/2", 9), ended("jobs/2", 9)]);
         assert_eq!(other.so_far(), []);
 
-        let again = [WatchItem::Anew(Anew::Start), present("jobs/2", 11)];
+        let again = [
+            WatchItem::Restarted(RestartReason::Start),
+            present("jobs/2", 11),
+        ];
         play(
             &mut state,
             again.into_iter().chain([WatchItem::Reached(position())]),
@@ -282,8 +288,8 @@ mod tests {
     #[test]
     fn what_nobody_observes_is_forgotten() {
         let mut state = State::new();
-        let first = state.join(&name("jobs/1"), Told::default().saw());
-        let second = state.join(&name("jobs/1"), Told::default().saw());
+        let first = state.join(&name("jobs/1"), Told::default().callback());
+        let second = state.join(&name("jobs/1"), Told::default().callback());
         assert!(state.leave(&name("jobs/1"), first).is_some());
         assert_eq!(state.names.len(), 1);
         assert!(state.leave(&name("jobs/1"), second).is_some());

@@ -53,11 +53,17 @@ pub(crate) async fn session(client: &Client, ttl: Duration) -> Session {
     client.open_session(options).await.unwrap()
 }
 
-/// A cluster of one node, a client of it, and a session with a TTL that no test outlasts.
-pub(crate) async fn alone() -> (Cluster, Node, Session) {
+/// A cluster of one node, and a client of it.
+pub(crate) async fn served() -> (Cluster, Node, Client) {
     let cluster = Cluster::new();
     let node = cluster.node().await;
     let client = client(&[&node]).await;
+    (cluster, node, client)
+}
+
+/// The same, and a session with a TTL that no test outlasts.
+pub(crate) async fn alone() -> (Cluster, Node, Session) {
+    let (cluster, node, client) = served().await;
     let session = session(&client, Duration::from_secs(60)).await;
     (cluster, node, session)
 }

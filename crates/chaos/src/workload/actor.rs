@@ -118,7 +118,7 @@ impl Actor {
         }
         drop(looking);
         match then {
-            Then::Leave => drop(session.leave()),
+            Then::Leave => drop(session.detach()),
             Then::CloseSince(since) => self.close(session, since).await,
             Then::On | Then::Close => self.close(session, now_ns()).await,
         }

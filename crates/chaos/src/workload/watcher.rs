@@ -12,7 +12,7 @@ pub(super) async fn run(mut watch: Watch, recorder: Recorder, prefix: String) {
     let watcher = recorder.client();
     while let Some(told) = watch.next().await {
         match told {
-            Ok(WatchItem::Anew(_)) => recorder.put(&Record::WatchStarted(WatchStarted {
+            Ok(WatchItem::Restarted(_)) => recorder.put(&Record::WatchStarted(WatchStarted {
                 watcher,
                 client: recorder.client(),
                 t: now_ns(),

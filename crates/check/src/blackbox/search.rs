@@ -45,7 +45,7 @@ pub(super) struct Stuck {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 struct Config {
     state: State,
-    /// In rising order.
+    /// Numbers of the taken steps, sorted: equal sets must be equal as values.
     taken: Vec<u32>,
 }
 

@@ -9,7 +9,7 @@ use crate::history::{Acquire, Op, Outcome, WatchKind};
 use crate::recording::{Operation, Recording, Watched};
 use crate::verdict::{Report, Rule, Violation};
 
-/// The greatest token.
+/// The greatest token: it fits in a signed 64-bit column.
 const TOKEN_MAX: u64 = (1 << 63) - 1;
 
 /// A client learned of a grant.

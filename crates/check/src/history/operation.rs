@@ -22,7 +22,7 @@ pub struct Invoked {
     /// The session's number for the request, if it has one and the recorder knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<u64>,
-    /// What is asked.
+    /// The request, with its arguments.
     pub op: Op,
 }
 
@@ -30,7 +30,7 @@ pub struct Invoked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Op {
-    /// Opens a session.
+    /// Opens a session, if wanted together with its first acquire.
     Open {
         /// Its TTL in milliseconds.
         ttl_ms: u64,
@@ -50,7 +50,7 @@ pub enum Op {
     },
     /// Gives a lease back.
     Release {
-        /// The lease.
+        /// Name of the lease.
         lease: String,
         /// The token of the grant.
         token: u64,
@@ -60,7 +60,7 @@ pub enum Op {
     },
     /// Hands a lease over to a waiter.
     Transfer {
-        /// The lease.
+        /// Name of the lease.
         lease: String,
         /// The token of the grant.
         token: u64,
@@ -68,23 +68,23 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
     },
-    /// Closes the session.
+    /// Closes the session that sends it, and ends all its grants.
     Close,
     /// Asks what a token is worth.
     Check {
-        /// The lease.
+        /// Name of the lease.
         lease: String,
-        /// The token.
+        /// The fencing token that is asked about.
         token: u64,
     },
     /// Asks who holds a lease.
     Get {
-        /// The lease.
+        /// Name of the lease.
         lease: String,
     },
     /// Ends a grant at an operator's wish.
     Revoke {
-        /// The lease.
+        /// Name of the lease.
         lease: String,
         /// The token of the grant.
         token: u64,
@@ -95,16 +95,16 @@ pub enum Op {
     },
     /// Ends a session at an operator's wish.
     Evict {
-        /// The session.
+        /// Number of the session.
         session: u64,
     },
 }
 
-/// See [`Op::Acquire`].
+/// The arguments of [`Op::Acquire`] and of an acquire inside [`Op::Open`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acquire {
-    /// The lease.
+    /// Name of the lease.
     pub lease: String,
     /// How long to stand in the queue, in milliseconds of cluster time; left out means not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ fn is_zero(value: &u64) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Returned {
-    /// Which operation.
+    /// The [`Invoked::id`] of the operation.
     pub id: u64,
     /// When, in ns: not before the last byte of the answer came.
     pub t: u64,
@@ -144,7 +144,7 @@ pub enum Outcome {
     Done,
     /// `open`: the session is open.
     Opened {
-        /// Its number.
+        /// Number of the new session.
         session: u64,
         /// Its TTL in milliseconds.
         ttl_ms: u64,
@@ -154,12 +154,12 @@ pub enum Outcome {
     },
     /// `acquire`: the lease is held.
     Granted {
-        /// The token.
+        /// The fencing token of the grant.
         token: u64,
     },
     /// `acquire`: it was granted and has ended since.
     Ended {
-        /// The token.
+        /// The fencing token of the grant.
         token: u64,
     },
     /// `acquire`: the wait brought no grant.
@@ -170,9 +170,9 @@ pub enum Outcome {
     Removed,
     /// `cancel`: it has been granted, and the grant is in force.
     StillGranted {
-        /// The lease.
+        /// Name of the lease.
         lease: String,
-        /// The token.
+        /// The fencing token of the grant.
         token: u64,
     },
     /// `cancel`: it was answered otherwise, or its grant has ended.
@@ -192,9 +192,9 @@ pub enum Outcome {
     Closed,
     /// `acquire`: a session holds it.
     Held {
-        /// The holder's session.
+        /// Session of the current holder.
         session: u64,
-        /// The holder's token.
+        /// Fencing token of the current grant.
         token: u64,
         /// Whether that is the session that asks, under another request number.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -224,13 +224,13 @@ pub enum Outcome {
     Checked(Checked),
     /// `get`: who holds the lease; all empty if none does.
     Lease {
-        /// The holder's session.
+        /// Session of the current holder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<u64>,
-        /// The holder's token.
+        /// Fencing token of the current grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<u64>,
-        /// How many wait.
+        /// Length of the queue, if it was reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiters: Option<u32>,
     },
@@ -284,7 +284,7 @@ pub enum Checked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queued {
-    /// Which operation.
+    /// The [`Invoked::id`] of the operation.
     pub id: u64,
     /// When the client learned it, in ns.
     pub t: u64,

@@ -18,7 +18,7 @@ pub enum ReadError {
     /// A line is no record.
     #[error("line {line} is no record of a history: {why}")]
     Line {
-        /// Which, from 1.
+        /// Number of the line, from 1.
         line: u64,
         /// What is wrong with it.
         why: String,
@@ -26,7 +26,7 @@ pub enum ReadError {
     /// A line is too long.
     #[error("line {line} is longer than {LINE_BYTES_MAX} bytes, the most that a line has")]
     LongLine {
-        /// Which, from 1.
+        /// Number of the line, from 1.
         line: u64,
     },
     /// The history is too long.
@@ -40,7 +40,7 @@ pub enum ReadError {
     /// The history is of another version.
     #[error("the history has version {offered}; this program reads version {VERSION}")]
     Version {
-        /// Its version.
+        /// The version in the header.
         offered: u32,
     },
     /// The bound of the clocks' rates makes no sense.
@@ -56,7 +56,7 @@ pub enum ReadError {
 /// A last line that was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutOff {
-    /// Which, from 1.
+    /// Number of the line, from 1.
     pub line: u64,
     /// How much of it is there, in bytes.
     pub bytes: usize,
@@ -114,7 +114,7 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// The header.
+    /// The header, which was read before the first record.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeepAlive {
-    /// Who sent it.
+    /// The client's number, as its recorder chose it.
     pub client: u32,
-    /// For which session.
+    /// Number of the session that was extended.
     pub session: u64,
     /// When its first try was given to the stream, in ns.
     pub sent: u64,
@@ -26,9 +26,9 @@ pub struct KeepAlive {
 pub struct SessionEnded {
     /// The client that learned it.
     pub client: u32,
-    /// Which session.
+    /// Number of the session that has ended.
     pub session: u64,
-    /// When, in ns.
+    /// When the client learned it, in ns of the recorder's clock.
     pub t: u64,
     /// Why it ended, if that was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,17 +57,17 @@ pub enum SessionCause {
 pub struct Belief {
     /// The client's number, as its recorder chose it.
     pub client: u32,
-    /// Its session.
+    /// Number of the session under which the lease was held.
     pub session: u64,
-    /// The lease.
+    /// Name of the lease.
     pub lease: String,
-    /// The token.
+    /// Fencing token of the grant.
     pub token: u64,
     /// When it began to believe, in ns: not before it did.
     pub from: u64,
     /// When it had stopped, in ns: not after it had.
     pub until: u64,
-    /// Why it stopped.
+    /// The first reason for which the client stopped believing.
     pub why: BeliefEnd,
 }
 
@@ -89,7 +89,7 @@ pub enum BeliefEnd {
     Refused,
     /// The client's process was killed.
     Killed,
-    /// The recording ended.
+    /// The recording ended while the client still believed.
     RecordingEnded,
 }
 
@@ -97,7 +97,7 @@ pub enum BeliefEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guard {
-    /// Which store.
+    /// Name of the store.
     pub store: String,
     /// The client's number, as its recorder chose it.
     pub client: u32,
@@ -114,7 +114,7 @@ pub struct Guard {
     /// Its place among the commits of this store, if the store counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<u64>,
-    /// What was answered.
+    /// Whether the guard let it in.
     pub admission: Admission,
     /// What was read or written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ pub enum GuardAct {
     Advance,
     /// To read; reads need no admission.
     Read,
-    /// To write.
+    /// To write, in one transaction with the check of the mark.
     Write,
 }
 
@@ -152,7 +152,7 @@ pub enum GuardAct {
 pub enum Admission {
     /// It was let in, and committed.
     Admitted,
-    /// It was refused.
+    /// The guard refused it, without effect.
     Refused {
         /// The greatest token that was admitted before.
         mark: u64,
@@ -169,9 +169,9 @@ pub enum Admission {
 pub struct WatchStarted {
     /// The watch's number, the same after a break.
     pub watcher: u32,
-    /// Whose it is.
+    /// The client that watches.
     pub client: u32,
-    /// When, in ns.
+    /// When the watch began, in ns of the recorder's clock.
     pub t: u64,
     /// Leases whose names begin so; all if empty.
     pub prefix: String,
@@ -185,24 +185,24 @@ pub struct WatchStarted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchEvent {
-    /// The watch.
+    /// Number of the watch.
     pub watcher: u32,
-    /// When, in ns.
+    /// When the client received it, in ns of the recorder's clock.
     pub t: u64,
     /// The log index of the entry.
     pub index: u64,
     /// Its place among the events of that entry.
     pub n: u32,
-    /// What happened.
+    /// Whether it is a grant or an end.
     pub kind: WatchKind,
-    /// The lease.
+    /// Name of the lease.
     pub lease: String,
-    /// The token.
+    /// Fencing token of the grant.
     pub token: u64,
-    /// The holder's session.
+    /// Session of the holder, if it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<u64>,
-    /// The holder's identity.
+    /// Identity of the holder, if it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
 }
@@ -211,7 +211,7 @@ pub struct WatchEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchKind {
-    /// A grant.
+    /// The lease was granted.
     Granted,
     /// The end of a grant, for this cause.
     Ended(WatchCause),
@@ -241,11 +241,11 @@ pub enum WatchCause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchProgress {
-    /// The watch.
+    /// Number of the watch.
     pub watcher: u32,
-    /// When, in ns.
+    /// When the client received it, in ns of the recorder's clock.
     pub t: u64,
-    /// The index.
+    /// Log index up to which everything was reported, inclusive.
     pub index: u64,
 }
 
@@ -274,11 +274,11 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSeen {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// When, in ns.
+    /// When it was seen, in ns of the recorder's clock.
     pub t: u64,
-    /// To what.
+    /// The state from this time on.
     pub state: NodeState,
     /// Its term, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,7 +293,7 @@ pub enum NodeState {
     Follower,
     /// It runs for leader.
     Candidate,
-    /// It leads.
+    /// It runs, and leads its term.
     Leader,
     /// It runs, and does not vote.
     Learner,
@@ -310,6 +310,6 @@ pub struct Note {
     /// When, in ns, if it belongs to a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub t: Option<u64>,
-    /// The remark.
+    /// Free text; no checker reads it.
     pub text: String,
 }

@@ -21,7 +21,6 @@ const GRANTS_MAX: usize = GRANTS_PER_ENTRY_MAX as usize;
 /// An answer, and the index of the entry that gave it.
 pub(super) type At = (u64, history::Outcome);
 
-/// A numbered request.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Every answer that could be given, in the order of the log; the first is from its first
@@ -29,7 +28,6 @@ pub(super) struct Asked {
     pub(super) answers: Vec<At>,
 }
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) index: u64,
@@ -37,7 +35,6 @@ pub(super) struct Opened {
     pub(super) acquires: bool,
 }
 
-/// A grant.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) index: u64,

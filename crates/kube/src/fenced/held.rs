@@ -6,7 +6,7 @@ use ringfence_client::{FencingToken, HeldLease, Leading, LeaseName, Loss, Term};
 
 /// A held lease that writes can be fenced with.
 pub trait Held: Clone + Send + Sync + 'static {
-    /// Its name.
+    /// Name of the lease.
     fn name(&self) -> &LeaseName;
 
     /// The token of the grant.

@@ -14,7 +14,7 @@ pub enum Unsent {
     /// The lease is lost: stop working under it.
     #[error("not sent: lease {name} with token {token} is lost: {loss}; stop working under it")]
     Lost {
-        /// The lease.
+        /// Name of the lease that was lost.
         name: LeaseName,
         /// The token of the grant that was lost.
         token: FencingToken,

@@ -24,7 +24,7 @@ pub enum StampError {
     Stale {
         /// The kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
         /// The words of the refusal.
         why: String,
@@ -34,7 +34,7 @@ pub enum StampError {
     Refused {
         /// The kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
         /// The words of the refusal.
         why: String,
@@ -51,7 +51,7 @@ pub enum StampError {
     NotStamped {
         /// The kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
         /// The fence of the grant.
         fence: String,

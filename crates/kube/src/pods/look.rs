@@ -7,7 +7,7 @@ use ringfence_core::PodSeen;
 use tokio::time::timeout;
 
 use crate::limits::REQUEST_TIME_MAX;
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
 
 /// The taint by which people say that a node is down and stays so.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -16,11 +16,11 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub(super) async fn look(
     client: &Client,
     bound: &ringfence_core::Pod,
-) -> Result<Option<PodSeen>, Trouble> {
+) -> Result<Option<PodSeen>, SyncError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), bound.namespace());
     let found = match within(pods.get(bound.name())).await {
         Err(error) if says_not_found(&error, bound.name()) => return Ok(Some(PodSeen::Gone)),
-        found => found.map_err(|error| Trouble::of(&error, false))?,
+        found => found.map_err(|error| SyncError::of(&error, false))?,
     };
     if found.metadata.uid.as_deref() != Some(bound.uid().as_str()) {
         return Ok(Some(PodSeen::Gone));
@@ -39,7 +39,7 @@ pub(super) async fn look(
         Ok(node) => Ok(is_out_of_service(&node).then_some(PodSeen::NodeOutOfService)),
         // Without the right to read nodes, or without the node, no source has said anything of it.
         Err(Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
-        Err(error) => Err(Trouble::of(&error, false)),
+        Err(error) => Err(SyncError::of(&error, false)),
     }
 }
 

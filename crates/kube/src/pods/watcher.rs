@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::figures::Figures;
 use super::look::look;
 use super::watching::{self, Hint, Watch};
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
 
 /// How many hints wait before a watch has to.
 const HINTS_MAX: usize = 256;
@@ -133,7 +133,7 @@ impl<B: Bound> Watcher<B> {
         });
         let mut looks = std::pin::pin!(looks.buffer_unordered(READS_MAX));
         let mut looked = Looked::default();
-        let mut unanswered: Option<(usize, Pod, Trouble)> = None;
+        let mut unanswered: Option<(usize, Pod, SyncError)> = None;
         while let Some((pod, seen)) = looks.next().await {
             match seen {
                 Ok(None) => {}

@@ -15,18 +15,18 @@ use super::figures::{Figures, Watched};
 use super::look::is_marked;
 use crate::clock::backoff;
 use crate::limits::{PAUSE_MAX, PAUSE_MIN, REQUEST_TIME_MAX, WATCH_SECONDS, WATCH_SILENCE_MAX};
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
 
-/// Where to look.
+/// Which Pods may have ended and should be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     /// At all Pods of a namespace: a watch has begun behind this moment, and the past is unknown.
     Namespace(String),
-    /// At one Pod.
+    /// One Pod, by name.
     Pod {
-        /// Its namespace.
+        /// Namespace of the Pod.
         namespace: String,
-        /// Its name.
+        /// Name of the Pod.
         name: String,
     },
     /// At all of them: something has changed on a node, or is unknown about nodes.
@@ -71,7 +71,7 @@ pub(super) fn pods(
     Watch(tasks.spawn(watch(api, begun, hint, kept)))
 }
 
-/// Watches all nodes.
+/// Watches all nodes, for those that are marked as out of service.
 pub(super) fn nodes(
     tasks: &mut JoinSet<()>,
     client: &Client,
@@ -125,16 +125,16 @@ async fn follow<K>(
     hint: &impl Fn(&K, bool) -> Option<Hint>,
     kept: &Kept,
     troubles: &mut u32,
-) -> Result<(), Trouble>
+) -> Result<(), SyncError>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    let silent = || Trouble::Away(format!("no answer within {} s", REQUEST_TIME_MAX.as_secs()));
+    let silent = || SyncError::Away(format!("no answer within {} s", REQUEST_TIME_MAX.as_secs()));
     // For the version alone: what is concluded is read one by one.
     let first = ListParams::default().limit(1);
     let listed = timeout(REQUEST_TIME_MAX, api.list_metadata(&first)).await;
     let listed = listed.map_err(|_| silent())?;
-    let listed = listed.map_err(|error| Trouble::of(&error, false))?;
+    let listed = listed.map_err(|error| SyncError::of(&error, false))?;
     let mut version = listed.metadata.resource_version.unwrap_or_default();
     if kept.tell.send(begun.clone()).await.is_err() {
         return Ok(());
@@ -144,14 +144,16 @@ where
     loop {
         let watched = timeout(REQUEST_TIME_MAX, api.watch(&params, &version)).await;
         let watched = watched.map_err(|_| silent())?;
-        let mut events = watched.map_err(|error| Trouble::of(&error, false))?.boxed();
+        let mut events = watched
+            .map_err(|error| SyncError::of(&error, false))?
+            .boxed();
         *troubles = 0;
         open.get_or_insert_with(|| kept.figures.open());
         loop {
             let event = timeout(WATCH_SILENCE_MAX, events.next()).await;
             let event = match event.map_err(|_| silent())? {
                 None => break,
-                Some(event) => event.map_err(|error| Trouble::of(&error, false))?,
+                Some(event) => event.map_err(|error| SyncError::of(&error, false))?,
             };
             let (object, gone) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
@@ -161,7 +163,7 @@ where
                     continue;
                 }
                 WatchEvent::Error(status) => {
-                    return Err(Trouble::of(&kube::Error::Api(status), false));
+                    return Err(SyncError::of(&kube::Error::Api(status), false));
                 }
             };
             version = object.resource_version().unwrap_or(version);

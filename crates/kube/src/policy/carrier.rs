@@ -37,7 +37,7 @@ pub enum Carrier {
 pub struct UnknownCarrier(String);
 
 impl Carrier {
-    /// All there are.
+    /// All carriers, in the order in which help texts list them.
     pub const ALL: [Self; 3] = [Self::Impersonate, Self::FieldManager, Self::Sequence];
 
     /// Its name on the command line.

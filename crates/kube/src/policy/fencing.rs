@@ -33,7 +33,7 @@ pub enum WithoutLease {
 
 /// What is said when manifests are asked for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct FencingSpec {
     /// The mirrored Lease, `NAMESPACE/NAME`.
     pub lease: String,
     /// The prefix of mirrored leases' names.
@@ -57,7 +57,7 @@ pub struct Wish {
     pub keeper: bool,
 }
 
-impl Wish {
+impl FencingSpec {
     /// A wish with everything that can be left unsaid; `resources` still has to be filled.
     #[must_use]
     pub fn new(lease: impl Into<String>, carrier: Carrier) -> Self {
@@ -84,7 +84,7 @@ pub struct Fencing {
     pub(super) prefix: String,
     /// In order, each once.
     pub(super) resources: Vec<Resource>,
-    /// At least one.
+    /// Namespaces whose objects are guarded; at least one.
     pub(super) namespaces: Vec<String>,
     pub(super) account: ServiceAccount,
     pub(super) carrier: Carrier,
@@ -106,15 +106,15 @@ pub enum InvalidFencing {
     /// No lease is mirrored to this object.
     #[error("no lease can be mirrored to the object {offered}: {why}")]
     Unmirrored {
-        /// The object.
+        /// The object that was named.
         offered: String,
-        /// What is allowed.
+        /// The rule that it breaks, and what is allowed.
         why: String,
     },
     /// A namespace cannot be one.
     #[error("{0:?} is no namespace; it is 1 to 63 of a-z, 0-9 and -")]
     Namespace(String),
-    /// Nothing is guarded.
+    /// No resource is named, so the policy would guard nothing.
     #[error(
         "no resource is named; name what the lease guards, as in deployments.apps or configmaps"
     )]
@@ -122,7 +122,7 @@ pub enum InvalidFencing {
     /// There are too many of something.
     #[error("{offered} {what}; at most {allowed} are allowed for one lease")]
     TooMany {
-        /// Of what.
+        /// What there is too much of: resources or namespaces.
         what: &'static str,
         /// How many there are.
         offered: usize,
@@ -143,7 +143,7 @@ pub enum InvalidFencing {
          for the names of policies"
     )]
     TooLong {
-        /// Their bytes together.
+        /// Length of both names together, in bytes.
         offered: usize,
         /// How many there may be.
         allowed: usize,
@@ -154,7 +154,7 @@ pub enum InvalidFencing {
          {FIELD_MANAGER_BYTES_MAX} bytes; choose the carrier impersonate or sequence, or a shorter name"
     )]
     FieldManager {
-        /// The lease.
+        /// The lease whose fence is too long.
         lease: LeaseName,
     },
 }
@@ -164,7 +164,7 @@ impl Fencing {
     ///
     /// # Errors
     /// [`InvalidFencing`] says what was offered and what is allowed.
-    pub fn new(wish: Wish) -> Result<Self, InvalidFencing> {
+    pub fn new(wish: FencingSpec) -> Result<Self, InvalidFencing> {
         let (object, lease, floor) = mirrored(&wish)?;
         let digits = |id: &&String| {
             id.len() == 32
@@ -331,7 +331,7 @@ fn flag(command: &mut String, name: &str, value: &str) {
 }
 
 /// The object, the lease that is mirrored to it, and its floor.
-fn mirrored(wish: &Wish) -> Result<(ObjectName, LeaseName, ObjectName), InvalidFencing> {
+fn mirrored(wish: &FencingSpec) -> Result<(ObjectName, LeaseName, ObjectName), InvalidFencing> {
     let (prefix, text) = (&wish.prefix, &wish.lease);
     let (namespace, name) = text
         .split_once('/')
@@ -347,7 +347,7 @@ fn mirrored(wish: &Wish) -> Result<(ObjectName, LeaseName, ObjectName), InvalidF
     let lease = LeaseName::parse(&format!("{prefix}/{text}"));
     let lease = lease.map_err(|error| unmirrored(error.to_string()))?;
     match naming.place(&lease) {
-        crate::Place::Object(object) => {
+        crate::Mapping::Object(object) => {
             debug_assert_eq!((&*object.namespace, &*object.name), (namespace, name));
             let long = InvalidFencing::TooLong {
                 offered: namespace.len() + name.len(),
@@ -356,8 +356,8 @@ fn mirrored(wish: &Wish) -> Result<(ObjectName, LeaseName, ObjectName), InvalidF
             let floor = naming.floor(&object).ok_or(long)?;
             Ok((object, lease, floor))
         }
-        crate::Place::Unfit(why) => Err(unmirrored(why.to_string())),
-        crate::Place::Elsewhere => Err(unmirrored("its prefix is another one".to_owned())),
+        crate::Mapping::InvalidObjectName(why) => Err(unmirrored(why.to_string())),
+        crate::Mapping::Elsewhere => Err(unmirrored("its prefix is another one".to_owned())),
     }
 }
 

@@ -5,7 +5,7 @@ use ringfence_planted::{Bug, planted};
 use super::fencing::Fencing;
 use super::text::{Rule, comment};
 
-/// What divides manifests.
+/// Separates the documents of a YAML stream.
 pub(super) const DIVIDER: &str = "---\n";
 
 impl Fencing {
@@ -79,7 +79,7 @@ pub(super) fn head(why: &str, api: &str, kind: &str, name: &str) -> String {
     format!("{DIVIDER}{why}apiVersion: {api}\nkind: {kind}\nmetadata:\n  name: {name}\n")
 }
 
-/// Rules as `validations`.
+/// Renders rules as the `validations` of a policy.
 pub(super) fn validations(rules: &[Rule]) -> String {
     let rules: String = rules.iter().map(Rule::yaml).collect();
     format!("  validations:\n{rules}")

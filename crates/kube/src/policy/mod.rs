@@ -27,7 +27,9 @@ mod text;
 pub use carrier::{
     Carrier, FENCE_EXTRA, FIELD_MANAGER_BYTES_MAX, STAMP, STAMP_NUMBER_MAX, UnknownCarrier,
 };
-pub use fencing::{Fencing, InvalidFencing, NAMESPACES_MAX, RESOURCES_MAX, Wish, WithoutLease};
+pub use fencing::{
+    Fencing, FencingSpec, InvalidFencing, NAMESPACES_MAX, RESOURCES_MAX, WithoutLease,
+};
 pub use lowering::LOWER;
 pub use refusal::{REFUSAL, Refusal, Refuser, STALE};
 pub use subject::{InvalidResource, InvalidServiceAccount, Resource, ServiceAccount};

@@ -16,7 +16,7 @@ const DENIED: [(Refuser, &str); 2] = [
     (Refuser::Webhook, "denied the request: "),
 ];
 
-/// Who refused.
+/// The component that refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuser {
     /// A policy of the API server's.
@@ -30,7 +30,7 @@ pub enum Refuser {
 /// after a start of the API server, or that another party's rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// Who gave it.
+    /// The component that refused the write.
     pub by: Refuser,
     /// The words behind [`REFUSAL`].
     pub words: &'a str,

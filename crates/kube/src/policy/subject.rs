@@ -41,7 +41,7 @@ pub enum InvalidResource {
     /// It cannot be guarded.
     #[error("{offered:?} cannot be guarded: {why}")]
     Unreachable {
-        /// What was named.
+        /// The resource that was named.
         offered: String,
         /// The rule that it breaks, and what is allowed.
         why: &'static str,
@@ -95,9 +95,9 @@ impl fmt::Display for Resource {
 /// The service account whose writes are judged: `NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServiceAccount {
-    /// Its namespace.
+    /// Namespace of the account.
     pub namespace: String,
-    /// Its name there.
+    /// Name of the account within its namespace.
     pub name: String,
 }
 

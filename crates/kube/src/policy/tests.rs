@@ -1,13 +1,13 @@
 use super::*;
 
-fn wish(carrier: Carrier) -> Wish {
-    Wish {
+fn wish(carrier: Carrier) -> FencingSpec {
+    FencingSpec {
         resources: vec![
             "deployments.apps".parse().unwrap(),
             "configmaps".parse().unwrap(),
             "deployments.apps".parse().unwrap(),
         ],
-        ..Wish::new("demo/leader", carrier)
+        ..FencingSpec::new("demo/leader", carrier)
     }
 }
 
@@ -15,7 +15,7 @@ fn printed(carrier: Carrier) -> String {
     Fencing::new(wish(carrier)).unwrap().manifests()
 }
 
-fn refused(change: impl FnOnce(&mut Wish)) -> String {
+fn refused(change: impl FnOnce(&mut FencingSpec)) -> String {
     let mut wish = wish(Carrier::FieldManager);
     change(&mut wish);
     Fencing::new(wish).unwrap_err().to_string()
@@ -80,7 +80,7 @@ fn names_that_look_like_something_else_stay_texts() {
     }
     for lease in ["shards/1", "demo/true", "42/x", "1e3/0x10", "demo/null"] {
         for carrier in Carrier::ALL {
-            let wish = Wish {
+            let wish = FencingSpec {
                 lease: lease.to_owned(),
                 ..wish(carrier)
             };
@@ -118,7 +118,7 @@ fn every_manifest_has_a_name_of_its_own() {
 #[test]
 fn the_keeper_comes_first_and_can_be_left_out() {
     assert!(printed(Carrier::Sequence).contains("keep-lease-informer"));
-    let without = Wish {
+    let without = FencingSpec {
         keeper: false,
         ..wish(Carrier::Sequence)
     };
@@ -179,7 +179,7 @@ fn what_cannot_be_fenced_is_refused_in_words() {
 
 #[test]
 fn the_command_that_is_named_prints_the_same() {
-    let other = Wish {
+    let other = FencingSpec {
         namespaces: vec!["a".into(), "b".into()],
         account: Some("demo/writer".parse().unwrap()),
         without_lease: WithoutLease::Deny,
@@ -199,7 +199,7 @@ fn the_command_that_is_named_prints_the_same() {
 /// Without its account the canary would try that of another lease, or as an admin none.
 #[test]
 fn the_canary_that_is_named_tries_what_is_judged_here() {
-    let other = Wish {
+    let other = FencingSpec {
         prefix: "locks".into(),
         namespaces: vec!["a".into(), "b".into()],
         account: Some("demo/writer".parse().unwrap()),
@@ -241,7 +241,7 @@ fn unfolded(text: &str) -> String {
 fn no_binding_refuses_everybody_while_something_is_missing() {
     for without_lease in [WithoutLease::Allow, WithoutLease::Deny] {
         for carrier in Carrier::ALL {
-            let wish = Wish {
+            let wish = FencingSpec {
                 without_lease,
                 ..wish(carrier)
             };
@@ -325,7 +325,7 @@ fn a_mark_falls_by_the_one_way_that_is_judged() {
 fn only_marks_of_the_named_cluster_count() {
     let id = "0123456789abcdef".repeat(2);
     let of = |cluster: Option<&str>| {
-        let wish = Wish {
+        let wish = FencingSpec {
             cluster: cluster.map(str::to_owned),
             ..wish(Carrier::Impersonate)
         };
@@ -349,7 +349,7 @@ fn the_examples_are_as_printed() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = folder.join("../../deploy/kubernetes/fencing");
     for carrier in Carrier::ALL {
-        let example = Wish {
+        let example = FencingSpec {
             account: Some("demo/controller".parse().unwrap()),
             ..wish(carrier)
         };

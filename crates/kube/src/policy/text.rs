@@ -3,7 +3,7 @@
 /// How wide lines become, as far as there are spaces to break them at.
 const WIDTH: usize = 100;
 
-/// A comment, folded.
+/// Renders a text as YAML comment lines of at most `WIDTH` characters.
 pub(super) fn comment(text: &str) -> String {
     let lines = fold(text, WIDTH - 2);
     lines.iter().map(|line| format!("# {line}\n")).collect()

@@ -14,9 +14,9 @@ pub const ACCOUNTS_MAX: usize = 64;
 /// What the API server does with a write if the webhook does not answer, or cannot ask the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// It refuses it.
+    /// The API server refuses the write.
     Fail,
-    /// It admits it.
+    /// The API server admits the write: stale ones get through while the webhook is down.
     Ignore,
 }
 
@@ -55,14 +55,14 @@ pub enum Where {
     Url(String),
 }
 
-/// What is printed.
+/// The parameters of the printed manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// What is judged; at least one.
     pub resources: Vec<Resource>,
     /// Whose writes are judged; at least one.
     pub accounts: Vec<ServiceAccount>,
-    /// Where it is.
+    /// Where the API server finds the webhook.
     pub at: Where,
     /// Who signed its certificate, as PEM.
     pub authority: Vec<u8>,
@@ -73,7 +73,7 @@ pub struct Hook {
 /// Why no manifest is printed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHook {
-    /// Nothing is judged.
+    /// No resource is named, so the webhook would judge nothing.
     #[error("no resource is named; name what is judged, as in deployments.apps or configmaps")]
     NoResource,
     /// No write is judged, or too many are.

@@ -34,7 +34,7 @@ pub enum Offer {
     Settled(Answer),
     /// The cluster has to say how the grant stands.
     Fence {
-        /// The lease.
+        /// Name of the lease that the fence is of.
         lease: LeaseName,
         /// The token of the grant.
         token: FencingToken,
@@ -54,7 +54,7 @@ pub enum Standing {
     Unknown,
 }
 
-/// What is answered.
+/// The webhook's verdict on a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The write may go on.

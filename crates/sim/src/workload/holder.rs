@@ -123,7 +123,7 @@ impl Holder {
         drop(self.host.spawn(async move {
             let why = match lost.await {
                 Loss::Released => BeliefEnd::Released,
-                Loss::Closed | Loss::Left => BeliefEnd::Closed,
+                Loss::Closed | Loss::Detached => BeliefEnd::Closed,
                 Loss::WindowPassed | Loss::Stuck => BeliefEnd::Window,
                 Loss::Reported => BeliefEnd::Refused,
                 _ => BeliefEnd::Told,

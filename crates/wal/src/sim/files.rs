@@ -98,7 +98,7 @@ impl SimFs {
         };
     }
 
-    /// Plants an error.
+    /// Plants a fault; it takes effect once, at the first operation that it matches.
     pub fn plant(&self, fault: Fault) {
         self.world().faults.push(fault);
     }

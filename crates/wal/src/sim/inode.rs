@@ -11,7 +11,7 @@ const SECTOR: usize = 512;
 /// garbage anywhere in the pages that it touched, also where nothing was changed.
 const PAGE: usize = 4096;
 
-/// One file's content.
+/// Content of one file: what a process reads, and what would survive a crash.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inode {
     /// What a process reads.

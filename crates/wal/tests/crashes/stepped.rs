@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ringfence_wal::sim::{Crash, SimFs};
-use ringfence_wal::{EntryId, LogEntry, Options, Recovered, Steps, Wal};
+use ringfence_wal::{EntryId, LogEntry, Options, Recovered, StepDriver, Wal};
 
 const DIR: &str = "/wal";
 
-fn open(files: &SimFs, rung: &Arc<AtomicUsize>) -> (Wal, Steps, Recovered) {
+fn open(files: &SimFs, rung: &Arc<AtomicUsize>) -> (Wal, StepDriver, Recovered) {
     let options = Options {
         segment_bytes: 64 << 10,
         on_fatal: Box::new(|_| {}),

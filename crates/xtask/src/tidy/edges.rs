@@ -1,7 +1,7 @@
 //! Who may name whom: the arrows of `crates/ARCHITECTURE.md` as a table.
 
 use super::Violation;
-use super::source::{Kind, Package};
+use super::source::{Dependency, Kind, Package};
 
 /// For each crate the crates of this workspace that it may name. A crate without a row is refused,
 /// so the author of one decides here what it stands on.
@@ -97,6 +97,9 @@ const PLANTED: &str = "ringfence-planted";
 /// Test helpers: named as a dev-dependency, so that they never ship.
 const TESTKIT: &str = "ringfence-testkit";
 
+/// The feature of a crate with its simulated disks, networks and random numbers.
+const SIMULATION: &str = "sim";
+
 /// The state machine: depends on nothing from outside.
 const CORE: &str = "ringfence-core";
 
@@ -176,6 +179,7 @@ pub(super) fn check(packages: &[Package]) -> Vec<Violation> {
                 external_fault(package, &dependency.name, dependency.kind)
             };
             violations.extend(fault);
+            violations.extend(simulated(package, allowed, dependency));
         }
     }
     violations
@@ -211,6 +215,23 @@ fn internal_fault(
     })
 }
 
+/// What a program ships has no simulated disks, networks or random numbers in it.
+fn simulated(package: &Package, allowed: &[&str], dependency: &Dependency) -> Option<Violation> {
+    let turned_on = dependency.features.iter().any(|name| name == SIMULATION);
+    let ships = dependency.kind != Kind::Dev && !allowed.contains(&"*");
+    (turned_on && ships).then(|| {
+        Violation::new(
+            &package.manifest,
+            1,
+            format!(
+                "`{}` would ship the simulation of `{}`",
+                package.name, dependency.name
+            ),
+            "turn its feature `sim` on in [dev-dependencies]",
+        )
+    })
+}
+
 fn external_fault(package: &Package, dependency: &str, kind: Kind) -> Option<Violation> {
     if package.name == CORE && kind != Kind::Dev {
         return Some(Violation::new(
@@ -235,7 +256,6 @@ fn external_fault(package: &Package, dependency: &str, kind: Kind) -> Option<Vio
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::Dependency;
     use super::super::source::fixtures::package;
     use super::*;
 
@@ -290,6 +310,7 @@ mod tests {
         core.dependencies.push(Dependency {
             name: "proptest".to_owned(),
             kind: Kind::Dev,
+            features: Vec::new(),
         });
         assert_eq!(check(&[core]), Vec::new());
     }
@@ -303,8 +324,25 @@ mod tests {
         raft.dependencies.push(Dependency {
             name: "ringfence-testkit".to_owned(),
             kind: Kind::Dev,
+            features: Vec::new(),
         });
         assert_eq!(check(&[raft]), Vec::new());
+    }
+
+    #[test]
+    fn no_simulation_ships() {
+        let with_sim = |name: &str, kind| {
+            let mut package = package("crates/any", name, &[]);
+            package.dependencies.push(Dependency {
+                name: "ringfence-wal".to_owned(),
+                kind,
+                features: vec![SIMULATION.to_owned()],
+            });
+            check(&[package]).len()
+        };
+        assert_eq!(with_sim("ringfence-raft", Kind::Normal), 1);
+        assert_eq!(with_sim("ringfence-raft", Kind::Dev), 0);
+        assert_eq!(with_sim(SIM, Kind::Normal), 0);
     }
 
     #[test]
@@ -313,6 +351,7 @@ mod tests {
         guard.dependencies.push(Dependency {
             name: "ringfence-guard".to_owned(),
             kind: Kind::Dev,
+            features: Vec::new(),
         });
 
         assert_eq!(check(&[guard]), Vec::new());

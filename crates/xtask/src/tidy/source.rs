@@ -31,6 +31,8 @@ impl Package {
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) kind: Kind,
+    /// Features that this dependency turns on.
+    pub(super) features: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +122,16 @@ fn parse_metadata(text: &str) -> Result<Vec<Package>, String> {
                 .as_str()
                 .ok_or_else(unexpected)?
                 .to_owned();
-            dependencies.push(Dependency { name, kind });
+            let features = dependency["features"].as_array();
+            let features = features
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str());
+            dependencies.push(Dependency {
+                name,
+                kind,
+                features: features.map(str::to_owned).collect(),
+            });
         }
         packages.push(Package {
             name: name.to_owned(),
@@ -149,6 +160,7 @@ pub(super) mod fixtures {
             .map(|name| Dependency {
                 name: (*name).to_owned(),
                 kind: Kind::Normal,
+                features: Vec::new(),
             })
             .collect();
         Package {
@@ -178,7 +190,7 @@ mod tests {
     fn metadata_is_read_with_kinds_and_relative_paths() {
         let text = r#"{"workspace_root":"/w","packages":[{"name":"ringfence-wal",
             "manifest_path":"/w/crates/wal/Cargo.toml","dependencies":[
-            {"name":"rustix","kind":null},{"name":"tempfile","kind":"dev"},
+            {"name":"rustix","kind":null,"features":["fs"]},{"name":"tempfile","kind":"dev"},
             {"name":"prost","kind":"build"}]}]}"#;
 
         let packages = parse_metadata(text).unwrap();
@@ -191,6 +203,7 @@ mod tests {
             .map(|found| found.kind)
             .collect();
         assert_eq!(kinds, [Kind::Normal, Kind::Dev, Kind::Build]);
+        assert_eq!(packages[0].dependencies[0].features, ["fs"]);
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use ringfence_kube::policy::{Carrier, Fencing, Wish};
+    use ringfence_kube::policy::{Carrier, Fencing, FencingSpec};
 
     use super::*;
 
@@ -202,11 +202,11 @@ mod tests {
 
     #[test]
     fn the_line_in_printed_manifests_tries_what_they_fence() {
-        let default = Wish {
+        let default = FencingSpec {
             resources: vec![Resource::config_maps()],
-            ..Wish::new("demo/leader", Carrier::Impersonate)
+            ..FencingSpec::new("demo/leader", Carrier::Impersonate)
         };
-        let other = Wish {
+        let other = FencingSpec {
             prefix: "locks".to_owned(),
             namespaces: vec!["a".to_owned(), "b".to_owned()],
             account: Some("jobs/writer".parse().unwrap()),

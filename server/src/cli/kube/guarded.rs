@@ -1,7 +1,7 @@
 //! Which lease, and whose writes: what `policy` and `canary` receive in the same words.
 
 use ringfence_kube::PREFIX;
-use ringfence_kube::policy::{Carrier, Fencing, Resource, ServiceAccount, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec, Resource, ServiceAccount};
 
 use crate::cli::Failure;
 
@@ -28,13 +28,13 @@ pub(super) struct Guarded {
 
 impl Guarded {
     /// What is wished for, as far as these flags say it.
-    pub(super) fn wish(self, resources: Vec<Resource>) -> Wish {
-        Wish {
+    pub(super) fn wish(self, resources: Vec<Resource>) -> FencingSpec {
+        FencingSpec {
             prefix: self.kube_prefix,
             resources,
             namespaces: self.namespaces,
             account: self.service_account,
-            ..Wish::new(self.lease, self.carrier)
+            ..FencingSpec::new(self.lease, self.carrier)
         }
     }
 }
@@ -43,6 +43,6 @@ impl Guarded {
 ///
 /// # Errors
 /// What was offered, and what is allowed.
-pub(super) fn fencing(wish: Wish) -> Result<Fencing, Failure> {
+pub(super) fn fencing(wish: FencingSpec) -> Result<Fencing, Failure> {
     Fencing::new(wish).map_err(|why| Failure::usage(why.to_string()))
 }

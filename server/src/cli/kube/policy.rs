@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use ringfence_kube::FLOORS;
-use ringfence_kube::policy::{Resource, Wish, WithoutLease};
+use ringfence_kube::policy::{FencingSpec, Resource, WithoutLease};
 
 use super::guarded::{Guarded, fencing};
 use crate::cli::{Failure, output};
@@ -52,7 +52,7 @@ impl Policy {
             Missing::Deny => WithoutLease::Deny,
             Missing::Allow => WithoutLease::Allow,
         };
-        let wish = Wish {
+        let wish = FencingSpec {
             without_lease,
             floors: self.floors,
             cluster: self.cluster_id,

@@ -92,7 +92,7 @@ impl Acquire {
         }
         // From here on the grant belongs to the reader of the line.
         lease.forget();
-        session.leave();
+        session.detach();
         Ok(ExitCode::SUCCESS)
     }
 
@@ -119,6 +119,6 @@ async fn taken_back(lease: HeldLease, session: Session, opened: bool) -> Result<
         session.close().await?;
         return Ok(());
     }
-    session.leave();
+    session.detach();
     Ok(released?)
 }

@@ -37,7 +37,7 @@ impl Release {
         if self.close && released.is_ok() {
             session.close().await?;
         } else {
-            session.leave();
+            session.detach();
         }
         released?;
         let object =

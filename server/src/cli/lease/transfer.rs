@@ -35,7 +35,7 @@ impl Transfer {
             .attach(self.session.handle, Duration::MAX)
             .await?;
         let transferred = session.transfer(&self.name, self.token, self.to).await;
-        session.leave();
+        session.detach();
         let transferred = transferred?;
         let object = json!({
             "name": self.name.as_str(),

@@ -46,7 +46,7 @@ impl KeepAlive {
             () = end => Ok(ExitCode::SUCCESS),
             _ = signals::stop() => Ok(ExitCode::SUCCESS),
         };
-        session.leave();
+        session.detach();
         done
     }
 }

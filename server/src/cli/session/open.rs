@@ -44,7 +44,7 @@ impl Open {
                 Err(why) => failure.hint(format!("it may be open until its TTL has passed: {why}")),
             });
         }
-        session.leave();
+        session.detach();
         Ok(ExitCode::SUCCESS)
     }
 }

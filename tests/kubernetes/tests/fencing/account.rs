@@ -5,7 +5,7 @@ use std::process::Command;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::{Api, PostParams};
-use ringfence_kube::policy::{Carrier, Fencing, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -72,7 +72,7 @@ async fn the_deployed_canary_may_be_the_fenced_account_and_nobody_else() {
     let mut stand = Stand::without_policies(plane, Carrier::Impersonate, CURRENT).await;
     let namespace = stand.namespace.clone();
     let account = format!("{namespace}/controller");
-    let wish = Wish {
+    let wish = FencingSpec {
         account: Some(account.parse().unwrap()),
         ..wish(&namespace, Carrier::Impersonate)
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config};
-use ringfence_kube::policy::{Carrier, Fencing, Wish, WithoutLease};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec, WithoutLease};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::writer::Op;
 /// A stand whose floor stands as the manifests bring it: the mirror has written nothing on it.
 async fn without_a_token(carrier: Carrier, without_lease: WithoutLease) -> Option<Stand> {
     let mut stand = Stand::start(carrier, CURRENT).await?;
-    stand.fencing = Fencing::new(Wish {
+    stand.fencing = Fencing::new(FencingSpec {
         without_lease,
         ..wish(&stand.namespace, carrier)
     })
@@ -174,7 +174,7 @@ async fn a_namespace_is_deleted_and_built_again_and_its_floor_stays() {
         let carrier = Carrier::Impersonate;
         let stand = Stand::beside(Arc::clone(&plane), carrier, CURRENT, true).await;
         let mut stand = stand.unwrap();
-        stand.fencing = Fencing::new(Wish {
+        stand.fencing = Fencing::new(FencingSpec {
             without_lease,
             ..wish(&stand.namespace, carrier)
         })

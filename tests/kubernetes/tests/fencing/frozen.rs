@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringfence_kube::policy::{Carrier, Fencing, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec};
 use ringfence_kubernetes::{ControlPlane, kubectl};
 
 use crate::stand::{CURRENT, Stand, until, wish};
@@ -16,14 +16,14 @@ async fn floor_is_frozen(plane: &Arc<ControlPlane>, keeper: bool) -> bool {
     let gone = gone.unwrap();
     gone.until_in_force(CURRENT).await;
     let mut other = Stand::without_policies(Arc::clone(plane), carrier, CURRENT).await;
-    other.fencing = Fencing::new(Wish {
+    other.fencing = Fencing::new(FencingSpec {
         keeper,
         ..wish(&other.namespace, carrier)
     })
     .unwrap();
 
     // It goes away, and with it what it needs, but not what all need.
-    let without = Wish {
+    let without = FencingSpec {
         keeper: false,
         ..wish(&gone.namespace, carrier)
     };

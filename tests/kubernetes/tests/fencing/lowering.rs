@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Error};
-use ringfence_kube::policy::{Carrier, Fencing, LOWER, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec, LOWER};
 use ringfence_kube::{CLUSTER, TOKEN};
 use ringfence_kubernetes::User;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ async fn a_copy_from_another_cluster_locks_nobody_out() {
         return;
     };
     let (here, there) = ("ab".repeat(16), "cd".repeat(16));
-    stand.fencing = Fencing::new(Wish {
+    stand.fencing = Fencing::new(FencingSpec {
         cluster: Some(here.clone()),
         ..wish(&stand.namespace, stand.carrier)
     })

@@ -1,6 +1,6 @@
 //! The manifests: applied by kubectl, again and again.
 
-use ringfence_kube::policy::{Carrier, Fencing, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec};
 
 use crate::stand::{CURRENT, Stand, wish, with_every_carrier};
 use crate::verdict::Verdict;
@@ -65,7 +65,7 @@ async fn applying_them_again_on_the_server_side_changes_nothing_either() {
         return;
     };
     // Without the keeper, which other tests apply at the same time in the other way.
-    let own = Wish {
+    let own = FencingSpec {
         keeper: false,
         ..wish(&stand.namespace, stand.carrier)
     };

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::api::{ApiResource, GroupVersionKind};
 use ringfence_core::FencingToken;
-use ringfence_kube::policy::{Carrier, Fencing, LOWER, Wish};
+use ringfence_kube::policy::{Carrier, Fencing, FencingSpec, LOWER};
 use ringfence_kube::{FLOORS, MANAGED_BY, MANAGER, TOKEN};
 use ringfence_kubernetes::{ControlPlane, User, kubectl};
 use serde_json::{Value, json};
@@ -89,11 +89,11 @@ pub(crate) struct Stand {
 pub(crate) const GUARDED: [&str; 3] = ["configmaps", "pods", "deployments.apps"];
 
 /// What is wished for here, unless it is changed.
-pub(crate) fn wish(namespace: &str, carrier: Carrier) -> Wish {
-    Wish {
+pub(crate) fn wish(namespace: &str, carrier: Carrier) -> FencingSpec {
+    FencingSpec {
         resources: GUARDED.map(|name| name.parse().unwrap()).to_vec(),
         account: Some("default/default".parse().unwrap()),
-        ..Wish::new(format!("{namespace}/leader"), carrier)
+        ..FencingSpec::new(format!("{namespace}/leader"), carrier)
     }
 }
 
@@ -115,7 +115,7 @@ impl Stand {
     ) -> Option<Self> {
         kubectl()?;
         let mut stand = Self::without_policies(plane, carrier, floor).await;
-        let wish = Wish {
+        let wish = FencingSpec {
             keeper,
             ..wish(&stand.namespace, carrier)
         };

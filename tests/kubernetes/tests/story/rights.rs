@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Error;
 use kube::api::{Api, ObjectMeta, PostParams};
 use ringfence_core::FencingToken;
-use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, Wish};
+use ringfence_kube::policy::{Carrier, FENCE_EXTRA, Fencing, FencingSpec};
 use ringfence_kubernetes::User;
 use serde_json::json;
 
@@ -30,10 +30,10 @@ pub(crate) async fn allow(site: &Site) {
 /// Applies the policies that fence ConfigMaps by the lease `leader`, and waits until they are in
 /// force.
 pub(crate) async fn fence(site: &Site) {
-    let wish = Wish {
+    let wish = FencingSpec {
         resources: vec!["configmaps".parse().unwrap()],
         account: Some("default/default".parse().unwrap()),
-        ..Wish::new(format!("{}/leader", site.namespace), Carrier::Impersonate)
+        ..FencingSpec::new(format!("{}/leader", site.namespace), Carrier::Impersonate)
     };
     let fencing = Fencing::new(wish).unwrap();
     apply(site, &fencing.manifests());

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::Refusal;
-use crate::face::{Face, Stamp, Version};
+use crate::lease_object::{LeaseObject, Stamp, Version};
 use crate::limits::{RENEWAL_PACE, RENEWALS_MAX};
 use crate::position::Position;
 
@@ -13,12 +13,12 @@ fn object(n: usize) -> ObjectName {
     }
 }
 
-fn found(version: u64) -> Found {
-    Found {
-        face: Face {
+fn found(version: u64) -> Observed {
+    Observed {
+        content: LeaseObject {
             holder: Some("worker".to_owned()),
             seconds: Some(10),
-            ..Face::default()
+            ..LeaseObject::default()
         },
         stamp: Some(stamp()),
         labelled: true,
@@ -49,7 +49,7 @@ fn token(token: u64) -> Option<FencingToken> {
 }
 
 /// The object with the first token, wrestled over until its next look is half a minute away.
-fn meddled_with(schedule: &mut Schedule, mut now: Instant) -> Instant {
+fn meddled_with(schedule: &mut WorkQueue, mut now: Instant) -> Instant {
     schedule.changed(object(1), token(1), now);
     for version in 1..20 {
         now = now.max(schedule.wake_at(REQUESTS_MAX).unwrap());
@@ -63,7 +63,7 @@ fn meddled_with(schedule: &mut Schedule, mut now: Instant) -> Instant {
 }
 
 fn denied() -> Outcome {
-    Outcome::Failed(Trouble::Denied {
+    Outcome::Failed(SyncError::Denied {
         code: 403,
         message: String::new(),
     })
@@ -72,14 +72,14 @@ fn denied() -> Outcome {
 const MS: Duration = Duration::from_millis(1);
 
 /// Takes what is due, and says which object.
-fn take(schedule: &mut Schedule, now: Instant) -> Option<ObjectName> {
+fn take(schedule: &mut WorkQueue, now: Instant) -> Option<ObjectName> {
     schedule.next(now, REQUESTS_MAX).map(|next| next.object)
 }
 
 #[test]
 fn an_object_is_looked_at_by_one_request_at_a_time() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     assert_eq!(take(&mut schedule, now), Some(object(1)));
 
@@ -99,7 +99,7 @@ fn an_object_is_looked_at_by_one_request_at_a_time() {
 #[test]
 fn a_change_comes_before_renewals_and_those_are_paced() {
     let start = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     for n in 0..10 {
         schedule.changed(object(n), None, start);
         assert_eq!(take(&mut schedule, start), Some(object(n)));
@@ -127,7 +127,7 @@ fn a_change_comes_before_renewals_and_those_are_paced() {
 #[test]
 fn there_is_room_for_so_many_requests_and_no_more() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     (0..100).for_each(|n| schedule.changed(object(n), None, now));
     let begun = std::iter::from_fn(|| take(&mut schedule, now)).count();
     assert_eq!(begun, REQUESTS_MAX);
@@ -138,7 +138,7 @@ fn there_is_room_for_so_many_requests_and_no_more() {
 #[test]
 fn whoever_fights_over_an_object_is_answered_ever_more_slowly() {
     let mut now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     let mut waits = Vec::new();
     for version in 1..8 {
@@ -159,7 +159,7 @@ fn whoever_fights_over_an_object_is_answered_ever_more_slowly() {
 /// A policy lets the old holder write until the new token is shown.
 #[test]
 fn no_meddler_keeps_a_new_token_from_being_shown() {
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     let now = meddled_with(&mut schedule, crate::clock::now());
     // What ends is no new token.
     schedule.changed(object(1), token(1), now + MS);
@@ -182,14 +182,14 @@ fn no_meddler_keeps_a_new_token_from_being_shown() {
 
 #[test]
 fn a_new_token_is_tried_again_until_it_is_shown_but_not_without_a_pause() {
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     let now = meddled_with(&mut schedule, crate::clock::now());
     let mut at = now + OBJECT_PACE;
     schedule.changed(object(1), token(2), at);
     for _ in 0..5 {
         // Another writer is faster each time.
         assert_eq!(take(&mut schedule, at), Some(object(1)));
-        schedule.done(&object(1), &Outcome::Failed(Trouble::Outdated), at);
+        schedule.done(&object(1), &Outcome::Failed(SyncError::Outdated), at);
         assert_eq!(schedule.wake_at(REQUESTS_MAX), Some(at + OBJECT_PACE));
         at += OBJECT_PACE;
     }
@@ -206,7 +206,7 @@ fn a_new_token_is_tried_again_until_it_is_shown_but_not_without_a_pause() {
 #[test]
 fn an_object_in_the_way_is_looked_at_soon_and_then_ever_less_often() {
     let mut now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     let mut waits = Vec::new();
     for _ in 0..12 {
@@ -226,7 +226,7 @@ fn an_object_in_the_way_is_looked_at_soon_and_then_ever_less_often() {
 #[test]
 fn a_refused_object_is_tried_again_and_told_once() {
     let mut now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     for n in 0..3 {
         now = now.max(schedule.wake_at(REQUESTS_MAX).unwrap());
@@ -246,7 +246,7 @@ fn a_refused_object_is_tried_again_and_told_once() {
 #[test]
 fn the_echo_of_our_own_write_is_no_news() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     // Before the answer, and after it; then what came before it.
@@ -263,7 +263,7 @@ fn the_echo_of_our_own_write_is_no_news() {
 #[test]
 fn a_deletion_is_news_also_while_a_request_is_under_way() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     schedule.told(object(1), found(6), true, now);
@@ -280,7 +280,7 @@ fn a_deletion_is_news_also_while_a_request_is_under_way() {
 #[test]
 fn what_was_under_way_when_the_api_server_went_is_read_again() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     schedule.give_up(now);
@@ -294,7 +294,7 @@ fn what_was_under_way_when_the_api_server_went_is_read_again() {
 #[test]
 fn nobody_is_woken_while_the_one_request_that_may_be_is_under_way() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     schedule.changed(object(2), None, now);
     assert!(schedule.next(now, 1).is_some());
@@ -305,7 +305,7 @@ fn nobody_is_woken_while_the_one_request_that_may_be_is_under_way() {
 #[test]
 fn what_is_neither_lease_nor_object_is_forgotten() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.changed(object(1), None, now);
     take(&mut schedule, now);
     schedule.done(&object(1), &Outcome::Nothing, now);
@@ -316,7 +316,7 @@ fn what_is_neither_lease_nor_object_is_forgotten() {
 #[test]
 fn a_list_says_also_what_is_not_there() {
     let now = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     schedule.listed(vec![(object(1), found(1)), (object(2), found(2))], now);
     assert_eq!(schedule.objects(), 2);
     schedule.listed(vec![(object(2), found(2))], now);
@@ -339,7 +339,7 @@ fn shown_for_two_minutes(leases: usize, latency: Duration) -> Shown {
     const TTL: Millis = Millis(15_000);
     let keep_alive = Duration::from_secs(5);
     let start = crate::clock::now();
-    let mut schedule = Schedule::default();
+    let mut schedule = WorkQueue::default();
     for n in 0..leases {
         schedule.held(&object(n), Some(TTL));
         schedule.changed(object(n), token(1), start);
@@ -361,7 +361,7 @@ fn shown_for_two_minutes(leases: usize, latency: Duration) -> Shown {
             shown.objects[n] = Some((renewed, end));
             shown.written += 1;
             let mut object = found(u64::try_from(shown.written).unwrap());
-            object.face.seconds = Some(seconds);
+            object.content.seconds = Some(seconds);
             let object = Arc::new(object);
             let outcome = Outcome::Wrote {
                 found: Arc::clone(&object),

@@ -7,7 +7,7 @@ use crate::limits::REQUEST_TIME_MAX;
 
 /// Why something was not done, or whether it was is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum SyncError {
     /// The object is not what it was taken for: read it, and judge again.
     #[error("the object has changed meanwhile")]
     Outdated,
@@ -15,9 +15,9 @@ pub(crate) enum Trouble {
     /// may say yes later, to another one now.
     #[error("refused with {code}: {message}")]
     Denied {
-        /// The HTTP status.
+        /// HTTP status code.
         code: u16,
-        /// Its words.
+        /// The API server's message, cut to 300 characters.
         message: String,
     },
     /// There was no answer in time: because of this object, if others have one meanwhile.
@@ -31,7 +31,7 @@ pub(crate) enum Trouble {
 /// The longest text of a refusal that is reported.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-impl Trouble {
+impl SyncError {
     /// What an error means. `writes`: the request was to write one object, on condition that it is
     /// what it was, or that there is none.
     pub(crate) fn of(error: &Error, writes: bool) -> Self {
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn a_conflict_means_that_the_object_is_read_again() {
-        assert_eq!(Trouble::of(&answered(409), true), Trouble::Outdated);
+        assert_eq!(SyncError::of(&answered(409), true), SyncError::Outdated);
         assert!(matches!(
-            Trouble::of(&answered(409), false),
-            Trouble::Denied { code: 409, .. }
+            SyncError::of(&answered(409), false),
+            SyncError::Denied { code: 409, .. }
         ));
     }
 
@@ -102,8 +102,8 @@ mod tests {
     fn a_refused_object_holds_up_no_other() {
         for code in [400, 403, 404, 422] {
             assert!(matches!(
-                Trouble::of(&answered(code), true),
-                Trouble::Denied { .. }
+                SyncError::of(&answered(code), true),
+                SyncError::Denied { .. }
             ));
         }
     }
@@ -125,10 +125,13 @@ mod tests {
                 "admission webhook \"a.b.c\" denied the request: later",
             ),
         ] {
-            assert!(matches!(Trouble::of(&error, true), Trouble::Denied { .. }));
+            assert!(matches!(
+                SyncError::of(&error, true),
+                SyncError::Denied { .. }
+            ));
             // No webhook is asked for those.
             let listed = said(500, "InternalError", "Internal error occurred: no");
-            assert!(matches!(Trouble::of(&listed, false), Trouble::Away(_)));
+            assert!(matches!(SyncError::of(&listed, false), SyncError::Away(_)));
         }
     }
 
@@ -146,7 +149,7 @@ mod tests {
                 "The patch operation could not be completed",
             ),
         ] {
-            assert!(matches!(Trouble::of(&error, true), Trouble::Away(_)));
+            assert!(matches!(SyncError::of(&error, true), SyncError::Away(_)));
         }
     }
 }

@@ -18,7 +18,7 @@ const LEARNED_MAX: usize = 16;
 
 /// What is known of the members' addresses.
 #[derive(Debug)]
-pub(crate) struct Follow {
+pub(crate) struct EndpointSelector {
     given: Vec<Endpoint>,
     learned: Vec<Endpoint>,
     leader: Option<Endpoint>,
@@ -27,7 +27,7 @@ pub(crate) struct Follow {
     turn: usize,
 }
 
-impl Follow {
+impl EndpointSelector {
     /// Follows the leader among these addresses; there is at least one. `turn` says with which one
     /// to begin: clients that start together should not all begin with the same.
     pub(crate) fn new(given: Vec<Endpoint>, turn: usize) -> Self {
@@ -84,7 +84,7 @@ impl Follow {
         }
     }
 
-    /// The address greeted.
+    /// The address answered: it is a candidate again, and the next round starts with it.
     pub(crate) fn greeted(&mut self, endpoint: &Endpoint) {
         self.failed.remove(endpoint);
         if let Some(at) = self.given.iter().position(|given| given == endpoint) {
@@ -120,8 +120,8 @@ mod tests {
         Endpoint::parse(&format!("{name}:7420")).unwrap()
     }
 
-    fn follow() -> Follow {
-        Follow::new(vec![endpoint("a"), endpoint("b"), endpoint("c")], 0)
+    fn follow() -> EndpointSelector {
+        EndpointSelector::new(vec![endpoint("a"), endpoint("b"), endpoint("c")], 0)
     }
 
     fn names(candidates: &[Endpoint]) -> String {

@@ -2,32 +2,32 @@
 //! which request numbers are spent.
 
 mod beliefs;
+mod renewal;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use rand::Rng;
 use ringfence_core::SessionId;
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Moment;
-use crate::session::beat::Beat;
 use crate::session::grant::{Belief, Grant};
 use crate::session::handle::SessionHandle;
+use crate::session::heartbeat_timer::HeartbeatTimer;
 use crate::session::loss::Loss;
 use crate::session::losses::Losses;
-use crate::session::numbers::{Number, Numbers, Use};
+use crate::session::request_numbers::{RequestKind, RequestNumber, RequestNumbers};
 use crate::session::state::SessionState;
 use crate::session::window::{Extended, Window};
 use crate::sync::lock;
 use crate::transport::Transport;
-use crate::transport::chance;
 use crate::transport::error::CallError;
 use crate::transport::refusal::{Reason, Refusal};
+use renewal::{Renewal, interval};
 
 /// The most losses that one keep-alive acknowledges for a session; further ones go with the next.
 /// With those of other sessions it stays below what a node takes in one message.
@@ -40,80 +40,73 @@ const FOR_LIFE: Duration = Duration::from_millis(u64::MAX);
 const FOR_LIFE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Who keeps a client's sessions alive, and hears at once of what happens to them.
-pub(crate) trait Keeper: Send + Sync {
+pub(crate) trait SessionCallbacks: Send + Sync {
     /// The session is over for this client, and belief in these grants has just ended.
-    fn session_over(&self, session: &Arc<Liveness>, why: &Loss, grants: &[Arc<Grant>]);
+    fn session_over(&self, session: &Arc<SessionInner>, why: &Loss, grants: &[Arc<Grant>]);
 
     /// The cluster may still grant this, and no holder here believes in it.
-    fn grant_left(&self, session: &Arc<Liveness>, grant: &Grant);
+    fn grant_left(&self, session: &Arc<SessionInner>, grant: &Grant);
 
     /// No holder here believes in this any more: it is released at the cluster.
-    fn release(&self, session: &Arc<Liveness>, grant: &Grant);
+    fn release(&self, session: &Arc<SessionInner>, grant: &Grant);
 
     /// A keep-alive, or a look at the clock, is due earlier than was said.
     fn wake(&self);
 }
 
 /// One session, as long as this client has to do with it.
-pub(crate) struct Liveness {
+pub(crate) struct SessionInner {
     pub(crate) transport: Arc<Transport>,
     /// It holds the session, so the session must not hold it.
-    keeper: Weak<dyn Keeper>,
+    callbacks: Weak<dyn SessionCallbacks>,
     /// Tells it from another of the same session in the same client.
     key: u64,
     handle: SessionHandle,
     ttl: Duration,
     /// What the times of its keep-alives are parts of: its TTL, or less if belief ends sooner.
-    pace: Duration,
+    renew_base: Duration,
     state: watch::Sender<SessionState>,
     /// A request number was confirmed: those who wait for room look again.
-    pub(crate) room: Notify,
+    pub(crate) number_freed: Notify,
     /// Whether this client has opened it, and closes it.
     ours: AtomicBool,
     /// Whether its handle is known outside of this attachment.
     shared: AtomicBool,
     /// Whether grants are being asked about.
     pub(crate) checking: AtomicBool,
-    inner: Mutex<Inner>,
+    locked: Mutex<Locked>,
 }
 
-struct Inner {
+struct Locked {
     window: Window,
     lost: Option<Loss>,
-    numbers: Numbers,
+    numbers: RequestNumbers,
     /// The grants that are believed in, by token.
     grants: BTreeMap<u64, Arc<Grant>>,
     losses: Losses,
     renewal: Renewal,
     /// Signs of life that the application has promised.
-    beats: Vec<Weak<Beat>>,
-}
-
-/// When the next keep-alive is due.
-struct Renewal {
-    due: Moment,
-    /// Keep-alives sent since the last acknowledgement.
-    unanswered: u32,
+    heartbeats: Vec<Weak<HeartbeatTimer>>,
 }
 
 /// A session's part of a keep-alive.
-pub(crate) struct Part {
+pub(crate) struct KeepAlivePart {
     pub(crate) handle: v1::SessionHandle,
     pub(crate) acknowledged: Vec<u64>,
 }
 
-impl Liveness {
+impl SessionInner {
     /// A session that was opened or resumed by a request sent at `sent`.
     pub(crate) fn new(
         transport: Arc<Transport>,
-        keeper: Weak<dyn Keeper>,
+        callbacks: Weak<dyn SessionCallbacks>,
         key: u64,
         handle: SessionHandle,
         ttl: Duration,
         sent: Moment,
-        numbers: Numbers,
+        numbers: RequestNumbers,
     ) -> Self {
-        let inner = Inner {
+        let locked = Locked {
             window: Window::new(ttl, Duration::MAX, sent),
             lost: None,
             numbers,
@@ -123,33 +116,33 @@ impl Liveness {
                 due: sent + interval(ttl),
                 unanswered: 0,
             },
-            beats: Vec::new(),
+            heartbeats: Vec::new(),
         };
         let state = watch::Sender::new(SessionState::Live);
         Self {
             transport,
-            keeper,
+            callbacks,
             key,
             handle,
             ttl,
-            pace: ttl,
+            renew_base: ttl,
             state,
-            room: Notify::new(),
+            number_freed: Notify::new(),
             ours: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             checking: AtomicBool::new(false),
-            inner: Mutex::new(inner),
+            locked: Mutex::new(locked),
         }
     }
 
-    /// The same, believed in for at most `patience` after a keep-alive that was acknowledged, and
+    /// The same, believed in for at most `renew_deadline` after a keep-alive that was acknowledged, and
     /// kept alive the more often. Nothing else has happened to it since `sent`.
-    pub(crate) fn with_patience(mut self, patience: Duration, sent: Moment) -> Self {
-        self.pace = self.ttl.min(patience);
-        let mut inner = lock(&self.inner);
-        inner.window = Window::new(self.ttl, patience, sent);
-        inner.renewal.due = sent + interval(self.pace);
-        drop(inner);
+    pub(crate) fn with_renew_deadline(mut self, renew_deadline: Duration, sent: Moment) -> Self {
+        self.renew_base = self.ttl.min(renew_deadline);
+        let mut locked = lock(&self.locked);
+        locked.window = Window::new(self.ttl, renew_deadline, sent);
+        locked.renewal.due = sent + interval(self.renew_base);
+        drop(locked);
         self
     }
 
@@ -188,7 +181,7 @@ impl Liveness {
     }
 
     pub(crate) fn valid_until(&self) -> Moment {
-        lock(&self.inner).window.valid_until()
+        lock(&self.locked).window.valid_until()
     }
 
     /// When belief in a grant ends, or would have ended had it not been lost before.
@@ -204,17 +197,20 @@ impl Liveness {
     pub(crate) fn loss(self: &Arc<Self>) -> Option<Loss> {
         let now = self.transport.now();
         let why = {
-            let inner = lock(&self.inner);
-            if inner.lost.is_some() {
-                return inner.lost.clone();
+            let locked = lock(&self.locked);
+            if locked.lost.is_some() {
+                return locked.lost.clone();
             }
-            if !inner.window.has_passed(now) {
+            if !locked.window.has_passed(now) {
                 return None;
             }
-            inner.why_passed(now)
+            locked.why_passed(now)
         };
+        // Another thread may have lost the session for another cause since the lock was released.
+        // The first cause is the one that everyone sees, so it is read back instead of returning
+        // `why`.
         self.lose(&why);
-        lock(&self.inner).lost.clone()
+        lock(&self.locked).lost.clone()
     }
 
     /// Why a grant is not held, if it is not.
@@ -234,12 +230,14 @@ impl Liveness {
     /// The same, and returns what was believed in; `None` if the session was over before.
     pub(crate) fn lose_all(self: &Arc<Self>, why: &Loss) -> Option<Vec<Arc<Grant>>> {
         let (grants, until) = {
-            let mut inner = lock(&self.inner);
-            if inner.lost.is_some() {
+            let mut locked = lock(&self.locked);
+            if locked.lost.is_some() {
                 return None;
             }
-            inner.lost = Some(why.clone());
-            let (session, leases) = (self.id(), inner.grants.len());
+            // From here on `admit` refuses grants, under the same lock: a grant whose answer
+            // arrives now cannot slip in behind the list that is taken below.
+            locked.lost = Some(why.clone());
+            let (session, leases) = (self.id(), locked.grants.len());
             if why.is_own_doing() {
                 tracing::debug!(%session, leases, %why, "session ended");
             } else {
@@ -247,15 +245,18 @@ impl Liveness {
             }
             self.state
                 .send_replace(SessionState::Lost { why: why.clone() });
-            let grants = std::mem::take(&mut inner.grants);
-            (grants, inner.window.valid_until())
+            let grants = std::mem::take(&mut locked.grants);
+            (grants, locked.window.valid_until())
         };
+        // Outside the lock: ending a grant wakes tasks that may ask this session for its loss at
+        // once. Grants that ended a moment ago for their own cause are filtered out, and are not
+        // released twice.
         let grants = grants.into_values().filter(|grant| grant.end(why, until));
         let grants: Vec<_> = grants.collect();
-        if let Some(keeper) = self.keeper.upgrade() {
-            keeper.session_over(self, why, &grants);
+        if let Some(callbacks) = self.callbacks.upgrade() {
+            callbacks.session_over(self, why, &grants);
         }
-        self.room.notify_waiters();
+        self.number_freed.notify_waiters();
         Some(grants)
     }
 
@@ -263,101 +264,113 @@ impl Liveness {
     /// is known here. Nothing else may stretch belief: no other answer tells of losses.
     pub(crate) fn acknowledge(self: &Arc<Self>, sent: Moment) {
         let now = self.transport.now();
-        let mut inner = lock(&self.inner);
-        let stuck = inner.is_stuck(sent) && !planted(Bug::StuckWorkRenewed);
-        if inner.lost.is_some() || stuck {
+        let mut locked = lock(&self.locked);
+        // Judged at the send: work that got stuck only afterwards keeps this renewal, and the next
+        // keep-alive is not sent.
+        let stuck = locked.is_stuck(sent) && !planted(Bug::StuckWorkRenewed);
+        if locked.lost.is_some() || stuck {
             return;
         }
-        match inner.window.extend(sent, now) {
+        match locked.window.extend(sent, now) {
+            // The cluster has renewed the session, but tasks may have asked the clock after the
+            // window's end and received a no. Loss is final, so the late reply changes nothing.
             Extended::TooLate => {
-                let why = inner.why_passed(now);
-                drop(inner);
+                let why = locked.why_passed(now);
+                drop(locked);
                 self.lose(&why);
             }
             Extended::NoChange => {}
             Extended::Later => {
                 // What is due now was asked for since, and is no matter of this answer.
-                if inner.renewal.due > now {
-                    inner.renew_at(sent + interval(self.pace));
+                if locked.renewal.due > now {
+                    locked.renew_at(sent + interval(self.renew_base));
                 }
-                if inner.losses.to_acknowledge().next().is_some() {
-                    inner.renewal.due = now;
+                // A loss was noticed after that keep-alive was built. The next holder waits for its
+                // acknowledgement, so it does not wait for the next third of the TTL.
+                if locked.losses.to_acknowledge().next().is_some() {
+                    locked.renewal.due = now;
                 }
-                self.tell(&inner, now);
+                self.publish_state(&locked, now);
             }
         }
     }
 
     /// Looks at the clock: warns, or ends the session. Returns when to look again, and when the
     /// next keep-alive is due; `None` once it is over.
-    pub(crate) fn tend(self: &Arc<Self>, now: Moment) -> Option<(Moment, Moment)> {
-        let inner = lock(&self.inner);
-        if inner.lost.is_some() {
+    pub(crate) fn poll_deadlines(self: &Arc<Self>, now: Moment) -> Option<(Moment, Moment)> {
+        let locked = lock(&self.locked);
+        if locked.lost.is_some() {
             return None;
         }
-        let leave = inner.window.leave_at();
+        let leave = locked.window.leave_at();
+        // Up to 20 ms before the window's end, so that every task that waits for the loss has been
+        // woken when the window ends.
         if now >= leave {
-            let why = inner.why_passed(now);
-            drop(inner);
+            let why = locked.why_passed(now);
+            drop(locked);
             self.lose(&why);
             return None;
         }
-        self.tell(&inner, now);
-        let jeopardy = inner.window.jeopardy_at();
+        self.publish_state(&locked, now);
+        let jeopardy = locked.window.jeopardy_at();
         let look = if now < jeopardy { jeopardy } else { leave };
-        Some((look, inner.renewal.due))
+        Some((look, locked.renewal.due))
     }
 
     /// Its part of the keep-alive that is about to be sent, if it should have one. Sessions that
     /// are due soon join in, so that one message serves all.
-    pub(crate) fn join_keep_alive(&self, now: Moment) -> Option<Part> {
-        let mut inner = lock(&self.inner);
-        let stuck = inner.is_stuck(now) && !planted(Bug::StuckWorkRenewed);
-        let renewal = &mut inner.renewal;
+    pub(crate) fn join_keep_alive(&self, now: Moment) -> Option<KeepAlivePart> {
+        let mut locked = lock(&self.locked);
+        let stuck = locked.is_stuck(now) && !planted(Bug::StuckWorkRenewed);
+        let renewal = &mut locked.renewal;
         let soon = if renewal.unanswered == 0 {
-            self.pace / 10
+            self.renew_base / 10
         } else {
             Duration::ZERO
         };
         if renewal.due > now + soon {
             return None;
         }
+        // No keep-alive without a heartbeat. The due time moves all the same, or the keep-alive
+        // loop would find this session due in every turn and spin.
         if stuck {
-            renewal.due = now + self.again();
+            renewal.due = now + self.retry_delay();
             return None;
         }
         // Again after a twentieth of the TTL, then after twice as long each time.
-        let pause = self.again().saturating_mul(1 << renewal.unanswered.min(2));
+        let pause = self
+            .retry_delay()
+            .saturating_mul(1 << renewal.unanswered.min(2));
         renewal.due = now + pause;
         renewal.unanswered = renewal.unanswered.saturating_add(1);
-        let acknowledged = inner.losses.to_acknowledge();
+        let acknowledged = locked.losses.to_acknowledge();
         let acknowledged = acknowledged.take(ACKNOWLEDGED_MAX).collect();
-        Some(Part {
+        Some(KeepAlivePart {
             handle: self.handle.to_wire(),
             acknowledged,
         })
     }
 
     /// How long after a keep-alive without an answer the next one is due.
-    fn again(&self) -> Duration {
-        let again = self.pace / 20;
+    fn retry_delay(&self) -> Duration {
+        let retry_delay = self.renew_base / 20;
         if self.is_for_life() && !planted(Bug::ForLifeAsksOnce) {
             // It asks because it has to know, or to tell, something.
-            return again.min(FOR_LIFE_AGAIN);
+            return retry_delay.min(FOR_LIFE_AGAIN);
         }
-        again.max(Duration::from_millis(1))
+        retry_delay.max(Duration::from_millis(1))
     }
 
     /// The keep-alives look at once whether one is due.
     pub(crate) fn wake(&self) {
-        if let Some(keeper) = self.keeper.upgrade() {
-            keeper.wake();
+        if let Some(callbacks) = self.callbacks.upgrade() {
+            callbacks.wake();
         }
     }
 
     /// A keep-alive is due now: there is a new stream.
-    pub(crate) fn hurry(&self, now: Moment) {
-        lock(&self.inner).renewal = Renewal {
+    pub(crate) fn renew_now(&self, now: Moment) {
+        lock(&self.locked).renewal = Renewal {
             due: now,
             unanswered: 0,
         };
@@ -365,41 +378,49 @@ impl Liveness {
 
     /// The cluster knows now that these losses were noticed.
     pub(crate) fn acknowledged(&self, tokens: &[u64]) {
-        lock(&self.inner).losses.acknowledged(tokens);
+        lock(&self.locked).losses.acknowledged(tokens);
     }
 
     /// Renews only while this sign of life comes in time.
-    pub(crate) fn promise(&self, beat: &Arc<Beat>) {
-        let mut inner = lock(&self.inner);
-        inner.beats.retain(|beat| beat.strong_count() > 0);
-        inner.beats.push(Arc::downgrade(beat));
+    pub(crate) fn require_heartbeat(&self, beat: &Arc<HeartbeatTimer>) {
+        let mut locked = lock(&self.locked);
+        locked.heartbeats.retain(|beat| beat.strong_count() > 0);
+        locked.heartbeats.push(Arc::downgrade(beat));
     }
 
     /// Takes what a refusal says about the session itself.
-    pub(crate) fn heed(self: &Arc<Self>, refusal: &Refusal) {
+    pub(crate) fn apply_refusal(self: &Arc<Self>, refusal: &Refusal) {
         match refusal.reason {
             Reason::SessionExpired => drop(self.lose(&Loss::SessionEnded { cause: None })),
             Reason::WrongSecret => drop(self.lose(&Loss::WrongSecret)),
+            // Another process has used the session and spent higher numbers. The refusal says from
+            // where on numbers are accepted again.
             Reason::StaleRequest => {
                 let lowest = refusal
                     .metadata
                     .get("lowest")
                     .and_then(|text| text.parse().ok());
-                lock(&self.inner).numbers.skip_to(lowest.unwrap_or(0));
+                lock(&self.locked).numbers.skip_to(lowest.unwrap_or(0));
             }
             _ => {}
         }
     }
 
     /// The next request number; waits while too many are unconfirmed.
-    pub(crate) async fn number(&self, what: Use, deadline: Moment) -> Result<Number, CallError> {
+    pub(crate) async fn next_number(
+        &self,
+        what: RequestKind,
+        deadline: Moment,
+    ) -> Result<RequestNumber, CallError> {
         loop {
-            let room = self.room.notified();
-            if let Some(number) = lock(&self.inner).numbers.take(what) {
-                return Ok(number);
+            // Created before the number is asked for: a number that is confirmed between the two
+            // would otherwise be missed.
+            let number_freed = self.number_freed.notified();
+            if let Some(next_number) = lock(&self.locked).numbers.take(what) {
+                return Ok(next_number);
             }
             tokio::select! {
-                () = room => {}
+                () = number_freed => {}
                 () = self.transport.sleep_until(deadline) => {
                     let why = "too many requests of this session are unanswered; its oldest one \
                                holds the others up, use another session beside long waits";
@@ -410,27 +431,27 @@ impl Liveness {
     }
 
     /// The request with this number is answered for good.
-    pub(crate) fn confirm(&self, number: u64) {
-        lock(&self.inner).numbers.confirm(number);
-        self.room.notify_waiters();
+    pub(crate) fn confirm(&self, next_number: u64) {
+        lock(&self.locked).numbers.confirm(next_number);
+        self.number_freed.notify_waiters();
     }
 
     /// Tells watchers how the session stands, if that has changed.
-    fn tell(&self, inner: &Inner, now: Moment) {
-        let state = if now < inner.window.jeopardy_at() {
+    fn publish_state(&self, locked: &Locked, now: Moment) {
+        let state = if now < locked.window.jeopardy_at() {
             SessionState::Live
         } else {
             SessionState::Jeopardy {
-                valid_until: inner.window.valid_until(),
+                valid_until: locked.window.valid_until(),
             }
         };
-        self.state.send_if_modified(|told| {
-            let changed = *told != state;
+        self.state.send_if_modified(|known| {
+            let changed = *known != state;
             if changed {
                 let session = self.id();
-                match (&told, &state) {
+                match (&known, &state) {
                     (SessionState::Live, SessionState::Jeopardy { .. }) => {
-                        let left = inner.window.valid_until().saturating_since(now);
+                        let left = locked.window.valid_until().saturating_since(now);
                         tracing::warn!(%session, ?left, "no keep-alive is acknowledged: the session is in jeopardy");
                     }
                     (SessionState::Jeopardy { .. }, SessionState::Live) => {
@@ -438,16 +459,16 @@ impl Liveness {
                     }
                     _ => {}
                 }
-                *told = state;
+                *known = state;
             }
             changed
         });
     }
 }
 
-impl Inner {
+impl Locked {
     /// The next keep-alive, which is due now, acknowledges that this grant was lost.
-    fn noticed(&mut self, token: u64, now: Moment) {
+    fn acknowledge_loss(&mut self, token: u64, now: Moment) {
         if self.losses.acknowledge(token) {
             self.renew_at(now);
         }
@@ -459,8 +480,8 @@ impl Inner {
 
     /// Whether a promised sign of life was overdue at that moment.
     fn is_stuck(&self, at: Moment) -> bool {
-        let mut beats = self.beats.iter().filter_map(Weak::upgrade);
-        beats.any(|beat| beat.is_overdue(at))
+        let mut heartbeats = self.heartbeats.iter().filter_map(Weak::upgrade);
+        heartbeats.any(|beat| beat.is_overdue(at))
     }
 
     /// Why its window could pass.
@@ -471,10 +492,4 @@ impl Inner {
             Loss::WindowPassed
         }
     }
-}
-
-/// The time between keep-alives: a third of the TTL less up to a twentieth of it, so that clients
-/// that started together do not stay together.
-fn interval(ttl: Duration) -> Duration {
-    ttl / 3 - (ttl / 20).mul_f64(chance::rng().random_range(0.0..1.0))
 }

@@ -13,5 +13,5 @@ pub(crate) fn rng() -> impl Rng {
 /// The source of chance: the simulated host's, on one.
 #[cfg(feature = "sim")]
 pub(crate) fn rng() -> impl Rng {
-    crate::sim::Chance
+    crate::sim::HostRng
 }

@@ -12,12 +12,12 @@ use ringfence_core::{FencingToken, Millis};
 
 use crate::clock::backoff;
 use crate::decision::Why;
-use crate::face::Found;
+use crate::lease_object::Observed;
 use crate::limits::{OBJECT_PACE, REQUESTS_MAX, STRIKE_MAX, STRIKE_MIN, STRIKES_KEPT};
 use crate::name::ObjectName;
 use crate::outcome::Outcome;
 use crate::pace::{Pace, Stretch};
-use crate::trouble::Trouble;
+use crate::sync_error::SyncError;
 
 /// How much of the time in which no renewal was begun is made up for.
 const CATCH_UP: Duration = Duration::from_millis(20);
@@ -31,15 +31,15 @@ pub(crate) enum Known {
     /// There is none, or none of ours.
     Absent,
     /// It was this when it was seen last.
-    Object(Arc<Found>),
+    Object(Arc<Observed>),
 }
 
-/// What is next.
+/// The next object to look at, with what is known of it.
 #[derive(Debug)]
 pub(crate) struct Next {
     pub(crate) object: ObjectName,
     pub(crate) known: Known,
-    pub(crate) written: Option<Arc<Found>>,
+    pub(crate) written: Option<Arc<Observed>>,
     pub(crate) noted: Option<Instant>,
     pub(crate) stretch: Stretch,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Next {
 #[derive(Debug, Default)]
 struct Entry {
     known: Known,
-    written: Option<Arc<Found>>,
+    written: Option<Arc<Observed>>,
     /// The request that is under way.
     busy: Option<Busy>,
     /// Where it stands in the queue.
@@ -81,7 +81,7 @@ struct Busy {
 /// How urgent a look is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// Something has changed.
+    /// A change that no object shows yet.
     Change,
     /// Half a TTL has passed.
     Renewal,
@@ -89,7 +89,7 @@ enum Turn {
 
 /// All objects and when they are due.
 #[derive(Debug, Default)]
-pub(crate) struct Schedule {
+pub(crate) struct WorkQueue {
     entries: BTreeMap<ObjectName, Entry>,
     changes: BTreeSet<(Instant, ObjectName)>,
     renewals: BTreeSet<(Instant, ObjectName)>,
@@ -100,7 +100,7 @@ pub(crate) struct Schedule {
     pace: Pace,
 }
 
-impl Schedule {
+impl WorkQueue {
     /// A lease has changed; the greatest token granted for it is this now.
     pub(crate) fn changed(
         &mut self,
@@ -134,9 +134,9 @@ impl Schedule {
     pub(crate) fn shown(&self, object: &ObjectName) -> Option<FencingToken> {
         let entry = self.entries.get(object)?;
         match &entry.known {
-            Known::Object(found) if found.is_ours() => found.face.token,
+            Known::Object(found) if found.is_ours() => found.content.token,
             Known::Object(_) | Known::Absent => None,
-            Known::Unknown => entry.written.as_ref()?.face.token,
+            Known::Unknown => entry.written.as_ref()?.content.token,
         }
     }
 
@@ -149,7 +149,7 @@ impl Schedule {
     }
 
     /// What the API server has, all of it: whatever is not reported is not there.
-    pub(crate) fn listed(&mut self, objects: Vec<(ObjectName, Found)>, now: Instant) {
+    pub(crate) fn listed(&mut self, objects: Vec<(ObjectName, Observed)>, now: Instant) {
         for entry in self.entries.values_mut() {
             entry.known = Known::Absent;
         }
@@ -161,7 +161,7 @@ impl Schedule {
     }
 
     /// What the watch tells of an object; `None`: it is gone, or has lost its label.
-    pub(crate) fn told(&mut self, object: ObjectName, found: Found, gone: bool, now: Instant) {
+    pub(crate) fn told(&mut self, object: ObjectName, found: Observed, gone: bool, now: Instant) {
         let entry = self.entries.entry(object.clone()).or_default();
         let news = if gone {
             Known::Absent
@@ -226,7 +226,7 @@ impl Schedule {
         })
     }
 
-    /// When [`Schedule::next`] may have something that it has not now, unless a request ends
+    /// When [`WorkQueue::next`] may have something that it has not now, unless a request ends
     /// before.
     pub(crate) fn wake_at(&self, requests_max: usize) -> Option<Instant> {
         if self.busy >= requests_max.min(REQUESTS_MAX) {
@@ -286,7 +286,7 @@ impl Schedule {
                 entry.known = Known::Unknown;
                 entry.noted = busy.noted.or(entry.noted);
                 again = Some(now);
-                if let Trouble::Denied { .. } | Trouble::Late = trouble {
+                if let SyncError::Denied { .. } | SyncError::Late = trouble {
                     again = Some(refused(entry, now));
                 } else if busy.urgent {
                     // A write between our read and our write may not win by that.
@@ -346,7 +346,7 @@ impl Schedule {
         self.changes.len() + self.busy - self.busy_renewals
     }
 
-    /// Objects known.
+    /// Number of objects that are known to exist.
     pub(crate) fn objects(&self) -> usize {
         let known = |entry: &&Entry| matches!(entry.known, Known::Object(_));
         self.entries.values().filter(known).count()
@@ -449,8 +449,8 @@ fn renew_in(entry: &Entry, busy: bool, kept: bool) -> Option<Duration> {
     let Known::Object(found) = &entry.known else {
         return None;
     };
-    found.face.holder.as_ref()?;
-    let seconds = u64::try_from(found.face.seconds?).ok()?;
+    found.content.holder.as_ref()?;
+    let seconds = u64::try_from(found.content.seconds?).ok()?;
     let shown = Duration::from_secs(seconds);
     Some(match (busy, kept) {
         (false, _) => shown / 2,
@@ -460,5 +460,5 @@ fn renew_in(entry: &Entry, busy: bool, kept: bool) -> Option<Duration> {
 }
 
 #[cfg(test)]
-#[path = "schedule_tests.rs"]
+#[path = "work_queue_tests.rs"]
 mod tests;

@@ -6,16 +6,16 @@ use tokio::sync::watch;
 
 /// How many leases may be held together.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct LeaseLimit {
     most: usize,
     taken: watch::Sender<usize>,
 }
 
 /// A held lease's place in it.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Room>);
+pub(super) struct LeasePermit(Arc<LeaseLimit>);
 
-impl Room {
+impl LeaseLimit {
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -37,17 +37,17 @@ impl Room {
     }
 
     /// Takes a place, if one is left.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<LeasePermit> {
         let taken = self.taken.send_if_modified(|taken| {
-            let room = *taken < self.most;
-            *taken += usize::from(room);
-            room
+            let free = *taken < self.most;
+            *taken += usize::from(free);
+            free
         });
-        taken.then(|| Place(Arc::clone(self)))
+        taken.then(|| LeasePermit(Arc::clone(self)))
     }
 }
 
-impl Drop for Place {
+impl Drop for LeasePermit {
     fn drop(&mut self) {
         self.0.taken.send_modify(|taken| *taken -= 1);
     }

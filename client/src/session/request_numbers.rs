@@ -9,7 +9,7 @@ const RESERVED: u64 = 64;
 
 /// What a number is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum RequestKind {
     /// An acquire that is answered at once.
     Acquire,
     /// An acquire that waits for its lease, perhaps for hours. The cluster remembers it as long as
@@ -21,19 +21,19 @@ pub(crate) enum Use {
 
 /// A request's number and the lowest unconfirmed one, as they were when it was first sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Number {
+pub(crate) struct RequestNumber {
     pub(crate) number: u64,
     pub(crate) lowest: u64,
 }
 
 /// The numbers of one session.
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct RequestNumbers {
     next: u64,
     unconfirmed: BTreeSet<u64>,
 }
 
-impl Numbers {
+impl RequestNumbers {
     /// Numbers from `first` on; it is not 0.
     pub(crate) fn from(first: u64) -> Self {
         Self {
@@ -43,21 +43,21 @@ impl Numbers {
     }
 
     /// The next number, unless it would be too far above the lowest that is unconfirmed.
-    pub(crate) fn take(&mut self, what: Use) -> Option<Number> {
+    pub(crate) fn take(&mut self, kind: RequestKind) -> Option<RequestNumber> {
         let number = self.next;
         let lowest = self.unconfirmed.first().copied().unwrap_or(number);
-        let room = match what {
-            Use::Acquire | Use::Wait => SPAN_MAX - RESERVED,
-            Use::Ending => SPAN_MAX,
+        let room = match kind {
+            RequestKind::Acquire | RequestKind::Wait => SPAN_MAX - RESERVED,
+            RequestKind::Ending => SPAN_MAX,
         };
         if number - lowest >= room {
             return None;
         }
         self.next += 1;
-        if what != Use::Wait {
+        if kind != RequestKind::Wait {
             self.unconfirmed.insert(number);
         }
-        Some(Number { number, lowest })
+        Some(RequestNumber { number, lowest })
     }
 
     /// The answer of this number has come, or no caller wants it any more.
@@ -79,26 +79,26 @@ mod tests {
 
     #[test]
     fn each_request_names_the_lowest_that_is_unconfirmed() {
-        let mut numbers = Numbers::from(1);
+        let mut numbers = RequestNumbers::from(1);
 
         assert_eq!(
-            numbers.take(Use::Acquire),
-            Some(Number {
+            numbers.take(RequestKind::Acquire),
+            Some(RequestNumber {
                 number: 1,
                 lowest: 1
             })
         );
         assert_eq!(
-            numbers.take(Use::Acquire),
-            Some(Number {
+            numbers.take(RequestKind::Acquire),
+            Some(RequestNumber {
                 number: 2,
                 lowest: 1
             })
         );
         numbers.confirm(1);
         assert_eq!(
-            numbers.take(Use::Ending),
-            Some(Number {
+            numbers.take(RequestKind::Ending),
+            Some(RequestNumber {
                 number: 3,
                 lowest: 2
             })
@@ -106,8 +106,8 @@ mod tests {
         numbers.confirm(3);
         numbers.confirm(2);
         assert_eq!(
-            numbers.take(Use::Ending),
-            Some(Number {
+            numbers.take(RequestKind::Ending),
+            Some(RequestNumber {
                 number: 4,
                 lowest: 4
             })
@@ -116,23 +116,23 @@ mod tests {
 
     #[test]
     fn acquires_leave_room_for_what_ends_them() {
-        let mut numbers = Numbers::from(1);
-        let acquires = std::iter::from_fn(|| numbers.take(Use::Acquire)).count() as u64;
-        let endings = std::iter::from_fn(|| numbers.take(Use::Ending)).count() as u64;
+        let mut numbers = RequestNumbers::from(1);
+        let acquires = std::iter::from_fn(|| numbers.take(RequestKind::Acquire)).count() as u64;
+        let endings = std::iter::from_fn(|| numbers.take(RequestKind::Ending)).count() as u64;
 
         assert_eq!((acquires, endings), (SPAN_MAX - RESERVED, RESERVED));
 
         numbers.confirm(1);
-        assert_eq!(numbers.take(Use::Acquire), None);
-        assert_eq!(numbers.take(Use::Ending).unwrap().lowest, 2);
+        assert_eq!(numbers.take(RequestKind::Acquire), None);
+        assert_eq!(numbers.take(RequestKind::Ending).unwrap().lowest, 2);
     }
 
     #[test]
     fn a_wait_holds_up_no_later_number() {
-        let mut numbers = Numbers::from(1);
-        assert_eq!(numbers.take(Use::Wait).unwrap().lowest, 1);
+        let mut numbers = RequestNumbers::from(1);
+        assert_eq!(numbers.take(RequestKind::Wait).unwrap().lowest, 1);
         for number in 2..=10 * SPAN_MAX {
-            let taken = numbers.take(Use::Acquire).unwrap();
+            let taken = numbers.take(RequestKind::Acquire).unwrap();
             assert_eq!((taken.number, taken.lowest), (number, number));
             numbers.confirm(number);
         }
@@ -140,16 +140,16 @@ mod tests {
 
     #[test]
     fn numbers_that_others_spent_are_skipped() {
-        let mut numbers = Numbers::from(5);
+        let mut numbers = RequestNumbers::from(5);
         numbers.skip_to(900);
         assert_eq!(
-            numbers.take(Use::Ending),
-            Some(Number {
+            numbers.take(RequestKind::Ending),
+            Some(RequestNumber {
                 number: 901,
                 lowest: 901
             })
         );
         numbers.skip_to(3);
-        assert_eq!(numbers.take(Use::Ending).unwrap().number, 902);
+        assert_eq!(numbers.take(RequestKind::Ending).unwrap().number, 902);
     }
 }

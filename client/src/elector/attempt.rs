@@ -6,10 +6,10 @@ use ringfence_core::LeaseName;
 use ringfence_planted::{Bug, planted};
 use tokio::sync::watch;
 
-use super::ask::Ask;
-use super::back_off::BackOff;
+use super::backoff::Backoff;
 use super::campaign::{Campaign, CampaignError};
-use super::room::Place;
+use super::limit::LeasePermit;
+use super::request::CampaignRequest;
 use super::shared::CampaignState;
 use super::shared::Shared;
 use crate::lease::HeldLease;
@@ -24,37 +24,36 @@ use crate::transport::refusal::Reason;
 const WAIT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Why no lease was acquired this time.
-pub(super) enum Stood {
-    /// Worth another try.
+pub(super) enum AttemptOutcome {
+    /// A transient failure, with its reason: retried after a backoff.
     Failed(String),
     /// At once, since that was no failure.
     Again,
-    /// Asked to leave.
     Left,
     /// Not worth another try.
-    Hopeless(CampaignError),
+    Final(CampaignError),
 }
 
 impl Campaign {
     /// Waits for the lease once. `None`: try again; the pause is over.
-    pub(super) async fn stand(
+    pub(super) async fn attempt(
         &mut self,
         name: &LeaseName,
-        pauses: &mut BackOff,
-    ) -> Result<Option<(HeldLease, Option<Place>)>, CampaignError> {
+        pauses: &mut Backoff,
+    ) -> Result<Option<(HeldLease, Option<LeasePermit>)>, CampaignError> {
         self.shared.state.send_replace(CampaignState::Waiting);
         let leave = left(&self.shared);
-        let stood = tokio::select! {
+        let attempt = tokio::select! {
             biased;
-            () = leave => Err(Stood::Left),
-            stood = self.acquire(name) => stood,
+            () = leave => Err(AttemptOutcome::Left),
+            attempt = self.acquire(name) => attempt,
         };
-        match stood {
+        match attempt {
             Ok(granted) => Ok(Some(granted)),
-            Err(Stood::Again) => Ok(None),
-            Err(Stood::Left) => Err(CampaignError::Left),
-            Err(Stood::Hopeless(error)) => Err(error),
-            Err(Stood::Failed(why)) => {
+            Err(AttemptOutcome::Again) => Ok(None),
+            Err(AttemptOutcome::Left) => Err(CampaignError::Left),
+            Err(AttemptOutcome::Final(error)) => Err(error),
+            Err(AttemptOutcome::Failed(why)) => {
                 tracing::debug!(name = self.name, why, "not acquired");
                 self.pause(pauses.after_failure(Duration::ZERO), &why).await;
                 Ok(None)
@@ -63,14 +62,17 @@ impl Campaign {
     }
 
     /// Waits for room, then for the lease.
-    async fn acquire(&self, name: &LeaseName) -> Result<(HeldLease, Option<Place>), Stood> {
-        if let Some(room) = &self.room {
-            room.free().await;
+    async fn acquire(
+        &self,
+        name: &LeaseName,
+    ) -> Result<(HeldLease, Option<LeasePermit>), AttemptOutcome> {
+        if let Some(limit) = &self.limit {
+            limit.free().await;
         }
         let session = self.elector.session().await.map_err(not_opened)?;
         let full = async {
-            match &self.room {
-                Some(room) => room.full().await,
+            match &self.limit {
+                Some(limit) => limit.full().await,
                 None => std::future::pending().await,
             }
         };
@@ -78,20 +80,22 @@ impl Campaign {
         let acquire = acquire.data(self.data.clone()).lock_delay(self.lock_delay);
         let mut lease = tokio::select! {
             biased;
-            acquired = acquire.unfollowed() => acquired.map_err(not_acquired)?,
+            acquired = acquire.send_unwatched() => acquired.map_err(not_acquired)?,
             // Who waits for a session that is over would wait for nothing.
-            () = over(&session) => return Err(Stood::Failed("the session was lost".into())),
-            () = full => return Err(Stood::Again),
+            () = over(&session) => return Err(AttemptOutcome::Failed("the session was lost".into())),
+            () = full => return Err(AttemptOutcome::Again),
         };
         // Also beside the campaign's own watch: it may have begun behind the end of this grant.
         if !self.observe || !planted(Bug::OwnWatchTrusted) {
-            lease.follow_for_life();
+            lease.watch_if_for_life();
         }
-        match &self.room {
+        match &self.limit {
             None => Ok((lease, None)),
-            Some(room) => match room.take() {
-                Some(place) => Ok((lease, Some(place))),
-                None => Err(Stood::Again),
+            // Another campaign may have taken the last permit while this one waited in the queue.
+            // Dropping the lease gives it back.
+            Some(limit) => match limit.take() {
+                Some(permit) => Ok((lease, Some(permit))),
+                None => Err(AttemptOutcome::Again),
             },
         }
     }
@@ -112,9 +116,13 @@ impl Campaign {
 
 /// Completes when the campaign is asked to end.
 async fn left(shared: &Shared) {
-    let mut ask: watch::Receiver<Ask> = shared.ask.subscribe();
+    let mut request: watch::Receiver<CampaignRequest> = shared.request.subscribe();
     // The sender lives as long as the campaign.
-    ask.wait_for(|ask| ask.leave).await.map(drop).ok();
+    request
+        .wait_for(|request| request.leave)
+        .await
+        .map(drop)
+        .ok();
 }
 
 /// Completes when the session is lost.
@@ -124,34 +132,38 @@ async fn over(session: &Session) {
     state.wait_for(lost).await.map(drop).ok();
 }
 
-fn not_opened(error: OpenError) -> Stood {
+fn not_opened(error: OpenError) -> AttemptOutcome {
     match error {
-        OpenError::InvalidIdentity(fault) => Stood::Hopeless(CampaignError::InvalidIdentity(fault)),
+        OpenError::InvalidIdentity(fault) => {
+            AttemptOutcome::Final(CampaignError::InvalidIdentity(fault))
+        }
         OpenError::Call(error) => failed(error),
-        OpenError::ShutDown => Stood::Left,
-        OpenError::TooLate => Stood::Failed(error.to_string()),
+        OpenError::ShutDown => AttemptOutcome::Left,
+        OpenError::TooLate => AttemptOutcome::Failed(error.to_string()),
     }
 }
 
-fn not_acquired(error: AcquireError) -> Stood {
+fn not_acquired(error: AcquireError) -> AttemptOutcome {
     match error {
-        AcquireError::InvalidName(fault) => Stood::Hopeless(CampaignError::InvalidName(fault)),
-        AcquireError::TimedOut => Stood::Again,
+        AcquireError::InvalidName(fault) => {
+            AttemptOutcome::Final(CampaignError::InvalidName(fault))
+        }
+        AcquireError::TimedOut => AttemptOutcome::Again,
         AcquireError::Call(error) => failed(error),
         AcquireError::Held(_)
         | AcquireError::Queued { .. }
         | AcquireError::NotNow { .. }
         | AcquireError::Ended(_)
         | AcquireError::Open(_)
-        | AcquireError::SessionLost(_) => Stood::Failed(error.to_string()),
+        | AcquireError::SessionLost(_) => AttemptOutcome::Failed(error.to_string()),
     }
 }
 
-fn failed(error: CallError) -> Stood {
+fn failed(error: CallError) -> AttemptOutcome {
     match error {
         CallError::Refused(refusal) if refusal.reason == Reason::InvalidArgument => {
-            Stood::Hopeless(CampaignError::Refused(refusal))
+            AttemptOutcome::Final(CampaignError::Refused(refusal))
         }
-        error => Stood::Failed(error.to_string()),
+        error => AttemptOutcome::Failed(error.to_string()),
     }
 }

@@ -23,7 +23,7 @@ pub const CLUSTER: &str = "ringfence.io/cluster-id";
 
 /// What an object says of its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Face {
+pub struct LeaseObject {
     /// Who holds it; `None` if no client does.
     pub holder: Option<String>,
     /// The TTL in seconds.
@@ -62,21 +62,21 @@ impl Version {
 
 /// An object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What it says.
-    pub face: Face,
+pub struct Observed {
+    /// The content, without what Kubernetes adds.
+    pub content: LeaseObject,
     /// What the mirror's annotations say; `None` if one is missing or is no text of the mirror's.
     pub stamp: Option<Stamp>,
     /// Whether it has the mirror's label.
     pub labelled: bool,
-    /// Its version.
+    /// The `resourceVersion` that was read; a write is conditional on it.
     pub version: Version,
     /// Tells it from an object of the same name before or after it.
     pub uid: String,
 }
 
-impl Found {
-    /// Reads an object.
+impl Observed {
+    /// Reads an object as the API server returned it; absent or malformed fields are `None`.
     #[must_use]
     pub fn of(lease: &Lease) -> Self {
         let annotation = |name: &str| lease.metadata.annotations.as_ref()?.get(name);
@@ -86,7 +86,7 @@ impl Found {
         let token = annotation(TOKEN).and_then(|text| token_of(text));
         let spec = lease.spec.clone().unwrap_or_default();
         Self {
-            face: Face {
+            content: LeaseObject {
                 holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
                 seconds: spec.lease_duration_seconds,
                 since: spec.acquire_time.as_ref().map(wall),
@@ -129,7 +129,7 @@ fn micro_time(time: WallTime) -> Option<MicroTime> {
         .map(MicroTime)
 }
 
-impl Face {
+impl LeaseObject {
     /// The object that does not exist yet.
     #[must_use]
     pub fn object(&self, name: &ObjectName, stamp: &Stamp) -> Lease {
@@ -215,8 +215,8 @@ impl Face {
 mod tests {
     use super::*;
 
-    fn held() -> Face {
-        Face {
+    fn held() -> LeaseObject {
+        LeaseObject {
             holder: Some("worker-1".to_owned()),
             seconds: Some(15),
             since: Some(WallTime(1_700_000_000_123)),
@@ -226,10 +226,10 @@ mod tests {
         }
     }
 
-    fn released() -> Face {
-        Face {
+    fn released() -> LeaseObject {
+        LeaseObject {
             token: FencingToken::new(7),
-            ..Face::default()
+            ..LeaseObject::default()
         }
     }
 
@@ -252,11 +252,11 @@ mod tests {
 
     #[test]
     fn an_object_says_what_was_written_on_it() {
-        for face in [held(), released()] {
-            let object = face.object(&name(), &stamp());
+        for content in [held(), released()] {
+            let object = content.object(&name(), &stamp());
             let sent = serde_json::to_string(&object).unwrap();
-            let found = Found::of(&serde_json::from_str(&sent).unwrap());
-            assert_eq!(found.face, face);
+            let found = Observed::of(&serde_json::from_str(&sent).unwrap());
+            assert_eq!(found.content, content);
             assert_eq!(found.stamp, Some(stamp()));
             assert!(found.labelled && found.is_ours());
         }
@@ -283,14 +283,14 @@ mod tests {
             spec: Some(held().spec()),
             ..Lease::default()
         };
-        assert!(!Found::of(&foreign).is_ours());
+        assert!(!Observed::of(&foreign).is_ours());
 
         let mut unlabelled = held().object(&name(), &stamp());
         unlabelled.metadata.labels = None;
-        assert!(Found::of(&unlabelled).is_ours());
+        assert!(Observed::of(&unlabelled).is_ours());
         let annotations = unlabelled.metadata.annotations.as_mut().unwrap();
         annotations.insert(POSITION.to_owned(), "yesterday".to_owned());
-        assert!(!Found::of(&unlabelled).is_ours());
+        assert!(!Observed::of(&unlabelled).is_ours());
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             let mut object = held().object(&name(), &stamp());
             let annotations = object.metadata.annotations.as_mut().unwrap();
             annotations.insert(TOKEN.to_owned(), text.to_owned());
-            Found::of(&object).face.token
+            Observed::of(&object).content.token
         };
         assert_eq!(read("9223372036854775807"), FencingToken::new(u64::MAX / 2));
         for text in ["", "0", "+7", "07", "9223372036854775808", "seven"] {

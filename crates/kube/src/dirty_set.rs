@@ -12,25 +12,24 @@ use ringfence_core::LeaseName;
 use tokio::sync::Notify;
 
 use crate::clock;
-use crate::limits::NOTES_MAX;
+use crate::limits::DIRTY_MAX;
 
 /// Leases that are to be looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
-    noted: Mutex<Noted>,
+pub(crate) struct DirtySet {
+    noted: Mutex<Dirty>,
     wake: Notify,
 }
 
-/// What was noted.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct Dirty {
     /// It is unknown which; so all of them.
     pub(crate) all: bool,
     /// With the moment of the first change of each.
     pub(crate) leases: BTreeMap<LeaseName, Instant>,
 }
 
-impl Notes {
+impl DirtySet {
     /// A lease has changed.
     pub(crate) fn note(&self, lease: LeaseName) {
         let mut noted = self.lock();
@@ -38,7 +37,7 @@ impl Notes {
             return;
         }
         noted.leases.entry(lease).or_insert_with(clock::now);
-        if noted.leases.len() > NOTES_MAX {
+        if noted.leases.len() > DIRTY_MAX {
             noted.leases.clear();
             noted.all = true;
         }
@@ -57,7 +56,7 @@ impl Notes {
 
     /// Takes everything that was noted; waits while there is nothing. Nothing is lost if the wait
     /// is given up.
-    pub(crate) async fn take(&self) -> Noted {
+    pub(crate) async fn take(&self) -> Dirty {
         loop {
             let noted = std::mem::take(&mut *self.lock());
             if noted.all || !noted.leases.is_empty() {
@@ -67,7 +66,7 @@ impl Notes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+    fn lock(&self) -> MutexGuard<'_, Dirty> {
         // Nothing panics while it holds the lock, so that the notes are whole.
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +82,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lease_is_noted_once_however_often_it_changes() {
-        let notes = Notes::default();
+        let notes = DirtySet::default();
         (0..3).for_each(|_| notes.note(lease(1)));
         notes.note(lease(2));
 
@@ -97,8 +96,8 @@ mod tests {
 
     #[tokio::test]
     async fn more_changes_than_there_is_room_for_mean_all() {
-        let notes = Notes::default();
-        (0..=NOTES_MAX).for_each(|n| notes.note(lease(n)));
+        let notes = DirtySet::default();
+        (0..=DIRTY_MAX).for_each(|n| notes.note(lease(n)));
 
         let noted = notes.take().await;
         assert!(noted.all && noted.leases.is_empty());
@@ -106,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_is_woken() {
-        let notes = Notes::default();
+        let notes = DirtySet::default();
         let waiting = async { notes.take().await.all };
         let noting = async { notes.note_all() };
         assert!(tokio::join!(waiting, noting).0);

@@ -8,12 +8,12 @@ use crate::sync::lock;
 
 /// When the last sign of life came, and how long the next one may take.
 #[derive(Debug)]
-pub(crate) struct Beat {
+pub(crate) struct HeartbeatTimer {
     limit: Duration,
     last: Mutex<Moment>,
 }
 
-impl Beat {
+impl HeartbeatTimer {
     /// The next sign is due `limit` after `now`.
     pub(crate) fn new(limit: Duration, now: Moment) -> Self {
         let last = Mutex::new(now);

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use ringfence_core::{FencingToken, LeaseName};
 
 use super::request;
-use super::{Ending, Endings, What};
-use crate::session::liveness::Liveness;
+use super::{EndTarget, Ending, Endings};
+use crate::session::inner::SessionInner;
 use crate::transport::error::CallError;
 
 /// The work on an ending that was claimed. Dropping it leaves the ending to others.
-pub(crate) struct Work {
+pub(crate) struct EndingTask {
     endings: Arc<Endings>,
     ending: Arc<Ending>,
     settled: bool,
 }
 
-impl Work {
+impl EndingTask {
     pub(super) fn on(endings: Arc<Endings>, ending: Arc<Ending>) -> Self {
         Self {
             endings,
@@ -41,7 +41,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for EndingTask {
     fn drop(&mut self) {
         self.endings.finish(&self.ending, self.settled);
     }
@@ -53,14 +53,16 @@ impl Endings {
     /// caller does not wait; `keep` is dropped behind it.
     pub(crate) async fn release(
         self: &Arc<Self>,
-        session: &Arc<Liveness>,
+        session: &Arc<SessionInner>,
         name: &LeaseName,
         token: FencingToken,
         keep: impl Send + 'static,
     ) -> Result<(), CallError> {
-        let work = self.begin(session, name, What::Grant(token));
+        let work = self.begin(session, name, EndTarget::Grant(token));
         let ending = Arc::clone(&work.ending);
-        let releasing = Releasing(Some((work, keep)));
+        // Set up before the first await: a caller that drops this future at any point hands the
+        // release over to the background, under the claim that it already has.
+        let releasing = ReleaseOnDrop(Some((work, keep)));
         let deadline = session.transport.deadline();
         let answer = request::release(&ending, token, Some(deadline)).await;
         if matches!(answer, Ok(()) | Err(CallError::Refused(_))) {
@@ -71,9 +73,9 @@ impl Endings {
 }
 
 /// A release that goes on in the background when its caller stops waiting before it is answered.
-struct Releasing<K: Send + 'static>(Option<(Work, K)>);
+struct ReleaseOnDrop<K: Send + 'static>(Option<(EndingTask, K)>);
 
-impl<K: Send + 'static> Releasing<K> {
+impl<K: Send + 'static> ReleaseOnDrop<K> {
     fn over(mut self) {
         if let Some((work, keep)) = self.0.take() {
             work.over(true);
@@ -82,7 +84,7 @@ impl<K: Send + 'static> Releasing<K> {
     }
 }
 
-impl<K: Send + 'static> Drop for Releasing<K> {
+impl<K: Send + 'static> Drop for ReleaseOnDrop<K> {
     fn drop(&mut self) {
         if let Some((work, keep)) = self.0.take() {
             work.in_background(keep);

@@ -8,19 +8,19 @@ use ringfence_core::{Identity, LeaseName, Secret, SessionId};
 use ringfence_proto::v1::{AcquireRequest, OpenRequest, client_frame, server_frame};
 
 use crate::lease::HeldLease;
-use crate::lease::acquire::{self, AcquireError, Terms};
+use crate::lease::acquire::{self, AcquireError, AcquireOptions};
 use crate::session::client::Client;
 use crate::session::error::OpenError;
 use crate::session::handle::SessionHandle;
-use crate::session::numbers::{Number, Numbers};
 use crate::session::open;
+use crate::session::request_numbers::{RequestNumber, RequestNumbers};
 use crate::session::{Session, SessionOptions};
 use crate::transport::calls::Answer;
-use crate::transport::chance;
 use crate::transport::error::CallError;
+use crate::transport::random;
 
 /// A session that was opened, and what came of the acquire that was sent with it.
-pub(crate) type FirstTry = (Session, Result<HeldLease, AcquireError>);
+pub(crate) type OpenedAndAcquired = (Session, Result<HeldLease, AcquireError>);
 
 /// Opens a session and acquires a lease with it in one request, which does not wait. If no caller
 /// waits for it any more when the answer comes, both are given back.
@@ -28,21 +28,24 @@ pub(crate) async fn open_and_acquire(
     client: &Client,
     options: SessionOptions,
     name: LeaseName,
-    terms: Terms,
-) -> Result<FirstTry, AcquireError> {
+    acquire_options: AcquireOptions,
+) -> Result<OpenedAndAcquired, AcquireError> {
     let fail = AcquireError::Open;
-    let hub = &client.hub;
-    let Some(under_way) = hub.opening().await else {
+    let inner = &client.inner;
+    let Some(under_way) = inner.begin_opening().await else {
         return Err(fail(OpenError::ShutDown));
     };
     let identity = Identity::parse(&options.identity);
     let identity = identity.map_err(|fault| fail(OpenError::InvalidIdentity(fault)))?;
     // What this client had of it before is settled first: new work has a new token.
-    let settled = hub.endings.settle(&name, hub.transport.deadline()).await;
+    let settled = inner
+        .endings
+        .settle(&name, inner.transport.deadline())
+        .await;
     settled.map_err(AcquireError::Call)?;
-    let secret = Secret::new(chance::rng().random());
+    let secret = Secret::new(random::rng().random());
     let opener = client.clone();
-    let opening = hub.transport.thread.spawn(async move {
+    let opening = inner.transport.thread.spawn(async move {
         let _under_way = under_way;
         let request = OpenRequest {
             secret: Bytes::copy_from_slice(secret.as_bytes()),
@@ -50,7 +53,9 @@ pub(crate) async fn open_and_acquire(
             identity: identity.as_str().to_owned(),
             ..OpenRequest::default()
         };
-        let wanted = acquire::request(None, &name, FIRST, &terms);
+        let wanted = acquire::request(None, &name, FIRST, &acquire_options);
+        // A refusal does not carry the send time of the try that was answered. The start of all
+        // tries is earlier, so the window that counts from it is shorter and safe.
         let asked = opener.now();
         let answer = open::ask(&opener, request, |open| {
             let open = Some(open);
@@ -59,14 +64,17 @@ pub(crate) async fn open_and_acquire(
                 ..wanted.clone()
             })
         });
-        let numbers = Numbers::from(FIRST.number + 1);
+        let numbers = RequestNumbers::from(FIRST.number + 1);
         let keep = async |session: u64, ttl_ms: u64, sent| {
-            let session = SessionId::new(session).ok_or(OpenError::Call(CallError::misfit()))?;
+            let session =
+                SessionId::new(session).ok_or(OpenError::Call(CallError::unexpected_reply()))?;
             let handle = SessionHandle { session, secret };
             let ttl = Duration::from_millis(ttl_ms);
-            let liveness = opener.hub.session(handle, ttl, sent, numbers);
-            let kept = open::keep(&opener, liveness, true).map_err(|_| OpenError::TooLate);
-            open::unless_shut(kept?).await.ok_or(OpenError::ShutDown)
+            let session = opener.inner.new_session(handle, ttl, sent, numbers);
+            let kept = open::keep(&opener, session, true).map_err(|_| OpenError::TooLate);
+            open::unless_shut_down(kept?)
+                .await
+                .ok_or(OpenError::ShutDown)
         };
         match answer.await {
             Ok(Answer {
@@ -75,14 +83,14 @@ pub(crate) async fn open_and_acquire(
             }) => {
                 let opened = reply
                     .opened
-                    .ok_or(fail(OpenError::Call(CallError::misfit())))?;
+                    .ok_or(fail(OpenError::Call(CallError::unexpected_reply())))?;
                 let session = keep(opened.session, opened.ttl_ms, sent)
                     .await
                     .map_err(fail)?;
-                let lease = acquire::admitted(&session, &name, reply.grant);
+                let lease = acquire::lease_of_grant(&session, &name, reply.grant);
                 Ok((session, lease))
             }
-            Ok(_) => Err(fail(OpenError::Call(CallError::misfit()))),
+            Ok(_) => Err(fail(OpenError::Call(CallError::unexpected_reply()))),
             Err(CallError::Refused(refusal)) => {
                 let detail = |key: &str| refusal.metadata.get(key)?.parse().ok();
                 let (Some(session), Some(ttl_ms)) = (detail("session"), detail("ttl_ms")) else {
@@ -90,7 +98,7 @@ pub(crate) async fn open_and_acquire(
                 };
                 // When the try was sent that was answered is not reported: not before this.
                 let session = keep(session, ttl_ms, asked).await.map_err(fail)?;
-                let why = acquire::refused(&session.hold.liveness, refusal);
+                let why = acquire::error_of_refusal(&session.guard.session, refusal);
                 Ok((session, Err(why)))
             }
             Err(error) => Err(fail(OpenError::Call(error))),
@@ -104,7 +112,7 @@ pub(crate) async fn open_and_acquire(
 }
 
 /// The number of an acquire that opens its session.
-const FIRST: Number = Number {
+const FIRST: RequestNumber = RequestNumber {
     number: 1,
     lowest: 1,
 };

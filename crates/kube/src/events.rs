@@ -7,9 +7,9 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use tracing::debug;
 
-use crate::face::MANAGER;
+use crate::lease_object::MANAGER;
 use crate::name::ObjectName;
-use crate::trouble::in_full;
+use crate::sync_error::in_full;
 
 /// How much of an object's name stands in that of its event.
 const NAME_CHARS_MAX: usize = 200;

@@ -17,7 +17,7 @@ pub enum Successor {
 
 /// What the campaign was asked last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct CampaignRequest {
     /// Give up the term, and go on.
     pub(super) step_down: bool,
     /// Give up the term, and end.

@@ -8,28 +8,28 @@ use ringfence_proto::v1::{ServerMessage, server_frame};
 use tonic::Status;
 
 use crate::clock::Moment;
-use crate::transport::connection::{self, Opened};
+use crate::transport::connection::{self, OpenStream};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::race::race;
 use crate::transport::retry;
 use crate::transport::{Transport, cluster_time_of};
 
 /// How long the leader has to answer when another member names it; that member serves as well.
-const DETOUR_MAX: Duration = Duration::from_millis(250);
+const LEADER_CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 /// A member that only refuses for this long may be cut off from the rest: try another one.
 const REFUSING_MAX: Duration = Duration::from_secs(1);
 /// How often a stream is looked at, at least this many times within the time it may be silent.
-const LOOKS: u32 = 4;
+const SILENCE_CHECKS: u32 = 4;
 /// A stream that lived for less than this was of little use, whatever it answered: what is asked on
 /// every new stream may be what breaks it.
-const STEADY_MIN: Duration = Duration::from_millis(500);
+const USEFUL_STREAM_MIN: Duration = Duration::from_millis(500);
 
 /// Runs until the client's thread ends.
 pub(crate) async fn run(transport: &Transport) {
     // Streams in a row that were of little use. The first is followed by another at once, since
     // leaders die; later ones after pauses, or a server that breaks every stream, or two that name
     // each other as the leader, would be connected to as fast as they can take it.
-    let mut in_vain = 0_u32;
+    let mut short_streams = 0_u32;
     loop {
         let opened = establish(transport).await;
         let since = transport.now();
@@ -40,18 +40,22 @@ pub(crate) async fn run(transport: &Transport) {
             opened.outbound.clone(),
         );
         tracing::debug!(%endpoint, "connected");
-        let end = Serving::new(transport, &endpoint).until_over(opened).await;
+        let end = StreamMonitor::new(transport, &endpoint).run(opened).await;
         transport
             .link
             .disconnected(&format!("{endpoint}: {}", end.why));
         tracing::debug!(%endpoint, why = end.why, "disconnected");
         let now = transport.now();
         if end.failed {
-            transport.follow().failed(&endpoint, now);
+            transport.endpoints().failed(&endpoint, now);
         }
-        let steady = now.saturating_since(since) >= STEADY_MIN;
-        in_vain = if steady { 0 } else { in_vain.saturating_add(1) };
-        if let Some(tries) = in_vain.checked_sub(2) {
+        let useful = now.saturating_since(since) >= USEFUL_STREAM_MIN;
+        short_streams = if useful {
+            0
+        } else {
+            short_streams.saturating_add(1)
+        };
+        if let Some(tries) = short_streams.checked_sub(2) {
             let until = now + retry::pause(tries, None);
             transport.options.clock.sleep_until(until).await;
         }
@@ -59,29 +63,33 @@ pub(crate) async fn run(transport: &Transport) {
 }
 
 /// Connects to a member, the leader if it can be reached.
-async fn establish(transport: &Transport) -> Opened {
+async fn establish(transport: &Transport) -> OpenStream {
     let mut tries = 0;
-    let mut strangers = false;
+    let mut adopt_other_cluster = false;
     loop {
-        let candidates = transport.follow().candidates(transport.now());
+        let candidates = transport.endpoints().candidates(transport.now());
         let race = race(candidates, &transport.options, tries).await;
-        let mut troubles = Vec::new();
+        let mut errors = Vec::new();
         for (endpoint, why) in race.failed {
-            transport.follow().failed(&endpoint, transport.now());
-            troubles.push(format!("{endpoint}: {why}"));
+            transport.endpoints().failed(&endpoint, transport.now());
+            errors.push(format!("{endpoint}: {why}"));
         }
         if let Some(opened) = race.winner {
-            match accept(transport, &opened, strangers) {
+            match accept(transport, &opened, adopt_other_cluster) {
                 Ok(()) => return prefer_leader(transport, opened).await,
                 Err(why) => {
-                    transport.follow().failed(&opened.endpoint, transport.now());
+                    transport
+                        .endpoints()
+                        .failed(&opened.endpoint, transport.now());
                     // Adopted if a second round finds no node of the cluster we knew.
-                    strangers = tries > 0;
-                    troubles.push(format!("{}: {why}", opened.endpoint));
+                    // One round may hit a single misconfigured or restored node while the others
+                    // are briefly unreachable. Adopting its cluster would lose every session.
+                    adopt_other_cluster = tries > 0;
+                    errors.push(format!("{}: {why}", opened.endpoint));
                 }
             }
         }
-        transport.link.unreachable(&troubles.join("; "));
+        transport.link.unreachable(&errors.join("; "));
         let until = transport.now() + retry::pause(tries, None);
         transport.options.clock.sleep_until(until).await;
         tries = tries.saturating_add(1);
@@ -89,75 +97,81 @@ async fn establish(transport: &Transport) -> Opened {
 }
 
 /// Whether to talk to the cluster that greeted.
-fn accept(transport: &Transport, opened: &Opened, strangers: bool) -> Result<(), &'static str> {
+fn accept(
+    transport: &Transport,
+    opened: &OpenStream,
+    adopt_other_cluster: bool,
+) -> Result<(), &'static str> {
     let greeting = &opened.greeting;
     let cluster =
         ClusterId::from_slice(&greeting.cluster_id).ok_or("it belongs to no cluster yet")?;
     let idle = transport.is_idle();
-    if !transport.is_ours(cluster) && !idle && !strangers {
+    if !transport.is_ours(cluster) && !idle && !adopt_other_cluster {
         return Err("it belongs to another cluster than before");
     }
     transport.belong_to(cluster, greeting.cluster_time_ms);
-    transport.follow().greeted(&opened.endpoint);
+    transport.endpoints().greeted(&opened.endpoint);
     Ok(())
 }
 
 /// Goes to the leader that the greeting names, if it answers quickly.
-async fn prefer_leader(transport: &Transport, opened: Opened) -> Opened {
+async fn prefer_leader(transport: &Transport, opened: OpenStream) -> OpenStream {
     let named = &opened.greeting.leader_client_address;
     let hint = transport
-        .follow()
+        .endpoints()
         .hint(named, Some(&opened.endpoint), transport.now());
     let Some(leader) = hint else { return opened };
-    match connection::open(&leader, &transport.options, DETOUR_MAX).await {
+    match connection::open(&leader, &transport.options, LEADER_CONNECT_TIMEOUT).await {
         Ok(direct) if direct.greeting.cluster_id == opened.greeting.cluster_id => {
             transport.saw_cluster_time(direct.greeting.cluster_time_ms);
-            transport.follow().greeted(&leader);
+            transport.endpoints().greeted(&leader);
             direct
         }
         Ok(_) | Err(_) => {
-            transport.follow().failed(&leader, transport.now());
+            // A leader that has just died is named for seconds. Marking the address keeps every
+            // hint of that time from costing another detour.
+            transport.endpoints().failed(&leader, transport.now());
             opened
         }
     }
 }
 
 /// Why a stream is over.
-struct End {
+struct StreamEnd {
     why: String,
     /// Whether the address is to be avoided for a while.
     failed: bool,
 }
 
-struct Serving<'a> {
+struct StreamMonitor<'a> {
     transport: &'a Transport,
     endpoint: &'a Endpoint,
-    heard: Moment,
+    last_received: Moment,
     refusing_since: Option<Moment>,
 }
 
-impl<'a> Serving<'a> {
+impl<'a> StreamMonitor<'a> {
     fn new(transport: &'a Transport, endpoint: &'a Endpoint) -> Self {
         Self {
             transport,
             endpoint,
-            heard: transport.now(),
+            last_received: transport.now(),
             refusing_since: None,
         }
     }
 
-    async fn until_over(mut self, mut opened: Opened) -> End {
-        let mut look = self.next_look();
+    async fn run(mut self, mut opened: OpenStream) -> StreamEnd {
+        let mut check_silence = self.next_check();
         // The stream was opened with the token before this look at it, or with this one.
         let mut shown = self.transport.options.credential.shown();
         loop {
             let end = tokio::select! {
-                message = opened.inbound.message() => self.take(message),
-                () = self.transport.options.clock.sleep_until(look) => {
-                    look = self.next_look();
-                    self.look()
+                message = opened.inbound.message() => self.on_message(message),
+                () = self.transport.options.clock.sleep_until(check_silence) => {
+                    check_silence = self.next_check();
+                    self.check_silence()
                 }
-                () = shown.replaced() => Some(End {
+                () = shown.replaced() => Some(StreamEnd {
                     why: "there is another token to show".into(),
                     failed: false,
                 }),
@@ -169,24 +183,24 @@ impl<'a> Serving<'a> {
     }
 
     /// Hands the replies of a message out.
-    fn take(&mut self, message: Result<Option<ServerMessage>, Status>) -> Option<End> {
+    fn on_message(&mut self, message: Result<Option<ServerMessage>, Status>) -> Option<StreamEnd> {
         let message = match message {
             Ok(Some(message)) => message,
             Ok(None) => {
-                return Some(End {
+                return Some(StreamEnd {
                     why: "the server ended it".into(),
                     failed: true,
                 });
             }
             Err(status) => {
-                return Some(End {
+                return Some(StreamEnd {
                     why: connection::describe(&status),
                     failed: true,
                 });
             }
         };
         let now = self.transport.now();
-        self.heard = now;
+        self.last_received = now;
         let mut replies = message.frames;
         let newest = replies
             .iter()
@@ -203,37 +217,38 @@ impl<'a> Serving<'a> {
             }
             _ => frame.id != 0,
         });
+        // Replies are handed out before a going-away notice is obeyed: the server answers what it
+        // has done, and those calls need no second try.
         let count = replies.len();
-        let setbacks = self.transport.link.answer(replies);
+        let hints = self.transport.link.answer(replies);
         if let Some(leader) = leaving {
             self.transport
-                .follow()
+                .endpoints()
                 .hint(&leader, Some(self.endpoint), now);
-            return Some(End {
+            return Some(StreamEnd {
                 why: "the server is stopping".into(),
                 failed: true,
             });
         }
-        if setbacks.len() < count {
+        // A reply that is no retry hint shows that this member can serve; a minority that is cut
+        // off refuses everything.
+        if hints.len() < count {
             self.refusing_since = None;
         }
-        let mut follow = self.transport.follow();
-        for leader in setbacks
-            .iter()
-            .filter_map(|setback| setback.leader.as_deref())
-        {
-            if let Some(leader) = follow.hint(leader, Some(self.endpoint), now) {
-                return Some(End {
+        let mut endpoints = self.transport.endpoints();
+        for leader in hints.iter().filter_map(|hint| hint.leader.as_deref()) {
+            if let Some(leader) = endpoints.hint(leader, Some(self.endpoint), now) {
+                return Some(StreamEnd {
                     why: format!("the leader is {leader}"),
                     failed: false,
                 });
             }
         }
-        drop(follow);
-        if !setbacks.is_empty() {
+        drop(endpoints);
+        if !hints.is_empty() {
             let since = *self.refusing_since.get_or_insert(now);
             if now.saturating_since(since) > REFUSING_MAX {
-                return Some(End {
+                return Some(StreamEnd {
                     why: "it only refuses".into(),
                     failed: true,
                 });
@@ -244,20 +259,23 @@ impl<'a> Serving<'a> {
 
     /// Looks whether the connection is dead: something was asked, and nothing at all was heard
     /// since.
-    fn look(&self) -> Option<End> {
+    fn check_silence(&self) -> Option<StreamEnd> {
         let asked = self.transport.link.oldest_unanswered()?;
-        let silent = self.transport.now().saturating_since(asked.max(self.heard));
+        let silent = self
+            .transport
+            .now()
+            .saturating_since(asked.max(self.last_received));
         let why = format!("no reply for {silent:?}");
-        (silent >= self.silence_max()).then_some(End { why, failed: true })
+        (silent >= self.silence_max()).then_some(StreamEnd { why, failed: true })
     }
 
-    fn next_look(&self) -> Moment {
+    fn next_check(&self) -> Moment {
         let now = self.transport.now();
         let max = self.silence_max();
-        let next = now + max / LOOKS;
+        let next = now + max / SILENCE_CHECKS;
         // What is unanswered already is looked at when it is due, not a quarter later.
         match self.transport.link.oldest_unanswered() {
-            Some(asked) => next.min(now.max(asked.max(self.heard) + max)),
+            Some(asked) => next.min(now.max(asked.max(self.last_received) + max)),
             None => next,
         }
     }
