@@ -76,6 +76,7 @@ impl Cluster {
                 ..Settings::STANDARD
             },
             token_floor: Some(0),
+            peer_port_is_local: true,
             ..NodeConfig::new(name, self.data_dir(name))
         };
         (self.adjust)(&mut config);

@@ -196,6 +196,8 @@ fn with_tls(config: &mut NodeConfig, names: &[&str]) {
         demand_client_certificate: true,
         peer_names: names.iter().map(|n| PeerName::parse(n).unwrap()).collect(),
     };
+    // Only what TLS proves counts here.
+    config.peer_port_is_local = false;
     config.peer_tls = Some(PeerTls {
         accept: Acceptor::new(accept).unwrap(),
         connect: connector(&signed),
