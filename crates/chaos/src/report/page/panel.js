@@ -2,7 +2,7 @@
 
 const ROWS_PER_PAGE = 200;
 
-// An element. Text is set as text, never as markup: names come from whoever wrote the history.
+// An element. Text is set as text, never as markup: names come from the history's author.
 function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
