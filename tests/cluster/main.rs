@@ -4,7 +4,6 @@
 mod bad_input;
 mod elections;
 mod failing_disks;
-mod load;
 mod long_pauses;
 mod lost_data;
 mod restarts;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use ringfence_tests::{Cluster, Journal, Options, Signal};
+use ringfence_tests::{Cluster, Journal, Load, Options, Shape, Signal};
 use tokio::time::sleep;
-
-use crate::load::{Load, Shape};
 
 const SHAPE: Shape = Shape {
     callers: 6,

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
-use ringfence_tests::{Cluster, Options, Signal};
-
-use crate::load::{Load, Shape};
+use ringfence_tests::{Cluster, Load, Options, Shape, Signal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SHAPE: Shape = Shape {

@@ -11,8 +11,11 @@ use ringfence_proto::v1::{
     AcquireRequest, CheckRequest, CheckResponse, CloseRequest, GetRequest, Grant, KeepAliveRequest,
     KeepAliveResponse, Lease, OpenRequest, Reason, ReleaseRequest, SessionHandle,
 };
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 
 /// Why a call brought nothing.
 #[derive(Debug)]
@@ -50,11 +53,27 @@ impl Session {
     }
 }
 
+/// Shows a bearer token with every request, if there is one.
+#[derive(Clone, Default)]
+struct Shown(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Shown {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request
+                .metadata_mut()
+                .insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
 /// Calls any node of a cluster, and another one when one fails.
 #[derive(Clone)]
 pub struct Caller {
     channels: Arc<Vec<Channel>>,
     preferred: Arc<AtomicUsize>,
+    shown: Shown,
     /// How long to go on asking before giving up.
     pub patience: Duration,
     /// How long to wait for one answer before asking again.
@@ -101,8 +120,22 @@ impl Caller {
         Self {
             channels: Arc::new(endpoints.into_iter().map(channel).collect()),
             preferred: Arc::default(),
+            shown: Shown::default(),
             patience: Duration::from_secs(15),
             try_for: Duration::from_secs(2),
+        }
+    }
+
+    /// The same caller, which proves itself with this token.
+    ///
+    /// # Panics
+    /// If the token cannot be a header.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Self {
+        let value = format!("Bearer {token}").parse().expect("a token is ASCII");
+        Self {
+            shown: Shown(Some(value)),
+            ..self.clone()
         }
     }
 
@@ -110,7 +143,7 @@ impl Caller {
     async fn ask<T, F>(
         &self,
         try_for: Duration,
-        mut one: impl FnMut(Channel) -> F,
+        mut one: impl FnMut(InterceptedService<Channel, Shown>) -> F,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Status>>,
@@ -119,7 +152,9 @@ impl Caller {
         let asking = async {
             loop {
                 let at = self.preferred.load(Ordering::Relaxed) % self.channels.len();
-                let tried = tokio::time::timeout(try_for, one(self.channels[at].clone())).await;
+                let channel =
+                    InterceptedService::new(self.channels[at].clone(), self.shown.clone());
+                let tried = tokio::time::timeout(try_for, one(channel)).await;
                 let late = || Err(Status::new(Code::DeadlineExceeded, "no answer in time"));
                 match judge(tried.unwrap_or_else(|_| late())) {
                     Tried::Answer(answer) => return Ok(answer),

@@ -23,6 +23,8 @@ static TURN: Mutex<()> = Mutex::const_new(());
 pub struct Options {
     /// How many nodes.
     pub nodes: usize,
+    /// The program of every node; `None`: the one of this build.
+    pub server: Option<PathBuf>,
     /// Further flags for every node.
     pub flags: Vec<String>,
     /// Tokens start above this number; `None`: at the wall clock.
@@ -42,6 +44,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             nodes: 3,
+            server: None,
             flags: Vec::new(),
             token_floor: None,
             advertise_client: Vec::new(),
@@ -80,6 +83,7 @@ pub struct Cluster {
 
 struct Node {
     ports: Ports,
+    server: Option<PathBuf>,
     child: Option<Child>,
 }
 
@@ -115,6 +119,7 @@ impl Cluster {
                 peer: Port::any(),
                 http: Port::any(),
             },
+            server: options.server.clone(),
             child: None,
         });
         let mut cluster = Self {
@@ -158,7 +163,8 @@ impl Cluster {
         let members =
             members.map(|(at, node)| format!("n{}={}", at + 1, node.ports.peer.address()));
         let members = members.collect::<Vec<_>>().join(",");
-        let mut command = Command::new(crate::binary::server());
+        let server = self.nodes[at].server.as_ref();
+        let mut command = Command::new(server.unwrap_or_else(|| crate::binary::server()));
         command.env_clear().env("RUST_BACKTRACE", "1");
         command.args(["serve", "--name", &format!("n{}", at + 1)]);
         command.arg("--data-dir").arg(self.data_dir(at));
@@ -175,6 +181,11 @@ impl Cluster {
         }
         command.args(&self.options.flags);
         command
+    }
+
+    /// From its next start on, a node is the program of this build.
+    pub fn upgrade(&mut self, at: usize) {
+        self.nodes[at].server = None;
     }
 
     /// Where a node keeps its data.
@@ -299,6 +310,15 @@ impl Cluster {
     pub async fn applied(&self, at: usize) -> u64 {
         let status = status_of(&self.endpoints()[at]).await;
         status.expect("the node answers").applied_index
+    }
+
+    /// The level of the log commands that a node has applied.
+    ///
+    /// # Panics
+    /// If the node does not answer.
+    pub async fn level(&self, at: usize) -> u32 {
+        let status = status_of(&self.endpoints()[at]).await;
+        status.expect("the node answers").level
     }
 
     /// The cluster time that a node has applied.

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_proto::v1::Reason;
-use ringfence_tests::{Act, Caller, Cluster, Failure, Journal, Session};
 use tokio::task::JoinHandle;
 
-pub(crate) struct Load {
+use crate::{Act, Caller, Cluster, Failure, Journal, Session};
+
+/// Running callers; [`finish`](Load::finish) judges them.
+pub struct Load {
     stop: Arc<AtomicBool>,
     journal: Arc<Mutex<Journal>>,
     wrong: Arc<Mutex<Vec<String>>>,
@@ -19,12 +21,15 @@ pub(crate) struct Load {
 
 /// How the load of one test looks.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
-    pub(crate) callers: usize,
-    pub(crate) leases: usize,
-    pub(crate) ttl: Duration,
+pub struct Shape {
+    /// How many callers, each with a session of its own.
+    pub callers: usize,
+    /// How many names `load/N` they share.
+    pub leases: usize,
+    /// The TTL of each session.
+    pub ttl: Duration,
     /// How long the cluster may leave a caller without an answer.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
 }
 
 #[derive(Clone)]
@@ -38,7 +43,11 @@ struct Worker {
 }
 
 impl Load {
-    pub(crate) async fn start(cluster: &Cluster, shape: Shape) -> Self {
+    /// Opens the sessions and starts the callers.
+    ///
+    /// # Panics
+    /// If a session cannot be opened.
+    pub async fn start(cluster: &Cluster, shape: Shape) -> Self {
         let mut load = Self {
             stop: Arc::default(),
             journal: Arc::default(),
@@ -70,12 +79,19 @@ impl Load {
     }
 
     /// How many grants were seen so far.
-    pub(crate) fn grants(&self) -> usize {
+    ///
+    /// # Panics
+    /// If a caller has panicked.
+    #[must_use]
+    pub fn grants(&self) -> usize {
         self.journal.lock().unwrap().len()
     }
 
     /// Waits for so many more grants.
-    pub(crate) async fn progress(&self, more: usize, within: Duration) {
+    ///
+    /// # Panics
+    /// If they do not come in time.
+    pub async fn progress(&self, more: usize, within: Duration) {
         let wanted = self.grants() + more;
         let wait = async {
             while self.grants() < wanted {
@@ -91,7 +107,10 @@ impl Load {
     }
 
     /// Stops the callers and checks what they saw.
-    pub(crate) async fn finish(self) -> Journal {
+    ///
+    /// # Panics
+    /// If a promise was broken.
+    pub async fn finish(self) -> Journal {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
             task.await.unwrap();

@@ -71,6 +71,10 @@ pub enum Command {
     /// nftables and curl; minutes, and nothing is left behind
     #[command(verbatim_doc_comment)]
     TestNode,
+    /// Builds an older release into target/upgrade, and rolls a cluster of it to this build and to
+    /// enforced rights under load; needs the repository's history; minutes
+    #[command(verbatim_doc_comment)]
+    Upgrade,
 }
 
 /// Parses the arguments behind the program's name.
@@ -120,6 +124,7 @@ mod tests {
             "kubernetes",
             "targets",
             "test-node",
+            "upgrade",
         ] {
             assert!(help.contains(&format!("\n  {command} ")), "{help}");
             assert!(parsed(command).is_ok(), "{command}");

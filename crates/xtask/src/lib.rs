@@ -14,6 +14,7 @@ pub mod sim;
 pub mod steps;
 pub mod targets;
 pub mod tidy;
+pub mod upgrade;
 
 use std::path::{Path, PathBuf};
 

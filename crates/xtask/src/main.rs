@@ -10,6 +10,7 @@ fn main() -> ExitCode {
         Ok(Command::Kubernetes) => xtask::kubernetes::run(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),
         Ok(Command::TestNode) => xtask::node::run(&root),
+        Ok(Command::Upgrade) => xtask::upgrade::run(&root),
         Ok(Command::Sim { words }) => xtask::sim::run(&words, &root),
         Ok(Command::Planted(request)) => xtask::planted::run(request, &root),
         Ok(command) => xtask::steps::run(&command, &root),

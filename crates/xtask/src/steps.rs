@@ -128,7 +128,8 @@ fn steps(command: &Command) -> Vec<Step> {
         | Command::Sim { .. }
         | Command::Kubernetes
         | Command::Targets
-        | Command::TestNode => Vec::new(),
+        | Command::TestNode
+        | Command::Upgrade => Vec::new(),
     }
 }
 
