@@ -408,7 +408,8 @@ async fn status_of(endpoint: &str) -> Option<ringfence_proto::v1::StatusResponse
     Some(client.status(StatusRequest {}).await.ok()?.into_inner())
 }
 
-/// Copies a folder with all it contains.
+/// Copies a folder with all its files and folders; a socket in it is left out, since a copy of one
+/// would be of no use.
 ///
 /// # Panics
 /// If that cannot be done.
@@ -417,9 +418,10 @@ pub fn copy_dir(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("the folder can be read") {
         let entry = entry.expect("the folder can be read");
         let target = to.join(entry.file_name());
-        if entry.file_type().expect("an entry has a type").is_dir() {
+        let kind = entry.file_type().expect("an entry has a type");
+        if kind.is_dir() {
             copy_dir(&entry.path(), &target);
-        } else {
+        } else if kind.is_file() {
             fs::copy(entry.path(), target).expect("a file can be copied");
         }
     }
