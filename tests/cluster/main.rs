@@ -7,5 +7,6 @@ mod failing_disks;
 mod load;
 mod long_pauses;
 mod lost_data;
+mod peer_tls;
 mod restarts;
 mod saturation;
