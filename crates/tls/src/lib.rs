@@ -57,7 +57,7 @@ pub use peer_name::{PEER_NAMES_MAX, PeerName};
 pub use pem::Pem;
 pub use places::{PortFigures, WhenFull};
 pub use port::{Incoming, Port};
-pub use rarely::Rarely;
+pub use rarely::{Rarely, RarelyEach};
 #[cfg(feature = "cluster-secret")]
 pub use secret::{CLUSTER_SECRETS_MAX, ClusterSecret, NODE_NAME};
 #[cfg(feature = "cluster-secret")]

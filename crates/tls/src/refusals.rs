@@ -6,12 +6,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::rarely::Rarely;
+use crate::rarely::RarelyEach;
 
 /// The most addresses of which refusals are remembered.
 const ADDRESSES_MAX: usize = 64;
-/// The most reasons of one address whose lines are paced apart.
-const REASONS_MAX: usize = 8;
 /// The pause after a first refusal; it doubles from one to the next.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause: so much later is a peer found whose certificate was put right.
@@ -28,7 +26,7 @@ struct Heard {
     refusals: u32,
     /// The newest refusal, and when the address may be tried again.
     newest: Option<(Instant, String)>,
-    lines: BTreeMap<String, Rarely>,
+    lines: RarelyEach,
 }
 
 impl Refusals {
@@ -36,9 +34,9 @@ impl Refusals {
     pub(crate) fn pausing(&self, to: &Arc<str>) -> Option<io::Error> {
         let all = self.lock();
         let (until, why) = all.get(to)?.newest.as_ref()?;
-        let waits = until.checked_duration_since(now())?;
-        let why = format!("{why}; tried again in {} ms", waits.as_millis());
-        Some(io::Error::new(io::ErrorKind::ConnectionRefused, why))
+        let again = "it is not asked again for a moment";
+        let error = io::Error::new(io::ErrorKind::ConnectionRefused, format!("{why}; {again}"));
+        (*until > now()).then_some(error)
     }
 
     /// A handshake failed, or the other side refused this one behind it.
@@ -49,7 +47,7 @@ impl Refusals {
         let doubled = 1_u32 << (heard.refusals - 1).min(16);
         let pause = PAUSE_MIN.saturating_mul(doubled).min(PAUSE_MAX);
         heard.newest = Some((now() + pause, why.to_owned()));
-        if let Some(unsaid) = heard.say(why) {
+        if let Some(unsaid) = heard.lines.say(why) {
             tracing::warn!(%to, %why, unsaid, "not connected");
         }
     }
@@ -63,7 +61,7 @@ impl Refusals {
 
     /// Logs what is no refusal.
     pub(crate) fn tell(&self, to: &Arc<str>, what: &str) {
-        if let Some(unsaid) = heard(&mut self.lock(), to).say(what) {
+        if let Some(unsaid) = heard(&mut self.lock(), to).lines.say(what) {
             tracing::warn!(%to, unsaid, "{what}");
         }
     }
@@ -79,16 +77,6 @@ fn heard<'a>(all: &'a mut BTreeMap<Arc<str>, Heard>, to: &Arc<str>) -> &'a mut H
         all.clear();
     }
     all.entry(Arc::clone(to)).or_default()
-}
-
-impl Heard {
-    /// Whether to write the line, and how many were left out since the last one.
-    fn say(&mut self, what: &str) -> Option<u64> {
-        if self.lines.len() >= REASONS_MAX && !self.lines.contains_key(what) {
-            self.lines.clear();
-        }
-        self.lines.entry(what.to_owned()).or_default().say()
-    }
 }
 
 #[expect(
@@ -117,22 +105,10 @@ mod tests {
             before = pause;
         }
         let why = refusals.pausing(&to).unwrap().to_string();
-        assert!(why.contains("does not trust the CA; tried again in"), "{why}");
+        assert!(why.contains("does not trust the CA; it is not asked again"), "{why}");
         assert!(refusals.pausing(&Arc::from("n2:7421")).is_none());
         refusals.admitted(&to);
         assert!(refusals.pausing(&to).is_none());
-    }
-
-    #[test]
-    fn a_line_is_written_once_for_each_address_and_reason() {
-        let mut heard = Heard::default();
-        assert_eq!(heard.say("a"), Some(0));
-        assert_eq!(heard.say("a"), None);
-        assert_eq!(heard.say("b"), Some(0));
-        for n in 0..1_000 {
-            heard.say(&n.to_string());
-            assert!(heard.lines.len() <= REASONS_MAX);
-        }
     }
 
     #[test]
