@@ -21,7 +21,7 @@ use crate::{HTTP1, HTTP2};
 const FIRST_BYTES: usize = 4;
 /// The most kinds of log lines, by address and reason, that are paced apart. Beyond it all further
 /// addresses share a line for each reason, so that no number of addresses is a flood.
-const LINES_MAX: usize = 256;
+const LINES_MAX: usize = 64;
 
 /// Makes the server's side of handshakes.
 #[derive(Clone)]
