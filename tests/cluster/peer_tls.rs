@@ -20,7 +20,9 @@ const HELD: &str = "held";
 /// A file with a secret of 32 bytes from this one on.
 fn secret(folder: &Path, byte: u8) -> String {
     let path = folder.join(format!("{byte}.secret"));
-    let digits: Vec<String> = (byte..byte + 32).map(|byte| format!("{byte:02x}")).collect();
+    let digits: Vec<String> = (byte..byte + 32)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     std::fs::write(&path, digits.concat()).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
     path.display().to_string()
@@ -51,7 +53,10 @@ impl Busy {
         let (keeper, ends) = (caller.clone(), busy.ends.clone());
         let keeps = tokio::spawn(async move {
             while !ends.load(Ordering::Relaxed) {
-                keeper.keep_alive(&session).await.expect("the session lives");
+                keeper
+                    .keep_alive(&session)
+                    .await
+                    .expect("the session lives");
                 tokio::time::sleep(TTL / 20).await;
             }
         });
@@ -68,7 +73,10 @@ impl Busy {
     /// Ends the round: how many requests it had, and how long the longest took.
     fn round(&self) -> (u64, Duration) {
         let longest = self.longest.swap(0, Ordering::Relaxed);
-        (self.done.swap(0, Ordering::Relaxed), Duration::from_millis(longest))
+        (
+            self.done.swap(0, Ordering::Relaxed),
+            Duration::from_millis(longest),
+        )
     }
 
     async fn end(self) {
@@ -132,7 +140,12 @@ async fn roll(cluster: &mut Cluster, flags: &[String]) {
             }
         };
         let ready = tokio::time::timeout(RESTART_MAX, ready).await;
-        assert!(ready.is_ok(), "n{} is ready in time:\n{}", at + 1, cluster.log(at));
+        assert!(
+            ready.is_ok(),
+            "n{} is ready in time:\n{}",
+            at + 1,
+            cluster.log(at)
+        );
     }
 }
 
@@ -160,7 +173,12 @@ async fn a_cluster_gets_tls_and_another_secret_under_load_and_loses_no_lease() {
         println!("{round}: {requests} requests, the longest took {longest:?}");
         assert!(requests > 0, "{round}: the client got through");
         assert!(longest < REPEATED_MAX, "{round}: one took {longest:?}");
-        let lease = cluster.caller().get(HELD).await.unwrap().expect("it is held");
+        let lease = cluster
+            .caller()
+            .get(HELD)
+            .await
+            .unwrap()
+            .expect("it is held");
         let grant = lease.holder.expect("it is held");
         assert_eq!(grant.token, held, "{round}: the holder's token");
     }
@@ -170,7 +188,10 @@ async fn a_cluster_gets_tls_and_another_secret_under_load_and_loses_no_lease() {
     let log = cluster.log(0);
     let (before, since) = log.split_once("CA of the cluster secret").unwrap();
     assert!(!before.contains("admitted without TLS"), "{before}");
-    assert_eq!(since.matches("--peer-tls-mode permissive): anyone").count(), 0);
+    assert_eq!(
+        since.matches("--peer-tls-mode permissive): anyone").count(),
+        0
+    );
     assert!(!log.contains("does not trust the CA"), "{log}");
     let secrets = [&one, &two].map(|path| std::fs::read_to_string(path).unwrap());
     for at in 0..cluster.len() {

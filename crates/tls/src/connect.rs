@@ -98,7 +98,9 @@ impl Service<Uri> for Connector {
         if let Some(why) = refusals.as_ref().and_then(|refusals| refusals.pausing(&to)) {
             return Box::pin(async move { Err(why.into()) });
         }
-        let mut plain = self.falls_back_to_plain.then(|| (self.tcp.clone(), uri.clone()));
+        let mut plain = self
+            .falls_back_to_plain
+            .then(|| (self.tcp.clone(), uri.clone()));
         let connecting = self.tcp.call(uri);
         Box::pin(async move {
             let name = expected?;

@@ -50,7 +50,17 @@ fn is_end(error: &io::Error) -> bool {
 /// Whether these bytes begin the settings of an HTTP/2 server, of at most 255 bytes. No record of
 /// TLS begins with a zero.
 fn begins_settings(heard: &[u8]) -> bool {
-    let expected = [Some(0), Some(0), None, Some(SETTINGS), Some(0), Some(0), Some(0), Some(0), Some(0)];
+    let expected = [
+        Some(0),
+        Some(0),
+        None,
+        Some(SETTINGS),
+        Some(0),
+        Some(0),
+        Some(0),
+        Some(0),
+        Some(0),
+    ];
     let mut pairs = heard.iter().zip(expected);
     pairs.all(|(heard, expected)| expected.is_none_or(|expected| *heard == expected))
 }

@@ -99,13 +99,19 @@ mod tests {
         for _ in 0..100 {
             refusals.refused(&to, "it does not trust the CA");
             let all = refusals.lock();
-            let (until, _) = all.get(&to).and_then(|heard| heard.newest.as_ref()).unwrap();
+            let (until, _) = all
+                .get(&to)
+                .and_then(|heard| heard.newest.as_ref())
+                .unwrap();
             let pause = until.saturating_duration_since(now());
             assert!(pause <= PAUSE_MAX && (pause > before || before > PAUSE_MAX / 2));
             before = pause;
         }
         let why = refusals.pausing(&to).unwrap().to_string();
-        assert!(why.contains("does not trust the CA; it is not asked again"), "{why}");
+        assert!(
+            why.contains("does not trust the CA; it is not asked again"),
+            "{why}"
+        );
         assert!(refusals.pausing(&Arc::from("n2:7421")).is_none());
         refusals.admitted(&to);
         assert!(refusals.pausing(&to).is_none());

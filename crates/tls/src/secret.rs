@@ -186,9 +186,16 @@ mod tests {
     #[test]
     fn what_is_shown_of_a_secret_does_not_betray_it() {
         let secret = secret(0);
-        let seed: String = secret.seed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let seed: String = secret
+            .seed
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let shown = format!("{secret:?} {:?}", ClusterSecret::node(&[secret.clone()]));
-        assert!(!shown.contains(&seed) && !shown.contains("PRIVATE"), "{shown}");
+        assert!(
+            !shown.contains(&seed) && !shown.contains("PRIVATE"),
+            "{shown}"
+        );
         assert!(!shown.contains(&format!("{:?}", secret.seed)), "{shown}");
         assert!(shown.contains(secret.fingerprint()), "{shown}");
     }

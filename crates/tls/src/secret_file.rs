@@ -35,8 +35,8 @@ impl ClusterSecret {
     /// bytes, is open to other users, has fewer bytes, or is no random bytes.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         let wrong = |why: String| TlsError::new(Part::ClusterSecret, path.display(), why);
-        let (text, metadata) = contents(path)
-            .map_err(|error| wrong(format!("it cannot be read: {error}; {HOW}")))?;
+        let (text, metadata) =
+            contents(path).map_err(|error| wrong(format!("it cannot be read: {error}; {HOW}")))?;
         if let Some(mode) = open_to_others(&metadata) {
             let why = format!(
                 "its mode is {mode:04o}, so users other than its owner and group can read it, or \
@@ -87,7 +87,9 @@ fn random_bytes(file: &[u8]) -> Result<Vec<u8>, String> {
         ));
     }
     let mut seen = [false; 256];
-    bytes.iter().for_each(|byte| seen[usize::from(*byte)] = true);
+    bytes
+        .iter()
+        .for_each(|byte| seen[usize::from(*byte)] = true);
     let different = seen.iter().filter(|seen| **seen).count();
     if different < DIFFERENT_BYTES_MIN {
         return Err(format!(
@@ -122,15 +124,18 @@ fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
         let bytes = pairs.map(|pair| value(pair[0]) << 4 | value(pair[1]));
         return Ok((bytes.collect(), " in hexadecimal digits"));
     }
-    let lax =
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let lax = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
     let mut found = alphabets
         .into_iter()
         .filter_map(|alphabet| GeneralPurpose::new(alphabet, lax).decode(&digits).ok());
-    found.next().map(|bytes| (bytes, " in base64")).ok_or_else(|| {
-        "it is text, and neither hexadecimal digits nor base64; a password can be guessed".to_owned()
-    })
+    found
+        .next()
+        .map(|bytes| (bytes, " in base64"))
+        .ok_or_else(|| {
+            "it is text, and neither hexadecimal digits nor base64; a password can be guessed"
+                .to_owned()
+        })
 }
 
 #[cfg(test)]
@@ -172,8 +177,14 @@ mod tests {
         let cases: [(&[u8], &str); 8] = [
             (b"", "it is empty"),
             (b" \n", "it is empty"),
-            (&HEX.as_bytes()[..62], "it has 31 bytes in hexadecimal digits"),
-            (&HEX.as_bytes()[..63], "63 hexadecimal digits, an odd number"),
+            (
+                &HEX.as_bytes()[..62],
+                "it has 31 bytes in hexadecimal digits",
+            ),
+            (
+                &HEX.as_bytes()[..63],
+                "63 hexadecimal digits, an odd number",
+            ),
             (b"AAECAwQFBgcICQoLDA0ODw==", "it has 16 bytes in base64"),
             (&[200; 31], "it has 31 bytes; expected 32"),
             (&[7; 64], "its 64 bytes have 1 different values"),
@@ -187,7 +198,11 @@ mod tests {
             assert!(why.contains(expected), "{expected}: {why}");
         }
         let long = vec![7; 5000];
-        assert!(random_bytes(&long).unwrap_err().contains("longer than 4096"));
+        assert!(
+            random_bytes(&long)
+                .unwrap_err()
+                .contains("longer than 4096")
+        );
     }
 
     #[cfg(unix)]

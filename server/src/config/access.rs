@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use ringfence_access::{CertificateKind, Credentials, Issuer, IssuerKind};
 
-use ringfence_core::Mode;
 use super::given::Given;
 use super::{ConfigError, NodeTls};
+use ringfence_core::Mode;
 
 /// How callers are proven at the client port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -61,7 +61,10 @@ pub(super) fn of_peers(given: &Given) -> Result<Option<NodeTls>, ConfigError> {
 /// The certificates that the node makes from the secret.
 fn by_secret(given: &Given) -> Result<NodeTls, ConfigError> {
     let files = &given.cluster_secret_file;
-    let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let shown: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     let alone = |other: &str| {
         let allowed = format!("without --{other}: from the secret the node makes its certificate");
         ConfigError::value(SECRET, shown.join(","), allowed)
@@ -174,7 +177,9 @@ mod tests {
     /// The path of a file with a secret that differs from others by this byte.
     fn secret(folder: &TempDir, byte: u8) -> String {
         let path = folder.path().join(format!("{byte}.secret"));
-        let random: Vec<String> = (byte..byte + 32).map(|byte| format!("{byte:02x}")).collect();
+        let random: Vec<String> = (byte..byte + 32)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         std::fs::write(&path, random.concat()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
         path.display().to_string()
@@ -243,7 +248,10 @@ mod tests {
         assert!(tls.accept.admits_peers_alone() && !tls.is_permissive());
         let both = format!("{line} --cluster-secret-file {two}");
         let both = config(&both).peer_tls.expect("TLS");
-        assert_eq!((both.secrets.len(), &both.secrets[..1]), (2, &tls.secrets[..]));
+        assert_eq!(
+            (both.secrets.len(), &both.secrets[..1]),
+            (2, &tls.secrets[..])
+        );
         assert_ne!(both.secrets[0], both.secrets[1]);
 
         let cases = [
@@ -296,7 +304,8 @@ mod tests {
         assert!(!config(&required).peer_tls.expect("TLS").is_permissive());
 
         let refused = refusal("--peer-tls-mode permissive");
-        let expected = "--peer-tls-mode is `permissive`; allowed: together with --cluster-secret-file";
+        let expected =
+            "--peer-tls-mode is `permissive`; allowed: together with --cluster-secret-file";
         assert!(refused.contains(expected), "{refused}");
     }
 }

@@ -153,7 +153,12 @@ async fn a_cluster_with_a_secret_refuses_who_has_it_not_and_goes_on() {
     let _plain = stranger("n5", &[]);
     logs(&ready[0], "it came without TLS").await;
     let clients = Authority::new("clients");
-    let client = flags(&dir, "n6", &clients.sign(&["node.ringfence.internal"]), &clients);
+    let client = flags(
+        &dir,
+        "n6",
+        &clients.sign(&["node.ringfence.internal"]),
+        &clients,
+    );
     let client = stranger("n6", &client[1..]);
     logs(&client, "signed by none of the CAs that were named").await;
     // Half a handshake, garbage and silence, over and over.
@@ -175,7 +180,10 @@ async fn a_cluster_with_a_secret_refuses_who_has_it_not_and_goes_on() {
         let grant = api.acquire(&alice, number, &format!("more/{number}")).await;
         assert_eq!(grant.unwrap().token, number);
     }
-    assert_eq!(api.get("held").await.unwrap().holder.unwrap().token, held.token);
+    assert_eq!(
+        api.get("held").await.unwrap().holder.unwrap().token,
+        held.token
+    );
     assert_eq!(api.status().await.leader_id, leader);
     let members = ringfence_proto::v1::ListMembersRequest {};
     let members = api.cluster.list_members(members).await.unwrap();

@@ -57,7 +57,9 @@ async fn plain_server(says_settings: bool) -> SocketAddr {
 async fn dial(tls: ClientTls, to: SocketAddr) -> Result<Dialed, String> {
     let uri: Uri = format!("http://{to}").parse().unwrap();
     let connected = Connector::new(tls).unwrap().call(uri).await;
-    connected.map(TokioIo::into_inner).map_err(|e| e.to_string())
+    connected
+        .map(TokioIo::into_inner)
+        .map_err(|e| e.to_string())
 }
 
 #[tokio::test]
