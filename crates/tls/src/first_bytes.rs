@@ -29,8 +29,8 @@ impl FirstBytes {
     }
 
     /// Whether a handshake that failed so proves that the other side speaks no TLS: it began
-    /// HTTP/2 on its own, or ended the connection and had said nothing. Whoever speaks TLS says an
-    /// alert before it ends a handshake, and that proves nothing.
+    /// HTTP/2 on its own, or ended the connection and had said nothing. A server that speaks TLS
+    /// says an alert before it ends a handshake, and that proves nothing.
     pub(crate) fn prove_plain(&self, error: &io::Error) -> bool {
         match self.heard {
             0 => is_end(error),

@@ -50,8 +50,8 @@ impl Rarely {
     }
 }
 
-/// Kinds of log lines, told apart by a text, of which each is written at most once in 10 s: 16 of
-/// them, and all others together.
+/// Kinds of log lines, distinguished by a text, of which each is written at most once in 10 s: 16
+/// of them, and all others together.
 #[derive(Debug, Default)]
 pub struct RarelyEach {
     kinds: BTreeMap<String, Rarely>,

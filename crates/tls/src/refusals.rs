@@ -1,4 +1,4 @@
-//! What a process that connects by itself makes of refusals: it logs them rarely, and waits longer
+//! What a process that connects automatically makes of refusals: it logs them rarely, and waits longer
 //! from one to the next.
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Refusals {
 }
 
 fn heard<'a>(all: &'a mut BTreeMap<Arc<str>, Heard>, to: &Arc<str>) -> &'a mut Heard {
-    // A cluster has fewer; who has met more is told some things again.
+    // A cluster has fewer; a node that has met more logs some lines again.
     if all.len() >= ADDRESSES_MAX && !all.contains_key(to) {
         all.clear();
     }

@@ -23,7 +23,7 @@ use crate::material::{ClientTls, ServerTls};
 use crate::peer_name::PeerName;
 use crate::pem::Pem;
 
-/// The name in the certificate of every node whose CA is made from a secret. Nobody looks it up.
+/// The name in the certificate of every node whose CA is made from a secret. No resolver knows it.
 pub const NODE_NAME: &str = "node.ringfence.internal";
 
 /// The most secrets at a time: the one in use and its successor, or its predecessor.
@@ -43,8 +43,8 @@ const SEED_BYTES: usize = 32;
 /// How many bytes of the digest of a public key name a CA.
 const FINGERPRINT_BYTES: usize = 16;
 
-/// What every node of a cluster has and nobody else: random bytes, from which each node makes the
-/// same CA. It is never shown.
+/// What the nodes of a cluster alone have: random bytes, from which each of them makes the same CA.
+/// It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSecret {
     seed: [u8; SEED_BYTES],

@@ -87,7 +87,7 @@ pub(super) fn check_peers(
     let allowed = match peer_tls.is_some_and(NodeTls::is_permissive) {
         true => {
             "off or permissive, or without --peer-tls-mode permissive, with which the peer port \
-             admits everybody who comes without TLS"
+             admits every caller that comes without TLS"
         }
         false => {
             "off or permissive, or together with --cluster-secret-file or --peer-tls-name, by which \

@@ -166,8 +166,8 @@ pub(super) struct Given {
     /// only by that Pod's own token [default: the only one with kind=kubernetes]
     #[arg(long, env = "RINGFENCE_KUBE_PODS_ISSUER", value_name = "ALIAS")]
     pub(super) kube_pods_issuer: Option<String>,
-    /// A secret that every node of the cluster has, and nobody else: 32 random bytes or more, as they
-    /// are, in hexadecimal digits or in base64. From it each node makes a CA and its own certificate
+    /// A secret that the nodes of the cluster alone have: 32 random bytes or more, as they are, in
+    /// hexadecimal digits or in base64. From it each node makes a CA and its own certificate
     /// for TLS between nodes. Given twice, the CA of each is trusted, and the first signs
     /// [default: --peer-cert-file]
     #[arg(
