@@ -121,7 +121,7 @@ fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
         }
         let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
         let pairs = digits.chunks_exact(2);
-        let bytes = pairs.map(|pair| value(pair[0]) << 4 | value(pair[1]));
+        let bytes = pairs.map(|pair| (value(pair[0]) << 4) | value(pair[1]));
         return Ok((bytes.collect(), " in hexadecimal digits"));
     }
     let lax = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
