@@ -381,9 +381,11 @@ fn warn_of_open_peers(config: &Config) {
              --peer-tls-name to names that only the certificates of nodes have"
         );
     }
-    if let [shown, trusted @ ..] = tls.secrets.as_slice() {
-        let trusted = trusted.join(", ");
-        info!(%shown, %trusted, "CA of the cluster secret: nodes with the same one know each other");
+    for (at, ca) in tls.secrets.iter().enumerate() {
+        match at {
+            0 => info!(%ca, "CA of the cluster secret: nodes that trust it know this one"),
+            _ => info!(%ca, "CA of a further cluster secret, which is trusted as well"),
+        }
     }
 }
 
