@@ -19,7 +19,7 @@ use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
 use ringfence_services::{ConnectionService, Context, LeaseService, SessionService};
-use ringfence_tls::{Acceptor, ClientTls, Connector, Port, PortLimits, TlsError};
+use ringfence_tls::{Acceptor, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -365,32 +365,37 @@ impl Signals {
 /// Tells the operator who may act as a node although no name says so.
 fn warn_of_open_peers(config: &Config) {
     let Some(tls) = &config.peer_tls else { return };
-    if !tls.demand_client_certificate {
+    if tls.is_permissive() {
+        warn!(
+            "the peer port admits nodes without TLS (--peer-tls-mode permissive): anyone who reaches \
+             it can act as a node; restart every node with --peer-tls-mode required once all have TLS"
+        );
+    } else if !tls.accept.demand_client_certificate {
         warn!(
             "the peer port demands no certificate: anyone who reaches it can act as a node; set \
              --peer-tls-name"
         );
-    } else if !tls.admits_peers_alone() {
+    } else if !tls.accept.admits_peers_alone() {
         warn!(
             "any certificate of --peer-trusted-ca-file is a node's, a client's too: set \
              --peer-tls-name to names that only the certificates of nodes have"
         );
     }
+    for (at, ca) in tls.secrets.iter().enumerate() {
+        match at {
+            0 => info!(%ca, "CA of the cluster secret: nodes that trust it know this one"),
+            _ => info!(%ca, "CA of a further cluster secret, which is trusted as well"),
+        }
+    }
 }
 
-/// Nodes show the same certificate on both sides, and trust the same authority.
 fn peer_tls(config: &Config) -> Result<Option<PeerTls>, TlsError> {
     let Some(tls) = &config.peer_tls else {
         return Ok(None);
     };
-    let connect = ClientTls {
-        ca: tls.client_ca.iter().cloned().collect(),
-        certificate: Some((tls.certificate.clone(), tls.key.clone())),
-        server_name: None,
-    };
     Ok(Some(PeerTls {
-        accept: Acceptor::new(tls.clone())?,
-        connect: Connector::new(connect)?.telling(),
+        accept: Acceptor::new(tls.accept.clone())?,
+        connect: Connector::new(tls.connect.clone())?.telling(),
     }))
 }
 

@@ -11,6 +11,7 @@ mod duration;
 mod error;
 mod given;
 mod kube;
+mod peer_tls;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ pub(crate) use access::Access;
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;
+pub(crate) use peer_tls::NodeTls;
 
 use address::{host_port, listen};
 use given::Given;
@@ -70,8 +72,8 @@ pub(crate) struct Config {
     pub(crate) client_tls: Option<ServerTls>,
     /// How callers are proven.
     pub(crate) access: Access,
-    /// TLS between nodes; whose CA is also what this node trusts when it connects.
-    pub(crate) peer_tls: Option<ServerTls>,
+    /// TLS between nodes.
+    pub(crate) peer_tls: Option<NodeTls>,
     /// How the API server of Kubernetes is reached; `None`: by the Pod that this process runs in.
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Whether Pods are watched that sessions are bound to.
@@ -135,7 +137,7 @@ impl Config {
         let kube_pods = given.kube_pods.unwrap_or(false);
         let kubeconfig = kube::kubeconfig(&given)?;
         let kube_mirror = kube::mirror(&given)?;
-        let peer_tls = tls::of_peers(&given)?;
+        let peer_tls = peer_tls::of_peers(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
         let leaves_as = kube_leave.then(|| kube::pod(&name)).transpose()?;
@@ -412,11 +414,13 @@ pub(crate) fn any_file(bytes: &[u8]) {
         peer_cert_file,
         peer_key_file,
         peer_trusted_ca_file,
+        cluster_secret_file,
         ..
     } = &mut given;
     let clients = [cert_file, key_file, trusted_ca_file];
     let peers = [peer_cert_file, peer_key_file, peer_trusted_ca_file];
-    for file in clients.into_iter().chain(peers).flatten() {
+    let single = clients.into_iter().chain(peers).flatten();
+    for file in single.chain(cluster_secret_file) {
         *file = PathBuf::from("/nowhere/file");
     }
     match Config::check(given.clone()) {

@@ -62,11 +62,19 @@ fn exit_of(error: &AppError) -> u8 {
 /// Says what is right for a first try on a laptop and for nothing else.
 fn warn_of_open_doors(config: &Config) {
     let ports = [
-        ("--listen-client", config.listen_client, &config.client_tls),
-        ("--listen-peer", config.listen_peer, &config.peer_tls),
+        (
+            "--listen-client",
+            config.listen_client,
+            config.client_tls.is_some(),
+        ),
+        (
+            "--listen-peer",
+            config.listen_peer,
+            config.peer_tls.is_some(),
+        ),
     ];
-    for (flag, address, tls) in ports {
-        if tls.is_none() && address.ip().is_unspecified() {
+    for (flag, address, has_tls) in ports {
+        if !has_tls && address.ip().is_unspecified() {
             warn!(
                 "{flag} {address} listens on ALL interfaces of this machine WITHOUT TLS: anyone who \
                  reaches it controls the cluster; name an address of a trusted network, or set up \

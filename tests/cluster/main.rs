@@ -6,5 +6,6 @@ mod elections;
 mod failing_disks;
 mod long_pauses;
 mod lost_data;
+mod peer_tls;
 mod restarts;
 mod saturation;

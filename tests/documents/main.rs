@@ -96,6 +96,19 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
+        "create secret generic ringfence-cluster-secret",
+        By(
+            "tests/kubernetes/cases/deployed.rs",
+            "ringfence-cluster-secret",
+        ),
+    ),
+    (
+        "deploy/OPERATE.md",
+        "openssl rand -hex 32",
+        Run(Ends::ByItself, &["enforced"]),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "deploy/image/build",
         By(
             "tests/kubernetes/src/node/containers.rs",

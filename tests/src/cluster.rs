@@ -155,6 +155,11 @@ impl Cluster {
         self.nodes[at].child = Some(command.spawn().expect("the server starts"));
     }
 
+    /// Gives the nodes that are started from now on these further flags instead of the present ones.
+    pub fn set_flags(&mut self, flags: Vec<String>) {
+        self.options.flags = flags;
+    }
+
     /// The command line of a node.
     #[must_use]
     pub fn command(&self, at: usize) -> Command {

@@ -1,7 +1,7 @@
 //! The server's side of a handshake.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::TcpStream;
@@ -13,19 +13,24 @@ use crate::explain::{self, Refusal};
 use crate::material::ServerTls;
 use crate::rarely::Rarely;
 use crate::socket::Socket;
-use crate::turned_away::{self, begins_tls};
+use crate::turned_away::{self, begins_http2, begins_tls};
 use crate::watched::Watched;
 use crate::{HTTP1, HTTP2};
 
 /// How many first bytes tell HTTP/2 from anything else.
 const FIRST_BYTES: usize = 4;
+/// The most kinds of log lines, by address and reason, that are paced apart. Beyond it all further
+/// addresses share a line for each reason, so that no number of addresses is a flood.
+const LINES_MAX: usize = 64;
 
 /// Makes the server's side of handshakes.
 #[derive(Clone)]
 pub struct Acceptor {
     config: Arc<Watched<ServerConfig>>,
     admits_peers_alone: bool,
-    refusals: Arc<Mutex<BTreeMap<Refusal, Rarely>>>,
+    admits_plain: bool,
+    /// By address, or for all that found no place here.
+    lines: Arc<Mutex<BTreeMap<(Option<IpAddr>, Refusal), Rarely>>>,
 }
 
 impl Acceptor {
@@ -46,19 +51,24 @@ impl Acceptor {
     }
 
     fn of(tls: ServerTls, protocol: &'static [u8]) -> Result<Self, TlsError> {
-        let admits_peers_alone = tls.admits_peers_alone();
+        let (admits_peers_alone, admits_plain) = (tls.admits_peers_alone(), tls.admit_plain);
         let config = Watched::new(tls.sources(), move || tls.config(protocol))?;
         Ok(Self {
             config: Arc::new(config),
             admits_peers_alone,
-            refusals: Arc::default(),
+            admits_plain,
+            lines: Arc::default(),
         })
     }
 
     /// Whether to log a refusal of this kind, and how many were left out since the last one.
-    fn say(&self, kind: Refusal) -> Option<u64> {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.entry(kind).or_default().say()
+    fn say(&self, from: SocketAddr, kind: Refusal) -> Option<u64> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = (Some(from.ip().to_canonical()), kind);
+        if lines.len() >= LINES_MAX && !lines.contains_key(&line) {
+            line.0 = None;
+        }
+        lines.entry(line).or_default().say()
     }
 
     /// Whether only those pass who show a certificate with a name of peers; see
@@ -77,8 +87,14 @@ impl Acceptor {
             .await
             .ok()
             .filter(|bytes| *bytes > 0)?;
+        if self.admits_plain && begins_http2(&first[..bytes]) {
+            if let Some(unsaid) = self.say(from, Refusal::AdmittedPlain) {
+                tracing::info!(%from, unsaid, "admitted without TLS");
+            }
+            return Some(Socket::Plain(stream));
+        }
         if !begins_tls(&first[..bytes]) {
-            if let Some(unsaid) = self.say(Refusal::Plain) {
+            if let Some(unsaid) = self.say(from, Refusal::Plain) {
                 tracing::info!(%from, unsaid, "rejected: it came without TLS");
             }
             turned_away::plain(stream, &first[..bytes]).await;
@@ -88,12 +104,45 @@ impl Acceptor {
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => Some(Socket::Tls(Box::new(stream))),
             Err((error, stream)) => {
-                if let Some(unsaid) = self.say(explain::kind(&error)) {
+                if let Some(unsaid) = self.say(from, explain::kind(&error)) {
                     tracing::info!(%from, why = explain::to_server(&error), unsaid, "rejected");
                 }
                 turned_away::linger(stream).await;
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ringfence_testkit::certificates::Authority;
+
+    use super::*;
+    use crate::pem::Pem;
+
+    #[test]
+    fn refusals_are_logged_by_address_and_reason_and_no_flood_of_addresses_is_one_of_lines() {
+        let signed = Authority::new("ours").sign(&["127.0.0.1"]);
+        let text = |text: &str| Pem::Text(text.as_bytes().into());
+        let acceptor = Acceptor::new(ServerTls {
+            certificate: text(&signed.certificate),
+            key: text(&signed.key),
+            client_ca: None,
+            demand_client_certificate: false,
+            peer_names: Vec::new(),
+            admit_plain: false,
+        });
+        let acceptor = acceptor.unwrap();
+        let from = |n: u32| SocketAddr::from((IpAddr::from(n.to_be_bytes()), 1));
+        assert_eq!(acceptor.say(from(1), Refusal::Plain), Some(0));
+        assert_eq!(acceptor.say(from(1), Refusal::Plain), None);
+        assert_eq!(acceptor.say(from(2), Refusal::Plain), Some(0));
+        assert_eq!(acceptor.say(from(1), Refusal::NoPeer), Some(0));
+        let said = (10..100_000).filter_map(|n| acceptor.say(from(n), Refusal::Plain));
+        assert!(said.count() <= LINES_MAX);
+        assert!(acceptor.lines.lock().unwrap().len() <= LINES_MAX + 5);
     }
 }

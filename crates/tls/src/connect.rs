@@ -1,31 +1,31 @@
 //! The client's side: what gRPC connects with.
 
-use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower_service::Service;
 
+use crate::dialed::{Dialed, Stream};
 use crate::error::{Part, TlsError};
 use crate::explain;
+use crate::first_bytes::FirstBytes;
 use crate::material::ClientTls;
+use crate::refusals::Refusals;
 use crate::watched::Watched;
 
-/// The most addresses of which a failure is remembered.
-const TOLD_MAX: usize = 64;
+/// What is logged of a connection without TLS that should have had it.
+const NO_TLS_THERE: &str =
+    "connected without TLS, which it does not speak (--peer-tls-mode permissive)";
 
 /// Connects over TCP and makes the client's side of a handshake, for tonic's
 /// `Endpoint::connect_with_connector`. The URI names host and port; its scheme does not matter.
@@ -34,7 +34,8 @@ pub struct Connector {
     config: Arc<Watched<ClientConfig>>,
     server_name: Option<ServerName<'static>>,
     tcp: HttpConnector,
-    teller: Option<Arc<Teller>>,
+    falls_back_to_plain: bool,
+    refusals: Option<Arc<Refusals>>,
 }
 
 impl Connector {
@@ -44,6 +45,7 @@ impl Connector {
     /// [`TlsError`] names the file, what is wrong with it, and what is expected.
     pub fn new(tls: ClientTls) -> Result<Self, TlsError> {
         let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
+        let falls_back_to_plain = tls.fall_back_to_plain;
         let config = Watched::new(tls.sources(), move || tls.config())?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -52,15 +54,18 @@ impl Connector {
             config: Arc::new(config),
             server_name,
             tcp,
-            teller: None,
+            falls_back_to_plain,
+            refusals: None,
         })
     }
 
-    /// The same, and failed handshakes are logged, each the first time that it comes. For a
-    /// process that connects automatically, with no caller that would hear of an error.
+    /// The same for a process that connects automatically, with no caller that would hear of an
+    /// error: failed handshakes are logged, each kind at most once in 10 s for an address, and
+    /// behind one nothing connects to the address for a while: 50 ms, twice as long after each
+    /// further one, and 1 s at most. Clones share what they have heard.
     #[must_use]
     pub fn telling(mut self) -> Self {
-        self.teller = Some(Arc::default());
+        self.refusals = Some(Arc::default());
         self
     }
 
@@ -88,8 +93,14 @@ impl Service<Uri> for Connector {
             None => server_name(uri.host().unwrap_or_default()),
         };
         let config = Arc::clone(&self.config);
-        let teller = self.teller.clone();
+        let refusals = self.refusals.clone();
         let to: Arc<str> = uri.authority().map_or("", |to| to.as_str()).into();
+        if let Some(why) = refusals.as_ref().and_then(|refusals| refusals.pausing(&to)) {
+            return Box::pin(async move { Err(why.into()) });
+        }
+        let mut plain = self
+            .falls_back_to_plain
+            .then(|| (self.tcp.clone(), uri.clone()));
         let connecting = self.tcp.call(uri);
         Box::pin(async move {
             let name = expected?;
@@ -97,13 +108,28 @@ impl Service<Uri> for Connector {
             // It looks at files, and may read them: a slow disk must hold up no other task, such as
             // the keep-alives of a client that has one thread for all.
             let config = tokio::task::spawn_blocking(move || config.current()).await?;
-            let stream = TlsConnector::from(config).connect(name, stream).await;
-            let stream = stream.map_err(explained).inspect_err(|error| {
-                if let Some(teller) = &teller {
-                    teller.tell(&to, &error.to_string());
+            let shaking = TlsConnector::from(config).connect(name, FirstBytes::of(stream));
+            let (error, heard) = match shaking.into_fallible().await {
+                Ok(stream) => {
+                    let stream = Stream::Tls(Box::new(stream));
+                    return Ok(TokioIo::new(Dialed::new(stream, refusals, to)));
                 }
-            })?;
-            Ok(TokioIo::new(Dialed { stream, teller, to }))
+                Err(failed) => failed,
+            };
+            let plain = plain.take_if(|_| heard.prove_plain(&error));
+            drop(heard);
+            if let Some((mut tcp, uri)) = plain {
+                if let Some(refusals) = &refusals {
+                    refusals.tell(&to, NO_TLS_THERE);
+                }
+                let stream = Stream::Plain(tcp.call(uri).await?.into_inner());
+                return Ok(TokioIo::new(Dialed::new(stream, refusals, to)));
+            }
+            let error = explained(error);
+            if let Some(refusals) = &refusals {
+                refusals.refused(&to, &error.to_string());
+            }
+            Err(error.into())
         })
     }
 }
@@ -127,80 +153,5 @@ fn explained(error: io::Error) -> io::Error {
             "TLS: it closed the connection during the handshake; does it speak TLS?",
         ),
         None => error,
-    }
-}
-
-/// A connection with TLS that this side has made.
-pub struct Dialed {
-    stream: TlsStream<TcpStream>,
-    teller: Option<Arc<Teller>>,
-    to: Arc<str>,
-}
-
-/// Logs what keeps from connecting, and does not repeat itself.
-#[derive(Default)]
-struct Teller(Mutex<BTreeMap<Arc<str>, String>>);
-
-impl Teller {
-    fn tell(&self, to: &Arc<str>, why: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(to).is_some_and(|before| before == why) {
-            return;
-        }
-        tracing::warn!(%to, %why, "not connected");
-        if told.len() == TOLD_MAX {
-            told.clear();
-        }
-        told.insert(Arc::clone(to), why.to_owned());
-    }
-}
-
-impl AsyncRead for Dialed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        read.map_err(|error| {
-            let Some(why) = explain::to_client(&error) else {
-                return error;
-            };
-            let why = format!("TLS: {why}");
-            if let Some(teller) = &self.teller {
-                teller.tell(&self.to, &why);
-            }
-            io::Error::new(error.kind(), why)
-        })
-    }
-}
-
-impl AsyncWrite for Dialed {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

@@ -27,6 +27,8 @@ pub enum Part {
     ServerName,
     /// A name that the certificates of peers have.
     PeerName,
+    /// The secret that nodes make their certificates from.
+    ClusterSecret,
 }
 
 impl fmt::Display for Part {
@@ -37,6 +39,7 @@ impl fmt::Display for Part {
             Self::Authority => "CA",
             Self::ServerName => "server name",
             Self::PeerName => "peer name",
+            Self::ClusterSecret => "cluster secret",
         })
     }
 }

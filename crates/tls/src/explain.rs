@@ -22,12 +22,14 @@ pub(crate) fn to_client(error: &io::Error) -> Option<String> {
     })
 }
 
-/// Why a server rejects a client, as far as its log lines are paced apart: a flood of one kind must
+/// Why a server rejects a client, or what it notes of one that it admits, as far as its log lines are paced apart: a flood of one kind must
 /// not hide another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Refusal {
     /// It came without TLS.
     Plain,
+    /// The same, at a port that admits it.
+    AdmittedPlain,
     /// It showed no certificate.
     NoCertificate,
     /// Its certificate is not good.

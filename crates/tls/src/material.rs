@@ -28,6 +28,8 @@ pub struct ServerTls {
     pub demand_client_certificate: bool,
     /// Names of which the certificate that a client shows has to have one; empty for any.
     pub peer_names: Vec<PeerName>,
+    /// Whether HTTP/2 without TLS is let in beside it.
+    pub admit_plain: bool,
 }
 
 /// Whom a client trusts and what it shows.
@@ -40,13 +42,17 @@ pub struct ClientTls {
     /// The name that the certificates of servers must have, instead of the host that is connected
     /// to.
     pub server_name: Option<String>,
+    /// Whether to connect without TLS where the other side proves to speak none: it answered the
+    /// first message of a handshake with HTTP/2, or ended the connection without a word. Never
+    /// when it is its certificate that is not good.
+    pub fall_back_to_plain: bool,
 }
 
 impl ServerTls {
     /// Whether only those are let in who show a certificate with a name of peers.
     #[must_use]
     pub fn admits_peers_alone(&self) -> bool {
-        self.demand_client_certificate && !self.peer_names.is_empty()
+        self.demand_client_certificate && !self.peer_names.is_empty() && !self.admit_plain
     }
 
     pub(crate) fn sources(&self) -> Vec<Pem> {

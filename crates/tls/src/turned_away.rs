@@ -27,9 +27,14 @@ pub(crate) fn begins_tls(first: &[u8]) -> bool {
     first.first() == Some(&HANDSHAKE)
 }
 
+/// Whether these first bytes, of which there may be one, begin HTTP/2 without TLS.
+pub(crate) fn begins_http2(first: &[u8]) -> bool {
+    HTTP2_PREFACE.starts_with(first)
+}
+
 /// Says that TLS is spoken here, to gRPC and to HTTP/1, and ends the connection.
 pub(crate) async fn plain(mut stream: TcpStream, first: &[u8]) {
-    let words = match HTTP2_PREFACE.starts_with(first) {
+    let words = match begins_http2(first) {
         true => http2_goodbye(),
         false => format!(
             "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\

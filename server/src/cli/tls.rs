@@ -156,6 +156,7 @@ impl TlsArgs {
                     ca: self.cacert.iter().cloned().map(Pem::File).collect(),
                     certificate: self.certificate()?.map(|(of, key)| (of.into(), key.into())),
                     server_name: self.server_name.clone(),
+                    fall_back_to_plain: false,
                 };
                 let connector = Connector::new(tls).map_err(|error| error.to_string())?;
                 let origin = format!("https://{host}").parse();

@@ -4,11 +4,9 @@ use std::net::SocketAddr;
 
 use ringfence_access::{CertificateKind, Credentials, Issuer, IssuerKind};
 
-use ringfence_core::Mode;
-use ringfence_tls::ServerTls;
-
-use super::ConfigError;
 use super::given::Given;
+use super::{ConfigError, NodeTls};
+use ringfence_core::Mode;
 
 /// How callers are proven at the client port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,18 +77,24 @@ impl Access {
 pub(super) fn check_peers(
     mode: Mode,
     listen_peer: SocketAddr,
-    peer_tls: Option<&ServerTls>,
+    peer_tls: Option<&NodeTls>,
 ) -> Result<(), ConfigError> {
-    let named = peer_tls.is_some_and(|tls| !tls.peer_names.is_empty());
+    let named = peer_tls.is_some_and(|tls| tls.accept.admits_peers_alone());
     let closed = named || listen_peer.ip().to_canonical().is_loopback();
-    match mode == Mode::Enforced && !closed {
-        false => Ok(()),
-        true => {
-            let allowed = "off or permissive, or together with --peer-tls-name, by which nodes differ \
-                           from strangers, or with --listen-peer on loopback";
-            Err(ConfigError::value("access", "enforced", allowed.to_owned()))
-        }
+    if mode != Mode::Enforced || closed {
+        return Ok(());
     }
+    let allowed = match peer_tls.is_some_and(NodeTls::is_permissive) {
+        true => {
+            "off or permissive, or without --peer-tls-mode permissive, with which the peer port \
+             admits every caller that comes without TLS"
+        }
+        false => {
+            "off or permissive, or together with --cluster-secret-file or --peer-tls-name, by which \
+             nodes differ from strangers, or with --listen-peer on loopback"
+        }
+    };
+    Err(ConfigError::value("access", "enforced", allowed.to_owned()))
 }
 
 /// Whose Pods are watched: those of the one issuer of kind kubernetes, unless that is said.

@@ -34,6 +34,25 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// Whether nodes may do without TLS between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum PeerTlsMode {
+    /// They may not.
+    Required,
+    /// Those without TLS are let in, and connected to, as well: while a cluster gets TLS.
+    Permissive,
+}
+
+impl PeerTlsMode {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Permissive => "permissive",
+        }
+    }
+}
+
 /// Which name of a client certificate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -147,6 +166,21 @@ pub(super) struct Given {
     /// only by that Pod's own token [default: the only one with kind=kubernetes]
     #[arg(long, env = "RINGFENCE_KUBE_PODS_ISSUER", value_name = "ALIAS")]
     pub(super) kube_pods_issuer: Option<String>,
+    /// A secret that the nodes of the cluster alone have: 32 random bytes or more, as they are, in
+    /// hexadecimal digits or in base64. From it each node makes a CA and its own certificate
+    /// for TLS between nodes. Given twice, the CA of each is trusted, and the first signs
+    /// [default: --peer-cert-file]
+    #[arg(
+        long,
+        env = "RINGFENCE_CLUSTER_SECRET_FILE",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    pub(super) cluster_secret_file: Vec<PathBuf>,
+    /// Whether other nodes may do without TLS: required or permissive. Permissive, for the time in
+    /// which a cluster gets TLS, protects nothing [default: required, if there is TLS between nodes]
+    #[arg(long, env = "RINGFENCE_PEER_TLS_MODE", value_name = "MODE")]
+    pub(super) peer_tls_mode: Option<PeerTlsMode>,
     /// This node's certificate towards other nodes, with those that signed it, for the host of
     /// --advertise-peer: a PEM file, read again when it changes [default: no TLS between nodes]
     #[arg(long, env = "RINGFENCE_PEER_CERT_FILE", value_name = "FILE")]
@@ -154,7 +188,7 @@ pub(super) struct Given {
     /// The key of --peer-cert-file, not encrypted: a PEM file
     #[arg(long, env = "RINGFENCE_PEER_KEY_FILE", value_name = "FILE")]
     pub(super) peer_key_file: Option<PathBuf>,
-    /// Who signs the certificates of nodes: a PEM file
+    /// Who signs the certificates of nodes: a PEM file, of one CA or of several
     #[arg(long, env = "RINGFENCE_PEER_TRUSTED_CA_FILE", value_name = "FILE")]
     pub(super) peer_trusted_ca_file: Option<PathBuf>,
     /// Reject at the peer port a peer that shows no certificate of --peer-trusted-ca-file
@@ -298,7 +332,7 @@ pub(super) struct Given {
 impl Given {
     /// What is said here, completed by what `lower` says.
     pub(super) fn over(self, lower: Self) -> Self {
-        fn list(upper: Vec<String>, lower: Vec<String>) -> Vec<String> {
+        fn list<T>(upper: Vec<T>, lower: Vec<T>) -> Vec<T> {
             if upper.is_empty() { lower } else { upper }
         }
         Self {
@@ -319,6 +353,8 @@ impl Given {
             client_cert_principal: self.client_cert_principal.or(lower.client_cert_principal),
             jwt_issuer: list(self.jwt_issuer, lower.jwt_issuer),
             kube_pods_issuer: self.kube_pods_issuer.or(lower.kube_pods_issuer),
+            cluster_secret_file: list(self.cluster_secret_file, lower.cluster_secret_file),
+            peer_tls_mode: self.peer_tls_mode.or(lower.peer_tls_mode),
             peer_cert_file: self.peer_cert_file.or(lower.peer_cert_file),
             peer_key_file: self.peer_key_file.or(lower.peer_key_file),
             peer_trusted_ca_file: self.peer_trusted_ca_file.or(lower.peer_trusted_ca_file),

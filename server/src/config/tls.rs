@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use ringfence_tls::{Acceptor, PEER_NAMES_MAX, Part, PeerName, Pem, ServerTls, TlsError};
+use ringfence_tls::{Acceptor, Part, Pem, ServerTls, TlsError};
 
 use super::{ConfigError, Given};
 
 /// The flags of one port.
-struct Flags {
-    certificate: &'static str,
-    key: &'static str,
-    ca: &'static str,
-    demand: &'static str,
+pub(super) struct Flags {
+    pub(super) certificate: &'static str,
+    pub(super) key: &'static str,
+    pub(super) ca: &'static str,
+    pub(super) demand: &'static str,
 }
 
 const CLIENT: Flags = Flags {
@@ -21,19 +21,12 @@ const CLIENT: Flags = Flags {
     demand: "client-cert-auth",
 };
 
-const PEER: Flags = Flags {
-    certificate: "peer-cert-file",
-    key: "peer-key-file",
-    ca: "peer-trusted-ca-file",
-    demand: "peer-client-cert-auth",
-};
-
 /// What was given for one port.
-struct Files<'a> {
-    certificate: Option<&'a Path>,
-    key: Option<&'a Path>,
-    ca: Option<&'a Path>,
-    demand: bool,
+pub(super) struct Files<'a> {
+    pub(super) certificate: Option<&'a Path>,
+    pub(super) key: Option<&'a Path>,
+    pub(super) ca: Option<&'a Path>,
+    pub(super) demand: bool,
 }
 
 /// The TLS of the client port; `None` if it has none.
@@ -47,53 +40,8 @@ pub(super) fn of_clients(given: &Given) -> Result<Option<ServerTls>, ConfigError
     CLIENT.check(files)
 }
 
-/// The TLS between nodes; `None` if there is none.
-pub(super) fn of_peers(given: &Given) -> Result<Option<ServerTls>, ConfigError> {
-    let names = peer_names(&given.peer_tls_name)?;
-    if !names.is_empty() && given.peer_client_cert_auth == Some(false) {
-        let allowed = "true together with --peer-tls-name, which demands a certificate";
-        return Err(ConfigError::value(PEER.demand, "false", allowed));
-    }
-    let files = Files {
-        certificate: given.peer_cert_file.as_deref(),
-        key: given.peer_key_file.as_deref(),
-        ca: given.peer_trusted_ca_file.as_deref(),
-        demand: given.peer_client_cert_auth.unwrap_or(false),
-    };
-    if files.certificate.is_none() && !names.is_empty() {
-        let allowed = "together with --peer-cert-file, --peer-key-file and --peer-trusted-ca-file, \
-                       without which the port has no TLS";
-        let offered = given.peer_tls_name.join(",");
-        return Err(ConfigError::value(PEER_NAME, offered, allowed));
-    }
-    if let (Some(certificate), None) = (files.certificate, files.ca) {
-        let allowed = "together with --peer-trusted-ca-file, by which nodes know each other";
-        return Err(refused(PEER.certificate, certificate, allowed.to_owned()));
-    }
-    let tls = PEER.check(files)?;
-    Ok(tls.map(|tls| ServerTls {
-        demand_client_certificate: tls.demand_client_certificate || !names.is_empty(),
-        peer_names: names,
-        ..tls
-    }))
-}
-
-const PEER_NAME: &str = "peer-tls-name";
-
-/// The names of nodes, parsed.
-fn peer_names(raw: &[String]) -> Result<Vec<PeerName>, ConfigError> {
-    if raw.len() > PEER_NAMES_MAX {
-        let allowed = format!("at most {PEER_NAMES_MAX} names; `*.` and a domain stands for many");
-        let offered = format!("{} names", raw.len());
-        return Err(ConfigError::value(PEER_NAME, offered, allowed));
-    }
-    let names = raw.iter().map(|name| PeerName::parse(name));
-    let names: Result<_, TlsError> = names.collect();
-    names.map_err(|error| PEER.unusable(error))
-}
-
 impl Flags {
-    fn check(&self, files: Files<'_>) -> Result<Option<ServerTls>, ConfigError> {
+    pub(super) fn check(&self, files: Files<'_>) -> Result<Option<ServerTls>, ConfigError> {
         let (certificate, key) = match (files.certificate, files.key) {
             (Some(certificate), Some(key)) => (certificate, key),
             (Some(certificate), None) => {
@@ -119,6 +67,7 @@ impl Flags {
             client_ca: files.ca.map(Pem::from),
             demand_client_certificate: files.demand,
             peer_names: Vec::new(),
+            admit_plain: false,
         };
         match Acceptor::new(tls.clone()) {
             Ok(_) => Ok(Some(tls)),
@@ -139,13 +88,14 @@ impl Flags {
         }
     }
 
-    fn unusable(&self, error: TlsError) -> ConfigError {
+    pub(super) fn unusable(&self, error: TlsError) -> ConfigError {
         ConfigError::Unusable {
             flag: match error.part {
                 Part::Certificate | Part::ServerName => self.certificate,
                 Part::Key => self.key,
                 Part::Authority => self.ca,
-                Part::PeerName => PEER_NAME,
+                Part::PeerName => "peer-tls-name",
+                Part::ClusterSecret => "cluster-secret-file",
             },
             offered: error.offered,
             why: error.why,
@@ -153,7 +103,7 @@ impl Flags {
     }
 }
 
-fn refused(flag: &'static str, path: &Path, allowed: String) -> ConfigError {
+pub(super) fn refused(flag: &'static str, path: &Path, allowed: String) -> ConfigError {
     ConfigError::value(flag, path.display().to_string(), allowed)
 }
 
@@ -190,60 +140,6 @@ mod tests {
         ];
         for (line, expected) in cases {
             let refused = refusal(line);
-            assert!(refused.contains(expected), "{line}: {refused}");
-        }
-    }
-
-    #[test]
-    fn nodes_have_to_know_each_other() {
-        let refused = refusal("--peer-cert-file a --peer-key-file b");
-        assert!(
-            refused.contains("--peer-trusted-ca-file, by which"),
-            "{refused}"
-        );
-        let refused = refusal("--peer-client-cert-auth");
-        assert!(
-            refused.contains("--peer-cert-file and --peer-key-file"),
-            "{refused}"
-        );
-        assert_eq!(config("").peer_tls, None);
-    }
-
-    #[test]
-    fn names_of_nodes_demand_a_certificate() {
-        let folder = tempfile::tempdir().unwrap();
-        let ours = Authority::new("ours");
-        let ca = ours.save(folder.path(), "ca").display().to_string();
-        let files = ours.sign(&["n1.example"]).save(folder.path(), "n1");
-        let (cert, key) = (files.certificate.display(), files.key.display());
-        let line =
-            format!("--peer-cert-file {cert} --peer-key-file {key} --peer-trusted-ca-file {ca}");
-
-        let tls = config(&line).peer_tls.expect("TLS");
-        assert!(!tls.admits_peers_alone());
-        let named = config(&format!(
-            "{line} --peer-tls-name n1.example,*.peers.example"
-        ));
-        let tls = named.peer_tls.expect("TLS");
-        assert!(tls.admits_peers_alone());
-        assert_eq!(tls.peer_names.len(), 2);
-
-        let cases = [
-            (
-                "--peer-tls-name n1.example".to_owned(),
-                "--peer-tls-name is `n1.example`; allowed: together with --peer-cert-file",
-            ),
-            (
-                format!("{line} --peer-tls-name n1.example --peer-client-cert-auth=false"),
-                "--peer-client-cert-auth is `false`; allowed: true together with --peer-tls-name",
-            ),
-            (
-                format!("{line} --peer-tls-name n1:7421"),
-                "--peer-tls-name is `\"n1:7421\"`: no certificate can have it; expected a DNS name",
-            ),
-        ];
-        for (line, expected) in cases {
-            let refused = refusal(&line);
             assert!(refused.contains(expected), "{line}: {refused}");
         }
     }

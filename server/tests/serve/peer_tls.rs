@@ -95,3 +95,128 @@ async fn nodes_form_a_cluster_by_their_certificates_and_keep_strangers_out() {
     let suspicious = start(&dir, "n6", Ports::free(), &suspicious);
     logs(&suspicious, "signed by none of the CAs that were named").await;
 }
+
+/// A file with a secret of 32 bytes from this one on.
+fn secret(dir: &TempDir, byte: u8) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = dir.path().join(format!("{byte}.secret"));
+    let digits: Vec<String> = (byte..byte + 32).map(|b| format!("{b:02x}")).collect();
+    std::fs::write(&path, digits.concat()).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    path.display().to_string()
+}
+
+/// A cluster of three that has a secret, and whose rights bind.
+async fn three_with(dir: &TempDir, secret: &str, more: &[&str]) -> Vec<Process> {
+    let ports = [0; 3].map(|_| Ports::free());
+    let members = (1..).zip(&ports);
+    let members = members.map(|(n, ports)| format!("n{n}=127.0.0.1:{}", ports.peer));
+    let members = members.collect::<Vec<_>>().join(",");
+    let start_one = |(n, ports): (usize, Ports)| {
+        let mut flags = vec![
+            format!("--name=n{n}"),
+            format!("--cluster-secret-file={secret}"),
+            format!("--initial-cluster={members}"),
+            "--token-floor=0".to_owned(),
+        ];
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
+        start(dir, &format!("n{n}"), ports, &flags)
+    };
+    let nodes: Vec<Process> = (1..).zip(ports).map(start_one).collect();
+    let mut ready = Vec::new();
+    for node in nodes {
+        ready.push(node.ready().await);
+    }
+    ready
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_with_a_secret_refuses_who_has_it_not_and_goes_on() {
+    let dir = TempDir::new().unwrap();
+    let ours = secret(&dir, 1);
+    let ready = three_with(&dir, &ours, &[]).await;
+    let mut api = Api::of(&ready[0]).await;
+    let alice = api.open("alice").await;
+    let held = api.acquire(&alice, 1, "held").await.unwrap();
+    let leader = api.status().await.leader_id;
+
+    let join = format!("--join=127.0.0.1:{}", ready[0].ports.peer);
+    let stranger = |name: &str, more: &[String]| {
+        let mut flags = vec![format!("--name={name}"), join.clone()];
+        flags.extend_from_slice(more);
+        start(&dir, name, Ports::free(), &flags)
+    };
+    // Another secret, none, and a certificate of another CA with the name of nodes.
+    let other = [format!("--cluster-secret-file={}", secret(&dir, 101))];
+    let other = stranger("n4", &other);
+    logs(&other, "signed by none of the CAs that were named").await;
+    let _plain = stranger("n5", &[]);
+    logs(&ready[0], "it came without TLS").await;
+    let clients = Authority::new("clients");
+    let client = flags(
+        &dir,
+        "n6",
+        &clients.sign(&["node.ringfence.internal"]),
+        &clients,
+    );
+    let client = stranger("n6", &client[1..]);
+    logs(&client, "signed by none of the CAs that were named").await;
+    // Half a handshake, garbage and silence, over and over.
+    let peer = ready[0].ports.peer;
+    let floods = (0..200_u8).map(|n| async move {
+        use tokio::io::AsyncWriteExt;
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", peer)).await?;
+        let words: &[u8] = match n % 3 {
+            0 => &[22, 3, 1, 2, 0, 1],
+            1 => &[255; 64],
+            _ => &[],
+        };
+        stream.write_all(words).await?;
+        std::io::Result::Ok(stream)
+    });
+    let floods = futures_util::future::join_all(floods).await;
+
+    for number in 2..50 {
+        let grant = api.acquire(&alice, number, &format!("more/{number}")).await;
+        assert_eq!(grant.unwrap().token, number);
+    }
+    assert_eq!(
+        api.get("held").await.unwrap().holder.unwrap().token,
+        held.token
+    );
+    assert_eq!(api.status().await.leader_id, leader);
+    let members = ringfence_proto::v1::ListMembersRequest {};
+    let members = api.cluster.list_members(members).await.unwrap();
+    assert_eq!(members.into_inner().members.len(), 3);
+    drop(floods);
+    // A line for each refusal would be hundreds.
+    let log = ready[0].logged();
+    let lines = log.lines().filter(|line| line.contains("rejected")).count();
+    assert!(lines < 50, "{lines} lines of refusals:\n{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_bind_on_all_interfaces_with_a_secret_alone() {
+    let dir = TempDir::new().unwrap();
+    let ours = secret(&dir, 1);
+    let ports = Ports::free();
+    let flags = [
+        "--name=n1".to_owned(),
+        format!("--cluster-secret-file={ours}"),
+        format!("--initial-cluster=n1=127.0.0.1:{}", ports.peer),
+        "--access=enforced".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let on = ["0.0.0.0", "0.0.0.0", "127.0.0.1"];
+    let node = Process::start_on(on, &dir.path().join("n1"), ports, &flags);
+    let node = node.ready().await;
+    let mut api = Api::of(&node).await;
+    let refused = api.leases.acquire(crate::api::acquire_request(
+        &ringfence_proto::v1::SessionHandle::default(),
+        1,
+        "a",
+    ));
+    assert!(refused.await.is_err());
+    let log = node.logged();
+    assert!(!log.contains("--listen-peer 0.0.0.0"), "{log}");
+}

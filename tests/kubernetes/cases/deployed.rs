@@ -87,6 +87,18 @@ async fn every_pod_is_as_confined_as_it_can_be_and_knows_its_name() {
             let found = lines.filter(|found| *found == line).count();
             assert_eq!(found, 1, "{overlay}: {line}");
         }
+        // In production nodes know each other by a secret, and clients need rights.
+        let production = overlay == "overlays/production";
+        for part in [
+            "secretName: ringfence-cluster-secret",
+            "defaultMode: 256",
+            "value: /etc/ringfence/cluster/cluster.secret",
+            "value: enforced",
+        ] {
+            assert_eq!(rendered.contains(part), production, "{overlay}: {part}");
+        }
+        let anonymous = rendered.contains("RINGFENCE_ALLOW_ANONYMOUS");
+        assert_eq!(anonymous, !production, "{overlay}");
         // Taking a lost member's place is for the process that asks for it.
         let replaces = rendered.contains("RINGFENCE_REPLACE_ON_DATA_LOSS");
         assert_eq!(replaces, overlay == "overlays/dev", "{overlay}");

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
+use ringfence_tls::RarelyEach;
 
 use crate::bootstrap::seat::take_seat;
 use crate::membership::list::FIRST_MEMBERS_MAX;
@@ -27,23 +28,21 @@ use crate::types::type_config::Peer;
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
 /// How long an empty node waits before it asks around again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// How often it says what it is waiting for, if that stays the same.
-const SAY_EVERY: u32 = 50;
 
 /// Asks around until this node has its seat.
 pub(crate) async fn find_seat(inner: Arc<Inner>) {
-    let mut said = String::new();
-    for round in 0_u32.. {
+    let mut lines = RarelyEach::default();
+    loop {
         if inner.running.get().is_some() || inner.stop.is_stopped() {
             return;
         }
         match one_round(&inner).await {
             Ok(()) => return,
-            Err(waiting_for) if said != waiting_for || round % SAY_EVERY == 0 => {
-                tracing::info!(%waiting_for, "this node has no cluster yet");
-                said = waiting_for;
+            Err(waiting_for) => {
+                if let Some(unsaid) = lines.say(&waiting_for) {
+                    tracing::info!(%waiting_for, unsaid, "this node has no cluster yet");
+                }
             }
-            Err(_) => {}
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }

@@ -82,7 +82,8 @@ impl LeaderTerm {
         }
         Err(format!(
             "the peer port is not known to be authenticated on {}: start these with \
-             --peer-tls-name, or remove those that do not come back",
+             --cluster-secret-file, or with certificates and --peer-tls-name, and without \
+             --peer-tls-mode permissive, or remove those that do not come back",
             open.join(", ")
         ))
     }

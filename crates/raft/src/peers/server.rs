@@ -16,6 +16,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_proto::raft::peers_server::Peers;
 use ringfence_proto::record::RECORD_VERSION;
+use ringfence_tls::RarelyEach;
 use ringfence_wal::Fs;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
@@ -41,8 +42,8 @@ type AnswerStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 /// Answers the calls of other nodes.
 pub(crate) struct PeerService {
     inner: Arc<Inner>,
-    /// Why a call was rejected last, so that each reason is logged once and not every time.
-    turned_away: Mutex<String>,
+    /// What is logged of calls that were rejected or not understood.
+    lines: Arc<Mutex<RarelyEach>>,
     refusals: Arc<Refusals>,
 }
 
@@ -50,7 +51,7 @@ impl PeerService {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
         Self {
             inner,
-            turned_away: Mutex::default(),
+            lines: Arc::default(),
             refusals: Arc::new(Refusals::new()),
         }
     }
@@ -83,11 +84,10 @@ impl PeerService {
 
     /// Only a person can help nodes that take each other for another node.
     fn tell_operator(&self, why: &str) {
-        let mut last = self.turned_away.lock();
-        if *last != why {
-            why.clone_into(&mut last);
+        if let Some(unsaid) = self.lines.lock().say(why) {
             tracing::warn!(
                 why,
+                unsaid,
                 "a node that calls here is refused; does this one have the right data directory?"
             );
         }
@@ -137,6 +137,7 @@ impl Peers for PeerService {
         let (intake, answered) = Intake::new(running.log.clone(), unflushed_max, segment_bytes);
         let entry_limit = running.log.entry_limit();
         let checked = running.clone();
+        let lines = self.lines.clone();
         let requests = request.into_inner().then(move |message| {
             // On arrival: whether this disk takes the entries says nothing about the leader.
             inner.heard_leader();
@@ -154,7 +155,10 @@ impl Peers for PeerService {
                 match within_limit(message, entry_limit).and_then(append_from_pb) {
                     Ok(request) => Some(request),
                     Err(error) => {
-                        tracing::warn!(%error, "an append was not understood");
+                        let error = error.to_string();
+                        if let Some(unsaid) = lines.lock().say(&error) {
+                            tracing::warn!(error, unsaid, "an append was not understood");
+                        }
                         None
                     }
                 }
@@ -240,7 +244,7 @@ impl Peers for PeerService {
             ))
         })?;
         receive_file(dir.files(), &mut parts, incoming.path()).await?;
-        verify(dir.clone(), incoming.path(), &meta).await?;
+        verify(dir.clone(), incoming.path(), &meta, &self.lines).await?;
         // From here on the file is openraft's: a caller that goes away must not take it from under
         // the installation, which would count as a failure of this node's disk.
         let install = runtime::spawn(async move {
@@ -328,14 +332,18 @@ async fn verify(
     dir: SnapshotDir,
     path: &std::path::Path,
     meta: &SnapshotMeta,
+    lines: &Mutex<RarelyEach>,
 ) -> Result<(), Status> {
     let (path, last) = (path.to_owned(), meta.last_log_id);
     let verified = crate::platform::runtime::blocking(move || dir.verify(&path, last)).await;
     match verified.map_err(unavailable)? {
         Ok(()) => Ok(()),
         Err(error) => {
-            tracing::warn!(%error, "a snapshot from a peer cannot be used");
-            Err(Status::data_loss(error.to_string()))
+            let error = error.to_string();
+            if let Some(unsaid) = lines.lock().say(&error) {
+                tracing::warn!(error, unsaid, "a snapshot from a peer cannot be used");
+            }
+            Err(Status::data_loss(error))
         }
     }
 }

@@ -182,6 +182,7 @@ fn connector(shown: &Signed) -> Connector {
         ca: vec![text(OURS.pem())],
         certificate: Some((text(&shown.certificate), text(&shown.key))),
         server_name: None,
+        fall_back_to_plain: false,
     };
     Connector::new(tls).unwrap()
 }
@@ -195,6 +196,7 @@ fn with_tls(config: &mut NodeConfig, names: &[&str]) {
         client_ca: Some(text(OURS.pem())),
         demand_client_certificate: true,
         peer_names: names.iter().map(|n| PeerName::parse(n).unwrap()).collect(),
+        admit_plain: false,
     };
     // Only what TLS proves counts here.
     config.peer_port_is_local = false;

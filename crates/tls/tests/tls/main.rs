@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod both;
 mod certificates;
+#[cfg(feature = "cluster-secret")]
+mod cluster_secret;
 mod peer_names;
 mod plain;
 mod ports;

@@ -15,6 +15,7 @@ fn server_in(folder: &Path) -> ServerTls {
         client_ca: None,
         demand_client_certificate: false,
         peer_names: Vec::new(),
+        admit_plain: false,
     }
 }
 

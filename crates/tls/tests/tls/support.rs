@@ -24,6 +24,7 @@ pub(crate) fn server(signed: &Signed) -> ServerTls {
         client_ca: None,
         demand_client_certificate: false,
         peer_names: Vec::new(),
+        admit_plain: false,
     }
 }
 

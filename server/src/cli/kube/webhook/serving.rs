@@ -82,6 +82,7 @@ impl Serve {
             client_ca: None,
             demand_client_certificate: false,
             peer_names: Vec::new(),
+            admit_plain: false,
         };
         let tls = Acceptor::http1(tls).map_err(|why| Failure::usage(why.to_string()))?;
         let listener = figures::listen("listen", self.listen)?;
