@@ -58,8 +58,9 @@ fn older(root: &Path) -> Result<PathBuf, String> {
 }
 
 fn roll(root: &Path, older: &Path) -> Result<(), String> {
+    // Of the whole workspace, so that it is built with the features that `cargo test` has.
     let mut test = cargo();
-    test.args(["test", "--package", "ringfence-tests", "--test", "upgrade"])
+    test.args(["test", "--workspace", "--test", "upgrade"])
         .args(["--", "--nocapture"])
         .env("RINGFENCE_OLDER_SERVER", older)
         .current_dir(root);
