@@ -140,7 +140,7 @@ fn access(cluster: &Cluster, words: &[&str]) -> String {
 
 async fn holder_of(caller: &Caller, name: &str) -> Option<u64> {
     let lease = caller.get(name).await.unwrap();
-    Some(lease?.grant?.token)
+    Some(lease?.holder?.token)
 }
 
 async fn wait_for_level(cluster: &Cluster, level: u32) {
