@@ -12,10 +12,15 @@ const ENDPOINTS: &str = "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440";
 /// How long an example runs, unless its argument says otherwise.
 const SECONDS: u64 = 20;
 
-/// A client of the cluster at `RINGFENCE_ENDPOINTS`, or of `ringfence dev`.
+/// A client of the cluster at `RINGFENCE_ENDPOINTS`, or of `ringfence dev`. The token in the file
+/// `RINGFENCE_TOKEN_FILE`, if that is set, proves who it is.
 pub(crate) async fn connect() -> Result<Client, Box<dyn Error>> {
     let endpoints = env::var("RINGFENCE_ENDPOINTS").unwrap_or_else(|_| ENDPOINTS.into());
-    Ok(Client::connect(endpoints.split(',')).await?)
+    let mut client = Client::builder().endpoints(endpoints.split(','));
+    if let Some(file) = env::var_os("RINGFENCE_TOKEN_FILE") {
+        client = client.token_file(file);
+    }
+    Ok(client.connect().await?)
 }
 
 /// Completes at Ctrl-C, at SIGTERM, or after the seconds that the first argument says.

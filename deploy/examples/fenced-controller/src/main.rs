@@ -33,7 +33,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let user = own_user(&kube::Client::try_from(config.clone())?).await?;
     let carrier = Carrier::impersonate(user);
 
-    let client = Client::connect(&settings.endpoints).await?;
+    let mut client = Client::builder().endpoints(&settings.endpoints);
+    if let Some(file) = &settings.token_file {
+        client = client.token_file(file);
+    }
+    let client = client.connect().await?;
     let elector = Elector::builder(&client).timings(settings.timings).build();
     println!("I am {}", elector.identity());
     let campaign = elector

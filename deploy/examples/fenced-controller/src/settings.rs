@@ -2,6 +2,7 @@
 
 use std::env;
 use std::error::Error;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ringfence_client::Timings;
@@ -16,6 +17,8 @@ const LEASE: Duration = Duration::from_secs(15);
 pub(crate) struct Settings {
     /// Client addresses of the cluster: `RINGFENCE_ENDPOINTS`, separated by commas.
     pub(crate) endpoints: Vec<String>,
+    /// The file with the token that proves who it is: `RINGFENCE_TOKEN_FILE`.
+    pub(crate) token_file: Option<PathBuf>,
     /// The namespace of what is written: `NAMESPACE`.
     pub(crate) namespace: String,
     /// The lease: `LEASE`, or `k8s/NAMESPACE/leader`, which is mirrored to the Lease `leader`.
@@ -45,6 +48,7 @@ impl Settings {
         });
         Ok(Self {
             endpoints: endpoints.split(',').map(str::to_owned).collect(),
+            token_file: set("RINGFENCE_TOKEN_FILE").map(PathBuf::from),
             namespace,
             lease,
             timings,
