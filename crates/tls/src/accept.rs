@@ -23,14 +23,16 @@ const FIRST_BYTES: usize = 4;
 /// addresses share a line for each reason, so that no number of addresses is a flood.
 const LINES_MAX: usize = 64;
 
+/// Log lines about callers, by address, or for all that found no place here.
+type Lines = BTreeMap<(Option<IpAddr>, Refusal), Rarely>;
+
 /// Makes the server's side of handshakes.
 #[derive(Clone)]
 pub struct Acceptor {
     config: Arc<Watched<ServerConfig>>,
     admits_peers_alone: bool,
     admits_plain: bool,
-    /// By address, or for all that found no place here.
-    lines: Arc<Mutex<BTreeMap<(Option<IpAddr>, Refusal), Rarely>>>,
+    lines: Arc<Mutex<Lines>>,
 }
 
 impl Acceptor {

@@ -191,7 +191,8 @@ mod tests {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let shown = format!("{secret:?} {:?}", ClusterSecret::node(&[secret.clone()]));
+        let node = ClusterSecret::node(std::slice::from_ref(&secret));
+        let shown = format!("{secret:?} {node:?}");
         assert!(
             !shown.contains(&seed) && !shown.contains("PRIVATE"),
             "{shown}"

@@ -21,6 +21,7 @@ pub const CLUSTER_SECRET_FILE_BYTES_MAX: u64 = 4096;
 const DIFFERENT_BYTES_MIN: usize = 16;
 /// Permissions that a file with a secret may not have: all of other users, and to write of the
 /// group. A group may read, since Kubernetes mounts a secret so for a Pod's own group.
+#[cfg(unix)]
 const MODE_OPEN: u32 = 0o027;
 
 const HOW: &str = "make one with: (umask 077; openssl rand -hex 32 > cluster.secret), and give the \

@@ -169,7 +169,7 @@ pub(super) struct Given {
     /// A secret that the nodes of the cluster alone have: 32 random bytes or more, as they are, in
     /// hexadecimal digits or in base64. From it each node makes a CA and its own certificate
     /// for TLS between nodes. Given twice, the CA of each is trusted, and the first signs
-    /// [default: --peer-cert-file]
+    /// [default: the certificate of --peer-cert-file]
     #[arg(
         long,
         env = "RINGFENCE_CLUSTER_SECRET_FILE",

@@ -6,6 +6,7 @@ mod both;
 mod certificates;
 #[cfg(feature = "cluster-secret")]
 mod cluster_secret;
+mod left_alone;
 mod peer_names;
 mod plain;
 mod ports;
