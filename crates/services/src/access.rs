@@ -1,7 +1,8 @@
 //! Service `ringfence.v1.Access`.
 
 use ringfence_core::{
-    Access, AuditRecord, Command, Frozen, Outcome, Principal, Rejection, Rule, Scope, StateMachine, Verb,
+    Access, AuditRecord, Command, Frozen, Outcome, Principal, Rejection, Rule, Scope, StateMachine,
+    Verb,
 };
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{Applied, Node};
@@ -169,7 +170,10 @@ fn acts(state: &Frozen, ask: &wire::ActsAsk) -> Result<v1::ListActsResponse, Ref
     let page = state.audit_after(ask.after).take(ask.limit);
     let index = |record: Option<&AuditRecord>| record.map_or(0, |record| record.index);
     Ok(v1::ListActsResponse {
-        cluster_id: cluster.as_ref().map(wire::cluster_id_to_wire).unwrap_or_default(),
+        cluster_id: cluster
+            .as_ref()
+            .map(wire::cluster_id_to_wire)
+            .unwrap_or_default(),
         acts: page.map(wire::act_to_wire).collect(),
         newest: index(state.audit().last()),
         oldest: index(state.audit().next()),
