@@ -13,6 +13,7 @@ use crate::harness::{Said, await_that, ringfence};
 pub(crate) struct Node {
     pub(crate) process: Child,
     pub(crate) client: String,
+    pub(crate) http: String,
     pub(crate) dir: TempDir,
     _ports: [Port; 3],
 }
@@ -38,6 +39,7 @@ impl Node {
         let node = Self {
             process,
             client: at[0].clone(),
+            http: at[2].clone(),
             dir,
             _ports: ports,
         };

@@ -14,6 +14,8 @@ mod history;
 mod kube;
 mod lock;
 mod members;
+mod rates;
+mod secrets;
 mod terminal;
 mod unread;
 mod usage;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringfence_core::Mode;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{WatchRequest, end_cause, watch_event};
 use tokio::sync::mpsc;
@@ -34,12 +35,13 @@ impl Stage {
     ///
     /// # Errors
     /// If it does not.
-    pub(super) async fn set() -> Result<Self, Failure> {
+    pub(super) async fn set(access: Mode) -> Result<Self, Failure> {
         let plan = Plan {
             count: 3,
             ports: Ports::Free,
             data_dir: None,
             trial: true,
+            access,
         };
         let mut nodes = Nodes::start(&plan)?;
         let leader = match nodes.ready().await {
@@ -49,6 +51,12 @@ impl Stage {
                 return Err(failure);
             }
         };
+        if access == Mode::Enforced
+            && let Err(failure) = grant(&nodes).await
+        {
+            nodes.stop().await;
+            return Err(failure);
+        }
         let (_, ends) = mpsc::unbounded_channel();
         let mut stage = Self {
             nodes,
@@ -58,6 +66,12 @@ impl Stage {
         };
         stage.watch().await?;
         Ok(stage)
+    }
+
+    /// The arguments of the command that gave the workers their right, if they need one.
+    pub(super) fn granted(&self) -> Option<String> {
+        let needed = self.nodes.access() == Mode::Enforced;
+        needed.then(|| format!("ringfence {}", self.nodes.grant(LEASE).join(" ")))
     }
 
     /// Names, process ids, and who leads.
@@ -238,5 +252,21 @@ impl Stage {
 
     fn root(&self) -> PathBuf {
         self.nodes.root().0
+    }
+}
+
+/// Gives the workers the right to their lease, as an operator does.
+async fn grant(nodes: &Nodes) -> Result<(), Failure> {
+    let failed = |cause: &dyn std::fmt::Display| {
+        let message = format!("cannot give the workers a right: {cause}");
+        Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", message)
+    };
+    let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(nodes.grant(LEASE)).kill_on_drop(true);
+    let done = command.output().await.map_err(|cause| failed(&cause))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(failed(&String::from_utf8_lossy(&done.stderr).trim())),
     }
 }
