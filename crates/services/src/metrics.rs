@@ -337,7 +337,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Measures how long something took, for people and for the rates of callers; no grant depends on it.
+/// Measures how long something took, for people only.
 #[derive(Clone, Copy)]
 pub(crate) struct Stopwatch {
     started: Instant,
@@ -346,15 +346,15 @@ pub(crate) struct Stopwatch {
 impl Stopwatch {
     #[expect(
         clippy::disallowed_methods,
-        reason = "measures for people and for rates; no grant depends on it"
+        reason = "measures for people; decides nothing"
     )]
-    pub(crate) fn start() -> Self {
+    fn start() -> Self {
         Self {
             started: Instant::now(),
         }
     }
 
-    pub(crate) fn elapsed(self) -> Duration {
+    fn elapsed(self) -> Duration {
         self.started.elapsed()
     }
 }

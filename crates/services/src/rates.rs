@@ -15,6 +15,7 @@ use ringfence_access::{Buckets, Exceeded, Rate};
 use ringfence_core::{Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
+use ringfence_raft::since_boot;
 
 use crate::Context;
 use crate::caller::Who;
@@ -22,7 +23,6 @@ use crate::limits::{
     BYTES_PER_PRINCIPAL, CONNECTIONS_PER_PRINCIPAL, PRINCIPALS_COUNTED_MAX,
     PRINCIPALS_PER_CONNECTION_MAX, REQUESTS_PER_PRINCIPAL,
 };
-use crate::metrics::Stopwatch;
 
 /// When a connection may be free that a principal has too many of.
 const CONNECTION_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -62,7 +62,6 @@ pub(crate) struct Rates {
     bytes: Buckets,
     connections: Mutex<HashMap<Key, u64>>,
     hasher: RandomState,
-    begun: Stopwatch,
 }
 
 /// A principal's hash, under a key of this process.
@@ -84,7 +83,6 @@ impl Rates {
             bytes: buckets(limits.bytes),
             connections: Mutex::default(),
             hasher: RandomState::new(),
-            begun: Stopwatch::start(),
         })
     }
 
@@ -92,13 +90,9 @@ impl Rates {
         Key(self.hasher.hash_one(principal))
     }
 
-    fn now(&self) -> Duration {
-        self.begun.elapsed()
-    }
-
     /// Takes a request of a principal that owes no bytes.
     fn request(&self, key: Key) -> Result<(), Refusal> {
-        let now = self.now();
+        let now = since_boot();
         let (requests, bytes) = (self.limits.requests, self.limits.bytes);
         self.bytes.look(&key, now).map_err(|exceeded| {
             let (limit, flag) = ("bytes_per_principal", "--principal-bytes-max");
@@ -168,7 +162,7 @@ pub struct Meter {
 impl Meter {
     pub(crate) fn passed(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.rates.bytes.charge(&self.key, bytes, self.rates.now());
+        self.rates.bytes.charge(&self.key, bytes, since_boot());
     }
 }
 
@@ -376,6 +370,6 @@ mod tests {
             rates.request(key).unwrap();
         }
         assert_eq!(rates.connections().len(), PRINCIPALS_PER_CONNECTION_MAX);
-        assert!(rates.requests.used(rates.now()) <= PRINCIPALS_COUNTED_MAX);
+        assert!(rates.requests.used(since_boot()) <= PRINCIPALS_COUNTED_MAX);
     }
 }
