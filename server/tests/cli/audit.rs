@@ -136,14 +136,18 @@ fn a_node_writes_acts_and_samples_of_refusals_to_its_file_and_opens_it_again() {
     };
     let lines = lines_with(&path, |line| line["reason"] == "UNAUTHENTICATED");
     let denied = of(&lines, "PERMISSION_DENIED");
-    let [denied] = &denied[..] else {
-        panic!("one line for one principal and verb in ten seconds: {lines:?}");
-    };
+    // One line for one principal and verb in ten seconds, which may end between two requests.
+    assert!((1..=2).contains(&denied.len()), "{lines:?}");
+    let count: u64 = denied
+        .iter()
+        .map(|line| line["count"].as_u64().unwrap())
+        .sum();
+    assert_eq!(count, 5);
+    let denied = &denied[0];
     assert_eq!(
         (&denied["principal"], &denied["what"], &denied["enforced"]),
         (&"anonymous".into(), &"observe".into(), &true.into())
     );
-    assert_eq!(denied["count"], 5);
     let unproven = &of(&lines, "UNAUTHENTICATED")[0];
     assert_eq!(unproven["source"], "127.0.0.1");
 
