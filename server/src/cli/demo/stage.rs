@@ -15,6 +15,8 @@ use crate::cli::{Failure, duration, exit};
 
 /// The lease that guards the balance.
 pub(super) const LEASE: &str = "bank/balance";
+/// The leases that the demo has a right to: a watch is one of all names that begin as the lease's.
+const LEASES: &str = "bank/*";
 /// The TTL of the workers' sessions: soon over, and long enough for a change of leader.
 pub(super) const TTL: Duration = Duration::from_secs(5);
 /// How long the cluster may take for a step.
@@ -71,7 +73,7 @@ impl Stage {
     /// The arguments of the command that gave the workers their right, if they need one.
     pub(super) fn granted(&self) -> Option<String> {
         let needed = self.nodes.access() == Mode::Enforced;
-        needed.then(|| format!("ringfence {}", self.nodes.grant(LEASE).join(" ")))
+        needed.then(|| format!("ringfence {}", self.nodes.grant(LEASES).join(" ")))
     }
 
     /// Names, process ids, and who leads.
@@ -263,7 +265,7 @@ async fn grant(nodes: &Nodes) -> Result<(), Failure> {
     };
     let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
     let mut command = tokio::process::Command::new(program);
-    command.args(nodes.grant(LEASE)).kill_on_drop(true);
+    command.args(nodes.grant(LEASES)).kill_on_drop(true);
     let done = command.output().await.map_err(|cause| failed(&cause))?;
     match done.status.success() {
         true => Ok(()),
