@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use ringfence_access::Peer;
+use ringfence_access::{Peer, Source};
 use ringfence_core::Mode;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
@@ -25,10 +25,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::server::NamedService;
+use tonic::transport::server::Connected;
 use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
 use crate::admin_socket::AdminSocket;
+use crate::audit_log::AuditLog;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
@@ -59,6 +61,9 @@ pub(crate) enum AppError {
     /// Callers cannot be proven as the configuration says.
     #[error("--client-cert-principal or --jwt-issuer: {0}")]
     Credentials(ringfence_access::InvalidCredentials),
+    /// The audit log cannot be opened.
+    #[error("--audit-log: {0}; name a file in a directory that the node may write to, or `-`")]
+    AuditLog(io::Error),
     /// There is no way to the API server of Kubernetes.
     #[error("--kube-mirror, --kube-pods or --kube-leave: {0}")]
     Kube(ringfence_kube::ConnectError),
@@ -117,10 +122,15 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let ports = Ports::new();
     let pool = ports.pool.clone();
     let (stop, stopping) = watch::channel(false);
-    let context = Context::new(node.clone(), pool.clone(), stopping.clone());
+    let context = Context::new(node.clone(), pool.clone(), stopping.clone())
+        .with_rates(config.principal_rates);
     let identify = IdentifyLayer::new(&config.access, &node, &context);
     let identify = identify.map_err(AppError::Credentials)?;
     let prover = identify.prover();
+    if let Some(target) = &config.audit_log {
+        let log = AuditLog::open(target, &node, &context).map_err(AppError::AuditLog)?;
+        tokio::spawn(log.run(stopping.clone()));
+    }
     let metrics = Metrics::new(
         &node,
         context.metrics(),
@@ -154,10 +164,19 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         ports.client.clone(),
     );
     let of_clients = Arc::clone(&pool);
+    let of_connections = context.clone();
     let connections = client_port.incoming().map(move |accepted| {
         let accepted = accepted?;
-        let peer = prover.peer(accepted.certificates());
-        io::Result::Ok(ClientConnection::new(accepted, peer, &of_clients))
+        let from = accepted.connect_info().remote_addr();
+        let source = from.map(|from| Source::of(from.ip()));
+        let peer = prover.peer(accepted.certificates()).from_source(source);
+        let principals = of_connections.connection_principals();
+        io::Result::Ok(ClientConnection::new(
+            accepted,
+            peer,
+            principals,
+            &of_clients,
+        ))
     });
     let clients = services(
         &context,
@@ -167,10 +186,11 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     )
     .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
     let admin = AdminSocket::bind(&config.data_dir).map(|socket| {
-        let pool = ports.pool.clone();
+        let (pool, of_connections) = (ports.pool.clone(), context.clone());
         let connections = socket.connections().map(move |accepted| {
             let peer = Peer::admin_socket();
-            io::Result::Ok(ClientConnection::new(accepted, peer, &pool))
+            let principals = of_connections.connection_principals();
+            io::Result::Ok(ClientConnection::new(accepted, peer, principals, &pool))
         });
         services(&context, identify, &ports.pool, health_service)
             .serve_with_incoming_shutdown(connections, stopped(stopping.clone()))

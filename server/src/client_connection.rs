@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ringfence_access::Peer;
-use ringfence_services::{Account, Client, Pool};
+use ringfence_services::{Account, Client, ConnectionPrincipals, Pool};
 use ringfence_tls::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -19,6 +19,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) client: Client,
     /// What it shows of its caller.
     pub(crate) peer: Arc<Peer>,
+    /// Whose connection it is.
+    pub(crate) principals: Arc<ConnectionPrincipals>,
 }
 
 /// A connection at the client port, or at the admin socket.
@@ -30,7 +32,12 @@ pub(crate) struct ClientConnection<C = Connection> {
 }
 
 impl<C> ClientConnection<C> {
-    pub(crate) fn new(connection: C, peer: Peer, pool: &Arc<Pool>) -> Self {
+    pub(crate) fn new(
+        connection: C,
+        peer: Peer,
+        principals: ConnectionPrincipals,
+        pool: &Arc<Pool>,
+    ) -> Self {
         let account = Account::new(Arc::clone(pool));
         Self {
             connection,
@@ -38,6 +45,7 @@ impl<C> ClientConnection<C> {
             info: ConnectionInfo {
                 client: Client::new(account),
                 peer: Arc::new(peer),
+                principals: Arc::new(principals),
             },
         }
     }

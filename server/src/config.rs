@@ -12,6 +12,8 @@ mod error;
 mod given;
 mod kube;
 mod peer_tls;
+mod range;
+mod rates;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringfence_core::{Millis, Settings, TOKEN_FLOOR_MAX};
+use ringfence_services::PrincipalRates;
 use ringfence_tls::ServerTls;
 
 pub(crate) use access::Access;
@@ -30,7 +33,9 @@ pub(crate) use peer_tls::NodeTls;
 
 use address::{host_port, listen};
 use given::Given;
+use range::in_range;
 
+use crate::audit_log::AuditTarget;
 use crate::leave::Ordinal;
 use crate::limits::CLIENT_CONNECTIONS_STANDARD;
 
@@ -72,6 +77,10 @@ pub(crate) struct Config {
     pub(crate) client_tls: Option<ServerTls>,
     /// How callers are proven.
     pub(crate) access: Access,
+    /// What one principal may ask of this node.
+    pub(crate) principal_rates: PrincipalRates,
+    /// Where the acts of operators and samples of refusals are written.
+    pub(crate) audit_log: Option<AuditTarget>,
     /// TLS between nodes.
     pub(crate) peer_tls: Option<NodeTls>,
     /// How the API server of Kubernetes is reached; `None`: by the Pod that this process runs in.
@@ -133,6 +142,7 @@ impl Config {
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
         let access = access::access(&given)?;
+        let principal_rates = rates::of_principals(&given)?;
         let kube_leave = given.kube_leave.unwrap_or(false);
         let kube_pods = given.kube_pods.unwrap_or(false);
         let kubeconfig = kube::kubeconfig(&given)?;
@@ -193,6 +203,8 @@ impl Config {
             )?,
             client_tls,
             access,
+            principal_rates,
+            audit_log: given.audit_log.map(AuditTarget::of),
             kube_pods,
             kube_mirror,
             peer_tls,
@@ -231,18 +243,6 @@ fn worker_threads(given: Option<u64>) -> Result<usize, ConfigError> {
     let threads = given.unwrap_or(cores as u64);
     let threads = in_range("worker-threads", threads, WORKER_THREADS)?;
     Ok(usize::try_from(threads).unwrap_or(cores))
-}
-
-fn in_range(
-    flag: &'static str,
-    offered: u64,
-    allowed: std::ops::RangeInclusive<u64>,
-) -> Result<u64, ConfigError> {
-    if allowed.contains(&offered) {
-        return Ok(offered);
-    }
-    let allowed = format!("{} to {}", allowed.start(), allowed.end());
-    Err(ConfigError::value(flag, offered.to_string(), allowed))
 }
 
 fn check_node_name(flag: &'static str, name: &str) -> Result<(), ConfigError> {

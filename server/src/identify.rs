@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
-use ringfence_access::{InvalidCredentials, NotProven, Proven, Prover, Tokens, now_unix};
-use ringfence_core::{ClusterToken, Mode};
+use ringfence_access::{InvalidCredentials, NotProven, Proven, Prover, Rate, Tokens, now_unix};
+use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
@@ -18,6 +18,9 @@ use tower::{Layer, Service};
 
 use crate::client_connection::ConnectionInfo;
 use crate::config::Access;
+
+/// How many seconds' worth of failed proofs one source may have at once.
+const FAILED_PROOFS_BURST: u64 = 10;
 
 /// The cluster tokens as this node's state has them.
 struct StateTokens(Node);
@@ -50,8 +53,12 @@ impl IdentifyLayer {
     ) -> Result<Self, InvalidCredentials> {
         let tokens = Arc::new(StateTokens(node.clone()));
         let prover = Prover::new(access.credentials.clone(), tokens, now_unix())?;
+        let rate = Rate {
+            per_second: access.failed_proofs_max,
+            burst: access.failed_proofs_max.saturating_mul(FAILED_PROOFS_BURST),
+        };
         Ok(Self {
-            prover: Arc::new(prover),
+            prover: Arc::new(prover.with_source_limit(rate)),
             node: node.clone(),
             context: context.clone(),
             pods_of: access.pods_of.as_deref().map(Arc::from),
@@ -72,27 +79,63 @@ impl IdentifyLayer {
         info: &ConnectionInfo,
         request: &Request<Body>,
     ) -> Result<Option<Identified>, NotProven> {
-        match self.prove(info, request) {
-            Ok(proven) => Ok(Some(self.identified(proven))),
-            Err(not) => {
-                self.context.metrics().proof_failed();
-                let mode = self.node.read(|state| state.access().mode());
-                match mode {
-                    Mode::Enforced => Err(not),
-                    Mode::Permissive | Mode::Off => Ok(None),
-                }
-            }
+        let mode = self.node.read(|state| state.access().mode());
+        let binds = mode == Mode::Enforced;
+        let not = match self.prove(info, request, binds) {
+            Ok(proven) => return Ok(Some(self.identified(proven))),
+            Err(not) => not,
+        };
+        let source = || {
+            info.peer
+                .source()
+                .map_or_else(String::new, |from| from.to_string())
+        };
+        let metrics = self.context.metrics();
+        match &not.reached {
+            Some(reached) => metrics.proof_limited(reached.limit, source, binds),
+            None => metrics.proof_failed(source, binds),
+        }
+        match binds {
+            true => Err(not),
+            false => Ok(None),
         }
     }
 
-    fn prove(&self, info: &ConnectionInfo, request: &Request<Body>) -> Result<Proven, NotProven> {
+    fn prove(
+        &self,
+        info: &ConnectionInfo,
+        request: &Request<Body>,
+        binds: bool,
+    ) -> Result<Proven, NotProven> {
         let mut offered = request.headers().get_all(AUTHORIZATION).iter();
         let header = offered.next();
         if header.is_some() && offered.next().is_some() {
             return Err(NotProven::SEVERAL_HEADERS);
         }
         let header = header.map(|value| value.as_bytes());
-        self.prover.prove(&info.peer, header, now_unix())
+        match binds {
+            true => self.prover.prove(&info.peer, header, now_unix()),
+            false => self.prover.prove_unbound(&info.peer, header, now_unix()),
+        }
+    }
+
+    /// Puts who makes a request beside it, and what counts its bytes.
+    fn admit(&self, info: &ConnectionInfo, request: &mut Request<Body>) -> Result<(), Refusal> {
+        let identified = self.identify(info, request).map_err(|not| refusal(&not))?;
+        let principal = identified.as_ref().map(|who| who.principal.clone());
+        let principal = principal.unwrap_or_else(Principal::anonymous);
+        let path = request.uri().path();
+        let meter = self
+            .context
+            .begin_call(&principal, path, &info.principals)?;
+        let beside = request.extensions_mut();
+        if let Some(identified) = identified {
+            beside.insert(identified);
+        }
+        if let Some(meter) = meter {
+            beside.insert(meter);
+        }
+        Ok(())
     }
 
     fn identified(&self, proven: Proven) -> Identified {
@@ -143,13 +186,9 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
-            match self.layer.identify(&info, &request) {
-                Ok(Some(identified)) => drop(request.extensions_mut().insert(identified)),
-                Ok(None) => {}
-                Err(not) => {
-                    let refused = Status::from(refusal(&not)).into_http();
-                    return Either::Right(ready(Ok(refused)));
-                }
+            if let Err(refused) = self.layer.admit(&info, &mut request) {
+                let refused = Status::from(refused).into_http();
+                return Either::Right(ready(Ok(refused)));
             }
             request.extensions_mut().insert(info.client);
         }
@@ -159,6 +198,12 @@ where
 
 /// What was shown proves nothing; nothing was done.
 fn refusal(not: &NotProven) -> Refusal {
+    if let Some(reached) = &not.reached {
+        return Refusal::new(Reason::Limit, not.to_string())
+            .with("limit", reached.limit)
+            .with("max", reached.max)
+            .retry_after(reached.retry_after);
+    }
     let message = format!("{not}; show another credential");
     Refusal::new(Reason::Unauthenticated, message).with("why", not)
 }

@@ -5,6 +5,7 @@
 
 mod admin_socket;
 mod app;
+mod audit_log;
 mod cli;
 mod client_connection;
 mod config;

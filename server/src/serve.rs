@@ -49,6 +49,7 @@ fn exit_of(error: &AppError) -> u8 {
     match error {
         AppError::Listen { .. }
         | AppError::Signals(_)
+        | AppError::AuditLog(_)
         | AppError::Start(StartError::DataDir { .. } | StartError::Locked { .. }) => exit::SYSTEM,
         AppError::Tls(_)
         | AppError::Credentials(_)

@@ -9,4 +9,5 @@ mod keep_alives;
 mod many_leases;
 mod measure;
 mod no_window;
+mod refused;
 mod sockets;

@@ -15,6 +15,7 @@
 //! It decides nothing about rights. It opens no connection: keys of issuers come from files. It reads
 //! no clock to judge; the time is an argument. No error repeats a part of a credential.
 
+mod buckets;
 mod cache;
 mod certificate;
 mod clock;
@@ -30,17 +31,20 @@ mod not_proven;
 mod peer;
 mod proven;
 mod prover;
+mod source;
 
+pub use buckets::{Buckets, Exceeded, Rate};
 pub use certificate::CertificateKind;
 pub use clock::{now_unix, until_expiry};
 pub use cluster_token::{BearerToken, TokenSecret, Tokens};
 pub use credentials::{Credentials, InvalidCredentials, InvalidIssuer, Issuer, IssuerKind};
 pub use limits::{
     CACHED_PROOFS_MAX, FAILED_PROOFS_PER_CONNECTION, FAILED_PROOFS_PER_NODE,
-    ISSUER_ALIAS_BYTES_MAX, ISSUERS_MAX, KEY_FILE_BYTES_MAX, KEY_FILE_PAUSE, KEYS_PER_FILE_MAX,
-    LEEWAY, RSA_BITS, TOKEN_BYTES_MAX,
+    FAILED_PROOFS_PER_SOURCE, ISSUER_ALIAS_BYTES_MAX, ISSUERS_MAX, KEY_FILE_BYTES_MAX,
+    KEY_FILE_PAUSE, KEYS_PER_FILE_MAX, LEEWAY, RSA_BITS, TOKEN_BYTES_MAX,
 };
-pub use not_proven::{Credential, NotProven};
+pub use not_proven::{Credential, NotProven, Reached};
 pub use peer::Peer;
 pub use proven::{BoundPod, Caller, Proven};
 pub use prover::{Figures, Prover};
+pub use source::Source;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::buckets::Rate;
+
 /// By how much the wall clocks of this node and of who issued a credential may differ, in seconds.
 pub const LEEWAY: u64 = 60;
 
@@ -34,3 +36,14 @@ pub const FAILED_PROOFS_PER_CONNECTION: u32 = 10;
 /// The most failed proofs of all connections of a node in a second. Beyond it, a connection with a
 /// failed proof in this second is refused as above; the others are not, since they have done nothing.
 pub const FAILED_PROOFS_PER_NODE: u32 = 1_000;
+
+/// Failed proofs of one source, an IPv4 address or an IPv6 /64, where rights bind: so many at once, and
+/// then so many a second. Beyond it credentials from there are refused without a look, but for JWTs
+/// that were verified before. A gateway makes one source of all its callers, so a hundred of them may
+/// err at once, as after a rotation that went wrong.
+pub const FAILED_PROOFS_PER_SOURCE: Rate = Rate {
+    per_second: 10,
+    burst: 100,
+};
+/// The most sources whose failed proofs are counted; those that failed least make room.
+pub(crate) const SOURCES_COUNTED_MAX: usize = 65_536;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use ringfence_core::{InvalidPrincipal, PRINCIPAL_BYTES_MAX};
 
@@ -16,6 +17,19 @@ pub struct NotProven {
     /// Whether it was not looked at because too many proofs have failed: the same credential may be
     /// good in the next second.
     pub limited: bool,
+    /// The limit that was reached, if it is that.
+    pub reached: Option<Reached>,
+}
+
+/// A limit of failed proofs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Its name, as `failed_proofs_per_source`.
+    pub limit: &'static str,
+    /// How many may fail in a second.
+    pub max: u64,
+    /// When a credential is looked at again.
+    pub retry_after: Duration,
 }
 
 /// The kinds of credentials, for counters.
@@ -56,6 +70,7 @@ impl NotProven {
             credential,
             why: Cow::Borrowed(why),
             limited: false,
+            reached: None,
         }
     }
 
@@ -64,6 +79,7 @@ impl NotProven {
             credential,
             why: Cow::Owned(why),
             limited: false,
+            reached: None,
         }
     }
 

@@ -5,6 +5,7 @@ use crate::failures::Failures;
 use crate::limits::FAILED_PROOFS_PER_CONNECTION;
 use crate::not_proven::NotProven;
 use crate::proven::Proven;
+use crate::source::Source;
 use ringfence_core::Principal;
 
 /// A connection: what it shows, and how many proofs have failed on it. It is made once, when the
@@ -13,6 +14,7 @@ use ringfence_core::Principal;
 pub struct Peer {
     shown: Shown,
     failures: Failures,
+    source: Option<Source>,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,21 @@ impl Peer {
         Self {
             shown,
             failures: Failures::at_most(FAILED_PROOFS_PER_CONNECTION),
+            source: None,
         }
+    }
+
+    /// The same, and where it comes from.
+    #[must_use]
+    pub fn from_source(mut self, source: Option<Source>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Where it comes from, if that is known.
+    #[must_use]
+    pub const fn source(&self) -> Option<Source> {
+        self.source
     }
 
     pub(crate) fn failures(&self) -> &Failures {

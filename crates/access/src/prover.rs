@@ -2,15 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use crate::buckets::{Buckets, Rate};
 use crate::cache::{Cache, Proof};
 use crate::certificate::CertificateKind;
 use crate::cluster_token::{self, Tokens, sha256};
 use crate::credentials::{Credentials, InvalidCredentials};
 use crate::failures::Failures;
 use crate::jwt::{self, Verifier};
-use crate::limits::{FAILED_PROOFS_PER_CONNECTION, FAILED_PROOFS_PER_NODE, TOKEN_BYTES_MAX};
-use crate::not_proven::{Credential, NotProven};
+use crate::limits::{
+    FAILED_PROOFS_PER_CONNECTION, FAILED_PROOFS_PER_NODE, FAILED_PROOFS_PER_SOURCE,
+    SOURCES_COUNTED_MAX, TOKEN_BYTES_MAX,
+};
+use crate::not_proven::{Credential, NotProven, Reached};
 use crate::peer::Peer;
 use crate::proven::Proven;
 
@@ -21,6 +26,7 @@ pub struct Prover {
     tokens: Arc<dyn Tokens>,
     cache: Mutex<Cache>,
     failures: Failures,
+    sources: Buckets,
     counts: Counts,
 }
 
@@ -48,6 +54,13 @@ pub struct Figures {
     pub key_file_reads: u64,
     /// How many verified JWTs are remembered.
     pub cached_proofs: usize,
+}
+
+/// Whether a caller that is not proven is refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Binds {
+    Yes,
+    No,
 }
 
 const KINDS: [Credential; 4] = [
@@ -79,8 +92,16 @@ impl Prover {
             tokens,
             cache: Mutex::default(),
             failures: Failures::at_most(FAILED_PROOFS_PER_NODE),
+            sources: Buckets::new(FAILED_PROOFS_PER_SOURCE, SOURCES_COUNTED_MAX),
             counts: Counts::default(),
         })
+    }
+
+    /// The same with another limit of failed proofs from one source.
+    #[must_use]
+    pub fn with_source_limit(mut self, rate: Rate) -> Self {
+        self.sources = Buckets::new(rate, SOURCES_COUNTED_MAX);
+        self
     }
 
     /// A connection whose other side showed these certificates (DER, its own first) in the handshake,
@@ -101,10 +122,30 @@ impl Prover {
         authorization: Option<&[u8]>,
         now: u64,
     ) -> Result<Proven, NotProven> {
-        let proven = match authorization {
-            Some(header) => self.by_header(peer, header, now),
+        self.counted(match authorization {
+            Some(header) => self.by_header(peer, header, now, Binds::Yes),
             None => peer.proven(now),
-        };
+        })
+    }
+
+    /// The same where rights do not bind and an unproven caller is served as `anonymous`: other
+    /// callers of its source, which may be a gateway, do not make it one.
+    ///
+    /// # Errors
+    /// [`NotProven`] as above.
+    pub fn prove_unbound(
+        &self,
+        peer: &Peer,
+        authorization: Option<&[u8]>,
+        now: u64,
+    ) -> Result<Proven, NotProven> {
+        self.counted(match authorization {
+            Some(header) => self.by_header(peer, header, now, Binds::No),
+            None => peer.proven(now),
+        })
+    }
+
+    fn counted(&self, proven: Result<Proven, NotProven>) -> Result<Proven, NotProven> {
         match &proven {
             Ok(_) => &self.counts.proven,
             Err(not) if not.limited => &self.counts.limited,
@@ -128,7 +169,13 @@ impl Prover {
         }
     }
 
-    fn by_header(&self, peer: &Peer, header: &[u8], now: u64) -> Result<Proven, NotProven> {
+    fn by_header(
+        &self,
+        peer: &Peer,
+        header: &[u8],
+        now: u64,
+        binds: Binds,
+    ) -> Result<Proven, NotProven> {
         let bearer = bearer(header);
         // Before the limit: a caller that was proven does not suffer from others behind its gateway.
         if let Ok(token) = &bearer
@@ -137,20 +184,51 @@ impl Prover {
             return Ok(proven);
         }
         self.check_limits(peer, now)?;
+        if binds == Binds::Yes {
+            self.check_source(peer, now)?;
+        }
         let proven = bearer.and_then(|token| self.by_token(token, now));
         if proven.is_err() {
             peer.failures().count(now);
             self.failures.count(now);
+            if let Some(source) = peer.source() {
+                self.sources.charge(&source, 1, Duration::from_secs(now));
+            }
         }
         proven
     }
 
+    fn check_source(&self, peer: &Peer, now: u64) -> Result<(), NotProven> {
+        let Some(source) = peer.source() else {
+            return Ok(());
+        };
+        let Err(exceeded) = self.sources.look(&source, Duration::from_secs(now)) else {
+            return Ok(());
+        };
+        let max = self.sources.rate().per_second;
+        let why = format!(
+            "too many failed proofs from {source}: at most {max} a second; the credential was not \
+             looked at, retry in a second"
+        );
+        Err(NotProven {
+            limited: true,
+            reached: Some(Reached {
+                limit: "failed_proofs_per_source",
+                max,
+                // The wall clock of proofs counts whole seconds.
+                retry_after: exceeded.retry_after.max(Duration::from_secs(1)),
+            }),
+            ..NotProven::because(Credential::Header, why)
+        })
+    }
+
     fn check_limits(&self, peer: &Peer, now: u64) -> Result<(), NotProven> {
         let of_connection = peer.failures().in_second(now);
-        let (scope, max) = if of_connection >= FAILED_PROOFS_PER_CONNECTION {
-            ("connection", FAILED_PROOFS_PER_CONNECTION)
+        let (scope, limit, max) = if of_connection >= FAILED_PROOFS_PER_CONNECTION {
+            let limit = "failed_proofs_per_connection";
+            ("connection", limit, FAILED_PROOFS_PER_CONNECTION)
         } else if of_connection > 0 && self.failures.are_too_many(now) {
-            ("node", FAILED_PROOFS_PER_NODE)
+            ("node", "failed_proofs_per_node", FAILED_PROOFS_PER_NODE)
         } else {
             return Ok(());
         };
@@ -160,6 +238,11 @@ impl Prover {
         );
         Err(NotProven {
             limited: true,
+            reached: Some(Reached {
+                limit,
+                max: max.into(),
+                retry_after: Duration::from_secs(1),
+            }),
             ..NotProven::because(Credential::Header, why)
         })
     }

@@ -4,6 +4,7 @@
 //! costs the state nothing.
 
 use alloc::string::String;
+use core::ops::Bound;
 
 use crate::access::principal::Principal;
 use crate::time::WallTime;
@@ -47,5 +48,17 @@ impl Audit {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &AuditRecord> {
         self.records.iter().map(|(_, record)| record)
+    }
+
+    pub(crate) fn after(&self, index: u64) -> impl Iterator<Item = &AuditRecord> {
+        let behind = self.records.iter_from(Bound::Excluded(&index));
+        behind.map(|(_, record)| record)
+    }
+
+    /// Whether acts behind this index may have been dropped. Nothing counts what was dropped, so a
+    /// full list is taken for one that has lost its beginning.
+    pub(crate) fn may_lack_after(&self, index: u64) -> bool {
+        let oldest = self.records.first().map(|(oldest, _)| *oldest);
+        self.records.len() >= AUDIT_RECORDS_MAX && oldest.is_some_and(|oldest| index < oldest)
     }
 }

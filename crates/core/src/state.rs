@@ -146,6 +146,18 @@ impl Frozen {
         self.audit.iter()
     }
 
+    /// The acts behind this log index, oldest first.
+    pub fn audit_after(&self, index: u64) -> impl Iterator<Item = &AuditRecord> {
+        self.audit.after(index)
+    }
+
+    /// Whether acts behind this log index may be gone: only the newest
+    /// [`AUDIT_RECORDS_MAX`](crate::AUDIT_RECORDS_MAX) are kept.
+    #[must_use]
+    pub fn audit_may_lack_after(&self, index: u64) -> bool {
+        self.audit.may_lack_after(index)
+    }
+
     /// Figures about the whole.
     #[must_use]
     pub fn summary(&self) -> Summary {

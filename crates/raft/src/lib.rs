@@ -136,6 +136,8 @@ pub use node::Node;
 pub use node::metrics::NodeMetrics;
 pub use node::start::StartError;
 #[doc(hidden)]
+pub use platform::clock::since_boot;
+#[doc(hidden)]
 pub use platform::hooks::{Hooks, Observer};
 #[doc(hidden)]
 pub use platform::place;

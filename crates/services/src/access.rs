@@ -1,7 +1,9 @@
 //! Service `ringfence.v1.Access`.
 
-use prost::Message;
-use ringfence_core::{Access, Command, Outcome, Principal, Rejection, Rule, Scope, Verb};
+use ringfence_core::{
+    Access, AuditRecord, Command, Frozen, Outcome, Principal, Rejection, Rule, Scope, StateMachine,
+    Verb,
+};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{Applied, Node};
 use tonic::metadata::MetadataMap;
@@ -35,12 +37,12 @@ impl AccessService {
 
     /// Answers from a state that reflects everything that was acknowledged before. The rights of
     /// others are shown to administrators.
-    async fn read<T: Message>(
+    async fn read<T>(
         &self,
         who: &Who,
         metadata: &MetadataMap,
         shown: Shown,
-        look: impl FnOnce(&Access) -> T,
+        look: impl FnOnce(&StateMachine) -> T,
     ) -> Result<T, Refusal> {
         let caller = self.context.caller(who);
         let judge = |access: &Access| match shown {
@@ -53,7 +55,7 @@ impl AccessService {
             let looked = self.context.node.read(|machine| {
                 let access = machine.access();
                 let would = judged(access, caller.as_ref(), judge)?;
-                Ok((would, look(access)))
+                Ok((would, look(machine)))
             });
             let (would, answer) =
                 looked.map_err(|rejection| Refusal::from_rejection(&rejection))?;
@@ -70,7 +72,7 @@ impl v1::access_server::Access for AccessService {
         request: Request<v1::GetAccessRequest>,
     ) -> Result<Response<v1::GetAccessResponse>, Status> {
         let (account, who) = (self.context.account(&request), Who::of(&request));
-        let look = |access: &Access| wire::access_to_wire(access);
+        let look = |machine: &StateMachine| wire::access_to_wire(machine.access());
         let answer = self
             .read(&who, request.metadata(), Shown::Others, look)
             .await;
@@ -105,7 +107,9 @@ impl v1::access_server::Access for AccessService {
             Ok(asked) => {
                 let of = asked.principal.as_ref().unwrap_or(&me);
                 let shown = if *of == me { Shown::Own } else { Shown::Others };
-                let look = |access: &Access| tested(access, of, asked.verb, asked.scope());
+                let look = |machine: &StateMachine| {
+                    tested(machine.access(), of, asked.verb, asked.scope())
+                };
                 self.read(&who, request.metadata(), shown, look).await
             }
             Err(refusal) => Err(refusal),
@@ -132,6 +136,49 @@ impl v1::access_server::Access for AccessService {
             node_id: node.status().node_id.unwrap_or_default(),
         }))
     }
+
+    async fn list_acts(
+        &self,
+        request: Request<v1::ListActsRequest>,
+    ) -> Result<Response<v1::ListActsResponse>, Status> {
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let answer = match wire::list_acts_from_wire(request.get_ref()) {
+            Ok(ask) => {
+                // A thousand acts are copied without the lock under which entries are applied.
+                let look = |machine: &StateMachine| machine.freeze();
+                let state = self.read(&who, request.metadata(), Shown::Others, look);
+                state.await.and_then(|state| acts(&state, &ask))
+            }
+            Err(refusal) => Err(refusal),
+        };
+        let answer = answer.and_then(|answer| paging::in_room(&account, answer));
+        Ok(self.context.answered(Call::Access, answer)?)
+    }
+}
+
+/// A page of the acts of a state.
+fn acts(state: &Frozen, ask: &wire::ActsAsk) -> Result<v1::ListActsResponse, Refusal> {
+    let cluster = state.cluster();
+    if let (Some(offered), Some(present)) = (ask.cluster, cluster)
+        && offered != present
+    {
+        return Err(Refusal::cluster_changed(offered, present));
+    }
+    if ask.after > state.index() {
+        return Err(Refusal::position_unknown(ask.after, state.index()));
+    }
+    let page = state.audit_after(ask.after).take(ask.limit);
+    let index = |record: Option<&AuditRecord>| record.map_or(0, |record| record.index);
+    Ok(v1::ListActsResponse {
+        cluster_id: cluster
+            .as_ref()
+            .map(wire::cluster_id_to_wire)
+            .unwrap_or_default(),
+        acts: page.map(wire::act_to_wire).collect(),
+        newest: index(state.audit().last()),
+        oldest: index(state.audit().next()),
+        compacted: state.audit_may_lack_after(ask.after),
+    })
 }
 
 /// Whether something is allowed, as it would be judged in the mode `enforced`.

@@ -38,6 +38,8 @@ pub(super) async fn alone_with(hooks: Hooks) -> Alone {
     let (dir, port) = (tempfile::tempdir().unwrap(), Port::any());
     let config = NodeConfig {
         peer_listen: port.address(),
+        // Rights bind only where strangers cannot act as nodes.
+        peer_port_is_local: true,
         initial_cluster: vec![("n1".to_owned(), port.address().to_string())],
         token_floor: Some(0),
         peer_port_is_local: true,

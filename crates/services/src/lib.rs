@@ -30,7 +30,9 @@ mod metrics;
 mod outbox;
 mod paging;
 mod proposals;
+mod rates;
 mod reads;
+mod refusals;
 mod rights;
 #[cfg(test)]
 mod rpcs;
@@ -54,6 +56,7 @@ use crate::limits::WATCHERS_MAX;
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
+use rates::Rates;
 use reads::Query;
 use watch::Presents;
 
@@ -66,6 +69,8 @@ pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
+pub use rates::{ConnectionPrincipals, Meter, PrincipalRates};
+pub use refusals::{RefusalCounts, Refusals, Refused};
 pub use sessions::SessionService;
 
 /// What all services share.
@@ -83,6 +88,8 @@ pub struct Context {
     presents: Presents,
     /// This node's number, once it has one.
     own_id: Arc<OnceLock<u64>>,
+    /// What principals have taken of this node.
+    rates: Arc<Rates>,
 }
 
 impl Context {
@@ -98,6 +105,7 @@ impl Context {
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             presents: Presents::new(),
             own_id: Arc::default(),
+            rates: Rates::new(PrincipalRates::default()),
         }
     }
 

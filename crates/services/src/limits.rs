@@ -98,6 +98,28 @@ pub(crate) const LISTINGS_MAX: usize = 8;
 /// How long a node keeps a list, from its first page on.
 pub(crate) const LISTING_AGE_MAX: Duration = Duration::from_secs(60);
 
+/// Requests of one principal in a second, and at once, unless `serve --principal-requests-max` says
+/// another number; keep-alives do not count. etcd and Consul have no such limit of their own (etcd
+/// refuses all clients when 5,000 entries wait to be applied; Consul's `request_limits` are for a whole
+/// server, and off). This is about what one node commits in a second, so that no program that works
+/// today meets it.
+pub(crate) const REQUESTS_PER_PRINCIPAL: u64 = 10_000;
+/// Bytes of requests and answers of one principal in a second, and at once, unless
+/// `serve --principal-bytes-max` says another number: 16 full pages of a list, or half of a gigabit
+/// network.
+pub(crate) const BYTES_PER_PRINCIPAL: u64 = 64 << 20;
+/// Connections of one principal at a time, unless `serve --principal-connections-max` says another
+/// number: half of what a node takes altogether, so that one principal does not shut out all others.
+/// All Pods of a Deployment are one principal. Consul's limit is 100 or 200 for each address.
+pub(crate) const CONNECTIONS_PER_PRINCIPAL: u64 = 5_000;
+/// The principals whose rates a node counts; those that asked for least make room.
+pub(crate) const PRINCIPALS_COUNTED_MAX: usize = 16_384;
+/// The principals that one connection counts for, if it carries the calls of several.
+pub(crate) const PRINCIPALS_PER_CONNECTION_MAX: usize = 16;
+/// The kinds of refusals, by principal and verb, that are counted apart for the audit log between two
+/// of its lines.
+pub(crate) const REFUSALS_COUNTED_APART_MAX: usize = 1_024;
+
 /// How often a stream looks whether its caller is banned or its credential over, if it sends nothing.
 pub(crate) const ACCESS_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// The least time between two lines of the log about refusals for want of a right.

@@ -16,6 +16,7 @@ use ringfence_proto::refusal::reason_name;
 use ringfence_proto::v1::Reason;
 
 use crate::limits::DENIAL_LOGGED_EVERY;
+use crate::refusals::{Refusals, Refused};
 
 /// The calls that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,24 @@ struct DeniedLabels {
     enforced: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LimitedLabels {
+    /// Which limit was reached.
+    limit: &'static str,
+    /// Whether the request was refused, or would have been.
+    enforced: &'static str,
+}
+
+/// The limits of one caller that are counted apart.
+const LIMITS: [&str; 6] = [
+    "requests_per_principal",
+    "bytes_per_principal",
+    "connections_per_principal",
+    "failed_proofs_per_source",
+    "failed_proofs_per_connection",
+    "failed_proofs_per_node",
+];
+
 /// What the services of one node count.
 pub struct Metrics {
     calls: Family<CallLabels, Counter>,
@@ -98,7 +117,9 @@ pub struct Metrics {
     streams: Gauge<i64, AtomicI64>,
     denied: Family<DeniedLabels, Counter>,
     unproven: Counter,
+    limited: Family<LimitedLabels, Counter>,
     denials: Sampled,
+    refusals: Refusals,
 }
 
 impl Metrics {
@@ -118,6 +139,8 @@ impl Metrics {
             streams: Gauge::default(),
             denied: Family::default(),
             unproven: Counter::default(),
+            limited: Family::default(),
+            refusals: Refusals::default(),
             denials: Sampled::default(),
         })
     }
@@ -150,11 +173,65 @@ impl Metrics {
             "Requests with a credential that proves nothing",
             self.unproven.clone(),
         );
+        registry.register(
+            "limited",
+            "Requests beyond what one caller may ask of a node, refused if rights are enforced",
+            self.limited.clone(),
+        );
     }
 
-    /// Counts a request whose credential proves nothing.
-    pub fn proof_failed(&self) {
+    /// What was refused, for an audit log.
+    #[must_use]
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// Counts a request from this source whose credential proves nothing.
+    pub fn proof_failed(&self, source: impl FnOnce() -> String, enforced: bool) {
         self.unproven.inc();
+        self.refusals.count(|| Refused {
+            reason: reason_name(Reason::Unauthenticated),
+            what: "any".to_owned(),
+            principal: String::new(),
+            source: source(),
+            enforced,
+        });
+    }
+
+    /// Counts a request whose credential was not looked at, since too many from this source proved
+    /// nothing.
+    pub fn proof_limited(&self, limit: &str, source: impl FnOnce() -> String, enforced: bool) {
+        self.count_limited(limit, enforced, String::new, source);
+    }
+
+    /// Counts a request beyond a limit of this principal.
+    pub(crate) fn limited(&self, refusal: &Refusal, principal: &str, enforced: bool) {
+        let limit = refusal.metadata.get("limit").map(String::as_str);
+        let principal = || principal.to_owned();
+        self.count_limited(limit.unwrap_or_default(), enforced, principal, String::new);
+    }
+
+    fn count_limited(
+        &self,
+        limit: &str,
+        enforced: bool,
+        principal: impl FnOnce() -> String,
+        source: impl FnOnce() -> String,
+    ) {
+        let known = LIMITS.into_iter().find(|known| *known == limit);
+        let limit = known.unwrap_or("other");
+        let labels = LimitedLabels {
+            limit,
+            enforced: if enforced { "true" } else { "false" },
+        };
+        self.limited.get_or_create(&labels).inc();
+        self.refusals.count(|| Refused {
+            reason: reason_name(Reason::Limit),
+            what: limit.to_owned(),
+            principal: principal(),
+            source: source(),
+            enforced,
+        });
     }
 
     /// Counts a refusal for want of a right, or what would have been one; some are logged.
@@ -167,6 +244,13 @@ impl Metrics {
             enforced: if enforced { "true" } else { "false" },
         };
         self.denied.get_or_create(&labels).inc();
+        self.refusals.count(|| Refused {
+            reason: reason_name(refusal.reason),
+            what: verb.to_owned(),
+            principal: named("principal").unwrap_or_default().to_owned(),
+            source: String::new(),
+            enforced,
+        });
         let Some(unlogged) = self.denials.take() else {
             return;
         };

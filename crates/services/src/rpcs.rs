@@ -34,12 +34,13 @@ enum Needs {
 }
 
 /// The RPCs, by service and method.
-const RPCS: [(&str, Needs); 29] = [
+const RPCS: [(&str, Needs); 30] = [
     ("Access/GetAccess", Needs::Cluster(Verb::Admin)),
     ("Access/ChangeAccess", Needs::Cluster(Verb::Admin)),
     // For oneself nothing.
     ("Access/TestAccess", Needs::Cluster(Verb::Admin)),
     ("Access/WhoAmI", Needs::Admission),
+    ("Access/ListActs", Needs::Cluster(Verb::Admin)),
     ("Cluster/Status", Needs::Admission),
     ("Cluster/ListMembers", Needs::Admission),
     ("Cluster/AddMember", Needs::Cluster(Verb::Operate)),

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ringfence_core::Mode;
 use serde_json::{Value, json};
 
 use super::nodes::{Nodes, Plan, Ports};
 use super::output::{Output, Table};
-use super::{Failure, Global, signals};
+use super::{Failure, Global, parse, signals};
 
 /// The client port of the first node that other commands assume.
 pub(crate) const PORT: u16 = 7420;
@@ -21,7 +22,8 @@ pub(crate) const PORT: u16 = 7420;
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence dev
-  ringfence dev --nodes 5 --port 7500 --data-dir /tmp/ringfence   # kept at the end")]
+  ringfence dev --nodes 5 --port 7500 --data-dir /tmp/ringfence   # kept at the end
+  ringfence dev --access enforced")]
 pub(crate) struct Dev {
     /// How many nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
@@ -32,6 +34,10 @@ pub(crate) struct Dev {
     /// Keep the nodes' data here, also after the end [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// How much rights bind in a new cluster: off, permissive or enforced; with enforced, the
+    /// command that gives the first right is printed
+    #[arg(long, default_value = "off", value_name = "MODE", value_parser = parse::mode)]
+    access: Mode,
 }
 
 impl Dev {
@@ -43,6 +49,7 @@ impl Dev {
             ports: Ports::From(self.port),
             data_dir: self.data_dir,
             trial: true,
+            access: self.access,
         };
         let mut nodes = Nodes::start(&plan)?;
         let served = tokio::select! {
@@ -97,6 +104,8 @@ fn object(nodes: &Nodes, leader: usize) -> Value {
         "endpoints": nodes.endpoints(),
         "leader": nodes.all()[leader].name,
         "nodes": described,
+        "access": nodes.access().as_str(),
+        "grant": first_right(nodes),
     })
 }
 
@@ -124,10 +133,17 @@ fn text(nodes: &Nodes, leader: usize, port: u16) -> String {
             nodes.endpoints().join(",")
         ),
     };
+    let rights = match first_right(nodes) {
+        Some(grant) => format!(
+            "\n\nRights bind: what no rule allows is refused. To let every client take and read \
+             every lease:\n  {grant}"
+        ),
+        None => String::new(),
+    };
     let leader = &nodes.all()[leader];
     let pid = leader.pid().unwrap_or_default();
     format!(
-        "ready\n\n{table}\ndata and logs: {} ({kept})\n\nTry in another terminal:\n{endpoints}  \
+        "ready\n\n{table}\ndata and logs: {} ({kept}){rights}\n\nTry in another terminal:\n{endpoints}  \
          {program} lock jobs/nightly -- sh -c 'echo token $RINGFENCE_TOKEN; sleep 10'\n  \
          {program} lease watch\n  \
          kill -9 {pid}    # {}, the leader; then: {program} cluster status\n\n\
@@ -135,6 +151,15 @@ fn text(nodes: &Nodes, leader: usize, port: u16) -> String {
         root.display(),
         leader.name,
     )
+}
+
+/// The command line that gives clients a first right, if they need one.
+fn first_right(nodes: &Nodes) -> Option<String> {
+    (nodes.access() == Mode::Enforced).then(|| {
+        let words = std::iter::once(program()).chain(nodes.grant("*"));
+        let quoted: Vec<String> = words.map(|word| parse::quote(&word)).collect();
+        quoted.join(" ")
+    })
 }
 
 /// How this program was called.

@@ -5,6 +5,7 @@
 //! stdout, everything else on stderr, and the exit codes of [`exit`].
 
 mod access;
+mod audit;
 mod bench;
 mod chaos;
 mod check;
@@ -113,6 +114,7 @@ pub(crate) enum ClientCommand {
     /// Say who may do what: rules, bans, cluster tokens and the mode
     #[command(subcommand)]
     Access(access::AccessCommand),
+    Audit(audit::Audit),
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -191,6 +193,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
         ClientCommand::Access(command) => command.run(global).await,
+        ClientCommand::Audit(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,

@@ -1,6 +1,6 @@
 //! Values on the command line that are checked before anything is sent.
 
-use ringfence_core::{FencingToken, LeaseName, SessionId};
+use ringfence_core::{FencingToken, LeaseName, Mode, SessionId};
 
 /// A lease name.
 ///
@@ -29,6 +29,25 @@ pub(super) fn session(raw: &str) -> Result<SessionId, String> {
     number.ok_or_else(|| "a session is its number, 1 or greater, or its handle".to_owned())
 }
 
+/// How much rights bind.
+///
+/// # Errors
+/// What is allowed.
+pub(super) fn mode(raw: &str) -> Result<Mode, String> {
+    let all = [Mode::Off, Mode::Permissive, Mode::Enforced];
+    let found = all.into_iter().find(|mode| mode.as_str() == raw);
+    found.ok_or_else(|| "expected off, permissive or enforced".to_owned())
+}
+
+/// A word as a shell takes it.
+pub(super) fn quote(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._:=,+@%-".contains(&byte);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +68,14 @@ mod tests {
             token("9223372036854775807").map(FencingToken::get),
             Ok(FencingToken::MAX)
         );
+    }
+
+    #[test]
+    fn a_quoted_word_is_one_word_to_a_shell() {
+        assert_eq!(quote("--endpoints=unix:/tmp/a"), "--endpoints=unix:/tmp/a");
+        assert_eq!(quote("*"), "'*'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote(""), "''");
     }
 
     #[test]

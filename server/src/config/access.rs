@@ -2,14 +2,20 @@
 
 use std::net::SocketAddr;
 
-use ringfence_access::{CertificateKind, Credentials, Issuer, IssuerKind};
+use ringfence_access::{
+    CertificateKind, Credentials, FAILED_PROOFS_PER_SOURCE, Issuer, IssuerKind,
+};
 
 use super::given::Given;
+use super::range::in_range;
 use super::{ConfigError, NodeTls};
 use ringfence_core::Mode;
 
+/// Failed proofs of one source in a second.
+const FAILED_PROOFS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+
 /// How callers are proven at the client port.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The credentials that are taken.
     pub(crate) credentials: Credentials,
@@ -19,6 +25,20 @@ pub(crate) struct Access {
     pub(crate) mode: Mode,
     /// Whether clients of other machines are served while rights do not bind.
     pub(crate) allow_anonymous: bool,
+    /// Failed proofs of one source in a second.
+    pub(crate) failed_proofs_max: u64,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            credentials: Credentials::default(),
+            pods_of: None,
+            mode: Mode::Off,
+            allow_anonymous: false,
+            failed_proofs_max: FAILED_PROOFS_PER_SOURCE.per_second,
+        }
+    }
 }
 
 /// The credentials that a node takes.
@@ -51,6 +71,13 @@ pub(super) fn access(given: &Given) -> Result<Access, ConfigError> {
         pods_of,
         mode,
         allow_anonymous: given.allow_anonymous.unwrap_or(false),
+        failed_proofs_max: in_range(
+            "failed-proofs-max",
+            given
+                .failed_proofs_max
+                .unwrap_or(FAILED_PROOFS_PER_SOURCE.per_second),
+            FAILED_PROOFS,
+        )?,
     })
 }
 

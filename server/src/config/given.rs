@@ -298,6 +298,25 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) allow_anonymous: Option<bool>,
+    /// Write each act of an operator that this node applies, and samples of what it refuses, to this
+    /// file as lines of JSON; `-` is stdout. The file is only appended to, and opened again on SIGHUP
+    #[arg(long, env = "RINGFENCE_AUDIT_LOG", value_name = "FILE")]
+    pub(super) audit_log: Option<PathBuf>,
+    /// In the mode `enforced`: the most requests of one principal to this node in a second;
+    /// keep-alives do not count [default: 10000]
+    #[arg(long, env = "RINGFENCE_PRINCIPAL_REQUESTS_MAX", value_name = "N")]
+    pub(super) principal_requests_max: Option<u64>,
+    /// In the mode `enforced`: the most bytes of one principal's requests and answers in a second;
+    /// beyond it requests are refused [default: 67108864]
+    #[arg(long, env = "RINGFENCE_PRINCIPAL_BYTES_MAX", value_name = "BYTES")]
+    pub(super) principal_bytes_max: Option<u64>,
+    /// In the mode `enforced`: the most connections of one principal to this node [default: 5000]
+    #[arg(long, env = "RINGFENCE_PRINCIPAL_CONNECTIONS_MAX", value_name = "N")]
+    pub(super) principal_connections_max: Option<u64>,
+    /// In the mode `enforced`: the most failed proofs in a second from one address, or one IPv6 /64,
+    /// ten times as many at once; beyond it credentials from there are not looked at [default: 10]
+    #[arg(long, env = "RINGFENCE_FAILED_PROOFS_MAX", value_name = "N")]
+    pub(super) failed_proofs_max: Option<u64>,
     /// When forming: the shortest TTL a session may ask for [default: 1s]
     #[arg(long, env = "RINGFENCE_TTL_MIN", value_name = "DURATION")]
     pub(super) ttl_min: Option<String>,
@@ -372,6 +391,13 @@ impl Given {
             token_floor: self.token_floor.or(lower.token_floor),
             access: self.access.or(lower.access),
             allow_anonymous: self.allow_anonymous.or(lower.allow_anonymous),
+            audit_log: self.audit_log.or(lower.audit_log),
+            principal_requests_max: self.principal_requests_max.or(lower.principal_requests_max),
+            principal_bytes_max: self.principal_bytes_max.or(lower.principal_bytes_max),
+            principal_connections_max: self
+                .principal_connections_max
+                .or(lower.principal_connections_max),
+            failed_proofs_max: self.failed_proofs_max.or(lower.failed_proofs_max),
             ttl_min: self.ttl_min.or(lower.ttl_min),
             ttl_max: self.ttl_max.or(lower.ttl_max),
             heartbeat_ms: self.heartbeat_ms.or(lower.heartbeat_ms),

@@ -306,3 +306,36 @@ fn bad_values_are_refused_with_what_was_offered_and_what_is_allowed() {
         );
     }
 }
+
+#[test]
+fn rates_of_principals_have_standards_and_ranges() {
+    let standard = config("");
+    let rates = standard.principal_rates;
+    assert_eq!((rates.requests, rates.connections), (10_000, 5_000));
+    assert_eq!(
+        (rates.bytes, standard.access.failed_proofs_max),
+        (64 << 20, 10)
+    );
+    let set = config("--principal-requests-max 7 --failed-proofs-max 3");
+    assert_eq!(
+        (set.principal_rates.requests, set.access.failed_proofs_max),
+        (7, 3)
+    );
+    for flag in [
+        "--principal-requests-max",
+        "--principal-bytes-max",
+        "--principal-connections-max",
+        "--failed-proofs-max",
+    ] {
+        let refused = refusal(&format!("{flag} 0"));
+        assert!(refused.contains(flag) && refused.contains("0"), "{refused}");
+    }
+}
+
+#[test]
+fn an_audit_log_is_a_file_or_stdout() {
+    assert_eq!(config("").audit_log, None);
+    assert_eq!(config("--audit-log -").audit_log, Some(AuditTarget::Stdout));
+    let file = AuditTarget::File("/var/log/a".into());
+    assert_eq!(config("--audit-log /var/log/a").audit_log, Some(file));
+}

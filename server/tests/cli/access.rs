@@ -10,15 +10,16 @@ use tempfile::TempDir;
 use crate::harness::{Said, await_that, ringfence};
 
 /// A cluster of one whose data directory the test knows.
-struct Node {
-    process: Child,
-    client: String,
-    dir: TempDir,
+pub(crate) struct Node {
+    pub(crate) process: Child,
+    pub(crate) client: String,
+    pub(crate) http: String,
+    pub(crate) dir: TempDir,
     _ports: [Port; 3],
 }
 
 impl Node {
-    fn start(flags: &[&str]) -> Self {
+    pub(crate) fn start(flags: &[&str]) -> Self {
         let ports = [(); 3].map(|()| Port::any());
         let at = ports.each_ref().map(|port| port.address().to_string());
         let dir = tempfile::tempdir().unwrap();
@@ -38,6 +39,7 @@ impl Node {
         let node = Self {
             process,
             client: at[0].clone(),
+            http: at[2].clone(),
             dir,
             _ports: ports,
         };
@@ -49,7 +51,7 @@ impl Node {
         node
     }
 
-    fn asked(&self, endpoint: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn asked(&self, endpoint: &str, arguments: &[&str]) -> Command {
         let mut command = ringfence();
         command
             .env("RINGFENCE_ENDPOINTS", endpoint)
@@ -59,32 +61,32 @@ impl Node {
     }
 
     /// A command without any credential, with `--json`.
-    fn run(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
         let mut command = self.asked(&self.client, &["--json"]);
         command.args(arguments).output().unwrap().into()
     }
 
     /// The same with the output that people get.
-    fn say(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn say(&self, arguments: &[&str]) -> Said {
         self.asked(&self.client, arguments).output().unwrap().into()
     }
 
     /// A command by the socket in the data directory.
-    fn local(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn local(&self, arguments: &[&str]) -> Said {
         let socket = self.dir.path().join("data/admin.sock");
         let mut command = self.asked(&format!("unix:{}", socket.display()), &["--json"]);
         command.args(arguments).output().unwrap().into()
     }
 
     /// A command that shows a token, with `--json`.
-    fn with_token(&self, file: &Path, arguments: &[&str]) -> Said {
+    pub(crate) fn with_token(&self, file: &Path, arguments: &[&str]) -> Said {
         let mut command = self.asked(&self.client, &["--json"]);
         command.env("RINGFENCE_TOKEN_FILE", file).args(arguments);
         command.output().unwrap().into()
     }
 
     /// Writes a text to a file of its own.
-    fn file(&self, name: &str, text: &str) -> std::path::PathBuf {
+    pub(crate) fn file(&self, name: &str, text: &str) -> std::path::PathBuf {
         let path = self.dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         path

@@ -31,3 +31,12 @@ fn the_demo_goes_as_told() {
         assert!(drawn.contains(text), "{text} is missing in {drawn}");
     }
 }
+
+#[test]
+fn the_demo_goes_as_told_where_rights_bind() {
+    let said = run(&["demo", "--access", "enforced"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for line in ["access grant anonymous acquire", "The balance is 170"] {
+        assert!(said.out.contains(line), "{line} is missing in {}", said.out);
+    }
+}

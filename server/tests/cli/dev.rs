@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Dev, await_that, lives, pid, run, signal};
+use crate::harness::{Dev, Said, await_that, lives, pid, run, signal};
 
 #[test]
 fn nothing_is_left_behind_after_ctrl_c() {
@@ -75,4 +75,25 @@ fn a_taken_port_is_named() {
         "{said:?}"
     );
     assert!(said.err.contains(&port), "{said:?}");
+}
+
+#[test]
+fn where_rights_bind_the_printed_command_gives_the_first_one() {
+    let dev = Dev::start_with(3, &["--access", "enforced"]);
+    assert_eq!(dev.ready["access"], "enforced");
+    let denied = dev.run(&["lease", "acquire", "a"]);
+    assert_eq!(
+        (denied.code, denied.reason().as_str()),
+        (Some(77), "PERMISSION_DENIED")
+    );
+
+    let printed = dev.ready["grant"].as_str().unwrap();
+    let pasted = std::process::Command::new("sh")
+        .args(["-c", printed])
+        .output();
+    let pasted = Said::from(pasted.unwrap());
+
+    assert_eq!(pasted.code, Some(0), "{printed}: {pasted:?}");
+    let granted = dev.run(&["lease", "acquire", "a"]).object();
+    assert_eq!(granted["name"], "a");
 }

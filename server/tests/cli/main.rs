@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod audit;
 mod bench;
 mod chaos;
 mod commands;
@@ -13,6 +14,8 @@ mod history;
 mod kube;
 mod lock;
 mod members;
+mod rates;
+mod secrets;
 mod terminal;
 mod unread;
 mod usage;

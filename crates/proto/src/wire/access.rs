@@ -4,12 +4,17 @@ use std::fmt;
 
 use bytes::Bytes;
 use ringfence_core::{
-    ACCESS_CHANGES_MAX, Access, AccessChange, ChangeAccess, ClusterId, ClusterToken, LeaseName,
-    Mode, NamePattern, Principal, PrincipalLimits, PrincipalPattern, Rule, Scope, Verb,
+    ACCESS_CHANGES_MAX, Access, AccessChange, AuditRecord, ChangeAccess, ClusterId, ClusterToken,
+    LeaseName, Mode, NamePattern, Principal, PrincipalLimits, PrincipalPattern, Rule, Scope, Verb,
 };
 
 use super::check;
 use crate::{Refusal, v1};
+
+/// The most acts of one page: about 2.6 MiB if each is as long as it may be.
+pub const ACTS_PER_PAGE_MAX: u32 = 1_000;
+/// The acts of a page, unless the request says a number.
+pub const ACTS_PER_PAGE: u32 = 100;
 
 const MODES: &str = "off, permissive or enforced";
 const VERBS: &str = "acquire, observe, revoke, configure, operate, backup or admin";
@@ -292,4 +297,46 @@ fn tested(raw: &str, verb: Verb) -> Result<Tested, Refusal> {
         check::lease_name(begun, FIELD)?;
     }
     Ok(Tested::Prefix(prefix.into()))
+}
+
+/// An act as the protocol says it.
+#[must_use]
+pub fn act_to_wire(record: &AuditRecord) -> v1::Act {
+    let principal = record.principal.as_ref();
+    v1::Act {
+        index: record.index,
+        at_unix_ms: record.wall.0,
+        principal: principal.map(|who| who.as_str().into()).unwrap_or_default(),
+        node_id: record.node,
+        act: record.act.clone(),
+        reason: record.reason.clone(),
+    }
+}
+
+/// Which acts are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActsAsk {
+    /// The cluster that the index belongs to, if it is said.
+    pub cluster: Option<ClusterId>,
+    /// Acts behind this log index.
+    pub after: u64,
+    /// The most acts of the page, 1 to [`ACTS_PER_PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// The question of a `ListActs`.
+///
+/// # Errors
+/// A refusal names the field that is not as it has to be.
+pub fn list_acts_from_wire(request: &v1::ListActsRequest) -> Result<ActsAsk, Refusal> {
+    let limit = check::page_size(request.limit, ACTS_PER_PAGE, ACTS_PER_PAGE_MAX, "limit")?;
+    let cluster = match request.cluster_id.is_empty() {
+        true => None,
+        false => Some(check::sixteen(&request.cluster_id, "cluster_id")?),
+    };
+    Ok(ActsAsk {
+        cluster: cluster.map(ClusterId::new),
+        after: request.after,
+        limit: limit as usize,
+    })
 }

@@ -70,6 +70,9 @@ pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(test) = v1::TestAccessRequest::decode(bytes) {
         refused_in_words(test_access_from_wire(&test));
     }
+    if let Ok(list) = v1::ListActsRequest::decode(bytes) {
+        refused_in_words(list_acts_from_wire(&list));
+    }
     if let Ok(rule) = v1::Rule::decode(bytes)
         && let Some(rule) = refused_in_words(rule_from_wire(&rule, "rule"))
     {

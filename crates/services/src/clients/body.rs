@@ -12,6 +12,7 @@ use tonic::Status;
 use super::account::{Account, Held};
 use super::reserved::Unread;
 use crate::limits::REPLY_STALL_MAX;
+use crate::rates::Meter;
 
 /// What is so small that the room of the call has it is not watched for being read.
 const UNWATCHED_BYTES: usize = crate::limits::BYTES_PER_CALL;
@@ -27,6 +28,7 @@ pub(super) struct Answer {
     begun: Option<Polled>,
     /// What the call itself takes.
     _call: Held,
+    meter: Option<Meter>,
 }
 
 /// Bytes on their way, with what they take of the account.
@@ -50,6 +52,21 @@ impl Answer {
             room: None,
             begun: None,
             _call: call,
+            meter: None,
+        }
+    }
+
+    /// The same, counted for its caller too.
+    pub(super) fn metered(mut self, meter: Option<Meter>) -> Self {
+        self.meter = meter;
+        self
+    }
+
+    fn passes(&self, polled: &Polled) {
+        if let (Some(meter), Some(Ok(frame))) = (&self.meter, polled)
+            && let Some(bytes) = frame.data_ref()
+        {
+            meter.passed(bytes.len());
         }
     }
 
@@ -87,6 +104,7 @@ impl Body for Answer {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Polled> {
         if let Some(begun) = self.begun.take() {
+            self.passes(&begun);
             return Poll::Ready(begun);
         }
         if !self.account.has_room() {
@@ -109,6 +127,7 @@ impl Body for Answer {
                 })
             })
         });
+        self.passes(&counted);
         Poll::Ready(counted)
     }
 

@@ -16,6 +16,7 @@ use tonic::Status;
 
 use super::account::{Account, Held};
 use crate::limits::{LARGE_STREAM_WAIT_MAX, LARGE_STREAMS_PER_CONNECTION_MAX, MESSAGE_TIME_MAX};
+use crate::rates::Meter;
 use crate::status::limit;
 
 /// The head of a gRPC message: whether it is compressed, and its length.
@@ -42,6 +43,7 @@ pub(super) struct Question {
     unread: Option<Bytes>,
     /// When the message that has begun must have come.
     until: Option<Pin<Box<Sleep>>>,
+    meter: Option<Meter>,
 }
 
 type PlaceOfLarge = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, Elapsed>> + Send>>;
@@ -122,7 +124,14 @@ impl Question {
             kept_back: None,
             unread: None,
             until: None,
+            meter: None,
         }
+    }
+
+    /// The same, counted for its caller too.
+    pub(super) fn metered(mut self, meter: Option<Meter>) -> Self {
+        self.meter = meter;
+        self
     }
 
     /// What these bytes mean to the room that is held.
@@ -209,7 +218,12 @@ impl Body for Question {
             let frame = match self.unread.take() {
                 Some(bytes) => Frame::data(bytes),
                 None => match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                    Some(Ok(frame)) => frame,
+                    Some(Ok(frame)) => {
+                        if let (Some(meter), Some(bytes)) = (&self.meter, frame.data_ref()) {
+                            meter.passed(bytes.len());
+                        }
+                        frame
+                    }
                     end => return Poll::Ready(end),
                 },
             };

@@ -16,6 +16,7 @@ use super::client::Client;
 use super::incoming::Question;
 use super::reserved::Reserved;
 use crate::limits::{BYTES_PER_CALL, BYTES_PER_CONNECTION_MAX};
+use crate::rates::Meter;
 use crate::status::RETRY_AFTER;
 
 /// Counts the calls of a service.
@@ -73,13 +74,17 @@ where
             return Box::pin(std::future::ready(Ok(refused)));
         };
         let of_question = Arc::clone(&account);
-        let request = request.map(|body| tonic::body::Body::new(Question::new(body, of_question)));
+        let meter = request.extensions().get::<Meter>().cloned();
+        let request = request.map(|body| {
+            let question = Question::new(body, of_question).metered(meter.clone());
+            tonic::body::Body::new(question)
+        });
         let answer = self.service.call(request);
         Box::pin(async move {
             let mut response = answer.await?;
             let reserved = response.extensions_mut().remove::<Reserved>();
             let (head, body) = response.into_parts();
-            let mut answer = Answer::new(body, call, account);
+            let mut answer = Answer::new(body, call, account).metered(meter);
             if let Some(room) = reserved.and_then(Reserved::taken) {
                 answer.encode(room).await;
             }

@@ -69,10 +69,19 @@ pub(super) async fn submit(
     };
     let mut place = Some(place);
     let mut reads = Vec::new();
+    let rated = context.rated(who);
     for v1::ClientFrame { id, body } in frames {
         if id == 0 {
             let allowed = "a number of the client's choice, not 0";
             return Err(Refusal::invalid("frames.id", id, allowed).into());
+        }
+        // What a holder asks beyond its rate is no reason to let its leases end.
+        let is_keep_alive = matches!(body, Some(Ask::KeepAlive(_)));
+        if !is_keep_alive && let Err(refusal) = rated.request() {
+            let reply = outbox.reply(place.take(), id);
+            let reply = meanwhile(context, who, &mut reads, reply).await?;
+            reply.send(None, Err(refusal));
+            continue;
         }
         if let Some(Ask::Acquire(request)) = &body
             && request.wait_ms.is_some()

@@ -143,6 +143,7 @@ fn request(world: &World, rpc: &str, target: &Target<'_>) -> Vec<u8> {
         }
         .encode_to_vec(),
         "Access/WhoAmI" => v1::WhoAmIRequest {}.encode_to_vec(),
+        "Access/ListActs" => v1::ListActsRequest::default().encode_to_vec(),
         _ => panic!("{rpc} is called with nothing"),
     }
 }

@@ -1,7 +1,7 @@
 //! What single RPCs promise beyond the table.
 
 use prost::Message;
-use ringfence_core::{AccessChange, Mode, Verb};
+use ringfence_core::{AccessChange, Mode, Principal, Verb};
 use ringfence_proto::v1;
 use ringfence_proto::v1::Reason;
 
@@ -201,4 +201,188 @@ async fn a_session_is_kept_alive_by_its_own_principal_and_by_no_other() {
         stolen.refusal.is_some() || stolen.ended.len() == 1,
         "{stolen:?}"
     );
+}
+
+/// What `Access.ListActs` answers to an administrator.
+async fn acts(world: &World, ask: v1::ListActsRequest) -> v1::ListActsResponse {
+    let (ask, admin) = (ask.encode_to_vec(), who("admin"));
+    world.call("Access/ListActs", &ask, &admin).await.message()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acts_are_listed_a_page_at_a_time_and_what_is_refused_is_none() {
+    let world = World::new().await;
+    world.allow(&rule("admin", Verb::Admin, "")).await;
+    let unban = v1::AccessChange {
+        change: Some(v1::access_change::Change::Unban("token:x".into())),
+    };
+    let (cluster, based_on) = world.alone.node.read(|machine| {
+        let cluster = machine.cluster().unwrap();
+        (cluster.as_bytes().to_vec(), machine.access().set_at())
+    });
+    let change = v1::ChangeAccessRequest {
+        cluster_id: cluster.clone().into(),
+        based_on,
+        changes: vec![unban],
+    }
+    .encode_to_vec();
+    let (alice, admin) = (who("alice"), who("admin"));
+    let refused = world.call("Access/ChangeAccess", &change, &alice).await;
+    assert!(refused.is_denied());
+    let done = world.call("Access/ChangeAccess", &change, &admin).await;
+    let done = done.message::<v1::ChangeAccessResponse>();
+
+    let all = acts(&world, v1::ListActsRequest::default()).await;
+    let texts: Vec<&str> = all.acts.iter().map(|act| act.act.as_str()).collect();
+    let expected = [
+        "access: mode enforced",
+        "access: grant cert:cn:admin admin",
+        "access: unban token:x",
+    ];
+    assert_eq!(texts, expected);
+    let last = all.acts.last().unwrap();
+    assert_eq!(
+        (last.index, last.principal.as_str(), last.node_id),
+        (done.access_index, "cert:cn:admin", 1)
+    );
+    assert_eq!((all.newest, all.oldest), (last.index, all.acts[0].index));
+    assert!(!all.compacted && all.cluster_id == cluster);
+
+    let mut after = 0;
+    for act in &all.acts {
+        let page = v1::ListActsRequest {
+            cluster_id: cluster.clone().into(),
+            after,
+            limit: 1,
+        };
+        let page = acts(&world, page).await;
+        assert_eq!(page.acts, std::slice::from_ref(act));
+        after = act.index;
+    }
+    let end = v1::ListActsRequest {
+        after,
+        ..Default::default()
+    };
+    assert_eq!(acts(&world, end).await.acts, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acts_of_another_cluster_or_of_the_future_are_refused() {
+    let world = World::new().await;
+    world.allow(&rule("admin", Verb::Admin, "")).await;
+    let other = v1::ListActsRequest {
+        cluster_id: vec![7; 16].into(),
+        ..Default::default()
+    };
+    let future = v1::ListActsRequest {
+        after: u64::MAX,
+        ..Default::default()
+    };
+    for (ask, reason) in [
+        (other, Reason::ClusterChanged),
+        (future, Reason::PositionUnknown),
+    ] {
+        let (ask, admin) = (ask.encode_to_vec(), who("admin"));
+        let told = world.call("Access/ListActs", &ask, &admin).await;
+        assert_eq!(told.reason(), Some(reason));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_learns_that_acts_have_fallen_out() {
+    let world = World::new().await;
+    world.allow(&rule("admin", Verb::Admin, "")).await;
+    for n in 0..ringfence_core::AUDIT_RECORDS_MAX {
+        let name = format!("token:t{n}");
+        let unban = AccessChange::Unban(Principal::parse(&name).unwrap());
+        world.change(vec![unban]).await;
+    }
+    let first = acts(&world, v1::ListActsRequest::default()).await;
+    assert!(first.compacted);
+    assert_eq!((first.acts.len(), first.acts[0].index), (100, first.oldest));
+    // A reader that has seen the oldest has missed nothing.
+    let second = v1::ListActsRequest {
+        after: first.oldest,
+        limit: 1_000,
+        ..Default::default()
+    };
+    let second = acts(&world, second).await;
+    assert!(!second.compacted && second.acts.len() == 1_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_learns_who_it_is_and_what_it_may_do_itself_without_a_right() {
+    let world = World::new().await;
+    let alice = who("alice");
+    let whoami = world
+        .call(
+            "Access/WhoAmI",
+            &v1::WhoAmIRequest {}.encode_to_vec(),
+            &alice,
+        )
+        .await;
+    assert_eq!(
+        whoami.message::<v1::WhoAmIResponse>().principal,
+        "cert:cn:alice"
+    );
+    let right = rule("alice", Verb::Acquire, "team/*");
+    let ask = |principal: &str| {
+        v1::TestAccessRequest {
+            principal: principal.into(),
+            verb: v1::Verb::Acquire.into(),
+            names: "team/lease".into(),
+        }
+        .encode_to_vec()
+    };
+    for allowed in [false, true] {
+        if allowed {
+            world.allow(&right).await;
+        }
+        for own in ["", "cert:cn:alice"] {
+            let told = world.call("Access/TestAccess", &ask(own), &alice).await;
+            assert_eq!(told.message::<v1::TestAccessResponse>().allowed, allowed);
+        }
+    }
+    let other = ask("cert:cn:bob");
+    let other = world.call("Access/TestAccess", &other, &alice).await;
+    assert!(other.is_denied());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_are_read_and_changed_by_administrators_and_a_refused_change_changes_nothing() {
+    let world = World::new().await;
+    let (admin, alice) = (who("admin"), who("alice"));
+    let right = rule("admin", Verb::Admin, "");
+    world.allow(&right).await;
+    let get = v1::GetAccessRequest {}.encode_to_vec();
+    let shown = world.call("Access/GetAccess", &get, &admin).await;
+    let shown = shown.message::<v1::GetAccessResponse>();
+    let change = |ban: &str, based_on| {
+        v1::ChangeAccessRequest {
+            cluster_id: shown.cluster_id.clone(),
+            based_on,
+            changes: vec![v1::AccessChange {
+                change: Some(v1::access_change::Change::Ban(ban.into())),
+            }],
+        }
+        .encode_to_vec()
+    };
+    let refused = change("cert:cn:admin", shown.access_index);
+    let refused = world.call("Access/ChangeAccess", &refused, &alice).await;
+    assert!(refused.is_denied());
+    let done = change("cert:cn:mallory", shown.access_index);
+    let done = world.call("Access/ChangeAccess", &done, &admin).await;
+    let done = done.message::<v1::ChangeAccessResponse>();
+    let stale = change("cert:cn:bob", shown.access_index);
+    let stale = world.call("Access/ChangeAccess", &stale, &admin).await;
+    assert_eq!(stale.reason(), Some(Reason::StaleAccess));
+    let after = world.call("Access/GetAccess", &get, &admin).await;
+    let after = after.message::<v1::GetAccessResponse>();
+    assert_eq!(after.bans, ["cert:cn:mallory"]);
+    assert_eq!(after.access_index, done.access_index);
+
+    world.remove(&right).await;
+    for rpc in ["Access/GetAccess", "Access/ListActs"] {
+        assert!(world.call(rpc, &get, &admin).await.is_denied(), "{rpc}");
+    }
 }

@@ -8,8 +8,8 @@ use ringfence_proto::wire;
 use serde_json::json;
 
 use super::change::{change, mode_text, read, whoami};
-use crate::cli::Failure;
 use crate::cli::context::Context;
+use crate::cli::{Failure, parse};
 
 /// Show how much rights bind, or set it
 ///
@@ -22,14 +22,8 @@ use crate::cli::context::Context;
   ringfence access mode enforced")]
 pub(crate) struct SetMode {
     /// The new mode: off, permissive or enforced
-    #[arg(value_parser = parse)]
+    #[arg(value_parser = parse::mode)]
     mode: Option<Mode>,
-}
-
-pub(super) fn parse(raw: &str) -> Result<Mode, String> {
-    let all = [Mode::Off, Mode::Permissive, Mode::Enforced];
-    let found = all.into_iter().find(|mode| mode.as_str() == raw);
-    found.ok_or_else(|| "expected off, permissive or enforced".to_owned())
 }
 
 impl SetMode {

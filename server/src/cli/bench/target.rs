@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ringfence_client::Client;
 use ringfence_client::unstable::Channel;
+use ringfence_core::Mode;
 use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 
@@ -42,6 +43,7 @@ impl Target {
             ports: Ports::Free,
             data_dir: None,
             trial: false,
+            access: Mode::Off,
         };
         let mut nodes = Nodes::start(&plan)?;
         match nodes.ready().await {

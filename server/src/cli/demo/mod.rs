@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ringfence_core::Mode;
 use serde_json::json;
 
 use act::{A_ADDS, B_ADDS, Ending};
@@ -25,7 +26,7 @@ use stage::Stage;
 use store::FIRST_BALANCE;
 
 use super::output::Output;
-use super::{Failure, Global, exit, signals};
+use super::{Failure, Global, exit, parse, signals};
 
 pub(crate) use store::DemoStore;
 pub(crate) use worker::DemoWorker;
@@ -45,6 +46,10 @@ pub(crate) struct Demo {
     /// Write a picture of both acts to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// How much rights bind in the demo's cluster: off, permissive or enforced; with enforced, the
+    /// workers get the right to their lease, and no other
+    #[arg(long, default_value = "off", value_name = "MODE", value_parser = parse::mode)]
+    access: Mode,
 }
 
 impl Demo {
@@ -54,9 +59,12 @@ impl Demo {
             "Three nodes, a store and two workers are started: real processes, real signals.",
         );
         let mut stage = tokio::select! {
-            stage = Stage::set() => stage?,
+            stage = Stage::set(self.access) => stage?,
             signal = signals::stop() => return Err(signals::interrupted(signal)),
         };
+        if let Some(granted) = stage.granted() {
+            output.note(format!("Rights bind, and one was given: {granted}"));
+        }
         let played = tokio::select! {
             played = tokio::time::timeout(LIMIT, both_acts(&mut stage, output)) => match played {
                 Ok(played) => played,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringfence_core::Mode;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{WatchRequest, end_cause, watch_event};
 use tokio::sync::mpsc;
@@ -14,6 +15,8 @@ use crate::cli::{Failure, duration, exit};
 
 /// The lease that guards the balance.
 pub(super) const LEASE: &str = "bank/balance";
+/// The leases that the demo has a right to: a watch is one of all names that begin as the lease's.
+const LEASES: &str = "bank/*";
 /// The TTL of the workers' sessions: soon over, and long enough for a change of leader.
 pub(super) const TTL: Duration = Duration::from_secs(5);
 /// How long the cluster may take for a step.
@@ -34,12 +37,13 @@ impl Stage {
     ///
     /// # Errors
     /// If it does not.
-    pub(super) async fn set() -> Result<Self, Failure> {
+    pub(super) async fn set(access: Mode) -> Result<Self, Failure> {
         let plan = Plan {
             count: 3,
             ports: Ports::Free,
             data_dir: None,
             trial: true,
+            access,
         };
         let mut nodes = Nodes::start(&plan)?;
         let leader = match nodes.ready().await {
@@ -49,6 +53,12 @@ impl Stage {
                 return Err(failure);
             }
         };
+        if access == Mode::Enforced
+            && let Err(failure) = grant(&nodes).await
+        {
+            nodes.stop().await;
+            return Err(failure);
+        }
         let (_, ends) = mpsc::unbounded_channel();
         let mut stage = Self {
             nodes,
@@ -58,6 +68,12 @@ impl Stage {
         };
         stage.watch().await?;
         Ok(stage)
+    }
+
+    /// The arguments of the command that gave the workers their right, if they need one.
+    pub(super) fn granted(&self) -> Option<String> {
+        let needed = self.nodes.access() == Mode::Enforced;
+        needed.then(|| format!("ringfence {}", self.nodes.grant(LEASES).join(" ")))
     }
 
     /// Names, process ids, and who leads.
@@ -238,5 +254,21 @@ impl Stage {
 
     fn root(&self) -> PathBuf {
         self.nodes.root().0
+    }
+}
+
+/// Gives the workers the right to their lease, as an operator does.
+async fn grant(nodes: &Nodes) -> Result<(), Failure> {
+    let failed = |cause: &dyn std::fmt::Display| {
+        let message = format!("cannot give the workers a right: {cause}");
+        Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", message)
+    };
+    let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(nodes.grant(LEASES)).kill_on_drop(true);
+    let done = command.output().await.map_err(|cause| failed(&cause))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(failed(&String::from_utf8_lossy(&done.stderr).trim())),
     }
 }

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringfence_core::Mode;
 use tempfile::TempDir;
 
 pub(crate) use child::{Child, Ended};
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     /// Whether the nodes are only to try things with: then they save disk space, at the price of
     /// speed under load.
     pub(crate) trial: bool,
+    /// How much rights bind.
+    pub(crate) access: Mode,
 }
 
 /// One node: where it listens, where its data is, and its process while it runs.
@@ -57,6 +60,9 @@ pub(crate) struct Nodes {
     /// Keeps the temporary directory until the nodes have ended.
     scratch: Option<TempDir>,
     trial: bool,
+    access: Mode,
+    /// The mode that the nodes take; that of an older cluster stays.
+    awaited: Mode,
     _ports: Held,
 }
 
@@ -75,6 +81,10 @@ impl Nodes {
             }
         };
         std::fs::create_dir_all(&root).map_err(|cause| storage(&root, &cause))?;
+        let awaited = match root.join("n1").exists() {
+            true => Mode::Off,
+            false => plan.access,
+        };
         let (addresses, held) = plan.ports.assign(plan.count)?;
         let nodes = (1..=plan.count)
             .zip(addresses)
@@ -95,6 +105,8 @@ impl Nodes {
             nodes: nodes.collect(),
             scratch,
             trial: plan.trial,
+            access: plan.access,
+            awaited,
             _ports: held,
         };
         for place in 0..nodes.nodes.len() {
@@ -138,6 +150,9 @@ impl Nodes {
             "--token-floor=0".into(),
             format!("--worker-threads={}", self.workers_per_node()),
         ];
+        if self.access != Mode::Off {
+            arguments.push(format!("--access={}", self.access));
+        }
         if self.trial {
             arguments.push(format!("--wal-segment-bytes={TRIAL_SEGMENT_BYTES}"));
         }
@@ -160,6 +175,22 @@ impl Nodes {
         self.nodes
             .iter()
             .map(|node| node.client.to_string())
+            .collect()
+    }
+
+    /// How much rights bind.
+    pub(crate) fn access(&self) -> Mode {
+        self.access
+    }
+
+    /// The arguments of a command that gives all clients without a credential the right to these
+    /// leases, by the admin socket of the first node.
+    pub(crate) fn grant(&self, names: &str) -> Vec<String> {
+        let socket = self.nodes[0].dir.join("admin.sock");
+        let arguments = ["access", "grant", "anonymous", "acquire", names];
+        [format!("--endpoints=unix:{}", socket.display())]
+            .into_iter()
+            .chain(arguments.map(str::to_owned))
             .collect()
     }
 

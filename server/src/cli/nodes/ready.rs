@@ -3,9 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ringfence_core::Mode;
+use ringfence_proto::v1::access_client::AccessClient;
 use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::leases_client::LeasesClient;
-use ringfence_proto::v1::{ListRequest, StatusRequest, StatusResponse};
+use ringfence_proto::v1::{AccessMode, ListRequest, StatusRequest, StatusResponse, WhoAmIRequest};
+use tonic::Code;
 
 use super::{Node, Nodes};
 use crate::cli::{Failure, exit};
@@ -31,10 +34,11 @@ impl Nodes {
             .filter(|node| node.pid().is_some())
             .map(|node| node.client)
             .collect();
+        let access = self.awaited;
         let ended = tokio::select! {
             biased;
             ended = self.one_ended() => Some(ended),
-            served = tokio::time::timeout(READY_LIMIT, all_serve(&addresses)) => match served {
+            served = tokio::time::timeout(READY_LIMIT, all_serve(&addresses, access)) => match served {
                 Ok(()) => None,
                 Err(_) => return Err(self.not_ready()),
             },
@@ -89,9 +93,9 @@ pub(crate) async fn status(client: SocketAddr) -> Option<StatusResponse> {
         .map(tonic::Response::into_inner)
 }
 
-async fn all_serve(clients: &[SocketAddr]) {
+async fn all_serve(clients: &[SocketAddr], access: Mode) {
     for client in clients {
-        while !serves(*client).await {
+        while !(serves(*client).await && has_mode(*client, access).await) {
             tokio::time::sleep(ASK_EVERY).await;
         }
     }
@@ -102,17 +106,35 @@ async fn serves(client: SocketAddr) -> bool {
         let mut leases = LeasesClient::connect(format!("http://{client}"))
             .await
             .ok()?;
-        leases
+        let listed = leases
             .list(ListRequest {
                 page_size: 1,
                 ..ListRequest::default()
             })
-            .await
-            .ok()
+            .await;
+        match listed {
+            Ok(_) => Some(()),
+            // It was judged by the newest state.
+            Err(status) => (status.code() == Code::PermissionDenied).then_some(()),
+        }
     };
     tokio::time::timeout(ASK_LIMIT, ask)
         .await
         .ok()
         .flatten()
         .is_some()
+}
+
+/// Whether a node knows that rights bind as they shall; a later change of the mode is not waited for.
+async fn has_mode(client: SocketAddr, access: Mode) -> bool {
+    if access == Mode::Off {
+        return true;
+    }
+    let ask = async {
+        let channel = AccessClient::connect(format!("http://{client}")).await;
+        let me = channel.ok()?.who_am_i(WhoAmIRequest {}).await.ok()?;
+        Some(me.into_inner().mode() != AccessMode::Off)
+    };
+    let asked = tokio::time::timeout(ASK_LIMIT, ask).await;
+    asked.ok().flatten() == Some(true)
 }

@@ -475,3 +475,19 @@ fn questions_about_rights_that_make_no_sense() {
     assert!(test("", v1::Verb::Acquire, "team*").is_ok(), "a prefix");
     assert!(test("local", v1::Verb::Backup, "").is_ok());
 }
+
+#[test]
+fn pages_of_acts_that_make_no_sense() {
+    let ask = |cluster_id: &'static [u8], limit| {
+        list_acts_from_wire(&v1::ListActsRequest {
+            cluster_id: Bytes::from_static(cluster_id),
+            after: 7,
+            limit,
+        })
+    };
+    refused(ask(b"", ACTS_PER_PAGE_MAX + 1), "limit", "1001");
+    refused(ask(b"seven b", 1), "cluster_id", "a value of 7 bytes");
+    let whole = ask(SECRET, 0).unwrap();
+    assert_eq!((whole.after, whole.limit), (7, ACTS_PER_PAGE as usize));
+    assert!(whole.cluster.is_some() && ask(b"", 1).unwrap().cluster.is_none());
+}

@@ -121,8 +121,9 @@ impl AppliedTime {
     }
 }
 
-/// Time since boot, suspend included. It never goes back.
-pub(crate) fn since_boot() -> Duration {
+/// Time since boot, suspend included. It never goes back; in a simulation it is the simulated host's.
+#[must_use]
+pub fn since_boot() -> Duration {
     if let Some(shown) = place::ask(|place| place.since_boot()) {
         return shown;
     }
