@@ -82,6 +82,15 @@ impl Rights {
         })
     }
 
+    /// Whether one rule allows this principal something with all names there are.
+    fn covers_all(&self, principal: Option<&Principal>, verb: Verb) -> bool {
+        let who = principal.map_or("anonymous", Principal::as_str);
+        self.rules.iter().any(|rule| {
+            let all = rule.names == Some(NamePattern::all());
+            all && rule.verb == verb && principals_cover(&rule.principals, who)
+        })
+    }
+
     /// Whether this principal is refused everything if rights bind.
     #[must_use]
     pub fn ban(&self, principal: Option<&Principal>) -> bool {
@@ -316,8 +325,16 @@ impl Model {
             Command::Revoke(revoke) => may(Verb::Revoke, To::Lease(&revoke.name)),
             Command::Evict(Evict { session, .. }) => {
                 let names = self.names_of(*session);
-                if names.is_empty() {
+                let Some(found) = self.session(*session) else {
                     return may(Verb::Revoke, To::SomeLease);
+                };
+                if names.len() == found.lost.len() {
+                    let own = found.owner.is_some() && found.owner.as_ref() == self.principal();
+                    let any = may(Verb::Revoke, To::SomeLease);
+                    return match own || self.rights.covers_all(self.principal(), Verb::Revoke) {
+                        true => any,
+                        false => Err(denied(self.principal(), Verb::Revoke, NamePattern::all())),
+                    };
                 }
                 let mut named = names.iter();
                 match named.all(|name| may(Verb::Revoke, To::Lease(name)).is_ok()) {
@@ -383,13 +400,50 @@ impl Model {
         self.rights.judge(owner, Verb::Acquire, To::Lease(name))
     }
 
-    /// Whether the caller may acquire anything at all, and have one more session.
-    pub(super) fn may_open(&self) -> Result<(), Rejection> {
+    /// The same for one that waits, whose principal needs a token if tokens prove it.
+    pub(super) fn may_be_granted(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
+        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        if let Some(owner) = owner.filter(|owner| owner.as_str().starts_with("token:"))
+            && self.rights.mode == Mode::Enforced
+        {
+            let mut tokens = self.rights.tokens.iter();
+            if !tokens.any(|(_, token)| token.principal == *owner) {
+                return Err(Rejection::TokenRevoked { id: 0 });
+            }
+        }
+        self.may_acquire(id, name)
+    }
+
+    /// What a session that may not read a lease hears of a release that is refused.
+    pub(super) fn as_shown(&self, id: SessionId, refused: Rejection) -> Rejection {
+        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        let (name, offered) = match &refused {
+            Rejection::NotHolder { name, offered } => (name.clone(), *offered),
+            Rejection::StaleToken { name, offered, .. } => (name.clone(), *offered),
+            _ => return refused,
+        };
+        let may = |verb| self.rights.judge(owner, verb, To::Lease(&name)).is_ok();
+        if may(Verb::Observe) || may(Verb::Acquire) {
+            return refused;
+        }
+        Rejection::StaleToken {
+            name,
+            offered,
+            current: None,
+        }
+    }
+
+    /// Whether the caller may acquire anything at all, and have one more session. `first` is the
+    /// lease that it asks for with it.
+    pub(super) fn may_open(&self, first: Option<&LeaseName>) -> Result<(), Rejection> {
         let rights = &self.rights;
         if rights.mode != Mode::Enforced {
             return Ok(());
         }
-        rights.judge(self.principal(), Verb::Acquire, To::SomeLease)?;
+        if !rights.allow(self.principal(), Verb::Acquire, To::SomeLease) {
+            let to = first.map_or(To::SomeLease, To::Lease);
+            return rights.judge(self.principal(), Verb::Acquire, to);
+        }
         let owner = self.owner_of_new();
         let living = self
             .sessions

@@ -88,6 +88,7 @@ fn forged(sessions: Renew) -> Vec<(&'static str, Command)> {
                 cluster: ClusterId::new([9; 16]),
                 token_floor: Some(1 << 40),
                 settings: Settings::STANDARD,
+                mode: ringfence_core::Mode::Off,
             }),
         ),
         (
@@ -196,6 +197,7 @@ fn with_tls(config: &mut NodeConfig, names: &[&str]) {
         demand_client_certificate: true,
         peer_names: names.iter().map(|n| PeerName::parse(n).unwrap()).collect(),
     };
+    config.peer_port_is_local = false;
     config.peer_tls = Some(PeerTls {
         accept: Acceptor::new(accept).unwrap(),
         connect: connector(&signed),
