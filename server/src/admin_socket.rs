@@ -131,7 +131,10 @@ mod tests {
     async fn the_longest_path_that_a_socket_can_have_works() {
         let folder = tempfile::tempdir().unwrap();
         let taken = folder.path().join("d").join(NAME).as_os_str().len();
-        for (more, fits) in [(PATH_BYTES_MAX - taken, true), (PATH_BYTES_MAX - taken + 1, false)] {
+        for (more, fits) in [
+            (PATH_BYTES_MAX - taken, true),
+            (PATH_BYTES_MAX - taken + 1, false),
+        ] {
             let deep = folder.path().join("d".repeat(1 + more));
             fs::create_dir(&deep).unwrap();
             let socket = AdminSocket::bind(&deep);

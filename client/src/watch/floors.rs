@@ -35,7 +35,7 @@ pub enum FloorsItem {
     /// The cluster is another one than before, restored for example: what follows is its state.
     /// Its tokens are greater all the same.
     ClusterChanged,
-    /// What follows is told by this cluster. Comes first, and behind [`FloorsItem::ClusterChanged`].
+    /// This cluster reports what follows. Comes first, and behind [`FloorsItem::ClusterChanged`].
     Cluster(ClusterId),
     /// The greatest floor that was ever forgotten with an idle name, whatever its prefix.
     Forgotten(FencingToken),

@@ -262,7 +262,7 @@ impl Access {
         }
     }
 
-    /// The rights of a cluster that the entry at `index` forms with this mode: nobody has any.
+    /// The rights of a cluster that the entry at `index` forms with this mode: there are no rules yet.
     pub(crate) fn formed(mode: Mode, index: u64) -> Self {
         Self {
             mode,

@@ -220,7 +220,8 @@ impl StateMachine {
     /// read the lease gets one answer, whether others hold it, with which token, or no session does.
     fn without_hidden(&self, id: SessionId, refusal: Rejection) -> Rejection {
         match refusal {
-            Rejection::NotHolder { name, offered } | Rejection::StaleToken { name, offered, .. }
+            Rejection::NotHolder { name, offered }
+            | Rejection::StaleToken { name, offered, .. }
                 if !self.may_read(id, &name) && !planted(Bug::ReleaseShowsHidden) =>
             {
                 let current = None;

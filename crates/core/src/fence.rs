@@ -72,7 +72,7 @@ pub enum FloorNews {
     /// The stream begins again, with all floors: after a compaction, on another node, or of another
     /// cluster. It is not live before the next [`FloorNews::Reached`].
     Anew,
-    /// What follows is told by this cluster. Comes before the first floor, and before the first one of
+    /// This cluster reports what follows. Comes before the first floor, and before the first one of
     /// another cluster.
     Cluster(ClusterId),
 }

@@ -38,7 +38,7 @@
 //! is before its first floor ([`News::Cluster`]); one of another cluster, or one that does not say so,
 //! raises no floor and is never live, and [`FloorFollower::follow`] returns
 //! [`Ended::OtherCluster`]. So a follower that is connected to a wrong cluster by mistake refuses
-//! nobody with that one's floors, and with [`Unheard::Refuse`] lets nobody pass either.
+//! no holder with the floors of that one, and with [`Unheard::Refuse`] lets no new holder pass.
 //!
 //! What it does not cover:
 //! * A fence is `NAME#TOKEN` and names no cluster. [`FloorFollower::check`] compares no cluster, so a
@@ -122,7 +122,7 @@ pub enum Ended<E> {
     Over,
     /// It failed. Follow a new one, unless the error says that this is of no use.
     Failed(E),
-    /// It is told by this cluster, and the follower is bound to others: see [`Options::clusters`].
+    /// This cluster sends it, and the follower is bound to others: see [`Options::clusters`].
     OtherCluster(ClusterId),
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringfence_core::{
-    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, Command, HolderData, Identity,
-    LEVEL_ACCESS, LeaseName, Millis, Mode, Open, OpenId, Opened, Outcome, Principal, Request,
-    RequestNumber, Secret, SessionId,
+    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, Command, HolderData,
+    Identity, LEVEL_ACCESS, LeaseName, Millis, Mode, Open, OpenId, Opened, Outcome, Principal,
+    Request, RequestNumber, Secret, SessionId,
 };
 use ringfence_raft::{Hooks, Node, NodeConfig};
 use ringfence_testkit::ports::Port;
@@ -82,7 +82,7 @@ impl Alone {
         (session, secret)
     }
 
-    /// Lets rights bind, of which nobody has any.
+    /// Lets rights bind, of which no principal has any.
     pub(super) async fn enforce(&self) {
         let knows_rights = async {
             while self.node.read(|machine| machine.level()) < LEVEL_ACCESS {

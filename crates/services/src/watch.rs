@@ -299,7 +299,7 @@ impl<V: View> Watch<V> {
         if more.is_none() {
             // No more memory than any message takes, so this waits for no slow reader.
             return self
-                .send(room, items, Some(at), compacted)
+                .send(room, items, Reached::All(at), compacted)
                 .await
                 .map(|()| at);
         }

@@ -40,7 +40,7 @@ impl Context {
     /// Opens a session that is to acquire this lease.
     ///
     /// # Errors
-    /// As the client crate's; a caller that may acquire nothing at all is told of the rule that this
+    /// As the client crate's; a caller that may acquire nothing at all learns the rule that this
     /// lease needs.
     pub(crate) async fn open_for(
         &self,

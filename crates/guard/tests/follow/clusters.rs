@@ -31,7 +31,7 @@ async fn floors_of_another_cluster_are_not_taken() {
             "{ended:?}"
         );
         assert!(!followed.follower.is_live());
-        // The holder at our cluster goes on, and nobody is shut out by the other's floor.
+        // The holder at our cluster goes on, and the floor of the other cluster shuts no holder out.
         followed.follower.check(&fence("db#8")).await.unwrap();
         match followed.follower.check(&fence("db#9")).await {
             Ok(()) => assert_eq!(unheard, Unheard::Plain),
@@ -84,7 +84,12 @@ async fn a_follower_that_is_bound_to_nothing_takes_any_cluster() {
     let followed = Followed::start(impatient(Unheard::Refuse));
     let told = [News::Cluster(OURS), floor("db#8"), News::Reached];
     followed.tell(told).await;
-    let told = [News::Anew, News::Cluster(OTHER), floor("db#9"), News::Reached];
+    let told = [
+        News::Anew,
+        News::Cluster(OTHER),
+        floor("db#9"),
+        News::Reached,
+    ];
     followed.tell(told).await;
     assert!(followed.follower.is_live());
     followed

@@ -1,8 +1,8 @@
 //! Log commands.
 
 use ringfence_core::{
-    ClusterTime, Command, Configure, Evict, Form, Millis, Mode, OPERATE_BYTES_MAX, Open, Renew, Revoke,
-    SessionId,
+    ClusterTime, Command, Configure, Evict, Form, Millis, Mode, OPERATE_BYTES_MAX, Open, Renew,
+    Revoke, SessionId,
 };
 
 use super::access::mode_of;

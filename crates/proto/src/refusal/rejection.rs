@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ringfence_core::{
-    ClusterTime, FencingToken, Holder, InvalidAccess, InvalidSetting, LOCK_DELAY_MAX, Limit, Millis, OPEN_AGE_MAX,
-    Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
+    ClusterTime, FencingToken, Holder, InvalidAccess, InvalidSetting, LOCK_DELAY_MAX, Limit,
+    Millis, OPEN_AGE_MAX, Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX,
+    UNCONFIRMED_MAX, WAIT_MAX,
 };
 
 use super::{Refusal, table};

@@ -328,7 +328,10 @@ fn a_node_with_an_open_peer_port_gets_no_vote_while_rights_are_enforced() {
         let Step::Refuse(why) = next(&view, &ask, LONG, false) else {
             panic!("it got a vote");
         };
-        assert!(why.contains("n70") && why.contains("--peer-tls-name"), "{why}");
+        assert!(
+            why.contains("n70") && why.contains("--peer-tls-name"),
+            "{why}"
+        );
         view.sights.get_mut(&70).unwrap().peer_auth = true;
         assert!(matches!(next(&view, &ask, LONG, false), Step::SetVoters(_)));
     }
