@@ -6,6 +6,7 @@
 //! that stay below the budgets must agree exactly; others agree once enough entries have passed.
 
 mod clock;
+mod judging;
 mod leases;
 mod requests;
 pub mod rights;

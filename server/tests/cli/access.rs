@@ -348,7 +348,10 @@ fn a_cluster_formed_with_a_mode_begins_in_it() {
             "enforced" => {
                 refused(&acquired, 77, "PERMISSION_DENIED");
                 // The narrowest rule that would do, also where no session could be opened.
-                assert!(acquired.err.contains("anonymous acquire jobs/a"), "{acquired:?}");
+                assert!(
+                    acquired.err.contains("anonymous acquire jobs/a"),
+                    "{acquired:?}"
+                );
             }
             _ => drop(acquired.object()),
         }
