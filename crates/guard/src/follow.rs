@@ -186,6 +186,8 @@ impl FloorFollower {
     /// [`FloorFollower::check`] for a caller that says which cluster granted the fence, as its session
     /// handle or its client does: a fence itself carries no cluster.
     ///
+    /// A door of the tower layer that is made of this reports the refusal as one that may be repeated.
+    ///
     /// # Errors
     /// [`FollowError::OtherCluster`], at once, unless this follower is bound to that cluster or to
     /// none; else as [`FloorFollower::check`].
