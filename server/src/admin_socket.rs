@@ -15,6 +15,9 @@ use tracing::warn;
 
 /// The name of the socket in the data directory.
 const NAME: &str = "admin.sock";
+/// The folder that it is made in, as `s`. What fits under its name fits there, too.
+const FOLDER: &str = "admin.d";
+const _: () = assert!(FOLDER.len() + "/s".len() <= NAME.len());
 /// The longest path of a socket, in bytes; `sun_path` of Linux has room for it and a zero.
 const PATH_BYTES_MAX: usize = 107;
 
@@ -58,7 +61,7 @@ impl AdminSocket {
         }
         // Bound under another name in a folder of its own that only this user may enter: between
         // `bind` and `chmod` others could open it.
-        let folder = path.with_extension("new");
+        let folder = path.with_file_name(FOLDER);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -122,6 +125,23 @@ mod tests {
         }
         drop(AdminSocket::bind(folder.path()).unwrap());
         assert!(!path.exists(), "a node that stops takes it along");
+    }
+
+    #[tokio::test]
+    async fn the_longest_path_that_a_socket_can_have_works() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = folder.path().join("d").join(NAME).as_os_str().len();
+        for (more, fits) in [
+            (PATH_BYTES_MAX - taken, true),
+            (PATH_BYTES_MAX - taken + 1, false),
+        ] {
+            let deep = folder.path().join("d".repeat(1 + more));
+            fs::create_dir(&deep).unwrap();
+            let socket = AdminSocket::bind(&deep);
+            assert_eq!(socket.is_some(), fits, "{}", deep.display());
+            let path = deep.join(NAME);
+            assert_eq!(UnixStream::connect(&path).await.is_ok(), fits);
+        }
     }
 
     #[tokio::test]

@@ -432,6 +432,7 @@ fn node_config(config: &Config, peer_tls: Option<PeerTls>) -> NodeConfig {
     node.join_as_voter = config.join_as_voter;
     node.token_floor = config.token_floor;
     node.settings = config.settings;
+    node.mode = config.access.mode;
     node.timing.heartbeat = config.heartbeat;
     (node.timing.election_min, node.timing.election_max) = config.election;
     node.pod_sessions = config.kube_pods;

@@ -1,4 +1,5 @@
-//! How much rights bind in a cluster that has just been formed.
+//! How much rights bind in a cluster that was formed without a mode: by a release that did not make it
+//! part of the forming. Its mode is set as soon as all members know rights.
 
 use std::time::Duration;
 
@@ -39,8 +40,9 @@ fn next(machine: &StateMachine, node: Option<u64>) -> Step {
     }
 }
 
-/// Sets the mode of a cluster in which rights were never set, as soon as it is formed and all its
-/// members know rights. Every first member does; the first one has its way.
+/// Sets the mode of a young cluster in which rights were never set, as soon as all its members know
+/// rights. Every first member does; the first one has its way. A cluster that is formed by this release
+/// has its mode from its first entry on, so there is nothing to do.
 pub(crate) async fn set_mode(node: Node, mode: Mode, mut stopping: watch::Receiver<bool>) {
     let setting = async {
         loop {

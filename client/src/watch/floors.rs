@@ -35,6 +35,8 @@ pub enum FloorsItem {
     /// The cluster is another one than before, restored for example: what follows is its state.
     /// Its tokens are greater all the same.
     ClusterChanged,
+    /// This cluster reports what follows. Comes first, and behind [`FloorsItem::ClusterChanged`].
+    Cluster(ClusterId),
     /// The greatest floor that was ever forgotten with an idle name, whatever its prefix.
     Forgotten(FencingToken),
     /// The floor of a name has risen to this token.
@@ -52,6 +54,7 @@ impl From<FloorsItem> for FloorNews {
     fn from(item: FloorsItem) -> Self {
         match item {
             FloorsItem::ClusterChanged => Self::Anew,
+            FloorsItem::Cluster(cluster) => Self::Cluster(cluster),
             FloorsItem::Forgotten(token) => Self::Forgotten(token),
             FloorsItem::Floor { name, token } => Self::Floor { name, token },
             FloorsItem::Reached(_) => Self::Reached,
@@ -182,6 +185,7 @@ impl StreamKind for FloorStream {
                 self.reached = (0, 0);
             }
             self.cluster = Some(position.cluster());
+            items.push(FloorsItem::Cluster(position.cluster()));
         }
         if message.forgotten > self.forgotten {
             self.forgotten = message.forgotten;
@@ -241,7 +245,7 @@ mod tests {
         let mut kind = FloorStream::default();
         assert_eq!(
             decode(&mut kind, message(5, &[("a", 3), ("b", 4)])).len(),
-            3
+            4
         );
 
         // Opened again on a node that lags: nothing is reported twice, nothing goes back.
@@ -281,6 +285,8 @@ mod tests {
         let items = decode(&mut kind, other);
 
         assert_eq!(items[0], FloorsItem::ClusterChanged);
-        assert_eq!(items.len(), 3);
+        let told = ClusterId::new([2; 16]);
+        assert_eq!(items[1], FloorsItem::Cluster(told));
+        assert_eq!(items.len(), 4);
     }
 }

@@ -113,8 +113,20 @@ mod tests {
         })
     }
 
+    /// 1,024 cases of each, unless `PROPTEST_CASES` asks for more or fewer.
+    fn config() -> ProptestConfig {
+        let standard = ProptestConfig::default();
+        let asked = std::env::var_os("PROPTEST_CASES").is_some();
+        let cases = if asked { standard.cases } else { 1_024 };
+        ProptestConfig {
+            cases,
+            failure_persistence: None,
+            ..standard
+        }
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_024) })]
+        #![proptest_config(config())]
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..400)) {

@@ -36,6 +36,7 @@ impl World {
             cluster,
             token_floor: Some(0),
             settings,
+            mode: ringfence_core::Mode::Off,
         }));
         world
     }

@@ -100,6 +100,7 @@ fn applied(scatter: bool) -> StateMachine {
         cluster: ClusterId::new([1; 16]),
         token_floor: Some(0),
         settings: Settings::STANDARD,
+        mode: ringfence_core::Mode::Off,
     };
     let opening = [
         Command::TermStart { unix_seconds: None },

@@ -27,6 +27,7 @@ use alloc::vec::Vec;
 
 use ringfence_planted::{Bug, planted};
 
+use crate::name::LeaseName;
 use crate::outcome::Rejection;
 use change::{
     ACCESS_CHANGES_MAX, AccessChange, BANS_MAX, CLUSTER_TOKENS_MAX, Caller, ClusterToken,
@@ -136,6 +137,20 @@ impl Access {
         self.admit_principal(caller.principal.as_str())
     }
 
+    /// Whether a principal that cluster tokens alone prove has one left. Which of them opened a session
+    /// is not kept, so one that replaces another serves the waits of both. One that has expired counts:
+    /// only the nodes judge that, by their wall clocks.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenRevoked`] without an id.
+    pub(crate) fn admit_waiting(&self, owner: &Principal) -> Result<(), Rejection> {
+        let mut tokens = self.rest.tokens.values();
+        match owner.is_of_token() && !tokens.any(|token| token.principal == *owner) {
+            true => Err(Rejection::TokenRevoked { id: 0 }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether rights bind and this owner of a session is banned.
     pub(crate) fn bans_owner(&self, owner: Option<&Principal>) -> bool {
         let banned = |owner: &Principal| self.rest.bans.contains(owner);
@@ -174,6 +189,24 @@ impl Access {
             return Ok(());
         }
         Err(self.denied(principal, verb, scope))
+    }
+
+    /// Whether a principal may open a session, whatever the mode: it may if it may acquire any lease.
+    /// `first` is the lease that it acquires in the same step.
+    ///
+    /// # Errors
+    /// [`Rejection::PermissionDenied`] names the narrowest rule that would allow it: for `first`, if
+    /// there is one.
+    pub fn judge_open(
+        &self,
+        principal: Option<&Principal>,
+        first: Option<&LeaseName>,
+    ) -> Result<(), Rejection> {
+        let denied = self.judge(principal, Verb::Acquire, Scope::Any);
+        denied.map_err(|denied| match first {
+            Some(name) => self.denied(principal, Verb::Acquire, Scope::Name(name)),
+            None => denied,
+        })
     }
 
     /// The refusal of a principal that lacks a right.
@@ -229,6 +262,15 @@ impl Access {
         }
     }
 
+    /// The rights of a cluster that the entry at `index` forms with this mode: there are no rules yet.
+    pub(crate) fn formed(mode: Mode, index: u64) -> Self {
+        Self {
+            mode,
+            set_at: index,
+            ..Self::default()
+        }
+    }
+
     /// The state after these changes, made by the entry at `index`, and the id of the new token.
     pub(crate) fn changed(
         &self,
@@ -257,7 +299,7 @@ impl Access {
                 AccessChange::Ban(principal) => drop(bans.insert(principal.clone())),
                 AccessChange::Unban(principal) => drop(bans.remove(principal)),
                 AccessChange::AddToken(token) => {
-                    if !token.principal.as_str().starts_with("token:") {
+                    if !token.principal.is_of_token() {
                         return Err(InvalidAccess::TokenPrincipal);
                     }
                     // An index is never used twice, so a token that was removed stays so.

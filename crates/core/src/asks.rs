@@ -210,9 +210,29 @@ impl StateMachine {
         name: &LeaseName,
         token: FencingToken,
     ) -> Result<Answer, Rejection> {
-        self.check_holder(id, name, token)?;
+        let held = self.check_holder(id, name, token);
+        held.map_err(|refusal| self.without_hidden(id, refusal))?;
         self.end_grant(name, &EndCause::Released, EndKind::Graceful);
         Ok(Answer::Released { token })
+    }
+
+    /// A refused release as a session may hear it. A release needs no right, so a session that may not
+    /// read the lease gets one answer, whether others hold it, with which token, or no session does.
+    fn without_hidden(&self, id: SessionId, refusal: Rejection) -> Rejection {
+        match refusal {
+            Rejection::NotHolder { name, offered }
+            | Rejection::StaleToken { name, offered, .. }
+                if !self.may_read(id, &name) && !planted(Bug::ReleaseShowsHidden) =>
+            {
+                let current = None;
+                Rejection::StaleToken {
+                    name,
+                    offered,
+                    current,
+                }
+            }
+            shown => shown,
+        }
     }
 
     /// Whether the session holds the lease with this very token.
@@ -245,14 +265,15 @@ impl StateMachine {
         token: FencingToken,
         to: Option<SessionId>,
     ) -> Result<Answer, Rejection> {
-        self.check_holder(id, name, token)?;
+        // The right first: without it a caller must not learn whether the lease is held.
         self.check_right(id, name)?;
+        self.check_holder(id, name, token)?;
         let to = to.filter(|_| !planted(Bug::TransferIgnoresTarget));
         if to.is_none() {
             self.refuse_heads(name);
         }
         let target = self.transfer_target(name, to);
-        let may_have = |(to, _): &(SessionId, u64)| self.check_right(*to, name).is_ok();
+        let may_have = |(to, _): &(SessionId, u64)| self.check_waiter(*to, name).is_ok();
         let Some((to, place)) = target.filter(may_have) else {
             return Err(Rejection::NotWaiting { name: name.clone() });
         };

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::access::change::{Caller, ChangeAccess};
+use crate::access::change::{Caller, ChangeAccess, Mode};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::pod::{Pod, PodSeen, PodUid};
@@ -149,6 +149,9 @@ pub struct Form {
     pub token_floor: Option<u64>,
     /// The first settings.
     pub settings: Settings,
+    /// How much rights bind from this entry on. Any but [`Mode::Off`] raises the level to
+    /// [`LEVEL_ACCESS`](crate::LEVEL_ACCESS): every first member has to know rights.
+    pub mode: Mode,
 }
 
 /// See [`Command::Configure`].

@@ -130,6 +130,8 @@ fn is_of(pattern: &NamePattern, text: &str, principal: &Principal, whole: bool) 
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use alloc::string::String;
 
     use proptest::collection::vec;
@@ -152,8 +154,20 @@ mod tests {
         )
     }
 
+    /// 2,048 cases of each, unless `PROPTEST_CASES` asks for more or fewer.
+    fn config() -> ProptestConfig {
+        let standard = ProptestConfig::default();
+        let asked = std::env::var_os("PROPTEST_CASES").is_some();
+        let cases = if asked { standard.cases } else { 2_048 };
+        ProptestConfig {
+            cases,
+            failure_persistence: None,
+            ..standard
+        }
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_048) })]
+        #![proptest_config(config())]
 
         #[test]
         fn any_bytes_are_patterns_or_refused(bytes in vec(any::<u8>(), 0..300)) {

@@ -6,7 +6,7 @@ use core::str::FromStr;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::{FencingToken, InvalidName, LeaseName, Refused};
+use crate::{ClusterId, FencingToken, InvalidName, LeaseName, Refused};
 
 /// The character between name and token. Lease names cannot contain it.
 const SEPARATOR: char = '#';
@@ -72,6 +72,9 @@ pub enum FloorNews {
     /// The stream begins again, with all floors: after a compaction, on another node, or of another
     /// cluster. It is not live before the next [`FloorNews::Reached`].
     Anew,
+    /// This cluster reports what follows. Comes before the first floor, and before the first one of
+    /// another cluster.
+    Cluster(ClusterId),
 }
 
 /// Why a text is no [`Fence`].

@@ -233,7 +233,7 @@ impl StateMachine {
         };
         let (session, until) = (head.session, head.until);
         let may_have =
-            planted(Bug::RightsOfWaitersNotAsked) || self.check_right(session, &name).is_ok();
+            planted(Bug::RightsOfWaitersNotAsked) || self.check_waiter(session, &name).is_ok();
         if until > self.time() && self.alive(session).is_some() && may_have {
             self.grant_to_waiter(&name, place);
         } else if let Some(lease) = self.state.leases.get_mut(&name) {

@@ -58,8 +58,12 @@ impl StateMachine {
         let Some(session) = self.state.sessions.get(&evict.session) else {
             return access.judge(principal, Verb::Revoke, Scope::Any);
         };
-        if session.load() == 0 {
-            return access.judge(principal, Verb::Revoke, Scope::Any);
+        if session.holds().is_empty() && session.waits().is_empty() {
+            // It may hold any lease next, so no right to some names covers it. What it has lost and not
+            // acknowledged is no longer its own.
+            let own = session.owner.is_some() && session.owner.as_ref() == principal;
+            let scope = if own { Scope::Any } else { Scope::Prefix("") };
+            return access.judge(principal, Verb::Revoke, scope);
         }
         let holds = session.holds().iter().map(|(name, _)| name);
         let waits = session.waits().iter().map(|wait| &wait.name);
@@ -145,6 +149,29 @@ impl StateMachine {
         access.judge(owner, Verb::Acquire, Scope::Name(name))
     }
 
+    /// The same for a session that waits: its principal's cluster tokens are judged too, since it
+    /// shows none.
+    pub(crate) fn check_waiter(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
+        let access = &self.state.access;
+        let session = self.sessions.get(&id);
+        let owner = session.and_then(|session| session.owner.as_ref());
+        if let Some(owner) = owner
+            && access.mode() == Mode::Enforced
+            && !planted(Bug::RevokedTokenWaitsOn)
+        {
+            access.admit_waiting(owner)?;
+        }
+        self.check_right(id, name)
+    }
+
+    /// Whether a session's principal may read this lease now.
+    pub(crate) fn may_read(&self, id: SessionId, name: &LeaseName) -> bool {
+        let access = &self.state.access;
+        let session = self.sessions.get(&id);
+        let owner = session.and_then(|session| session.owner.as_ref());
+        access.mode() != Mode::Enforced || access.judge_read(owner, Scope::Name(name)).is_ok()
+    }
+
     /// Whether the session's principal may have one more lease or wait.
     pub(crate) fn check_principal_leases(
         &self,
@@ -158,15 +185,19 @@ impl StateMachine {
         }
     }
 
-    /// Who a session belongs to that the caller opens now, unless it has as many as it may.
-    pub(crate) fn owner_of_new(&self) -> Result<Option<Principal>, Rejection> {
+    /// Who a session belongs to that the caller opens now, unless it has as many as it may. `first`
+    /// is the lease that the same entry acquires.
+    pub(crate) fn owner_of_new(
+        &self,
+        first: Option<&LeaseName>,
+    ) -> Result<Option<Principal>, Rejection> {
         let caller = self.caller.as_ref().map(|caller| caller.principal.clone());
         match self.access.mode() {
             Mode::Off => Ok(None),
             Mode::Permissive => Ok(caller),
             Mode::Enforced => {
                 let access = &self.access;
-                access.judge(caller.as_ref(), Verb::Acquire, Scope::Any)?;
+                access.judge_open(caller.as_ref(), first)?;
                 let owner = caller.unwrap_or_else(Principal::anonymous);
                 let max = access.limits().sessions;
                 match self.usages.of(&owner).sessions >= max {
@@ -186,7 +217,7 @@ impl StateMachine {
         while let Some((&place, head)) = self.leases.get(name).and_then(|lease| lease.queue.first())
         {
             let (id, request) = (head.session, head.request);
-            let Err(refusal) = self.check_right(id, name) else {
+            let Err(refusal) = self.check_waiter(id, name) else {
                 return;
             };
             if !self.budget.serve() {

@@ -10,14 +10,15 @@ use core::ops::Deref;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::change::Caller;
+use crate::access::Access;
+use crate::access::change::{Caller, Mode};
 use crate::access::usage::Usages;
 use crate::budget::Budget;
 use crate::command::{Command, Configure, Entry, Form};
 use crate::deadlines::Deadlines;
 use crate::event::Event;
 use crate::id::{FencingToken, OpenId, SessionId};
-use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
+use crate::level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS};
 use crate::looks::Looks;
 use crate::outcome::{Outcome, Rejection};
 use crate::settings::{LEAD_MAX, LEAD_PART, OPEN_AGE_MAX, Settings, TOKEN_FLOOR_MAX};
@@ -238,6 +239,10 @@ impl StateMachine {
         }
         header.token_floor = form.token_floor;
         header.cluster = Some(form.cluster);
+        if form.mode != Mode::Off {
+            header.level = header.level.max(LEVEL_ACCESS);
+            self.state.access = Access::formed(form.mode, header.index);
+        }
         self.set(form.settings);
         Ok(Outcome::Done)
     }

@@ -40,7 +40,8 @@ impl StateMachine {
             return self.reopen(id, open);
         }
         let former = pod.and_then(|pod| self.pods.get(&pod.key()).copied());
-        let owner = self.owner_of_new()?;
+        let first = open.acquire.as_ref().map(|acquire| &acquire.name);
+        let owner = self.owner_of_new(first)?;
         self.check_open(open, pod, former)?;
         let id = SessionId::new(self.header.next_session).ok_or(Rejection::NotReady)?;
         self.state.header.next_session += 1;

@@ -269,7 +269,7 @@ pub enum Rejection {
         name: LeaseName,
         /// The token offered.
         offered: FencingToken,
-        /// The token in force, if any.
+        /// The token in force, if any, and if the session's principal may read the lease.
         current: Option<FencingToken>,
     },
     /// The present grant with this token is another session's.
@@ -300,7 +300,7 @@ pub enum Rejection {
     },
     /// The cluster token that proved the caller is not valid any more.
     TokenRevoked {
-        /// The token's id.
+        /// The token's id; 0 for a session that waits, whose principal has no token left.
         id: u64,
     },
     /// The session was opened by another principal.

@@ -113,6 +113,7 @@ fn formed() -> Storm {
         cluster: ClusterId::new([1; 16]),
         token_floor: Some(0),
         settings: Settings::STANDARD,
+        mode: ringfence_core::Mode::Off,
     };
     storm.both(ClusterTime(0), Command::Form(form));
     storm

@@ -42,8 +42,9 @@ use crate::{Fence, Refused};
 /// not judge, nor does anything judge what a program writes into the table or key of the marks itself.
 ///
 /// # Cluster ids
-/// A guard is not bound to a cluster: a fence is `NAME#TOKEN` and carries no cluster id that could be
-/// compared. A token of another cluster with a right clock passes.
+/// The ceiling compares no cluster: a fence is `NAME#TOKEN` and carries no cluster id. A token of another
+/// cluster with a right clock passes. A follower of floors can be bound to clusters
+/// (`follow::Options::clusters`), and says what that covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ceiling {
     /// `(now + 1 day) << 20`, with `now` in seconds since 1970, by the clock of this process, also

@@ -30,7 +30,24 @@
 //!   floors known are kept, and it is live once all floors have been reported.
 //! * *Ended*: not live. [`FloorFollower::follow`] returns; call it with a new stream.
 //! * *Another cluster*: floors are kept, for a restored cluster grants greater tokens. Do not follow
-//!   a cluster with a replaced clock (`--token-floor`) that was wiped: its tokens repeat.
+//!   a cluster with a replaced clock (`--token-floor`) that was wiped: its tokens repeat. A follower
+//!   that is bound to clusters takes nothing of another one.
+//!
+//! # Bound to clusters
+//! [`Options::clusters`] names the clusters whose floors are taken. A stream says of which cluster it
+//! is before its first floor ([`News::Cluster`]); one of another cluster, or one that does not say so,
+//! raises no floor and is never live, and [`FloorFollower::follow`] returns
+//! [`Ended::OtherCluster`]. So a follower that is connected to a wrong cluster by mistake refuses
+//! no holder with the floors of that one, and with [`Unheard::Refuse`] lets no new holder pass.
+//!
+//! What it does not cover:
+//! * A fence is `NAME#TOKEN` and names no cluster. [`FloorFollower::check`] compares no cluster, so a
+//!   token of another cluster that equals the floor passes. [`FloorFollower::check_of`] compares what
+//!   the caller says, which is a protection against mistakes, not against a caller that lies.
+//! * The mark in the store names no cluster either: what reaches the store past the follower is
+//!   admitted by its token alone.
+//! * While no stream is live, [`Unheard::Plain`] lets a token above the floor pass, of whichever cluster.
+//! * The id is what the cluster says of itself; that it is that cluster, only TLS proves.
 //!
 //! # Memory
 //! One token and one name for each name reported, at most [`Options::names_max`] names and
@@ -85,7 +102,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_core::Stream;
-use ringfence_core::{FencingToken, LeaseName};
+use ringfence_core::{ClusterId, FencingToken, LeaseName};
 
 /// One thing that a stream of floors tells. [`News::Forgotten`] decides nothing here: a name without a
 /// floor has no holder, whatever was forgotten.
@@ -105,6 +122,8 @@ pub enum Ended<E> {
     Over,
     /// It failed. Follow a new one, unless the error says that this is of no use.
     Failed(E),
+    /// This cluster sends it, and the follower is bound to others: see [`Options::clusters`].
+    OtherCluster(ClusterId),
 }
 
 /// Knows the newest floor of each lease name, from a stream; see the [module](self).
@@ -138,7 +157,12 @@ impl FloorFollower {
         loop {
             match tokio::time::timeout(silence, next_of(news.as_mut())).await {
                 Err(_) => self.shared.set_live(false),
-                Ok(Some(Ok(one))) => self.tell(one.into()),
+                Ok(Some(Ok(one))) => match one.into() {
+                    News::Cluster(cluster) if !self.shared.told_by(cluster) => {
+                        return Ended::OtherCluster(cluster);
+                    }
+                    one => self.tell(one),
+                },
                 Ok(Some(Err(error))) => return Ended::Failed(error),
                 Ok(None) => return Ended::Over,
             }
@@ -153,7 +177,30 @@ impl FloorFollower {
             News::Forgotten(_) => {}
             News::Reached => self.shared.set_live(true),
             News::Anew => self.shared.set_live(false),
+            News::Cluster(cluster) => {
+                self.shared.told_by(cluster);
+            }
         }
+    }
+
+    /// [`FloorFollower::check`] for a caller that says which cluster granted the fence, as its session
+    /// handle or its client does: a fence itself carries no cluster.
+    ///
+    /// A door of the tower layer that is made of this reports the refusal as one that may be repeated.
+    ///
+    /// # Errors
+    /// [`FollowError::OtherCluster`], at once, unless this follower is bound to that cluster or to
+    /// none; else as [`FloorFollower::check`].
+    pub async fn check_of(&self, cluster: ClusterId, fence: &Fence) -> Result<(), FollowError> {
+        if !self.shared.takes(cluster) {
+            return Err(FollowError::OtherCluster {
+                name: fence.name.clone(),
+                offered: fence.token,
+                cluster,
+                expected: self.shared.options.clusters.clone(),
+            });
+        }
+        self.check(fence).await
     }
 
     /// Passes a fence whose token the cluster has granted and not yet followed by another; waits,
@@ -276,6 +323,6 @@ struct Unlive<'a>(&'a Shared);
 
 impl Drop for Unlive<'_> {
     fn drop(&mut self) {
-        self.0.set_live(false);
+        self.0.unheard();
     }
 }

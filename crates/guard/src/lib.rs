@@ -118,5 +118,5 @@ pub use admitted::Admitted;
 pub use ceiling::Ceiling;
 pub use memory::Guard;
 pub use ringfence_core::{
-    EndsBelief, Fence, FencingToken, InvalidFence, InvalidName, LeaseName, Refused,
+    ClusterId, EndsBelief, Fence, FencingToken, InvalidFence, InvalidName, LeaseName, Refused,
 };

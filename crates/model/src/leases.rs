@@ -310,7 +310,7 @@ impl Model {
     pub(super) fn refuse_heads(&mut self, at: usize) {
         let name = self.leases[at].name.clone();
         while let Some(head) = self.leases[at].queue.first().cloned() {
-            let Err(refused) = self.may_acquire(head.session, &name) else {
+            let Err(refused) = self.may_be_granted(head.session, &name) else {
                 return;
             };
             self.leases[at].queue.remove(0);

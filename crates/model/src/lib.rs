@@ -6,6 +6,7 @@
 //! that stay below the budgets must agree exactly; others agree once enough entries have passed.
 
 mod clock;
+mod judging;
 mod leases;
 mod requests;
 pub mod rights;
@@ -14,7 +15,7 @@ mod sessions;
 use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{
     Ask, Caller, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form,
-    Identity, LeaseName, LostGrant, Millis, OpenId, Outcome, Pod, Principal, Rejection,
+    Identity, LeaseName, LostGrant, Millis, Mode, OpenId, Outcome, Pod, Principal, Rejection,
     RequestNumber, Secret, SessionEnd, SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
 };
 
@@ -303,6 +304,11 @@ impl Model {
         self.token_floor = form.token_floor;
         self.settings = form.settings;
         self.settings_set_at = self.index;
+        if form.mode != Mode::Off {
+            self.level = self.level.max(4);
+            self.rights.mode = form.mode;
+            self.rights.set_at = self.index;
+        }
         Ok(())
     }
 

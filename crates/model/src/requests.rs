@@ -81,7 +81,7 @@ impl Model {
                 Ok(cancelled) => Answer::CancelDone(cancelled),
             },
             Ask::Release { name, token, close } => match self.held_by(id, name, *token) {
-                Err(refused) => Answer::Refused(refused),
+                Err(refused) => Answer::Refused(self.as_shown(id, refused)),
                 Ok(at) => {
                     self.end_grant(at, &EndCause::Released);
                     if *close {
@@ -131,8 +131,8 @@ impl Model {
         token: FencingToken,
         to: Option<SessionId>,
     ) -> Result<Granted, Rejection> {
-        let at = self.held_by(id, name, token)?;
         self.may_acquire(id, name)?;
+        let at = self.held_by(id, name, token)?;
         if to.is_none() {
             self.refuse_heads(at);
         }
@@ -140,7 +140,7 @@ impl Model {
         let place = queue.position(|waiter| to.is_none_or(|to| waiter.session == to));
         let place = place.filter(|&place| {
             let waiter = &self.leases[at].queue[place];
-            self.may_acquire(waiter.session, name).is_ok()
+            self.may_be_granted(waiter.session, name).is_ok()
         });
         let Some(place) = place else {
             let name = name.clone();

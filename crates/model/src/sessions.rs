@@ -77,7 +77,8 @@ impl Model {
         if self.ended.iter().any(|ended| ended.open == open.id) {
             return Outcome::Rejected(Rejection::OpenIdUsed);
         }
-        if let Err(refused) = self.may_open() {
+        let first = open.acquire.as_ref().map(|acquire| &acquire.name);
+        if let Err(refused) = self.may_open(first) {
             return Outcome::Rejected(refused);
         }
         let (min, max) = (self.settings.ttl_min, self.settings.ttl_max);

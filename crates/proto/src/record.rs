@@ -39,12 +39,21 @@ pub const RECORD_VERSION: u32 = 4;
 #[must_use]
 pub fn version_of(bytes: &[u8]) -> Option<u32> {
     match first_field(bytes)? {
+        1 if forms_with_a_mode(bytes) => Some(4),
         1..=11 => Some(1),
         12..=13 => Some(2),
         14 => Some(3),
         15..=18 => Some(4),
         _ => None,
     }
+}
+
+/// Whether the command in `bytes`, a `Form`, sets a mode. A cluster is formed once, so it may be decoded
+/// for this.
+fn forms_with_a_mode(bytes: &[u8]) -> bool {
+    let command = pb::Command::decode(bytes).ok();
+    let kind = command.and_then(|command| command.kind);
+    matches!(kind, Some(pb::command::Kind::Form(form)) if form.mode != 0)
 }
 
 /// `level`, if this release knows it: there is none beyond the version of log commands.

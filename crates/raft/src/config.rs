@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringfence_core::Settings;
+use ringfence_core::{Mode, Settings};
 use ringfence_planted::{Bug, planted};
 use ringfence_tls::{Acceptor, Connector};
 
@@ -58,6 +58,10 @@ pub struct NodeConfig {
     pub token_floor: Option<u64>,
     /// The cluster's first settings; counts only when forming.
     pub settings: Settings,
+    /// How much rights bind in the new cluster, from its first entry on; counts only when forming.
+    /// With another mode than off the cluster is formed once all first members have announced that
+    /// they know rights, and with [`Mode::Enforced`] that their peer ports are authenticated.
+    pub mode: Mode,
     /// How long things may take.
     pub timing: Timing,
     /// Bytes of one segment of the log: 64 KiB to 1 GiB, a multiple of 512. Every segment holds the
@@ -156,6 +160,7 @@ impl NodeConfig {
             join_as_voter: false,
             token_floor: None,
             settings: Settings::STANDARD,
+            mode: Mode::Off,
             timing: Timing::default(),
             wal_segment_bytes: WAL_SEGMENT_BYTES,
             snapshot_log_bytes: 256 << 20,

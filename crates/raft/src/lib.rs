@@ -127,6 +127,7 @@ pub use bootstrap::seat::SeatError;
 pub use config::{FLUSH_LAG_MAX, LOG_UNFLUSHED_BYTES_MAX, NodeConfig, PeerTls, Timing};
 pub use leader::term::{
     LOG_UNCOMMITTED_BYTES_MAX, LOG_UNCOMMITTED_BYTES_MIN, LOG_UNCOMMITTED_ENTRIES_MAX,
+    OPERATIONS_WITHOUT_ROOM_MAX,
 };
 pub use membership::{
     ADDRESS_BYTES_MAX, Member, MembershipError, NAME_BYTES_MAX, NotReady, Standing, Voters,

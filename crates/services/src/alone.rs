@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringfence_core::{
-    Acquire, Acquired, Ask, Command, HolderData, Identity, LeaseName, Millis, Open, OpenId, Opened,
-    Outcome, Request, RequestNumber, Secret, SessionId,
+    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, Command, HolderData,
+    Identity, LEVEL_ACCESS, LeaseName, Millis, Mode, Open, OpenId, Opened, Outcome, Principal,
+    Request, RequestNumber, Secret, SessionId,
 };
 use ringfence_raft::{Hooks, Node, NodeConfig};
 use ringfence_testkit::ports::Port;
@@ -81,6 +82,33 @@ impl Alone {
             panic!("{opened:?}");
         };
         (session, secret)
+    }
+
+    /// Lets rights bind, of which no principal has any.
+    pub(super) async fn enforce(&self) {
+        let knows_rights = async {
+            while self.node.read(|machine| machine.level()) < LEVEL_ACCESS {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within("the level", knows_rights).await;
+        let cluster = self.node.read(|machine| machine.cluster()).unwrap();
+        let command = Command::ChangeAccess(ChangeAccess {
+            cluster,
+            based_on: 0,
+            changes: vec![AccessChange::SetMode(Mode::Enforced)],
+        });
+        let caller = Caller {
+            principal: Principal::local(),
+            token: None,
+            node: 1,
+        };
+        let called = Command::Called(Box::new(Called { caller, command }));
+        let changed = self.propose(called).await;
+        assert!(
+            matches!(changed, Outcome::AccessChanged { .. }),
+            "{changed:?}"
+        );
     }
 
     /// A session takes all the leases.

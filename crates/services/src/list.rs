@@ -67,8 +67,8 @@ impl Listings {
         } = wire::list_from_wire(request)?;
         let size = usize::try_from(page_size).unwrap_or(usize::MAX);
         let caller = context.caller(who);
-        let judge = |access: &Access| access.judge_read(who.principal(), Scope::Prefix(&prefix));
-        let judge = |state: &Frozen| judged(state.access(), caller.as_ref(), judge);
+        let may = |access: &Access| access.judge_read(who.principal(), Scope::Prefix(&prefix));
+        let judge = |access: &Access| judged(access, caller.as_ref(), may);
         let node = || context.node.status().node_id.unwrap_or_default();
         if !page_token.is_empty() {
             let token = Token::parse(&page_token)?;
@@ -77,12 +77,13 @@ impl Listings {
                 let allowed = "the prefix of the page before, for the same list";
                 return Err(Refusal::invalid("prefix", format!("{prefix:?}"), allowed));
             }
-            // A right that is gone since the first page is gone for the rest. Where there were none,
-            // a page needs no lock that entries are applied under.
-            if listing.state.access().mode() != Mode::Off {
-                context.heed(context.node.read(|machine| judge(machine)))?;
+            // A right that is gone since the first page is gone for the rest, also if rights did not
+            // bind when the list was begun.
+            let began_off = listing.state.access().mode() == Mode::Off;
+            if !(began_off && planted(Bug::OldListUnjudged)) {
+                context.heed(judge(&context.node.access()))?;
             }
-            if let Err(rejection) = judge(&listing.state) {
+            if let Err(rejection) = judge(listing.state.access()) {
                 return Err(Refusal::from_rejection(&rejection));
             }
             let room = page_room(account, size).await?;
@@ -92,7 +93,7 @@ impl Listings {
         context.admit(who)?;
         let (room, age) = context.ready_for_page(account, size, max_staleness).await?;
         let state = context.node.frozen();
-        context.heed(judge(&state))?;
+        context.heed(judge(state.access()))?;
         let at = wire::read_point_to_wire(state.index(), state.summary().time, age);
         let listing = Listing {
             id: 0,
@@ -388,6 +389,24 @@ mod tests {
         assert!(was_told.recv().unwrap(), "the page waits for the entry");
         assert_eq!(page.response().into_inner().leases.len(), 10);
         opened.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_list_that_was_begun_before_rights_bind_is_read_on_by_nobody() {
+        let alone = alone_with(Hooks::default()).await;
+        alone.fill().await;
+        let listings = Arc::<Listings>::default();
+        let (account, nobody) = (Account::new(Pool::new()), Who::default());
+        let ask = |page_token: String| v1::ListRequest {
+            page_size: 10,
+            page_token,
+            ..v1::ListRequest::default()
+        };
+        let page = |token| listings.page(&alone.context, &account, &nobody, ask(token));
+        let first = page(String::new()).await.unwrap().response().into_inner();
+        alone.enforce().await;
+        let refused = page(first.next_page_token).await.map(drop).unwrap_err();
+        assert_eq!(refused.reason, v1::Reason::PermissionDenied, "{refused}");
     }
 
     #[test]

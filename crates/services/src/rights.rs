@@ -54,7 +54,8 @@ fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> 
         // tells operators which rules they lack.
         // A repeat is answered as before; one that is new, and that no rule allows, costs no entry.
         Command::Open(open) if binds && !machine.knows_open(&open.id) => {
-            access.judge(principal, Verb::Acquire, Scope::Any)
+            let first = open.acquire.as_ref().map(|acquire| &acquire.name);
+            access.judge_open(principal, first)
         }
         Command::OpenForPod(open) if binds && !machine.knows_open(&open.id) => {
             access.judge(principal, Verb::Acquire, Scope::Any)

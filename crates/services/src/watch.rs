@@ -74,8 +74,19 @@ trait View: Send + Sync + 'static {
 struct Told {
     /// Up to here everything is reported; `None` within the present state.
     position: Option<v1::Position>,
+    /// Within the present state: where that stands.
+    within: Option<v1::Position>,
     /// The message begins a present state because events in between are gone.
     compacted: bool,
+}
+
+/// How far a message goes.
+#[derive(Clone, Copy)]
+enum Reached {
+    /// Everything up to here is reported with it.
+    All(Position),
+    /// A part of the state that stands here.
+    Within(Position),
 }
 
 /// One watch under way.
@@ -187,7 +198,7 @@ impl<V: View> Watch<V> {
                         at = at.max(batch.upto);
                         let tell = !items.is_empty() || overdue;
                         if tell {
-                            self.send(room, items, Some(at), false).await?;
+                            self.send(room, items, Reached::All(at), false).await?;
                         }
                         if full {
                             continue;
@@ -288,7 +299,7 @@ impl<V: View> Watch<V> {
         if more.is_none() {
             // No more memory than any message takes, so this waits for no slow reader.
             return self
-                .send(room, items, Some(at), compacted)
+                .send(room, items, Reached::All(at), compacted)
                 .await
                 .map(|()| at);
         }
@@ -335,9 +346,12 @@ impl<V: View> Watch<V> {
             if let Err(over) = self.still_allowed().await {
                 return Ok(Err(over));
             }
-            let position = after.is_none().then_some(at);
+            let reached = match after {
+                None => Reached::All(at),
+                Some(_) => Reached::Within(at),
+            };
             let told = std::mem::take(&mut items);
-            let sent = timeout(stall, self.send(held, told, position, compacted)).await?;
+            let sent = timeout(stall, self.send(held, told, reached, compacted)).await?;
             if after.is_none() || sent.is_err() {
                 return Ok(sent);
             }
@@ -366,15 +380,19 @@ impl<V: View> Watch<V> {
         &mut self,
         mut room: Held,
         items: Vec<V::Item>,
-        position: Option<Position>,
+        reached: Reached,
         compacted: bool,
     ) -> Result<(), Over> {
-        let position = position.map(|at| self.to_wire(at));
+        let (position, within) = match reached {
+            Reached::All(at) => (Some(self.to_wire(at)), None),
+            Reached::Within(at) => (None, Some(self.to_wire(at))),
+        };
         let beside = items.len() * size_of::<V::Item>();
         let message = self.view.message(
             items,
             Told {
                 position,
+                within,
                 compacted,
             },
         );

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ringfence_client::{Client, SessionHandle, SessionOptions};
+use ringfence_client::{
+    CallError, Client, OpenError, Refusal, Session, SessionHandle, SessionOptions,
+};
+use ringfence_core::LeaseName;
 
 use super::output::Output;
 use super::{Failure, Global};
@@ -33,6 +36,43 @@ impl Context {
             output: Output::new(global),
         })
     }
+
+    /// Opens a session that is to acquire this lease.
+    ///
+    /// # Errors
+    /// As the client crate's; a caller that may acquire nothing at all learns the rule that this
+    /// lease needs.
+    pub(crate) async fn open_for(
+        &self,
+        name: &LeaseName,
+        options: SessionOptions,
+    ) -> Result<Session, Failure> {
+        match self.client.open_session(options).await {
+            Err(OpenError::Call(CallError::Refused(refusal))) => {
+                Err(narrowed(*refusal, name).into())
+            }
+            opened => Ok(opened?),
+        }
+    }
+}
+
+/// A session needs the right to acquire some lease, whichever; its caller wants this one.
+fn narrowed(mut refusal: Refusal, name: &LeaseName) -> Refusal {
+    let told = |key: &str| refusal.metadata.get(key).map(String::as_str);
+    let wide = told("verb") == Some("acquire") && told("names") == Some("*");
+    let Some(principal) = told("principal").filter(|_| wide) else {
+        return refusal;
+    };
+    let rule = format!("{principal} acquire {name}");
+    refusal.message = format!(
+        "no rule allows {principal} to acquire {name}; ask an administrator for it: ringfence access \
+         grant {rule}"
+    );
+    let names = name.to_string();
+    refusal
+        .metadata
+        .extend([("names".to_owned(), names), ("rule".to_owned(), rule)]);
+    refusal
 }
 
 /// How a session is opened: shared by all commands that open one.

@@ -347,7 +347,14 @@ fn a_cluster_formed_with_a_mode_begins_in_it() {
         });
         let acquired = node.run(&["lease", "acquire", "jobs/a"]);
         match mode {
-            "enforced" => refused(&acquired, 77, "PERMISSION_DENIED"),
+            "enforced" => {
+                refused(&acquired, 77, "PERMISSION_DENIED");
+                // The narrowest rule that would do, also where no session could be opened.
+                assert!(
+                    acquired.err.contains("anonymous acquire jobs/a"),
+                    "{acquired:?}"
+                );
+            }
             _ => drop(acquired.object()),
         }
         assert_eq!(node.local(&["access", "list"]).object()["mode"], mode);

@@ -34,6 +34,7 @@ impl Log {
             cluster: ClusterId::new([7; 16]),
             token_floor: None,
             settings: Settings::STANDARD,
+            mode: ringfence_core::Mode::Off,
         }));
         log
     }

@@ -164,6 +164,7 @@ fn story() -> Vec<Logged> {
         cluster: ClusterId::new([1; 16]),
         token_floor: Some(0),
         settings: Settings::STANDARD,
+        mode: ringfence_core::Mode::Off,
     });
     let release = Ask::Release {
         name: db(),

@@ -109,6 +109,11 @@ impl Principal {
         Self(Arc::from(Self::ANONYMOUS))
     }
 
+    /// Whether cluster tokens, and nothing else, prove it.
+    pub(crate) fn is_of_token(&self) -> bool {
+        self.0.starts_with("token:")
+    }
+
     /// A caller that could open the socket in a node's data directory.
     #[must_use]
     pub fn local() -> Self {

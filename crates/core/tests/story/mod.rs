@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ringfence_core::{
     Acquire, Ask, ClusterId, ClusterTime, Command, Configure, Entry, Evict, FencingToken, Form,
-    HolderData, Identity, LeaseName, Millis, Open, OpenId, Outcome, Renew, Request, RequestNumber,
-    Revoke, Secret, SessionId, Settings, StateMachine, WallTime,
+    HolderData, Identity, LeaseName, Millis, Mode, Open, OpenId, Outcome, Renew, Request,
+    RequestNumber, Revoke, Secret, SessionId, Settings, StateMachine, WallTime,
 };
 
 mod rights;
@@ -208,6 +208,10 @@ impl Story {
                 cluster: ClusterId::new([1; 16]),
                 token_floor: args.number("floor")?,
                 settings: settings(args)?,
+                mode: args
+                    .pairs
+                    .get("mode")
+                    .map_or(Ok(Mode::Off), |mode| rights::mode(mode))?,
             }),
             "configure" => Command::Configure(Configure {
                 based_on: args

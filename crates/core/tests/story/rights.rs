@@ -26,6 +26,15 @@ pub(super) fn called(command: Command, args: &Args<'_>) -> Step<Command> {
     Ok(Command::Called(Box::new(Called { caller, command })))
 }
 
+pub(super) fn mode(text: &str) -> Step<Mode> {
+    match text {
+        "off" => Ok(Mode::Off),
+        "permissive" => Ok(Mode::Permissive),
+        "enforced" => Ok(Mode::Enforced),
+        other => Err(format!("`{other}` is no mode")),
+    }
+}
+
 /// `PRINCIPALS VERB [NAMES]`, from the second word on.
 fn rule(args: &Args<'_>) -> Step<Rule> {
     let names = args.words.get(4).map(|raw| NamePattern::parse(raw));
@@ -57,12 +66,7 @@ pub(super) fn change(machine: &StateMachine, args: &Args<'_>) -> Step<Command> {
             sessions: args.number("sessions")?.ok_or("sessions= is missing")?,
             leases: args.number("leases")?.ok_or("leases= is missing")?,
         }),
-        "mode" => AccessChange::SetMode(match args.word(2)? {
-            "off" => Mode::Off,
-            "permissive" => Mode::Permissive,
-            "enforced" => Mode::Enforced,
-            other => return Err(format!("`{other}` is no mode")),
-        }),
+        "mode" => AccessChange::SetMode(mode(args.word(2)?)?),
         other => return Err(format!("`{other}` changes no rights")),
     };
     let cluster = args.number("cluster")?.unwrap_or(1);

@@ -32,6 +32,7 @@ impl World {
             cluster: ClusterId::new([1; 16]),
             token_floor: Some(0),
             settings,
+            mode: ringfence_core::Mode::Off,
         }));
         world.apply(Command::RaiseLevel { level });
         world

@@ -1,6 +1,6 @@
 //! Why a follower lets a fence not pass.
 
-use ringfence_core::{FencingToken, LeaseName};
+use ringfence_core::{ClusterId, FencingToken, LeaseName};
 
 use crate::{EndsBelief, Refused};
 
@@ -54,6 +54,23 @@ pub enum FollowError {
         /// The limit of bytes.
         bytes_max: usize,
     },
+    /// The caller's grant is of a cluster that this follower is not bound to. It says nothing of that
+    /// grant at its own cluster.
+    #[error(
+        "OTHER_CLUSTER: token {offered} of lease `{name}` was granted by cluster {cluster}, and only \
+         tokens of {} pass here; acquire the lease at one of these, or add the cluster to \
+         Options::clusters", listed(.expected)
+    )]
+    OtherCluster {
+        /// The lease.
+        name: LeaseName,
+        /// The token that was shown.
+        offered: FencingToken,
+        /// Who granted it, as the caller says.
+        cluster: ClusterId,
+        /// Whose tokens pass.
+        expected: Vec<ClusterId>,
+    },
     /// As many requests as may wait for floors wait already.
     #[error("CROWDED: {max} requests wait for floors, which is the limit; try again in a second")]
     Crowded {
@@ -71,14 +88,16 @@ impl FollowError {
             Self::UnknownToken { .. } => "UNKNOWN_TOKEN",
             Self::NoFloors { .. } => "NO_FLOORS",
             Self::Forgotten { .. } => "FORGOTTEN_FLOOR",
+            Self::OtherCluster { .. } => "OTHER_CLUSTER",
             Self::Crowded { .. } => "CROWDED",
         }
     }
 
-    /// Whether the same fence may pass later: true for all but [`FollowError::Refused`].
+    /// Whether the same fence may pass later: true for all but [`FollowError::Refused`] and
+    /// [`FollowError::OtherCluster`].
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        !matches!(self, Self::Refused(_))
+        !matches!(self, Self::Refused(_) | Self::OtherCluster { .. })
     }
 
     /// The refusal, if it is one.
@@ -89,6 +108,7 @@ impl FollowError {
             Self::UnknownToken { .. }
             | Self::NoFloors { .. }
             | Self::Forgotten { .. }
+            | Self::OtherCluster { .. }
             | Self::Crowded { .. } => None,
         }
     }
@@ -99,6 +119,11 @@ impl EndsBelief for FollowError {
     fn refused(&self) -> Option<&Refused> {
         Self::refused(self)
     }
+}
+
+fn listed(clusters: &[ClusterId]) -> String {
+    let clusters: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+    clusters.join(" and ")
 }
 
 fn newest(floor: Option<FencingToken>) -> String {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ringfence_core::ClusterId;
+
 /// How long a token above the floor waits for the stream, unless set otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -46,6 +48,9 @@ pub struct Options {
     pub bytes_max: usize,
     /// How many requests wait for the stream at a time. [`WAITERS_MAX`] unless set otherwise.
     pub waiters_max: usize,
+    /// Whose floors are taken: those of these clusters, of any if there are none. A restored cluster
+    /// has an id of its own, so both stand here while it takes the place of the one before.
+    pub clusters: Vec<ClusterId>,
 }
 
 impl Default for Options {
@@ -57,6 +62,7 @@ impl Default for Options {
             names_max: NAMES_MAX,
             bytes_max: BYTES_MAX,
             waiters_max: WAITERS_MAX,
+            clusters: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ringfence_core::{FencingToken, LeaseName};
+use ringfence_core::{ClusterId, FencingToken, LeaseName};
 use ringfence_planted::{Bug, planted};
 
 use super::floors::Floors;
@@ -22,6 +22,8 @@ pub(super) struct Shared {
 struct Known {
     floors: Floors,
     live: bool,
+    /// Who tells; `None` before the stream said so.
+    cluster: Option<ClusterId>,
     waiting: Waiting,
 }
 
@@ -39,6 +41,7 @@ impl Shared {
             known: Mutex::new(Known {
                 floors: Floors::new(options.names_max, options.bytes_max),
                 live: false,
+                cluster: None,
                 waiting: Waiting::default(),
             }),
             options,
@@ -51,8 +54,42 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a fence or floor of this cluster is taken.
+    pub(super) fn takes(&self, cluster: ClusterId) -> bool {
+        let clusters = &self.options.clusters;
+        clusters.is_empty() || clusters.contains(&cluster) || planted(Bug::FloorsOfAnyCluster)
+    }
+
+    /// Whether what the stream tells now is taken: a follower that is bound to clusters takes nothing
+    /// of one that has not said which it is.
+    fn takes_news(&self, known: &Known) -> bool {
+        match known.cluster {
+            Some(cluster) => self.takes(cluster),
+            None => self.options.clusters.is_empty() || planted(Bug::FloorsOfAnyCluster),
+        }
+    }
+
+    /// Notes who tells what follows; says whether that is taken.
+    pub(super) fn told_by(&self, cluster: ClusterId) -> bool {
+        self.known().cluster = Some(cluster);
+        let takes = self.takes(cluster);
+        if !takes {
+            self.set_live(false);
+        }
+        takes
+    }
+
+    /// The next stream has to say again who tells it.
+    pub(super) fn unheard(&self) {
+        self.known().cluster = None;
+        self.set_live(false);
+    }
+
     pub(super) fn raise(&self, name: LeaseName, token: FencingToken) {
         let mut known = self.known();
+        if !self.takes_news(&known) {
+            return;
+        }
         let forgotten = known.floors.forgotten();
         if known.floors.raise(name.clone(), token) {
             known.waiting.wake(&name);
@@ -65,6 +102,7 @@ impl Shared {
 
     pub(super) fn set_live(&self, live: bool) {
         let mut known = self.known();
+        let live = live && self.takes_news(&known);
         if known.live != live {
             known.live = live;
             known.waiting.wake_all();

@@ -108,6 +108,8 @@ impl Subject for Small {
                     self.floors.clear();
                 }
             }
+            // It is bound to no cluster.
+            News::Cluster(_) => {}
         }
     }
 

@@ -82,6 +82,11 @@ impl Followed {
         settle().await;
     }
 
+    /// How the follower ended on its own.
+    pub(crate) async fn ended(&mut self) -> Ended<&'static str> {
+        self.task.take().unwrap().await.unwrap()
+    }
+
     /// The stream ends, or fails.
     pub(crate) async fn end(&mut self, error: Option<&'static str>) -> Ended<&'static str> {
         let stream = self.stream.take().unwrap();

@@ -246,7 +246,7 @@ macro_rules! same {
             }
         }
 
-        fn $of(raw: i32, field: &'static str) -> Result<$core, DecodeError> {
+        pub(super) fn $of(raw: i32, field: &'static str) -> Result<$core, DecodeError> {
             match pb::$core::try_from(raw) {
                 $(Ok(pb::$core::$variant) => Ok($core::$variant),)*
                 Ok(pb::$core::Unspecified) => Err(DecodeError::Missing { field }),

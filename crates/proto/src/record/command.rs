@@ -1,10 +1,11 @@
 //! Log commands.
 
 use ringfence_core::{
-    ClusterTime, Command, Configure, Evict, Form, Millis, OPERATE_BYTES_MAX, Open, Renew, Revoke,
-    SessionId,
+    ClusterTime, Command, Configure, Evict, Form, Millis, Mode, OPERATE_BYTES_MAX, Open, Renew,
+    Revoke, SessionId,
 };
 
+use super::access::mode_of;
 use super::id::id;
 use super::pb::command::Kind;
 use super::pod::pod_ended;
@@ -116,6 +117,11 @@ impl From<&Form> for pb::Form {
             cluster: Some((&form.cluster).into()),
             token_floor: form.token_floor,
             settings: Some((&form.settings).into()),
+            // What is off is left out: so was it before clusters could be formed with a mode.
+            mode: match form.mode {
+                Mode::Off => pb::Mode::Unspecified.into(),
+                mode => pb::Mode::from(mode).into(),
+            },
         }
     }
 }
@@ -128,6 +134,13 @@ impl TryFrom<pb::Form> for Form {
             cluster: id(form.cluster, "form.cluster")?,
             token_floor: form.token_floor,
             settings: fields::there(form.settings, "form.settings")?.into(),
+            mode: match form.mode {
+                0 => Mode::Off,
+                mode => match mode_of(mode, "form.mode")? {
+                    Mode::Off => return Err(DecodeError::invalid("form.mode", "off is left out")),
+                    mode => mode,
+                },
+            },
         })
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ringfence_core::{
-    ClusterTime, FencingToken, Holder, InvalidSetting, LOCK_DELAY_MAX, Limit, Millis, OPEN_AGE_MAX,
-    Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX, UNCONFIRMED_MAX, WAIT_MAX,
+    ClusterTime, FencingToken, Holder, InvalidAccess, InvalidSetting, LOCK_DELAY_MAX, Limit,
+    Millis, OPEN_AGE_MAX, Rejection, RequestNumber, Rule, SessionEnd, TOKEN_FLOOR_MAX,
+    UNCONFIRMED_MAX, WAIT_MAX,
 };
 
 use super::{Refusal, table};
@@ -150,7 +151,10 @@ impl Refusal {
             )
             .with("principal", principal),
             Rejection::TokenRevoked { id } => {
-                let why = format!("cluster token {id} was revoked or never made");
+                let why = match id {
+                    0 => "every cluster token of the session's principal was revoked".to_owned(),
+                    id => format!("cluster token {id} was revoked or never made"),
+                };
                 let message = format!("{why}; show another credential");
                 Self::new(Reason::Unauthenticated, message).with("why", why)
             }
@@ -166,6 +170,11 @@ impl Refusal {
                 ),
             )
             .with("set_at", set_at),
+            Rejection::InvalidAccess(InvalidAccess::OtherCluster) => Self::new(
+                Reason::ClusterChanged,
+                "the change of rights names another cluster than this one; read the rights of this \
+                 cluster, and base the change on these",
+            ),
             Rejection::InvalidAccess(why) => Self::invalid("changes", "(the change)", why),
             Rejection::WouldLockOut => Self::new(
                 Reason::InvalidArgument,
@@ -292,14 +301,17 @@ fn held(holder: &Holder, mine: bool) -> Refusal {
 }
 
 fn stale_token(name: &str, offered: FencingToken, current: Option<FencingToken>) -> Refusal {
-    let now = match current {
-        Some(current) => format!("it is held with token {current}"),
-        None => "no session holds it".to_owned(),
+    let message = match current {
+        Some(current) => format!(
+            "token {offered} was offered for lease {name}, but it is held with token {current}; that \
+             grant has ended, stop working under it"
+        ),
+        // Also the answer about a lease that its caller may not read: it says nothing of others.
+        None => format!(
+            "token {offered} was offered for lease {name}, and no grant of the caller with that \
+             token is in force; stop working under it"
+        ),
     };
-    let message = format!(
-        "token {offered} was offered for lease {name}, but {now}; that grant has ended, stop \
-         working under it"
-    );
     let refusal = Refusal::new(Reason::StaleToken, message)
         .with("name", name)
         .with("offered", offered);

@@ -318,11 +318,17 @@ pub(crate) fn command() -> BoxedStrategy<Command> {
 }
 
 fn bare_command() -> BoxedStrategy<Command> {
-    let form = (cluster(), option::of(count()), settings()).prop_map(
-        |(cluster, token_floor, settings)| Form {
+    let mode = prop_oneof![
+        Just(Mode::Off),
+        Just(Mode::Permissive),
+        Just(Mode::Enforced)
+    ];
+    let form = (cluster(), option::of(count()), settings(), mode).prop_map(
+        |(cluster, token_floor, settings, mode)| Form {
             cluster,
             token_floor,
             settings,
+            mode,
         },
     );
     let renew =

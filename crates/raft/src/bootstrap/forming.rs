@@ -254,6 +254,7 @@ async fn join(inner: &Arc<Inner>, address: &str) -> Result<(), String> {
         peer_address: inner.peer_advertise.clone(),
         client_address: inner.config.client_advertise.clone(),
         incarnation: Bytes::copy_from_slice(inner.incarnation.as_bytes()),
+        peer_authenticated: inner.config.peer_authenticated(),
     };
     let answer = tokio::time::timeout(EXCHANGE_MAX, client.join(request)).await;
     let answer = answer.map_err(|_| waiting("no answer"))?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
+use ringfence_core::Mode;
 use ringfence_planted::{Bug, planted};
 use tokio::sync::mpsc;
 
@@ -166,8 +167,13 @@ impl Reconciler {
             self.voters_since = now;
         }
         view.age = now.saturating_sub(self.voters_since);
-        view.level = self.leading.state.machine().level();
+        {
+            let machine = self.leading.state.machine();
+            view.level = machine.level();
+            view.enforced = machine.access().mode() == Mode::Enforced;
+        }
         view.look_at_room(&self.leading.transport);
+        view.look_at_ports(&self.leading.transport);
         self.leading.members.note_room(view.lacks_room());
         for (id, records) in self.leading.announced() {
             view.sights.entry(id).or_default().records = records;

@@ -1,7 +1,7 @@
 //! One term of leadership: what the leader knows and may do until the term ends.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ringfence_core::{AccessChange, ClusterTime, Command, Mode};
@@ -41,6 +41,12 @@ const _: () = assert!(
     "a follower without room takes what a leader may leave uncommitted, and as much under way"
 );
 
+/// The most changes that operators may ask the log about in one term while a leader takes nothing else:
+/// its file system is full, or that of followers which a majority needs, or its disk is behind. To hand
+/// leadership over is what helps then. Each takes a block of 4 KiB of the log, of the share that
+/// followers set aside for a term. There are as many again once there is room.
+pub const OPERATIONS_WITHOUT_ROOM_MAX: u32 = 4;
+
 /// The limit with segments of so many bytes.
 pub(crate) fn log_uncommitted_max(segment_bytes: u64) -> u64 {
     (share_of_a_term(segment_bytes) / 2).clamp(LOG_UNCOMMITTED_BYTES_MIN, LOG_UNCOMMITTED_BYTES_MAX)
@@ -60,6 +66,8 @@ pub(crate) struct LeaderTerm {
     pub(super) pod_sessions: bool,
     /// Whether this node's own peer port is authenticated.
     pub(super) peer_authenticated: bool,
+    /// How many operations were logged since there is no room; see [`OPERATIONS_WITHOUT_ROOM_MAX`].
+    pub(super) operations: AtomicU32,
     pub(crate) transport: Arc<Transport>,
     pub(crate) members: MembersOfTerm,
 }
@@ -71,7 +79,30 @@ impl LeaderTerm {
             entry_size::check(Proposal::encoded_len(command)).map_err(NotAdmitted::ForGood)?;
         }
         self.admit_kind(command).map_err(NotAdmitted::ForGood)?;
-        self.admit_now(command).map_err(NotAdmitted::ForNow)
+        self.has_room().map_err(NotAdmitted::ForNow)?;
+        self.others_keep_up().map_err(NotAdmitted::ForNow)?;
+        self.admit_version(command).map_err(NotAdmitted::ForNow)
+    }
+
+    /// The same for an operation whose caller has the right to it, also if there is no room.
+    fn admit_operation(&self, command: &[u8]) -> Result<(), NotAdmitted> {
+        let Err(why) = self.has_room() else {
+            self.operations.store(0, Ordering::Relaxed);
+            return self.admit(command);
+        };
+        entry_size::check(Proposal::encoded_len(command)).map_err(NotAdmitted::ForGood)?;
+        self.others_keep_up().map_err(NotAdmitted::ForNow)?;
+        self.admit_version(command).map_err(NotAdmitted::ForNow)?;
+        let next = |taken| (taken < OPERATIONS_WITHOUT_ROOM_MAX).then_some(taken + 1);
+        let taken = self
+            .operations
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        taken.map(drop).map_err(|_| {
+            NotAdmitted::ForNow(format!(
+                "{why}; {OPERATIONS_WITHOUT_ROOM_MAX} changes of members or leadership were logged \
+                 meanwhile, as many as a term sets room aside for"
+            ))
+        })
     }
 
     /// What this leader's own configuration must allow before the log may hold it: the one place in
@@ -96,11 +127,13 @@ impl LeaderTerm {
             {
                 self.peers_authenticated()
             }
+            Command::Form(form) if form.mode == Mode::Enforced => self.peers_authenticated(),
             _ => Ok(()),
         }
     }
 
-    fn admit_now(&self, command: &[u8]) -> Result<(), String> {
+    /// Whether the log has room where a majority needs it, and this leader's disk keeps up.
+    fn has_room(&self) -> Result<(), String> {
         if self.log.no_room() {
             return Err(
                 "the leader's file system has no room for more log: free space where its data \
@@ -119,6 +152,10 @@ impl LeaderTerm {
                  most {limit} may; look at its disk, or hand leadership to another node"
             ));
         }
+        Ok(())
+    }
+
+    fn others_keep_up(&self) -> Result<(), String> {
         let (entries, bytes) = self.log.uncommitted();
         let bytes_max = self.log_uncommitted_max;
         if entries > LOG_UNCOMMITTED_ENTRIES_MAX || bytes > bytes_max {
@@ -128,6 +165,10 @@ impl LeaderTerm {
                  their room"
             ));
         }
+        Ok(())
+    }
+
+    fn admit_version(&self, command: &[u8]) -> Result<(), String> {
         match version_of(command) {
             // Every release knows the first version.
             Some(0..=1) => Ok(()),
@@ -176,7 +217,26 @@ impl LeaderTerm {
     pub(crate) async fn write(&self, command: &Command) -> Result<Applied, ProposeError> {
         let command = encode_command(command);
         self.admit(&command)?;
-        let proposal = self.stamp(&command);
+        self.write_admitted(&command).await
+    }
+
+    /// The same for an operation. `allowed` says that this leader's state gives its caller the right
+    /// to it; without that nothing is logged while there is no room.
+    pub(crate) async fn write_operation(
+        &self,
+        command: &Command,
+        allowed: bool,
+    ) -> Result<Applied, ProposeError> {
+        let command = encode_command(command);
+        match allowed && !planted(Bug::OperationsWantRoom) {
+            true => self.admit_operation(&command)?,
+            false => self.admit(&command)?,
+        }
+        self.write_admitted(&command).await
+    }
+
+    async fn write_admitted(&self, command: &[u8]) -> Result<Applied, ProposeError> {
+        let proposal = self.stamp(command);
         write_in_term(&self.raft, self.term, proposal).await
     }
 }

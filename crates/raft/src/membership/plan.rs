@@ -141,6 +141,14 @@ impl<'a> Plan<'a> {
                 view.level
             ));
         }
+        // Also by force: as a member it would stop.
+        if view.has_open_port(node_id) {
+            return self.refuse_in_time(format!(
+                "rights are enforced, and the peer port of {} is not known to be authenticated: start \
+                 it with --peer-tls-name",
+                view.called(node_id)
+            ));
+        }
         if !self.force && !view.has_log(node_id) {
             let has = view.matched(node_id).unwrap_or(0);
             return Step::Wait(format!(

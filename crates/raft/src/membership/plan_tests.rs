@@ -29,6 +29,7 @@ fn view(voters: u64, learners: u64, dead: &[u64]) -> View {
         }),
         records: 3,
         no_room: false,
+        peer_auth: true,
     };
     View {
         me: 1,
@@ -45,6 +46,7 @@ fn view(voters: u64, learners: u64, dead: &[u64]) -> View {
         age: LONG,
         live_within: LIVE_WITHIN,
         level: 3,
+        enforced: false,
     }
 }
 
@@ -309,6 +311,28 @@ fn a_node_that_does_not_know_the_level_gets_no_vote_not_even_by_force() {
         };
         assert!(why.contains("n70") && why.contains("level 3"), "{why}");
         view.level = 2;
+        assert!(matches!(next(&view, &ask, LONG, false), Step::SetVoters(_)));
+    }
+}
+
+#[test]
+fn a_node_with_an_open_peer_port_gets_no_vote_while_rights_are_enforced() {
+    for ask in [promote(70, None), forced(promote(70, None))] {
+        let mut view = view(3, 1, &[]);
+        view.sights.get_mut(&70).unwrap().peer_auth = false;
+        assert!(matches!(next(&view, &ask, LONG, false), Step::SetVoters(_)));
+        view.enforced = true;
+        let Step::Wait(_) = next(&view, &ask, Duration::ZERO, false) else {
+            panic!("it may announce it in a moment");
+        };
+        let Step::Refuse(why) = next(&view, &ask, LONG, false) else {
+            panic!("it got a vote");
+        };
+        assert!(
+            why.contains("n70") && why.contains("--peer-tls-name"),
+            "{why}"
+        );
+        view.sights.get_mut(&70).unwrap().peer_auth = true;
         assert!(matches!(next(&view, &ask, LONG, false), Step::SetVoters(_)));
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Sight {
     pub(crate) records: u32,
     /// Whether it has announced that it has no room for more log.
     pub(crate) no_room: bool,
+    /// Whether it has announced that its peer port is authenticated.
+    pub(crate) peer_auth: bool,
 }
 
 /// The members at one moment.
@@ -52,6 +54,8 @@ pub(crate) struct View {
     pub(crate) live_within: Duration,
     /// The level of the state: a voter has to know all log commands up to this version.
     pub(crate) level: u32,
+    /// Whether rights are enforced, so that every member needs an authenticated peer port.
+    pub(crate) enforced: bool,
 }
 
 impl View {
@@ -82,6 +86,7 @@ impl View {
             age: Duration::ZERO,
             live_within,
             level: LEVEL_FIRST,
+            enforced: false,
         }
     }
 
@@ -105,6 +110,13 @@ impl View {
     pub(crate) fn look_at_room(&mut self, transport: &Transport) {
         for (id, peer) in self.peers.iter().filter(|(id, _)| **id != self.me) {
             self.sights.entry(*id).or_default().no_room = transport.link(*id, peer).no_room();
+        }
+    }
+
+    /// Fills in which members have announced that their peer ports are authenticated.
+    pub(crate) fn look_at_ports(&mut self, transport: &Transport) {
+        for (id, peer) in self.peers.iter().filter(|(id, _)| **id != self.me) {
+            self.sights.entry(*id).or_default().peer_auth = transport.link(*id, peer).peer_auth();
         }
     }
 
@@ -151,6 +163,12 @@ impl View {
     pub(crate) fn below_level(&self, id: u64) -> Option<u32> {
         let known = self.sights.get(&id).map_or(0, |sight| sight.records);
         (id != self.me && self.level > LEVEL_FIRST && known < self.level).then_some(known)
+    }
+
+    /// Whether a member's peer port is not known to be authenticated although it has to be.
+    pub(crate) fn has_open_port(&self, id: u64) -> bool {
+        let authenticated = self.sights.get(&id).is_some_and(|sight| sight.peer_auth);
+        self.enforced && id != self.me && !authenticated
     }
 
     pub(crate) fn matched(&self, id: u64) -> Option<u64> {

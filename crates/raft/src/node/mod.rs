@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
-use ringfence_core::{Command, Frozen, RequestNumber, SessionId, StateMachine};
+use ringfence_core::{Access, Command, Frozen, RequestNumber, SessionId, StateMachine};
 use ringfence_proto::record::encode_command;
 use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
@@ -207,6 +207,12 @@ impl Node {
     /// whatever takes longer than a look-up belongs to [`Node::frozen`].
     pub fn read<R>(&self, look: impl FnOnce(&StateMachine) -> R) -> R {
         look(&self.inner.state.machine())
+    }
+
+    /// The rights of the local applied state, read without the lock that entries are applied under.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.inner.state.access()
     }
 
     /// The local applied state as it is now, to be read without a lock while entries are applied. It

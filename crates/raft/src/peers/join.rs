@@ -1,5 +1,7 @@
 //! The answer to a node that wants to join the cluster.
 
+use ringfence_core::Mode;
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 
 use crate::leader::term::Route;
@@ -16,6 +18,15 @@ pub(crate) async fn answer_join(inner: &Inner, request: pb::JoinRequest) -> pb::
     if !matches!(&*inner.route.borrow(), Route::Leader(_)) {
         answer.why_not = "this node does not lead".to_owned();
         answer.leader_peer_address = inner.leader_peer_address().unwrap_or_default();
+        return answer;
+    }
+    let enforced = inner.state.machine().access().mode() == Mode::Enforced;
+    if enforced && !request.peer_authenticated && !planted(Bug::OpenPortJoins) {
+        answer.why_not = format!(
+            "rights are enforced in this cluster, and the peer port of {} is not authenticated: start \
+             it with --peer-tls-name, and with the certificates that this needs",
+            request.name
+        );
         return answer;
     }
     let member = pb::Member {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringfence_core::{Called, Caller, Command, Mode, Outcome, Rejection};
+use ringfence_core::{Called, Caller, Command, Mode, Outcome, Rejection, Scope, Verb};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_proto::record::{decode_outcome, encode_outcome};
@@ -136,10 +136,19 @@ async fn may_operate(
     request: &Request,
     caller: Option<Caller>,
 ) -> Result<(), MembershipError> {
-    let mode = leading.state.machine().access().mode();
-    if mode == Mode::Off || planted(Bug::MembersChangedUnjudged) {
-        return Ok(());
-    }
+    let allowed = {
+        let machine = leading.state.machine();
+        let access = machine.access();
+        if access.mode() == Mode::Off || planted(Bug::MembersChangedUnjudged) {
+            return Ok(());
+        }
+        let proven = caller.as_ref().filter(|caller| caller.is_proven());
+        let principal = proven.map(|caller| &caller.principal);
+        let judged = access
+            .admit(proven)
+            .and_then(|()| access.judge(principal, Verb::Operate, Scope::Cluster));
+        access.mode() != Mode::Enforced || judged.is_ok()
+    };
     let change = request.described(|id| leading.called(id));
     let command = Command::Operate { change };
     let command = match caller {
@@ -147,7 +156,7 @@ async fn may_operate(
         None => command,
     };
     // Whatever becomes of the question, without an answer nothing is changed.
-    let judged = leading.write(&command).await;
+    let judged = leading.write_operation(&command, allowed).await;
     let judged = judged.map_err(|error| MembershipError::not_done(error.to_string()))?;
     match judged.outcome {
         Outcome::Done => Ok(()),

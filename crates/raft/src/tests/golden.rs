@@ -111,6 +111,7 @@ fn a_snapshot_is_written_and_read_as_ever() {
         cluster,
         token_floor: Some(41),
         settings: Settings::STANDARD,
+        mode: ringfence_core::Mode::Off,
     };
     let commands = [
         Command::TermStart { unix_seconds: None },

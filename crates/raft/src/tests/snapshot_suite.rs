@@ -64,6 +64,7 @@ fn beginning() -> Vec<Command> {
         cluster: CLUSTER,
         token_floor: Some(0),
         settings: Settings::STANDARD,
+        mode: ringfence_core::Mode::Off,
     };
     let first = [
         Command::TermStart { unix_seconds: None },

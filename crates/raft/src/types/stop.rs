@@ -68,6 +68,13 @@ pub enum StopReason {
         /// The name of the first member that was to begin the log.
         former: String,
     },
+    /// Rights are enforced, and this node's peer port admits callers that are no nodes.
+    #[error(
+        "rights are enforced in this cluster, and this node's peer port is not authenticated: who \
+         reaches it would be taken for a node, and past every right; start this node with \
+         --peer-tls-name, or set another mode first"
+    )]
+    OpenPeerPort,
     /// The node was asked to shut down.
     #[error("the node was shut down")]
     ShutDown,

@@ -104,6 +104,14 @@ impl Cluster {
 
     /// Starts a node that is no first member, and waits until it was taken in.
     pub(crate) async fn join(&mut self, name: &str) -> Node {
+        let node = self.start_to_join(name).await;
+        self.nodes.insert(name.to_owned(), node.clone());
+        eventually("its id", || node.status().node_id.is_some()).await;
+        node
+    }
+
+    /// The same without the wait; the node is the caller's to end.
+    pub(crate) async fn start_to_join(&mut self, name: &str) -> Node {
         self.ports.insert(name.to_owned(), Port::any());
         let mut config = self.config(name);
         config.join = config
@@ -111,10 +119,7 @@ impl Cluster {
             .drain(..)
             .map(|(_, address)| address)
             .collect();
-        let node = Node::start(config).await.unwrap();
-        self.nodes.insert(name.to_owned(), node.clone());
-        eventually("its id", || node.status().node_id.is_some()).await;
-        node
+        Node::start(config).await.unwrap()
     }
 
     /// Ends a node without a farewell.

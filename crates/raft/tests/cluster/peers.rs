@@ -88,6 +88,7 @@ fn forged(sessions: Renew) -> Vec<(&'static str, Command)> {
                 cluster: ClusterId::new([9; 16]),
                 token_floor: Some(1 << 40),
                 settings: Settings::STANDARD,
+                mode: ringfence_core::Mode::Off,
             }),
         ),
         (

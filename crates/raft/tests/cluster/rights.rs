@@ -7,7 +7,7 @@ use ringfence_core::{
     NamePattern, Open, OpenId, Opened, Outcome, Principal, PrincipalPattern, Rejection, Rule,
     Secret, Verb,
 };
-use ringfence_raft::{KeepAlive, KeptAlive, MembershipError, Node};
+use ringfence_raft::{KeepAlive, KeptAlive, MembershipError, Node, NodeConfig, StopReason};
 
 use crate::harness::{Cluster, Session, eventually, open, propose, within};
 
@@ -62,7 +62,7 @@ fn called(caller: Caller, command: Command) -> Command {
 }
 
 /// All clients may acquire all leases.
-async fn set(node: &Node, mode: Mode) {
+pub(crate) async fn set(node: &Node, mode: Mode) {
     let rule = rule("*", Verb::Acquire, Some("*"));
     change(node, vec![rule, AccessChange::SetMode(mode)]).await;
 }
@@ -267,5 +267,122 @@ async fn permissive_and_off_refuse_nobody_who_changes_members() {
             };
             assert_eq!(why, "there is no other voter");
         }
+    }
+}
+
+/// Anyone who reaches the peer port would be taken for a node.
+fn with_an_open_port(config: &mut NodeConfig) {
+    config.peer_port_is_local = false;
+}
+
+/// How long a node is given to do what it must not.
+const LONG_ENOUGH: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_an_open_peer_port_is_not_taken_in_while_rights_are_enforced() {
+    let mut cluster = Cluster::formed(&NAMES).await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    set(&leader, Mode::Enforced).await;
+    cluster.adjust = with_an_open_port;
+    let open = cluster.start_to_join("n4").await;
+    tokio::time::sleep(LONG_ENOUGH).await;
+    assert_eq!(open.status().node_id, None);
+    assert_eq!(leader.members().len(), 3);
+    open.crash().await;
+
+    cluster.adjust = |_| {};
+    cluster.join("n4").await;
+    eventually("four members", || leader.members().len() == 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_an_operator_adds_with_an_open_peer_port_gets_no_vote() {
+    let mut cluster = Cluster::formed(&NAMES).await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    cluster.adjust = with_an_open_port;
+    let open = cluster.join("n4").await;
+    let id = open.status().node_id.unwrap();
+    // The mode is not set before the last port is authenticated.
+    let why = leader.peers_authenticated().unwrap_err();
+    assert!(why.contains("n4 (node"), "{why}");
+    within("its removal", async {
+        while let Err(error) = leader.remove_member(id, None).await {
+            assert!(matches!(error, MembershipError::NotDone { .. }), "{error}");
+        }
+    })
+    .await;
+    set(&leader, Mode::Enforced).await;
+
+    let operator = caller("cert:cn:operator");
+    change(&leader, vec![rule("cert:cn:operator", Verb::Operate, None)]).await;
+    let added = leader
+        .add_member(
+            "n5".to_owned(),
+            "127.0.0.1:1".to_owned(),
+            String::new(),
+            open.incarnation(),
+            Some(operator.clone()),
+        )
+        .await
+        .unwrap();
+    let forced = leader.force_promote_member(added, None, Some(operator));
+    let refused = within("an answer", forced).await.unwrap_err().to_string();
+    assert!(refused.contains("--peer-tls-name"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_starts_again_with_an_open_peer_port_stops() {
+    let mut cluster = Cluster::formed(&NAMES).await;
+    let leader = cluster.nodes[&cluster.leader().await].clone();
+    set(&leader, Mode::Enforced).await;
+    let name = cluster.a_follower().await;
+    cluster.crash(&name).await;
+    cluster.adjust = with_an_open_port;
+    let open = cluster.start(&name).await;
+    let reason = within("its end", open.stopped()).await;
+    assert_eq!(reason, StopReason::OpenPeerPort);
+    cluster.crash(&name).await;
+
+    cluster.adjust = |_| {};
+    cluster.start(&name).await;
+    cluster.serving(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_has_its_mode_from_its_first_entry_on() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| config.mode = Mode::Enforced;
+    cluster.start_all().await;
+    for node in cluster.nodes.values() {
+        let of_one_entry = || {
+            node.read(|machine| {
+                let access = machine.access();
+                let formed = machine.settings_set_at();
+                access.mode() == Mode::Enforced && access.set_at() == formed
+            })
+        };
+        eventually("the mode", of_one_entry).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cluster_is_formed_whose_rights_would_not_hold() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| {
+        config.mode = Mode::Enforced;
+        config.peer_port_is_local = config.name != "n3";
+    };
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    tokio::time::sleep(LONG_ENOUGH).await;
+    for node in cluster.nodes.values() {
+        assert_eq!(node.read(|machine| machine.cluster()), None);
+    }
+    cluster.crash("n3").await;
+    cluster.adjust = |config| config.mode = Mode::Enforced;
+    cluster.start("n3").await;
+    for name in NAMES {
+        cluster.serving(name).await;
     }
 }

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use ringfence_core::Millis;
-use ringfence_raft::{LOG_UNCOMMITTED_BYTES_MIN, Node, NodeConfig, ProposeError, Role};
+use ringfence_core::{Millis, Mode};
+use ringfence_raft::{
+    LOG_UNCOMMITTED_BYTES_MIN, MembershipError, Node, NodeConfig, OPERATIONS_WITHOUT_ROOM_MAX,
+    ProposeError, Role,
+};
 
 use crate::disk::Disk;
 use crate::harness::{Cluster, Session, eventually, holder, open, propose, weighty, within};
+use crate::rights;
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 const TTL: Millis = Millis::from_secs(300);
@@ -145,6 +149,54 @@ async fn a_leader_without_room_hands_over_to_one_that_has_some() {
     let next = cluster.leader().await;
     assert_ne!(next, name);
     propose(&cluster.nodes[&next], weighty(session, 1_000)).await;
+}
+
+/// The log is asked first whether the caller may, once rights are on. Without a command the leader would
+/// hand over only after three seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_hands_over_from_a_full_leader_while_rights_are_on() {
+    let (cluster, leader, session) = three().await;
+    rights::set(&leader, Mode::Permissive).await;
+    let name = cluster.leader().await;
+    let to = cluster.nodes[&cluster.a_follower().await].status().node_id;
+    fill(&cluster.disks[&name], true);
+    fill_up(&leader, session).await;
+    let handed = within("an answer", leader.transfer_leader(to, None)).await;
+    assert_eq!(handed.unwrap(), to.unwrap());
+    let next = cluster.leader().await;
+    propose(&cluster.nodes[&next], weighty(session, 1_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_operators_log_without_room_is_bounded() {
+    let (mut cluster, leader, session) = three().await;
+    rights::set(&leader, Mode::Permissive).await;
+    let name = cluster.leader().await;
+    let gone = cluster.a_follower().await;
+    cluster.crash(&gone).await;
+    fill(&cluster.disks[&name], true);
+    fill_up(&leader, session).await;
+    let nobody = Some(99);
+    for _ in 0..OPERATIONS_WITHOUT_ROOM_MAX {
+        let judged = within("an answer", leader.transfer_leader(nobody, None)).await;
+        assert!(
+            matches!(judged, Err(MembershipError::Refused { .. })),
+            "{judged:?}"
+        );
+    }
+    let refused = within("an answer", leader.transfer_leader(nobody, None)).await;
+    let Err(MembershipError::NotDone { why }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(why.contains("as many as a term sets room aside"), "{why}");
+
+    fill(&cluster.disks[&name], false);
+    eventually("room again", || !leader.metrics().wal_no_room).await;
+    let judged = within("an answer", leader.transfer_leader(nobody, None)).await;
+    assert!(
+        matches!(judged, Err(MembershipError::Refused { .. })),
+        "{judged:?}"
+    );
 }
 
 /// Many callers at once, who ask again after a while, so many times.

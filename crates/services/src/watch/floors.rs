@@ -85,7 +85,8 @@ impl View for Floors {
             forgotten: self.forgotten,
             floors: floors.collect(),
             complete: told.position.is_some(),
-            position: told.position,
+            // Each message says of which cluster it is, also before the state is complete.
+            position: told.position.or(told.within),
         }
     }
 }

@@ -90,6 +90,7 @@ mod tests {
                 cluster: ClusterId::new([1; 16]),
                 token_floor,
                 settings: Settings::STANDARD,
+                mode: ringfence_core::Mode::Off,
             });
             scene.apply(form, Outcome::Done, Vec::new()).unwrap();
             scene.believe(&grant).unwrap();

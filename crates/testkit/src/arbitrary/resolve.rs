@@ -106,6 +106,7 @@ impl Resolver {
                 cluster: ClusterId::new(sixteen(7)),
                 token_floor: *floor,
                 settings: limits.settings(),
+                mode: ringfence_core::Mode::Off,
             }),
             Act::Tick => Command::Tick,
             Act::Configure {

@@ -40,7 +40,7 @@ impl Acquire {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let session = match self.session.given() {
             Some(handle) => context.client.attach(handle, Duration::MAX).await?,
-            None => context.client.open_session(self.new.options()).await?,
+            None => context.open_for(&self.name, self.new.options()).await?,
         };
         let opened = self.session.given().is_none();
         let lease = match self.send(context, &session).await {

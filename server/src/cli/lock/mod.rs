@@ -53,7 +53,7 @@ pub(crate) struct Lock {
 impl Lock {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         let context = Context::connect(global).await?;
-        let session = context.client.open_session(self.new.options()).await?;
+        let session = context.open_for(&self.name, self.new.options()).await?;
         let lease = match self.acquire(&context, &session).await {
             Ok(lease) => lease,
             Err(failure) => {

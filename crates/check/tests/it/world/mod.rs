@@ -116,6 +116,7 @@ impl World {
                 ttl_min: Millis(100),
                 ..Settings::STANDARD
             },
+            mode: ringfence_core::Mode::Off,
         }));
         world.apply(Command::RaiseLevel {
             level: LEVEL_REPEATS,

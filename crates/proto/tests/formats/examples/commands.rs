@@ -76,9 +76,15 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         cluster: cluster(),
         token_floor: Some(0),
         settings,
+        mode: Mode::Off,
+    };
+    let forming = Form {
+        mode: Mode::Enforced,
+        ..form.clone()
     };
     let mut commands = vec![
         ("form", Command::Form(form)),
+        ("form_with_a_mode", Command::Form(forming)),
         (
             "term_start",
             Command::TermStart {

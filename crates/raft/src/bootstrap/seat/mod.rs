@@ -26,6 +26,7 @@ use crate::store::snapshot_file::SnapshotDir;
 use crate::store::state::Raft;
 use crate::store::state::StateStore;
 use crate::tasks::history::fill_gaps;
+use crate::tasks::open_port::notice_open_port;
 use crate::tasks::raft_end::watch_raft;
 use crate::tasks::removal::notice_removal;
 use crate::tasks::seek::seek_vote;
@@ -293,6 +294,7 @@ async fn run(
     inner
         .tasks
         .spawn(notice_removal(inner.clone(), running.clone()));
+    inner.tasks.spawn(notice_open_port(inner.clone()));
     if !inner.process.is_empty() {
         inner
             .tasks
@@ -313,6 +315,7 @@ fn form(inner: &Inner, cluster: ClusterId) -> Form {
         cluster,
         token_floor: config.token_floor,
         settings: config.settings,
+        mode: config.mode,
     }
 }
 

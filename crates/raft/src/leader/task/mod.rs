@@ -3,7 +3,7 @@
 mod giving_way;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -46,6 +46,8 @@ pub(crate) const TERM_AFTER: Duration =
 /// How far apart the wall clocks of a cluster's nodes may be if its tokens are to survive a
 /// rollback of all disks in the same second.
 const WALL_SKEW_MAX: Duration = Duration::from_millis(500);
+/// How often it says that it cannot form the cluster yet, in tries: every 5 s, if they fail at once.
+const FORM_SAY_EVERY: u32 = 250;
 /// How long it waits before it looks at a wall clock again that was not believable.
 const CLOCK_RETRY: Duration = Duration::from_millis(200);
 /// How often it says that it does, in looks.
@@ -191,6 +193,7 @@ impl LeadershipTask {
             log_uncommitted_max: self.log_uncommitted_max,
             pod_sessions: self.pod_sessions,
             peer_authenticated: self.peer_authenticated,
+            operations: AtomicU32::new(0),
             transport: self.transport.clone(),
             members,
         });
@@ -290,7 +293,7 @@ impl LeadershipTask {
     }
 
     async fn form_cluster(&self, leading: &LeaderTerm) -> bool {
-        loop {
+        for tries in 1_u32.. {
             match leading.write(&Command::Form(self.form.clone())).await {
                 Ok(Applied {
                     outcome: Outcome::Done,
@@ -310,10 +313,14 @@ impl LeadershipTask {
                     return false;
                 }
                 Err(ProposeError::Fault { .. }) => return false,
+                Err(error) if tries % FORM_SAY_EVERY == 0 => {
+                    tracing::warn!(%error, "the cluster is not formed yet");
+                }
                 Err(error) => tracing::debug!(%error, "the cluster is not formed yet"),
             }
             tokio::time::sleep(OPEN_RETRY).await;
         }
+        false
     }
 
     /// The one timer: a `Tick` at the next deadline, and often enough that the reading, which

@@ -58,6 +58,7 @@ impl Cluster {
                 ttl_min: Millis(100),
                 ..Settings::STANDARD
             },
+            mode: ringfence_core::Mode::Off,
         }));
         for (at, &ttl) in (1..).zip(ttls) {
             cluster.write(Command::Open(Open {

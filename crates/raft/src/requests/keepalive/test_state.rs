@@ -70,6 +70,7 @@ impl TestState {
             cluster: CLUSTER,
             token_floor: Some(0),
             settings: Settings::STANDARD,
+            mode: ringfence_core::Mode::Off,
         };
         this.apply(ClusterTime(0), Command::Form(form)).await;
         this

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use openraft::storage::ApplyResponder;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use ringfence_core::{
-    ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
+    Access, ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
 };
 use ringfence_history::HistoryFeed;
 use ringfence_planted::{Bug, planted};
@@ -39,6 +39,8 @@ const APPLY_CHUNK: usize = 64;
 pub(crate) struct State {
     machine: RwLock<StateMachine>,
     position: Mutex<AppliedPosition>,
+    /// The rights of the applied state, to be read while entries are applied.
+    access: Mutex<Access>,
     /// Set once the node belongs to a cluster.
     snapshots: OnceLock<SnapshotDir>,
     /// The newest snapshot on disk.
@@ -101,6 +103,7 @@ impl State {
         Self {
             machine: RwLock::new(StateMachine::new()),
             position: Mutex::default(),
+            access: Mutex::default(),
             snapshots: OnceLock::new(),
             current: Mutex::default(),
             prepared: AtomicBool::new(false),
@@ -129,6 +132,19 @@ impl State {
     /// The state machine, for reading.
     pub(crate) fn machine(&self) -> RwLockReadGuard<'_, StateMachine> {
         self.machine.read()
+    }
+
+    /// The rights of the applied state. Needs no lock that entries are applied under.
+    pub(crate) fn access(&self) -> Access {
+        self.access.lock().clone()
+    }
+
+    /// Publishes the rights, if they have changed; under the lock of the state.
+    fn publish_access(&self, machine: &StateMachine) {
+        let mut published = self.access.lock();
+        if published.set_at() != machine.access().set_at() {
+            *published = machine.access().clone();
+        }
     }
 
     /// The index of the newest applied entry.
@@ -248,6 +264,7 @@ impl State {
             self.counts.ended(before, machine.time());
         }
         let lead_shrank = self.time.publish(&machine);
+        self.publish_access(&machine);
         // Still under the lock, so that `freeze` never pairs a state with another position.
         self.position.lock().log_id = Some(newest);
         drop(machine);
@@ -349,6 +366,7 @@ impl State {
         let older = std::mem::replace(&mut *machine, newer);
         // A node does not lead while it installs a state, so no timer has to know.
         let _ = self.time.publish(&machine);
+        self.publish_access(&machine);
         // The events between the two states are unknown here, so every waiter is checked.
         let settled = self.waiters.settle_all(&machine);
         if let Some(observer) = &self.observer {

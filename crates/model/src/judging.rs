@@ -1,0 +1,269 @@
+//! What the caller of an entry may do, by the rights of the cluster.
+
+use ringfence_core::{
+    ChangeAccess, Command, Evict, InvalidAccess, LeaseName, Limit, Mode, NamePattern, Outcome,
+    Principal, Rejection, Secret, SessionId, Verb,
+};
+
+use super::Model;
+use super::rights::{To, denied, named};
+
+/// Whether a client can ask for it.
+fn is_for_clients(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Form(_)
+            | Command::TermStart { .. }
+            | Command::Tick
+            | Command::Renew(_)
+            | Command::DrawNodeId
+            | Command::PodEnded(_)
+            | Command::RaiseLevel { .. }
+            | Command::Called(_)
+    )
+}
+
+impl Model {
+    pub(super) fn principal(&self) -> Option<&Principal> {
+        self.caller.as_ref().map(|caller| &caller.principal)
+    }
+
+    /// Judges an entry, and carries it out if its caller may ask for it.
+    pub(super) fn called(&mut self, command: &Command) -> Outcome {
+        let (caller, asked) = match command {
+            Command::Called(called) if is_for_clients(&called.command) => {
+                (Some(&called.caller), &called.command)
+            }
+            Command::Called(_) => return Outcome::Rejected(Rejection::NotReady),
+            other => (None, other),
+        };
+        let proven = caller.filter(|caller| caller.principal.as_str() != "anonymous");
+        self.caller = proven.cloned();
+        if let Err(refused) = self.may_ask(asked) {
+            return Outcome::Rejected(refused);
+        }
+        self.carry_out(asked)
+    }
+
+    fn may_ask(&self, asked: &Command) -> Result<(), Rejection> {
+        if self.rights.mode != Mode::Enforced || !is_for_clients(asked) {
+            return Ok(());
+        }
+        if let Some(refused) = self.rights.refuses(self.caller.as_ref()) {
+            return Err(refused);
+        }
+        let may = |verb, to: To<'_>| self.rights.judge(self.principal(), verb, to);
+        match asked {
+            Command::Configure(_) => may(Verb::Configure, To::Cluster),
+            Command::ChangeAccess(_) => may(Verb::Admin, To::Cluster),
+            Command::Operate { .. } => may(Verb::Operate, To::Cluster),
+            Command::Revoke(revoke) => may(Verb::Revoke, To::Lease(&revoke.name)),
+            Command::Evict(Evict { session, .. }) => {
+                let names = self.names_of(*session);
+                let Some(found) = self.session(*session) else {
+                    return may(Verb::Revoke, To::SomeLease);
+                };
+                if names.len() == found.lost.len() {
+                    let own = found.owner.is_some() && found.owner.as_ref() == self.principal();
+                    let any = may(Verb::Revoke, To::SomeLease);
+                    return match own || self.rights.covers_all(self.principal(), Verb::Revoke) {
+                        true => any,
+                        false => Err(denied(self.principal(), Verb::Revoke, NamePattern::all())),
+                    };
+                }
+                let mut named = names.iter();
+                match named.all(|name| may(Verb::Revoke, To::Lease(name)).is_ok()) {
+                    true => Ok(()),
+                    // A name that is not the caller's to revoke is not its to know.
+                    false => Err(denied(self.principal(), Verb::Revoke, NamePattern::all())),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a session holds, waits for and has lost.
+    fn names_of(&self, id: SessionId) -> Vec<LeaseName> {
+        let mut held = Vec::new();
+        let mut waits = Vec::new();
+        for lease in &self.leases {
+            if lease
+                .grant
+                .as_ref()
+                .is_some_and(|grant| grant.session == id)
+            {
+                held.push(lease.name.clone());
+            }
+            let own = lease.queue.iter().filter(|waiter| waiter.session == id);
+            waits.extend(own.map(|waiter| (waiter.request, lease.name.clone())));
+        }
+        waits.sort();
+        held.extend(waits.into_iter().map(|(_, name)| name));
+        let lost = self.session(id).map(|session| session.lost.iter());
+        held.extend(lost.into_iter().flatten().map(|lost| lost.name.clone()));
+        held
+    }
+
+    /// Whether the caller acts for this session, whose secret it knows; the first proven one takes
+    /// what was opened while nothing was.
+    pub(super) fn act_for(&mut self, id: SessionId) -> Result<(), Rejection> {
+        let (mode, caller) = (self.rights.mode, self.principal().cloned());
+        let Some(session) = self.session_mut(id) else {
+            return Ok(());
+        };
+        if mode == Mode::Off {
+            return Ok(());
+        }
+        if session.owner.is_none() {
+            session.owner = caller;
+            return Ok(());
+        }
+        let same = session.owner == Some(named(caller.as_ref()));
+        match same || mode == Mode::Permissive {
+            true => Ok(()),
+            false => Err(Rejection::OtherPrincipal),
+        }
+    }
+
+    /// Whether a session's owner may have this lease now.
+    pub(super) fn may_acquire(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
+        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        if self.rights.mode == Mode::Enforced && self.rights.ban(owner) {
+            let principal = named(owner);
+            return Err(Rejection::Banned { principal });
+        }
+        self.rights.judge(owner, Verb::Acquire, To::Lease(name))
+    }
+
+    /// The same for one that waits, whose principal needs a token if tokens prove it.
+    pub(super) fn may_be_granted(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
+        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        if let Some(owner) = owner.filter(|owner| owner.as_str().starts_with("token:"))
+            && self.rights.mode == Mode::Enforced
+        {
+            if !self.rights.has_token(owner) {
+                return Err(Rejection::TokenRevoked { id: 0 });
+            }
+        }
+        self.may_acquire(id, name)
+    }
+
+    /// What a session that may not read a lease hears of a release that is refused.
+    pub(super) fn as_shown(&self, id: SessionId, refused: Rejection) -> Rejection {
+        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        let (name, offered) = match &refused {
+            Rejection::NotHolder { name, offered } => (name.clone(), *offered),
+            Rejection::StaleToken { name, offered, .. } => (name.clone(), *offered),
+            _ => return refused,
+        };
+        let may = |verb| self.rights.judge(owner, verb, To::Lease(&name)).is_ok();
+        if may(Verb::Observe) || may(Verb::Acquire) {
+            return refused;
+        }
+        Rejection::StaleToken {
+            name,
+            offered,
+            current: None,
+        }
+    }
+
+    /// Whether the caller may acquire anything at all, and have one more session. `first` is the
+    /// lease that it asks for with it.
+    pub(super) fn may_open(&self, first: Option<&LeaseName>) -> Result<(), Rejection> {
+        let rights = &self.rights;
+        if rights.mode != Mode::Enforced {
+            return Ok(());
+        }
+        if !rights.allow(self.principal(), Verb::Acquire, To::SomeLease) {
+            let to = first.map_or(To::SomeLease, To::Lease);
+            return rights.judge(self.principal(), Verb::Acquire, to);
+        }
+        let owner = self.owner_of_new();
+        let living = self
+            .sessions
+            .iter()
+            .filter(|session| session.owner == owner);
+        let ended = self.ended.iter().filter(|session| session.owner == owner);
+        let max = rights.limits.sessions;
+        let full = (living.count() + ended.count()) as u64 >= max;
+        match full {
+            true => Err(Rejection::Limit(Limit::PrincipalSessions(max))),
+            false => Ok(()),
+        }
+    }
+
+    /// Who a session belongs to that the caller opens.
+    pub(super) fn owner_of_new(&self) -> Option<Principal> {
+        match self.rights.mode {
+            Mode::Off => None,
+            Mode::Permissive => self.principal().cloned(),
+            Mode::Enforced => Some(named(self.principal())),
+        }
+    }
+
+    /// Whether the owner of a session may have one more lease or wait.
+    pub(super) fn has_room(&self, id: SessionId) -> Result<(), Rejection> {
+        let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        if self.rights.mode != Mode::Enforced || owner.is_none() {
+            return Ok(());
+        }
+        let own = self
+            .sessions
+            .iter()
+            .filter(|session| session.owner.as_ref() == owner);
+        let leases: usize = own.map(|session| self.leases_of(session.id)).sum();
+        let max = self.rights.limits.leases;
+        match leases as u64 >= max {
+            true => Err(Rejection::Limit(Limit::PrincipalLeases(max))),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn adopt(&mut self, id: SessionId, secret: &Secret) -> Result<(), Rejection> {
+        self.authenticate(id, secret)?;
+        self.act_for(id)
+    }
+
+    pub(super) fn change_access(&mut self, change: &ChangeAccess) -> Result<Outcome, Rejection> {
+        if self.level < 4 {
+            return Err(Rejection::InvalidAccess(InvalidAccess::LevelTooLow));
+        }
+        if self.cluster != Some(change.cluster) {
+            return Err(Rejection::InvalidAccess(InvalidAccess::OtherCluster));
+        }
+        let before = &self.rights;
+        if before.set_at != change.based_on {
+            let set_at = before.set_at;
+            return Err(Rejection::StaleAccess { set_at });
+        }
+        let changed = before.changed(&change.changes, self.index);
+        let (after, token) = changed.map_err(Rejection::InvalidAccess)?;
+        let author = self.caller.as_ref();
+        let could = before.can_be_changed_by(author);
+        let can = after.can_be_changed_by(author);
+        let matters = match after.mode {
+            Mode::Off => false,
+            Mode::Permissive => could,
+            Mode::Enforced => true,
+        };
+        if matters && !can {
+            return Err(Rejection::WouldLockOut);
+        }
+        let set_at = after.set_at;
+        self.rights = after;
+        Ok(Outcome::AccessChanged { set_at, token })
+    }
+
+    /// Who did something, for people.
+    pub(super) fn operator(&self, says: &str) -> String {
+        let who = match (self.principal(), self.rights.mode) {
+            (None, Mode::Off) => return says.to_owned(),
+            (None, _) => "anonymous",
+            (Some(principal), _) => principal.as_str(),
+        };
+        if says.is_empty() {
+            return who.to_owned();
+        }
+        format!("{who} ({says})")
+    }
+}
