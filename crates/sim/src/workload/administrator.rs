@@ -111,7 +111,7 @@ impl Administrator {
         let mut changes = vec![
             AccessChange::AddRule(rule(&operator, Verb::Operate, None)),
             AccessChange::AddRule(rule(&operator, Verb::Configure, None)),
-            AccessChange::AddRule(rule(&operator, Verb::Revoke, Some("*"))),
+            AccessChange::AddRule(rule(&operator, Verb::Revoke, random.pick(&NAMES).copied())),
         ];
         for caller in &self.rights.callers {
             let names = random.pick(&NAMES).copied();
@@ -217,10 +217,10 @@ impl Administrator {
                 },
             }),
             77..=80 => {
-                let revokes = rule(&principal(OPERATOR), Verb::Revoke, Some("*"));
-                match access.rules().any(|known| *known == revokes) {
-                    true => AccessChange::RemoveRule(revokes),
-                    false => AccessChange::AddRule(revokes),
+                let mut revoking = access.rules().filter(|known| known.verb == Verb::Revoke);
+                match revoking.next().filter(|_| random.chance(600)) {
+                    Some(known) => AccessChange::RemoveRule(known.clone()),
+                    None => AccessChange::AddRule(rule(&principal(OPERATOR), Verb::Revoke, names)),
                 }
             }
             81..=84 => AccessChange::AddRule(rule(&who, Verb::Observe, names)),

@@ -23,6 +23,7 @@
 //! | I39 | what is refused for its caller changes nothing | `the_refused.rs` |
 //! | I40 | a session is its owner's for life | `its_owners.rs` |
 //! | I41 | a change of rights ends nothing | `rights_end_nothing.rs` |
+//! | I43 | what operators do is allowed to them | `operators_may.rs` |
 
 mod counters_never_fall;
 pub mod equal_states;
@@ -36,6 +37,7 @@ mod numbers_are_remembered;
 mod one_holder;
 mod only_the_entitled;
 mod only_the_holder_releases;
+mod operators_may;
 mod rights_end_nothing;
 mod signs_of_life;
 mod the_banned;
@@ -142,6 +144,7 @@ impl Default for Checkers {
             ("I39", Box::new(the_refused::TheRefused)),
             ("I40", Box::new(its_owners::ItsOwners)),
             ("I41", Box::new(rights_end_nothing::RightsEndNothing)),
+            ("I43", Box::new(operators_may::OperatorsMay)),
         ])
     }
 }
