@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringfence_core::{
     Access, AccessChange, Called, Caller, ChangeAccess, ClusterId, ClusterToken, Command, Configure,
-    Mode, NamePattern, Outcome, Principal, PrincipalLimits, PrincipalPattern, Rule, Settings, Verb,
+    Millis, Mode, NamePattern, Outcome, Principal, PrincipalLimits, PrincipalPattern, Rule, Settings, Verb,
 };
 use tokio::time::sleep;
 
@@ -234,13 +234,12 @@ impl Administrator {
         }
     }
 
-    /// Sets another limit, as the operator may, or as a client that may not.
+    /// Sets another setting, as the operator may, or as a client that may not.
     async fn configure(&self, random: &mut Random, node: usize, known: &Known) {
         let mut settings = known.settings;
-        settings.session_leases_max = match random.chance(500) {
-            true => Settings::STANDARD.session_leases_max,
-            false => 2 + u32::try_from(random.within(0..4)).unwrap_or_default(),
-        };
+        // One that no session of a run comes near: what changes is who may.
+        let (standard, minutes) = (Settings::STANDARD.ttl_max, 5 + random.within(0..10));
+        settings.ttl_max = standard.max(Millis::from_secs(60 * minutes));
         let configure = Command::Configure(Configure {
             based_on: known.settings_set_at,
             settings,
