@@ -109,7 +109,11 @@ impl Loot {
     /// A client sends this now.
     pub fn overhear(&self, now: Duration, message: &v1::ClientMessage) {
         use client_frame::Body;
-        for body in message.frames.iter().filter_map(|frame| frame.body.as_ref()) {
+        for body in message
+            .frames
+            .iter()
+            .filter_map(|frame| frame.body.as_ref())
+        {
             let handles = match body {
                 Body::KeepAlive(ask) => ask.sessions.as_slice(),
                 Body::Acquire(ask) => ask.session.as_slice(),

@@ -61,7 +61,7 @@ pub struct Plan {
     pub well: Duration,
     /// How long no client is there at the end.
     pub quiet: Duration,
-    /// Who clients are, and how their rights go on; none means that nobody proves anything.
+    /// Who clients are, and how their rights go on; none means that no client proves anything.
     pub rights: Option<Rights>,
     /// What the faults relax.
     pub bounds: Bounds,

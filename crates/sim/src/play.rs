@@ -8,9 +8,9 @@ use ringfence_core::LeaseName;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::callers::{Caller, Loot};
 use crate::census;
 use crate::checked::{self, Checked};
-use crate::callers::{Caller, Loot};
 use crate::client::SimClient;
 use crate::faults::Stage;
 use crate::guards::Store;
@@ -198,7 +198,11 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     sleep(plan.well).await;
 
     work.stop();
-    if plan.rights.as_ref().is_some_and(|rights| rights.course == Course::Rolling) {
+    if plan
+        .rights
+        .as_ref()
+        .is_some_and(|rights| rights.course == Course::Rolling)
+    {
         robbed.abort_all();
     }
     recorder.see(Observation::Phase(Phase::Quiet));

@@ -71,7 +71,7 @@ impl SimClient {
         Self::called(world, number, recorder, Caller::default())
     }
 
-    /// The same for a client that is somebody.
+    /// The same for a client that proves who it is.
     #[must_use]
     pub fn called(world: &World, number: u32, recorder: &Recorder, caller: Caller) -> Self {
         if let Some(credential) = &caller.credential {

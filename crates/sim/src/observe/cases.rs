@@ -98,23 +98,33 @@ fn by_events(applied: &Applied, after: &View, counts: &mut Counts) {
 }
 
 fn by_command(applied: &Applied, before: &View, after: &View, counts: &mut Counts) {
-    let holders = || before.leases.iter().filter_map(|lease| lease.grant.as_ref());
+    let holders = || {
+        before
+            .leases
+            .iter()
+            .filter_map(|lease| lease.grant.as_ref())
+    };
     match (applied.entry.command.bare(), &applied.outcome) {
         (Command::ChangeAccess(change), Outcome::AccessChanged { .. }) => {
             let (old, new) = (Rights::of(&before.access), Rights::of(&after.access));
             if old.mode != new.mode && holders().next().is_some() {
                 counts.case("mode changed over holders");
             }
-            let bans = |part: &AccessChange| matches!(part, AccessChange::Ban(who)
+            let bans = |part: &AccessChange| {
+                matches!(part, AccessChange::Ban(who)
                 if holders().any(|grant| {
                     let holder = before.session(grant.session);
                     holder.is_some_and(|holder| holder.owner.as_ref() == Some(who))
-                }));
+                }))
+            };
             if new.mode == Mode::Enforced && change.changes.iter().any(bans) {
                 counts.case("ban over held leases");
             }
             let loses = holders().any(|grant| {
-                let lease = before.leases.iter().find(|lease| lease.grant.as_ref() == Some(grant));
+                let lease = before
+                    .leases
+                    .iter()
+                    .find(|lease| lease.grant.as_ref() == Some(grant));
                 let owner = before.session(grant.session);
                 let owner = owner.and_then(|session| session.owner.as_ref());
                 let may = |rights: &Rights| {
@@ -129,9 +139,10 @@ fn by_command(applied: &Applied, before: &View, after: &View, counts: &mut Count
             }
         }
         (Command::Request(request), Outcome::Acquired(Acquired::Granted(granted))) => {
-            let fresh = applied.events.iter().any(|event| {
-                matches!(event, Event::Granted(new) if new.token == granted.token)
-            });
+            let fresh = applied
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Granted(new) if new.token == granted.token));
             let rights = Rights::of(&after.access);
             let owner = after.session(request.session);
             let owner = owner.and_then(|session| session.owner.as_ref());
@@ -143,7 +154,9 @@ fn by_command(applied: &Applied, before: &View, after: &View, counts: &mut Count
         (Command::Renew(_), Outcome::Renewed(renewed)) => {
             let rights = Rights::of(&after.access);
             let banned = renewed.ended.iter().any(|id| {
-                let owner = after.session(*id).and_then(|session| session.owner.as_ref());
+                let owner = after
+                    .session(*id)
+                    .and_then(|session| session.owner.as_ref());
                 owner.is_some() && rights.ban(owner)
             });
             if banned {

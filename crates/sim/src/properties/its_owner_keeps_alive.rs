@@ -53,7 +53,8 @@ impl Property for ItsOwnerKeepsAlive {
                         let key = (*session, principal.clone());
                         self.asked.entry(key).or_default().open.insert(*id);
                     }
-                    self.tries.insert(*id, (principal.clone(), sessions.clone()));
+                    self.tries
+                        .insert(*id, (principal.clone(), sessions.clone()));
                 }
             }
             Observation::KeptAlive {
@@ -71,9 +72,7 @@ impl Property for ItsOwnerKeepsAlive {
                 return Err(Violation::of("I42", why));
             }
             Observation::Applied(applied) if applied.first => {
-                return self
-                    .entry(applied)
-                    .map_err(|why| Violation::of("I42", why));
+                return self.entry(applied).map_err(|why| Violation::of("I42", why));
             }
             _ => {}
         }
@@ -82,7 +81,7 @@ impl Property for ItsOwnerKeepsAlive {
 }
 
 impl ItsOwnerKeepsAlive {
-    /// Nothing is waited for any more: it was answered, or nobody knows.
+    /// No answer is waited for any more: one came, or the stream is gone.
     fn over(&mut self, id: u64, sessions: &[u64], told: bool) {
         let Some((principal, _)) = self.tries.get(&id) else {
             return;
@@ -117,7 +116,11 @@ impl ItsOwnerKeepsAlive {
         if !settled(self.bound) {
             return Ok(());
         }
-        for id in renew.sessions.iter().filter(|id| !renewed.ended.contains(id)) {
+        for id in renew
+            .sessions
+            .iter()
+            .filter(|id| !renewed.ended.contains(id))
+        {
             let owner = after.session(*id).and_then(|session| session.owner.clone());
             let Some(owner) = owner.filter(|_| settled(self.owned.get(&id.get()).copied())) else {
                 continue;
@@ -136,7 +139,9 @@ impl ItsOwnerKeepsAlive {
 mod tests {
     use std::sync::Arc;
 
-    use ringfence_core::{AccessRecord, ClusterTime, PrincipalLimits, Renew, Renewed, StateMachine};
+    use ringfence_core::{
+        AccessRecord, ClusterTime, PrincipalLimits, Renew, Renewed, StateMachine,
+    };
     use ringfence_testkit::view::View;
 
     use super::super::scene::{Scene, broken, session};
@@ -153,7 +158,9 @@ mod tests {
         let mut scene = Scene::of(ItsOwnerKeepsAlive::default());
         for (client, who) in [(1, "cert:cn:a"), (2, "cert:cn:b")] {
             let principal = principal(who);
-            scene.see(Observation::Caller { client, principal }).unwrap();
+            scene
+                .see(Observation::Caller { client, principal })
+                .unwrap();
         }
         renewed(&mut scene).unwrap();
         scene.wait(BOUND_FOR + TTL);
@@ -232,6 +239,9 @@ mod tests {
     #[test]
     fn a_thief_that_is_served_is_noticed() {
         let (client, answer) = (2, "Released".to_owned());
-        broken(scene().see(Observation::ThiefServed { client, answer }), "I42");
+        broken(
+            scene().see(Observation::ThiefServed { client, answer }),
+            "I42",
+        );
     }
 }

@@ -39,7 +39,7 @@
 //! | I39 | what is refused for its caller changes nothing | `every_entry.rs` |
 //! | I40 | a session is its owner's | `every_entry.rs` |
 //! | I41 | a change of rights ends nothing | `every_entry.rs` |
-//! | I42 | nobody but its owner keeps a session alive | `its_owner_keeps_alive.rs` |
+//! | I42 | only its owner keeps a session alive | `its_owner_keeps_alive.rs` |
 //! | I43 | what operators do is allowed to them | `every_entry.rs` |
 //!
 //! I25 to I28 are promises about what does not exist yet: stores that are sealed, and holders that

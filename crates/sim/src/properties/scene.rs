@@ -132,7 +132,7 @@ pub(super) fn belief(client: u32, lease: &str, with: u64) -> Belief {
     }
 }
 
-/// A session as the state records it, which nobody has proven to be its own.
+/// A session as the state records it, without an owner.
 pub(super) fn session_record(number: u64, ttl: u64) -> SessionRecord {
     SessionRecord {
         id: session(number),

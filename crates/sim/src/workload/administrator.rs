@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ringfence_core::{
-    Access, AccessChange, Called, Caller, ChangeAccess, ClusterId, ClusterToken, Command, Configure,
-    Millis, Mode, NamePattern, Outcome, Principal, PrincipalLimits, PrincipalPattern, Rule, Settings, Verb,
+    Access, AccessChange, Called, Caller, ChangeAccess, ClusterId, ClusterToken, Command,
+    Configure, Millis, Mode, NamePattern, Outcome, Principal, PrincipalLimits, PrincipalPattern,
+    Rule, Settings, Verb,
 };
 use tokio::time::sleep;
 
@@ -134,9 +135,7 @@ impl Administrator {
                     continue;
                 };
                 // An answer that was lost is no reason to make the same rules once more.
-                if known.access.set_at() > 0
-                    || self.change(node, &known, changes.clone()).await
-                {
+                if known.access.set_at() > 0 || self.change(node, &known, changes.clone()).await {
                     self.begun.store(true, Ordering::Relaxed);
                     return true;
                 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ringfence_check::history::{Invoked, Op, Outcome, Returned};
 use ringfence_core::{
-    Called, Caller, Command, Evict, FencingToken, LeaseName, Outcome as Said, Rejection, Revoke, SessionId,
+    Called, Caller, Command, Evict, FencingToken, LeaseName, Outcome as Said, Rejection, Revoke,
+    SessionId,
 };
 use ringfence_proto::Refusal;
 use tokio::time::sleep;
@@ -48,7 +49,7 @@ impl Operator {
         }
     }
 
-    /// The same as somebody, once this administrator lets it.
+    /// The same with a principal, once this administrator has begun.
     #[must_use]
     pub fn under(self, administrator: Option<&Administrator>) -> Self {
         let administrator = administrator.cloned();
@@ -58,7 +59,7 @@ impl Operator {
         }
     }
 
-    /// Who it is, if it has to be anybody.
+    /// Its principal, if the log can name one.
     #[must_use]
     pub fn caller(&self) -> Option<Caller> {
         self.administrator.as_ref()?.operator()

@@ -127,7 +127,9 @@ impl Thief {
             let id = SessionId::new(stolen.session)?;
             let (owner, held, ended) = node.machine().visit(|| {
                 handle.read(|machine| {
-                    let held = machine.session(id).and_then(|view| view.leases.first().cloned());
+                    let held = machine
+                        .session(id)
+                        .and_then(|view| view.leases.first().cloned());
                     let ended = machine.session_end(id).is_some();
                     (machine.session_owner(id).cloned(), held, ended)
                 })

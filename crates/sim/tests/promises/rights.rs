@@ -55,6 +55,12 @@ fn every_case_of_rights_comes_about_and_breaks_no_promise() {
             }
         }
     });
-    let missing: Vec<_> = CASES.iter().filter(|case| !seen.contains_key(*case)).collect();
-    assert!(missing.is_empty(), "{missing:?} did not come about: {seen:?}");
+    let missing: Vec<_> = CASES
+        .iter()
+        .filter(|case| !seen.contains_key(*case))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?} did not come about: {seen:?}"
+    );
 }

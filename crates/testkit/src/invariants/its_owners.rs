@@ -1,5 +1,5 @@
-//! I40: a session is its owner's for life, and once rights bind, nobody else acts for it, whoever
-//! knows its number and secret.
+//! I40: a session is its owner's for life, and once rights bind, no other principal acts for it,
+//! although it knows number and secret.
 
 use ringfence_core::{Command, Mode, Outcome, Principal, SessionEnd, SessionId};
 use ringfence_model::rights::Rights;
@@ -17,7 +17,10 @@ impl Invariant for ItsOwners {
                 && let Some(owner) = &before.owner
             {
                 let now = &after.owner;
-                return Err(format!("session {} was {owner}'s, and is {now:?}'s", before.id));
+                return Err(format!(
+                    "session {} was {owner}'s, and is {now:?}'s",
+                    before.id
+                ));
             }
         }
         if Rights::of(&step.before.access).mode != Mode::Enforced {
@@ -30,7 +33,7 @@ impl Invariant for ItsOwners {
             Command::Called(called) => called.caller.principal.as_str(),
             _ => Principal::ANONYMOUS,
         };
-        // Why it has ended is told to who knows its secret: by time, in this entry.
+        // Who knows its secret may learn that time has ended it, in this entry.
         let expired = SessionEnd::Expired;
         let told = matches!(&step.outcome, Outcome::Closed { cause } if *cause == Some(expired));
         match owner == principal || told || matches!(step.outcome, Outcome::Rejected(_)) {

@@ -1,6 +1,6 @@
 //! I37: once rights bind, no lease is granted to a session whose principal is banned or may not
-//! acquire it at that entry, whether it asked, waited or was handed the lease; and nobody who may
-//! have it is taken from its queue.
+//! acquire it at that entry, whether it asked, waited or was handed the lease; and no
+//! waiter that may have it is refused.
 
 use ringfence_core::{Event, LeaseName, Mode, SessionId, Verb, WaitEnd};
 use ringfence_model::rights::{Rights, To};
@@ -19,7 +19,8 @@ impl Invariant for OnlyTheEntitled {
         let may = |id: SessionId, name: &LeaseName| {
             let session = step.after.session(id)?;
             let owner = session.owner.as_ref();
-            let entitled = !rights.ban(owner) && rights.allow(owner, Verb::Acquire, To::Lease(name));
+            let entitled =
+                !rights.ban(owner) && rights.allow(owner, Verb::Acquire, To::Lease(name));
             Some((owner, entitled))
         };
         for event in &step.events {
@@ -27,7 +28,9 @@ impl Invariant for OnlyTheEntitled {
                 Event::Granted(granted) => {
                     let may = may(granted.session, &granted.name);
                     if !may.is_some_and(|(_, entitled)| entitled) {
-                        return Err(format!("{may:?} may not acquire what is granted: {granted:?}"));
+                        return Err(format!(
+                            "{may:?} may not acquire what is granted: {granted:?}"
+                        ));
                     }
                 }
                 Event::WaitEnded {

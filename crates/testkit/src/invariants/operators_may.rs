@@ -46,7 +46,10 @@ impl Invariant for OperatorsMay {
         };
         match may {
             true => Ok(()),
-            false => Err(format!("{principal:?} may not, and was answered {:?}", step.outcome)),
+            false => Err(format!(
+                "{principal:?} may not, and was answered {:?}",
+                step.outcome
+            )),
         }
     }
 }

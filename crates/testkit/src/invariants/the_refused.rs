@@ -49,7 +49,10 @@ impl Invariant for TheRefused {
         if let Some((before, after)) = sessions
             && (before.seen, before.lowest) != (after.seen, after.lowest)
         {
-            return Err(format!("{rejection:?}, and session {} has changed", after.id));
+            return Err(format!(
+                "{rejection:?}, and session {} has changed",
+                after.id
+            ));
         }
         Ok(())
     }

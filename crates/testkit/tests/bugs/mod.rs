@@ -52,7 +52,11 @@ pub(crate) const BUGS: &[Bug] = &[
     ("a stranger is served", "I40", serve_a_stranger),
     ("a session changes hands", "I40", change_hands),
     ("a change of rights ends a grant", "I41", end_by_rights),
-    ("an operator is served without a right", "I43", serve_the_operator),
+    (
+        "an operator is served without a right",
+        "I43",
+        serve_the_operator,
+    ),
 ];
 
 /// The state after the entry, to be changed.
