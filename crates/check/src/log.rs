@@ -166,11 +166,15 @@ impl<W: Write> DumpWriter<W> {
 
     /// Replaces the secret of a command; equal ones stay equal and others others.
     fn hide(&mut self, command: &mut Command) {
-        let secret = match command {
+        let asked = match command {
+            Command::Called(called) => &mut called.command,
+            other => other,
+        };
+        let secret = match asked {
             Command::Open(open) => &mut open.secret,
             Command::OpenForPod(open) => &mut open.secret,
             Command::Request(request) => &mut request.secret,
-            Command::Close { secret, .. } => secret,
+            Command::Close { secret, .. } | Command::Adopt { secret, .. } => secret,
             _ => return,
         };
         let next = self.secrets.len() as u128 + 1;

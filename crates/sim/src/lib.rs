@@ -37,6 +37,7 @@
 //! Chance comes from [`random::Random`] alone, forked by purpose, and nothing that decides iterates
 //! in an order that differs between processes: equal seeds make equal traces.
 
+pub mod callers;
 pub mod campaign;
 pub mod census;
 pub mod checked;

@@ -320,6 +320,8 @@ impl SimNode {
         config.replace_on_data_loss = lock(&shared.state).replaces;
         config.token_floor = setup.token_floor;
         config.settings = setup.settings;
+        // No client reaches it, so rights may bind.
+        config.peer_port_is_local = true;
         config.timing = setup.timing;
         config.wal_segment_bytes = setup.wal_segment_bytes;
         config.snapshot_log_bytes = setup.snapshot_log_bytes;

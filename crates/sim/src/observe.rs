@@ -4,6 +4,7 @@
 //! clients asked and received stands here in the words of the history format, so that a run can be
 //! handed to the black-box checker as it is.
 
+mod cases;
 mod counts;
 mod recorder;
 mod remains;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_check::history;
-use ringfence_core::{Entry, Event, Outcome};
+use ringfence_core::{Entry, Event, Outcome, Principal};
 use ringfence_raft::Incarnation;
 use ringfence_testkit::view::View;
 
@@ -157,6 +158,22 @@ pub enum Observation {
         /// What the look said.
         held: bool,
     },
+    /// Who a client is, before anything of it.
+    Caller {
+        /// Which client.
+        client: u32,
+        /// What it proves.
+        principal: Principal,
+    },
+    /// A request in the name of another principal's session was answered, and not refused.
+    ThiefServed {
+        /// Who asked.
+        client: u32,
+        /// The answer.
+        answer: String,
+    },
+    /// A case that is to occur came about.
+    Case(&'static str),
     /// A client process came up, and may open sessions.
     ClientUp {
         /// Which client.
@@ -275,6 +292,8 @@ pub enum Kept {
     Untold,
     /// The keep-alive was not done.
     NotDone,
+    /// It lives on, and is not for who asked.
+    Refused,
 }
 
 /// A visit to a guarded store.

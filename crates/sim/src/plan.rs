@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use ringfence_core::Settings;
+use ringfence_core::{Principal, Settings};
 use ringfence_raft::Timing;
 
+use crate::callers::Credential;
 use crate::faults::{Fault, Frame, HANGS, Scheduled, schedule};
 use crate::properties::{Bounds, PPM_MAX};
 use crate::random::Random;
 use crate::setup::Setup;
 use crate::workload::Pace;
+use crate::workload::administrator::{Course, Rights};
 
 /// How far clocks are set off where the bound is not kept: 20 %.
 const PPM_BEYOND: i32 = 200_000;
@@ -59,6 +61,8 @@ pub struct Plan {
     pub well: Duration,
     /// How long no client is there at the end.
     pub quiet: Duration,
+    /// Who clients are, and how their rights go on; none means that no client proves anything.
+    pub rights: Option<Rights>,
     /// What the faults relax.
     pub bounds: Bounds,
 }
@@ -89,6 +93,7 @@ impl Plan {
         self.setup.timing = Timing::default();
         self.clients = CALM.1;
         self.faults.clear();
+        self.rights = None;
         self.bounds = bounds(&self.faults, &self.setup.timing);
         self
     }
@@ -147,6 +152,7 @@ impl Plan {
             pace,
             revoke_now: random.chance(300),
             faults,
+            rights: rights(&mut chance.fork("rights")),
             safety,
             well: if safety < LONG { WELL.1 } else { WELL.0 },
             // Two TTLs and a second by cluster time, and then some more.
@@ -188,7 +194,27 @@ fn ttls(random: &mut Random) -> Vec<Duration> {
 
 fn leases(random: &mut Random) -> Vec<String> {
     let count = random.within(1..5);
-    (0..count).map(|number| format!("lease/{number}")).collect()
+    let name = |number| match number % 2 {
+        0 => format!("a/{number}"),
+        _ => format!("b/{number}"),
+    };
+    (0..count).map(name).collect()
+}
+
+fn rights(random: &mut Random) -> Option<Rights> {
+    let course = match random.within(0..100) {
+        0..20 => return None,
+        20..60 => Course::Rolling,
+        _ => Course::Bound,
+    };
+    let principal = |text: &str| Principal::parse(text).expect("a principal as it is named");
+    let mut callers = vec![
+        Credential::Proven(principal("cert:cn:a")),
+        Credential::Proven(principal("jwt:idp:b")),
+        Credential::ClusterToken(principal("token:c")),
+    ];
+    callers.truncate(2 + usize::try_from(random.within(0..2)).unwrap_or_default());
+    Some(Rights { callers, course })
 }
 
 /// What the faults relax, as far as the contract says so.

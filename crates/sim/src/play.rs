@@ -8,6 +8,7 @@ use ringfence_core::LeaseName;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::callers::{Caller, Loot};
 use crate::census;
 use crate::checked::{self, Checked};
 use crate::client::SimClient;
@@ -17,10 +18,15 @@ use crate::observe::{Counts, Observation, Phase, Recorder, Violation};
 use crate::plan::Plan;
 use crate::runner;
 use crate::trace::Trace;
+use crate::workload::administrator::{Administrator, Course};
 use crate::workload::operator::Operator;
+use crate::workload::thief::Thief;
 use crate::workload::watcher::Watcher;
 use crate::workload::{Work, session};
 use crate::world::World;
+
+/// The number of the thief among clients.
+const THIEF: u32 = 3_000;
 
 /// What a run brought.
 pub struct Played {
@@ -127,12 +133,42 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
         .collect();
     let work = Work::new(stores, plan.ttls.clone(), plan.zombies_per_mille, plan.pace);
     let work = Arc::new(work);
-    let clients = (1..=plan.clients).map(|number| SimClient::new(world, number, recorder));
+    let loot = Loot::default();
+    let clients = (1..=plan.clients).map(|number| {
+        let caller = Caller {
+            credential: plan.rights.as_ref().and_then(|all| all.of_client(number)),
+            loot: Some(loot.clone()),
+            hostile: false,
+        };
+        SimClient::called(world, number, recorder, caller)
+    });
     let clients: Vec<SimClient> = clients.collect();
-    let operator = Operator::new(world, recorder);
+    let administrator = plan.rights.as_ref();
+    let administrator = administrator.map(|rights| Administrator::new(world, rights));
+    let operator = Operator::new(world, recorder).under(administrator.as_ref());
     let stage = Stage::new(world, clients.clone(), &work, &operator, recorder);
     // Before the clients write anything.
     stage.begin(&plan.faults).await;
+    let mut ruled = JoinSet::new();
+    let mut robbed = JoinSet::new();
+    if let (Some(rights), Some(administrator)) = (&plan.rights, administrator) {
+        if !administrator.begin().await {
+            return Err(Violation::of("rights", "no first rules could be made"));
+        }
+        let pace = plan.pace;
+        ruled.spawn(async move { administrator.govern(pace).await });
+        if let Some(credential) = rights.of_client(THIEF) {
+            let principal = credential.principal().clone();
+            let caller = Caller {
+                credential: Some(credential),
+                loot: None,
+                hostile: true,
+            };
+            let machine = SimClient::called(world, THIEF, recorder, caller);
+            let thief = Thief::new(&machine, &loot, &principal, rights.course);
+            robbed.spawn(thief.steal(pace));
+        }
+    }
     clients
         .iter()
         .for_each(|client| session::begin(client, &work));
@@ -162,6 +198,13 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     sleep(plan.well).await;
 
     work.stop();
+    if plan
+        .rights
+        .as_ref()
+        .is_some_and(|rights| rights.course == Course::Rolling)
+    {
+        robbed.abort_all();
+    }
     recorder.see(Observation::Phase(Phase::Quiet));
     for client in &clients {
         client.kill();
@@ -169,6 +212,8 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
     sleep(plan.quiet).await;
     recorder.see(Observation::Remains(census::remains(world).await));
     beside.abort_all();
+    ruled.abort_all();
+    robbed.abort_all();
     Ok(())
 }
 
@@ -200,6 +245,9 @@ fn named(played: &Played) -> BTreeMap<String, u64> {
     }
     for (row, count) in &counts.took {
         named.insert(format!("took {row}"), *count);
+    }
+    for (case, count) in &counts.cases {
+        named.insert(format!("rights: {case}"), *count);
     }
     named
 }

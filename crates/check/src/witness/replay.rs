@@ -158,7 +158,7 @@ impl Replay {
                 entry.index
             ));
         }
-        self.take_notice(entry.index, &entry.command, &outcome);
+        self.take_notice(entry.index, entry.command.bare(), &outcome);
         for (event, n) in events.iter().zip(1..) {
             self.happened(entry.index, n, event);
         }
@@ -192,8 +192,17 @@ impl Replay {
                 });
                 self.sign(opened.session, index);
             }
-            // Another session's, which guessed.
-            (Command::Request(_), Outcome::Rejected(Rejection::WrongSecret)) => {}
+            // Another session's, which guessed; or of a caller that is not heard, which is of this
+            // try only.
+            (
+                Command::Request(_),
+                Outcome::Rejected(
+                    Rejection::WrongSecret
+                    | Rejection::OtherPrincipal
+                    | Rejection::Banned { .. }
+                    | Rejection::TokenRevoked { .. },
+                ),
+            ) => {}
             (Command::Request(request), outcome) => {
                 let session = request.session.get();
                 let told = told_outcome(outcome);
@@ -294,7 +303,10 @@ impl Replay {
                     WaitEnd::TimedOut => history::Outcome::TimedOut,
                     WaitEnd::Cancelled => history::Outcome::Cancelled,
                     WaitEnd::SessionEnded => history::Outcome::SessionExpired,
-                    WaitEnd::Refused => history::Outcome::TimedOut,
+                    // The words are the protocol's: the right is gone, or its principal is banned.
+                    WaitEnd::Refused => history::Outcome::Refused {
+                        reason: "PERMISSION_DENIED".to_owned(),
+                    },
                 };
                 self.answered(session.get(), request.get(), (index, told));
             }

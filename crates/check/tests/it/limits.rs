@@ -8,6 +8,9 @@ use ringfence_check::history::{
 };
 use ringfence_check::log::{DumpReader, DumpWriter, LogHeader, Logged};
 use ringfence_check::{Recording, RecordingError, Verdict, witness};
+use ringfence_core::{
+    Called, Caller, ClusterTime, Command, Entry, Principal, Secret, SessionId, WallTime,
+};
 
 use crate::good::{by_log, recording};
 use crate::world::{Play, Recorded, play};
@@ -148,6 +151,38 @@ fn a_dump_is_read_as_it_was_written_but_for_secrets() {
 
     let cut_off = DumpReader::new(&bytes[..bytes.len() - 3]).unwrap();
     assert!(cut_off.last().unwrap().is_err());
+}
+
+#[test]
+fn a_dump_shows_no_secret_of_what_a_principal_asks() {
+    let (session, secret) = (SessionId::new(1).unwrap(), Secret::new([0x5E; 16]));
+    let shown = "5e".repeat(16);
+    for command in [
+        Command::Close { session, secret },
+        Command::Adopt { session, secret },
+    ] {
+        let caller = Caller {
+            principal: Principal::local(),
+            token: None,
+            node: 1,
+        };
+        let entry = Entry {
+            index: 1,
+            term: 1,
+            time: ClusterTime(0),
+            wall: WallTime(0),
+            command: Command::Called(Box::new(Called { caller, command })),
+        };
+        let header = LogHeader {
+            version: 1,
+            node: "n1".to_owned(),
+            committed: Some(1),
+        };
+        let mut writer = DumpWriter::new(Vec::new(), &header).unwrap();
+        writer.append(&Logged::from(entry)).unwrap();
+        let text = String::from_utf8(writer.finish().unwrap()).unwrap();
+        assert!(!text.contains(&shown), "{text}");
+    }
 }
 
 #[test]

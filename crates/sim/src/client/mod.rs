@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ringfence_check::history::{Op, Outcome};
-use ringfence_client::sim::Host;
+use ringfence_client::sim::{Host, Network};
 use ringfence_client::{Client, ConnectError};
 use ringfence_proto::Refusal;
 use tokio::runtime::Handle;
 
 pub use clock::ClientClock;
 
+use crate::callers::Caller;
 use crate::lock::lock;
 use crate::machine::Machine;
 use crate::net::{Connection, Side};
@@ -43,6 +44,7 @@ pub struct SimClient {
 
 struct Shared {
     number: u32,
+    caller: Caller,
     world: World,
     machine: Machine,
     clock: ClientClock,
@@ -62,14 +64,28 @@ struct State {
 }
 
 impl SimClient {
-    /// A machine for client number `number`, which is not 0. Nothing runs there yet.
+    /// A machine for client number `number`, which is not 0 and proves nothing. Nothing runs there
+    /// yet.
     #[must_use]
     pub fn new(world: &World, number: u32, recorder: &Recorder) -> Self {
+        Self::called(world, number, recorder, Caller::default())
+    }
+
+    /// The same for a client that proves who it is.
+    #[must_use]
+    pub fn called(world: &World, number: u32, recorder: &Recorder, caller: Caller) -> Self {
+        if let Some(credential) = &caller.credential {
+            recorder.see(Observation::Caller {
+                client: number,
+                principal: credential.principal().clone(),
+            });
+        }
         let machine = world.machine(&format!("c{number}"));
         let clock = ClientClock::new(world, &machine);
         Self {
             shared: Arc::new(Shared {
                 number,
+                caller,
                 world: world.clone(),
                 machine,
                 clock,
@@ -184,6 +200,23 @@ impl SimClient {
         self.shared.clock.set_rate(ppm);
     }
 
+    /// Its way to the nodes, for those who do not use the client crate.
+    #[must_use]
+    pub fn network(&self) -> impl Network + use<> {
+        self.streams()
+    }
+
+    fn streams(&self) -> Streams {
+        let shared = &self.shared;
+        Streams::new(
+            &shared.world,
+            &shared.machine,
+            (shared.number, &shared.caller),
+            &shared.recorder,
+            &lock(&shared.state).connections,
+        )
+    }
+
     /// Connects the client of a process. To be called in a task of it.
     ///
     /// # Errors
@@ -192,13 +225,7 @@ impl SimClient {
         let shared = &self.shared;
         let nodes = shared.world.nodes();
         let addresses = nodes.iter().map(|node| node::client_address(node.index()));
-        let streams = Streams::new(
-            &shared.world,
-            &shared.machine,
-            shared.number,
-            &shared.recorder,
-            &lock(&shared.state).connections,
-        );
+        let streams = self.streams();
         Client::builder()
             .endpoints(addresses.map(|address| address.to_string()))
             .clock(Arc::new(shared.clock.clone()))

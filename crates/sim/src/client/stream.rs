@@ -10,11 +10,12 @@ use futures_util::{StreamExt, stream};
 use ringfence_check::history::{Invoked, Op, Outcome, Returned};
 use ringfence_client::sim::{Incoming, Network, Outgoing};
 use ringfence_proto::v1::{self, client_frame, server_frame};
-use ringfence_services::{AnswerObserver, Context, serve};
+use ringfence_services::{AnswerObserver, Context, Identified, serve};
 use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::words;
+use crate::callers::Caller;
 use crate::lock::lock;
 use crate::machine::Machine;
 use crate::net::{Connection, Inlet, Outlet, Side};
@@ -30,6 +31,7 @@ pub(super) struct Streams {
     world: World,
     machine: Machine,
     client: u32,
+    caller: Caller,
     recorder: Recorder,
     open: Arc<Mutex<Vec<Weak<Connection>>>>,
 }
@@ -38,7 +40,7 @@ impl Streams {
     pub(super) fn new(
         world: &World,
         machine: &Machine,
-        client: u32,
+        (client, caller): (u32, &Caller),
         recorder: &Recorder,
         open: &Arc<Mutex<Vec<Weak<Connection>>>>,
     ) -> Self {
@@ -47,6 +49,7 @@ impl Streams {
             world: world.clone(),
             machine: machine.clone(),
             client,
+            caller: caller.clone(),
             recorder: recorder.clone(),
         }
     }
@@ -59,7 +62,7 @@ impl Network for Streams {
         outgoing: Outgoing,
     ) -> BoxFuture<'static, Result<Incoming, String>> {
         let (world, machine) = (self.world.clone(), self.machine.clone());
-        let (client, recorder) = (self.client, self.recorder.clone());
+        let (client, caller, recorder) = (self.client, self.caller.clone(), self.recorder.clone());
         let known = Arc::clone(&self.open);
         let address = address.to_owned();
         Box::pin(async move {
@@ -71,17 +74,24 @@ impl Network for Streams {
             let connecting = world.net().connect(&machine, node.machine(), CONNECT_MAX);
             let connection = connecting.await.map_err(|broken| broken.0)?;
             let services = services.ok_or_else(|| format!("{address} refuses the connection"))?;
+            let handle = node.handle();
+            let handle = handle.ok_or_else(|| format!("{address} refuses the connection"))?;
+            let who = match &caller.credential {
+                Some(credential) => node.machine().visit(|| credential.identify(&handle)),
+                None => Ok(None),
+            };
+            let who = who.map_err(|refusal| refusal.message)?;
             lock(&known).retain(|connection| connection.strong_count() > 0);
             lock(&known).push(Arc::downgrade(&connection));
-            let tries = Tries::new(client, node.index(), &recorder);
-            Ok(open(&connection, services, outgoing, tries))
+            let tries = Tries::new(client, &caller, node.index(), &recorder);
+            Ok(open(&connection, (services, who), outgoing, tries))
         })
     }
 }
 
 fn open(
     connection: &Arc<Connection>,
-    services: Context,
+    services: (Context, Option<Identified>),
     mut outgoing: Outgoing,
     tries: Tries,
 ) -> Incoming {
@@ -122,7 +132,7 @@ fn open(
 
 /// A node's end of a stream, served as the binary serves one of gRPC. To be run in the node's process.
 async fn served(
-    services: Context,
+    (services, who): (Context, Option<Identified>),
     connection: Arc<Connection>,
     at_node: Outlet<v1::ClientMessage>,
     to_client: Inlet<Result<v1::ServerMessage, Status>>,
@@ -150,7 +160,7 @@ async fn served(
         match serve(
             &services,
             Arc::clone(&account),
-            None,
+            who,
             incoming.boxed(),
             Some(observer),
         ) {
@@ -176,6 +186,7 @@ async fn served(
 #[derive(Clone)]
 struct Tries {
     client: u32,
+    caller: Caller,
     node: usize,
     recorder: Recorder,
     open: Arc<Mutex<BTreeMap<u64, Try>>>,
@@ -191,12 +202,15 @@ struct Try {
 enum What {
     Request(Op),
     KeepAlive(Vec<u64>),
+    /// What is asked in the name of another's session. Its client saw nothing of it.
+    Stolen,
 }
 
 impl Tries {
-    fn new(client: u32, node: usize, recorder: &Recorder) -> Self {
+    fn new(client: u32, caller: &Caller, node: usize, recorder: &Recorder) -> Self {
         Self {
             client,
+            caller: caller.clone(),
             node,
             recorder: recorder.clone(),
             open: Arc::default(),
@@ -204,9 +218,18 @@ impl Tries {
     }
 
     fn asked(&self, message: &v1::ClientMessage) {
+        if let Some(loot) = &self.caller.loot {
+            loot.overhear(self.recorder.now(), message);
+        }
         for frame in &message.frames {
             let Some(body) = &frame.body else { continue };
             let id = self.recorder.next_try();
+            let keeps_alive = matches!(body, client_frame::Body::KeepAlive(_));
+            if self.caller.hostile && !keeps_alive {
+                let (what, index) = (What::Stolen, None);
+                lock(&self.open).insert(frame.id, Try { id, what, index });
+                continue;
+            }
             let (what, seen) = self.try_of(id, body);
             let index = None;
             lock(&self.open).insert(frame.id, Try { id, what, index });
@@ -267,16 +290,31 @@ impl Tries {
                     index: open.index,
                 })),
                 What::KeepAlive(sessions) => self.kept(open.id, &sessions, body),
+                What::Stolen => self.stolen(body),
             }
         }
     }
 
+    /// A thief was answered. That a session has ended is no secret to who knows its own.
+    fn stolen(&self, body: &server_frame::Body) {
+        use server_frame::Body;
+        let refused = matches!(body, Body::Refusal(_));
+        if !refused && !matches!(body, Body::Close(_)) {
+            self.recorder.see(Observation::ThiefServed {
+                client: self.client,
+                answer: format!("{body:?}"),
+            });
+        }
+    }
+
     fn kept(&self, id: u64, sessions: &[u64], body: &server_frame::Body) {
+        let mut refused = 0;
         for &session in sessions {
             let what = match body {
                 server_frame::Body::KeepAlive(reply) => {
-                    if reply.ended.iter().any(|ended| ended.session == session) {
-                        Kept::Ended
+                    let mut ended = reply.ended.iter();
+                    if let Some(ended) = ended.find(|ended| ended.session == session) {
+                        kept_not(ended.reason())
                     } else if reply.untold.contains(&session) {
                         Kept::Untold
                     } else {
@@ -285,6 +323,7 @@ impl Tries {
                 }
                 _ => Kept::NotDone,
             };
+            refused += usize::from(what == Kept::Refused);
             self.recorder.see(Observation::KeptAlive {
                 id,
                 client: self.client,
@@ -292,12 +331,18 @@ impl Tries {
                 what,
             });
         }
+        if self.caller.hostile && (1..sessions.len()).contains(&refused) {
+            self.recorder.see(Observation::Case("batch with a thief"));
+        }
     }
 
     /// The stream is gone, and with it everything that was not answered.
     fn abandoned(&self) {
         let open = std::mem::take(&mut *lock(&self.open));
         for open in open.into_values() {
+            if matches!(open.what, What::KeepAlive(_)) {
+                self.recorder.see(Observation::Abandoned { id: open.id });
+            }
             if matches!(open.what, What::Request(_)) {
                 let error = "the stream is gone".to_owned();
                 self.recorder.see(Observation::Answered(Returned {
@@ -308,6 +353,16 @@ impl Tries {
                 }));
             }
         }
+    }
+}
+
+/// What it means that a session is listed among those that have ended: one of another principal, or
+/// of a banned one, lives on.
+fn kept_not(reason: v1::Reason) -> Kept {
+    use v1::Reason;
+    match reason {
+        Reason::PermissionDenied | Reason::Unauthenticated | Reason::WrongSecret => Kept::Refused,
+        _ => Kept::Ended,
     }
 }
 

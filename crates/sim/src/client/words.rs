@@ -149,6 +149,18 @@ pub(super) fn refused(op: &Op, refusal: v1::Refusal) -> Outcome {
             error: refusal.message,
         },
         Reason::OutcomeUnknown | Reason::Fault => unknown(&refusal.message),
+        // Nothing remembers these: they say nothing of another try. Of what no rule allows, an entry
+        // does, if the request has a number.
+        Reason::Unauthenticated => Outcome::NotDone {
+            error: refusal.message,
+        },
+        Reason::PermissionDenied
+            if !refusal.metadata.contains_key("rule") || matches!(op, Op::Open { .. }) =>
+        {
+            Outcome::NotDone {
+                error: refusal.message,
+            }
+        }
         Reason::Held => Outcome::Held {
             session: number("holder").unwrap_or_default(),
             token: number("token").unwrap_or_default(),

@@ -163,7 +163,8 @@ impl Stage {
         };
         let leader = self.node(Who::Leader);
         let node = leader.handle().ok_or_else(unknown)?;
-        let asking = async move { node.remove_member(id, None).await };
+        let caller = self.operator.caller();
+        let asking = async move { node.remove_member(id, caller).await };
         let asked = leader.machine().spawn(asking).await;
         asked.unwrap_or_else(|_| Err(unknown()))
     }

@@ -29,7 +29,8 @@ impl Stage {
     async fn hand_over(&self) {
         let leader = self.node(Who::Leader);
         let Some(node) = leader.handle() else { return };
-        let asking = async move { node.transfer_leader(None, None).await };
+        let caller = self.operator.caller();
+        let asking = async move { node.transfer_leader(None, caller).await };
         // It may not come about; that is the leader's business.
         drop(leader.machine().spawn(asking).await);
     }
@@ -60,7 +61,8 @@ impl Stage {
         let Some(node) = leader.handle() else {
             return false;
         };
-        let asking = async move { node.promote_member(new_id, old_id, None).await };
+        let caller = self.operator.caller();
+        let asking = async move { node.promote_member(new_id, old_id, caller).await };
         let promoted = leader.machine().spawn(asking).await;
         matches!(promoted, Ok(Ok(())))
     }

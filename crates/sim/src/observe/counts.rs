@@ -38,9 +38,16 @@ pub struct Counts {
     pub faults: BTreeMap<&'static str, u64>,
     /// Of those that need more than their time, how many came about, by the row.
     pub took: BTreeMap<&'static str, u64>,
+    /// Cases of rights that came about, by what they are.
+    pub cases: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
+    /// Counts a case.
+    pub(super) fn case(&mut self, what: &'static str) {
+        *self.cases.entry(what).or_default() += 1;
+    }
+
     /// Counts something.
     pub(super) fn take(&mut self, seen: &Observation) {
         let counts = self;
@@ -73,6 +80,7 @@ impl Counts {
                 *counts.faults.entry(fault.row()).or_default() += 1;
             }
             Observation::Took { row } => *counts.took.entry(row).or_default() += 1,
+            Observation::Case(what) => counts.case(what),
             _ => {}
         }
     }

@@ -11,6 +11,7 @@ use ringfence_check::log::Logged;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::cases::Cases;
 use super::counts::Counts;
 use super::{Act, At, Belief, Line, Newest, Observation, Violation, Visit};
 use crate::lock::lock;
@@ -48,6 +49,7 @@ struct State {
     believing: BTreeSet<Belief>,
     tries: u64,
     counts: Counts,
+    cases: Cases,
     hash: u64,
 }
 
@@ -90,6 +92,7 @@ impl Recorder {
             believing: BTreeSet::new(),
             tries: 0,
             counts: Counts::default(),
+            cases: Cases::default(),
             hash: 0xCBF2_9CE4_8422_2325,
         };
         Self {
@@ -282,6 +285,7 @@ impl State {
 
     fn see(&mut self, at: At, seen: Observation) -> Result<(), Violation> {
         self.counts.take(&seen);
+        self.cases.take(&seen, &mut self.counts);
         self.newest.push(at, &seen);
         self.mix(at, &seen);
         let checked = self.suite.see(at, &seen);
@@ -414,7 +418,7 @@ impl State {
                 t,
                 cause: None,
             })),
-            super::Kept::Untold | super::Kept::NotDone => None,
+            super::Kept::Untold | super::Kept::NotDone | super::Kept::Refused => None,
         }
     }
 

@@ -24,9 +24,11 @@ pub(super) struct AcknowledgedIsKept {
 impl Property for AcknowledgedIsKept {
     fn see(&mut self, _: At, seen: &Observation) -> Result<(), Violation> {
         let wrong = match seen {
-            Observation::Applied(applied) if applied.first => {
-                self.entry(&applied.entry.command, &applied.outcome, &applied.events)
-            }
+            Observation::Applied(applied) if applied.first => self.entry(
+                applied.entry.command.bare(),
+                &applied.outcome,
+                &applied.events,
+            ),
             Observation::Asked(asked) => {
                 let what = (asked.session, asked.request, asked.op.clone());
                 self.tries.insert(asked.id, what);

@@ -107,7 +107,7 @@ impl Property for Exclusive {
             Observation::BeliefEnded { belief, until, .. } => return self.ended(belief, *until),
             Observation::Applied(applied) if applied.first => {
                 if let (Command::Revoke(revoke), Outcome::Done) =
-                    (&applied.entry.command, &applied.outcome)
+                    (applied.entry.command.bare(), &applied.outcome)
                     && revoke.now
                 {
                     self.revoked_now.insert(revoke.token.get());

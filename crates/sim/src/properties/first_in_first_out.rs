@@ -83,7 +83,7 @@ impl FirstInFirstOut {
 
 /// The place that the answer tells of.
 fn queued(applied: &Applied) -> Option<(String, Place)> {
-    match (&applied.entry.command, &applied.outcome) {
+    match (applied.entry.command.bare(), &applied.outcome) {
         (Command::Request(request), Outcome::Acquired(Acquired::Waiting { name })) => {
             let place = (request.session.get(), request.number.get());
             Some((name.to_string(), place))

@@ -43,7 +43,7 @@ fn entry(applied: &Applied) -> Result<(), String> {
         count(&grants),
         GRANTS_PER_ENTRY_MAX as u64 + 1,
     )?;
-    if let Command::Request(request) = &applied.entry.command {
+    if let Command::Request(request) = applied.entry.command.bare() {
         let ahead = request.number.get().saturating_sub(request.lowest.get());
         within("unconfirmed numbers", ahead as usize, UNCONFIRMED_MAX - 1)?;
     }

@@ -34,6 +34,13 @@
 //! | I34 | a leader whose disk hangs gives way | `hung_leaders_give_way.rs` |
 //! | I35 | a removal leaves a live majority | `a_live_majority_is_left.rs` |
 //! | I36 | a node ends on its own for a failed disk or its removal alone | `ends_have_a_reason.rs` |
+//! | I37 | nothing is granted to a principal that may not have it, and no waiter that may is refused | `every_entry.rs` |
+//! | I38 | nothing is done for a banned principal | `every_entry.rs` |
+//! | I39 | what is refused for its caller changes nothing | `every_entry.rs` |
+//! | I40 | a session is its owner's | `every_entry.rs` |
+//! | I41 | a change of rights ends nothing | `every_entry.rs` |
+//! | I42 | only its owner keeps a session alive | `its_owner_keeps_alive.rs` |
+//! | I43 | what operators do is allowed to them | `every_entry.rs` |
 //!
 //! I25 to I28 are promises about what does not exist yet: stores that are sealed, and holders that
 //! yield.
@@ -51,6 +58,7 @@ mod every_entry;
 mod first_in_first_out;
 mod guards_admit_the_holder;
 mod hung_leaders_give_way;
+mod its_owner_keeps_alive;
 mod limits_are_kept;
 mod loss_is_final;
 mod lost_logs_are_noticed;
@@ -190,6 +198,7 @@ impl Suite {
             Box::<hung_leaders_give_way::HungLeadersGiveWay>::default(),
             Box::<a_live_majority_is_left::ALiveMajorityIsLeft>::default(),
             Box::<ends_have_a_reason::EndsHaveAReason>::default(),
+            Box::<its_owner_keeps_alive::ItsOwnerKeepsAlive>::default(),
             Box::<every_entry::EveryEntry>::default(),
         ];
         Self {

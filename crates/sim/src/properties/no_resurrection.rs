@@ -114,7 +114,7 @@ impl Property for NoResurrection {
                     self.told.insert(*session);
                     self.over(*session)
                 }
-                Kept::Untold | Kept::NotDone => Ok(()),
+                Kept::Untold | Kept::NotDone | Kept::Refused => Ok(()),
             },
             _ => Ok(()),
         };

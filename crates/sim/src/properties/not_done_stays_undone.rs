@@ -52,9 +52,19 @@ impl NotDoneStaysUndone {
                 }
             }
         }
-        // An entry of a term that is not open yet has no effect, and says so.
-        let without_effect = applied.outcome == Said::Rejected(Rejection::NotReady);
-        if let Command::Request(asked) = &applied.entry.command
+        // An entry of a term that is not open yet has no effect, and says so; nor has that of a
+        // caller that is not heard.
+        let without_effect = matches!(
+            applied.outcome,
+            Said::Rejected(
+                Rejection::NotReady
+                    | Rejection::WrongSecret
+                    | Rejection::OtherPrincipal
+                    | Rejection::Banned { .. }
+                    | Rejection::TokenRevoked { .. }
+            )
+        );
+        if let Command::Request(asked) = applied.entry.command.bare()
             && !without_effect
         {
             let request = (asked.session.get(), asked.number.get());

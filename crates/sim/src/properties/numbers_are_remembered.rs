@@ -48,7 +48,7 @@ impl NumbersAreRemembered {
                 self.sessions.remove(&session.get());
             }
         }
-        match &applied.entry.command {
+        match applied.entry.command.bare() {
             Command::Open(open) => self.open(open.id, &applied.outcome),
             Command::Request(request) => {
                 let session = request.session.get();
@@ -100,7 +100,13 @@ impl NumbersAreRemembered {
 fn is_stranger(outcome: &Outcome) -> bool {
     matches!(
         outcome,
-        Outcome::Rejected(Rejection::WrongSecret | Rejection::SessionExpired { .. })
+        Outcome::Rejected(
+            Rejection::WrongSecret
+                | Rejection::SessionExpired { .. }
+                | Rejection::OtherPrincipal
+                | Rejection::Banned { .. }
+                | Rejection::TokenRevoked { .. }
+        )
     )
 }
 

@@ -21,7 +21,7 @@ impl Property for OnlyTheHolder {
         if !applied.first {
             return Ok(());
         }
-        if let Command::Open(open) = &applied.entry.command {
+        if let Command::Open(open) = applied.entry.command.bare() {
             for event in &applied.events {
                 if let Event::SessionOpened { session } = event {
                     self.secrets.insert(session.get(), open.secret);
@@ -57,7 +57,7 @@ impl OnlyTheHolder {
         else {
             return true;
         };
-        let command = &applied.entry.command;
+        let command = applied.entry.command.bare();
         match cause {
             EndCause::Expired => true,
             EndCause::Released | EndCause::Transferred { .. } => match command {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_check::history::{self, BeliefEnd, Invoked, Op, Returned};
+use ringfence_core::snapshot::SessionRecord;
 use ringfence_core::{
     Acquire, Ask, ClusterTime, Command, EndCause, Entry, Event, FencingToken, Granted, HolderData,
     Identity, LeaseName, Millis, Open, OpenId, Opened, Outcome, Renew, Renewed, Request,
@@ -128,6 +129,24 @@ pub(super) fn belief(client: u32, lease: &str, with: u64) -> Belief {
         session: u64::from(client),
         lease: lease.to_owned(),
         token: with,
+    }
+}
+
+/// A session as the state records it, without an owner.
+pub(super) fn session_record(number: u64, ttl: u64) -> SessionRecord {
+    SessionRecord {
+        id: session(number),
+        open: OpenId::new([u8::try_from(number).unwrap(); 16]),
+        secret: secret(number),
+        identity: nobody(),
+        owner: None,
+        ttl: Millis(ttl),
+        seen: ClusterTime(0),
+        armed: ClusterTime(0),
+        lowest: RequestNumber::FIRST,
+        answers: Vec::new(),
+        lost: Vec::new(),
+        pod: None,
     }
 }
 

@@ -49,7 +49,7 @@ impl Lives {
                 self.living.remove(&session.get());
             }
         }
-        match (&entry.command, outcome) {
+        match (entry.command.bare(), outcome) {
             (Command::Open(open), Outcome::Opened(opened)) => {
                 let life = Life {
                     ttl: open.ttl.0,
@@ -89,7 +89,12 @@ fn is_sign_of_life(outcome: &Outcome) -> bool {
     !matches!(
         outcome,
         Outcome::Rejected(
-            Rejection::NotReady | Rejection::WrongSecret | Rejection::SessionExpired { .. }
+            Rejection::NotReady
+                | Rejection::WrongSecret
+                | Rejection::SessionExpired { .. }
+                | Rejection::OtherPrincipal
+                | Rejection::Banned { .. }
+                | Rejection::TokenRevoked { .. }
         )
     )
 }

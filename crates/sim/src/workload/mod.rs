@@ -5,10 +5,14 @@
 //!   way there is. A part of them are zombies: they go on writing when their lease is lost.
 //! - [`operator`] revokes and evicts, and probes whether the service is there.
 //! - [`watcher`] follows what is granted, from node to node.
+//! - [`administrator`] changes rights.
+//! - [`thief`] asks in the name of others.
 
+pub mod administrator;
 pub mod holder;
 pub mod operator;
 pub mod session;
+pub mod thief;
 pub mod watcher;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ringfence_check::history::{Invoked, Op, Outcome, Returned};
 use ringfence_core::{
-    Command, Evict, FencingToken, LeaseName, Outcome as Said, Rejection, Revoke, SessionId,
+    Called, Caller, Command, Evict, FencingToken, LeaseName, Outcome as Said, Rejection, Revoke,
+    SessionId,
 };
 use ringfence_proto::Refusal;
 use tokio::time::sleep;
@@ -15,6 +16,7 @@ use crate::machine::Machine;
 use crate::observe::{Observation, Recorder};
 use crate::random::Random;
 use crate::workload::Pace;
+use crate::workload::administrator::Administrator;
 use crate::world::{Lost, World};
 
 /// The number of the operator among clients.
@@ -32,6 +34,7 @@ pub struct Operator {
     world: World,
     machine: Machine,
     recorder: Recorder,
+    administrator: Option<Administrator>,
 }
 
 impl Operator {
@@ -42,7 +45,24 @@ impl Operator {
             world: world.clone(),
             machine: world.machine("operator"),
             recorder: recorder.clone(),
+            administrator: None,
         }
+    }
+
+    /// The same with a principal, once this administrator has begun.
+    #[must_use]
+    pub fn under(self, administrator: Option<&Administrator>) -> Self {
+        let administrator = administrator.cloned();
+        Self {
+            administrator,
+            ..self
+        }
+    }
+
+    /// Its principal, if the log can name one.
+    #[must_use]
+    pub fn caller(&self) -> Option<Caller> {
+        self.administrator.as_ref()?.operator()
     }
 
     /// Revokes and evicts at random, forever.
@@ -121,6 +141,10 @@ impl Operator {
     }
 
     async fn ask(&self, node: usize, op: Op, command: Command) {
+        let command = match self.caller() {
+            Some(caller) => Command::Called(Box::new(Called { caller, command })),
+            None => command,
+        };
         let id = self.recorder.next_try();
         self.recorder.see(Observation::Asked(Invoked {
             id,

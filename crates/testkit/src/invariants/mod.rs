@@ -17,13 +17,18 @@
 //! | I16 | neither the counter nor a floor ever falls | `counters_never_fall.rs` |
 //! | I20 | every table keeps its limit | `limits_are_kept.rs` |
 //! | I21 | a request number is remembered until its client confirms it | `numbers_are_remembered.rs` |
-//! | I34 | no lease is granted to a principal that may not have it then, once rights bind | `only_the_entitled.rs` |
-//! | I35 | nothing is done for a banned principal, and its sessions are not renewed | `the_banned.rs` |
 //! | I24 | a grant that was reported as ended is never reported as held again | `the_ended_stay_ended.rs` |
+//! | I37 | no lease is granted to a principal that may not have it then, once rights bind | `only_the_entitled.rs` |
+//! | I38 | nothing is done for a banned principal, and its sessions are not renewed | `the_banned.rs` |
+//! | I39 | what is refused for its caller changes nothing | `the_refused.rs` |
+//! | I40 | a session is its owner's for life | `its_owners.rs` |
+//! | I41 | a change of rights ends nothing | `rights_end_nothing.rs` |
+//! | I43 | what operators do is allowed to them | `operators_may.rs` |
 
 mod counters_never_fall;
 pub mod equal_states;
 mod first_in_first_out;
+mod its_owners;
 mod limits_are_kept;
 mod no_lost_wake_up;
 mod no_resurrection;
@@ -32,9 +37,12 @@ mod numbers_are_remembered;
 mod one_holder;
 mod only_the_entitled;
 mod only_the_holder_releases;
+mod operators_may;
+mod rights_end_nothing;
 mod signs_of_life;
 mod the_banned;
 mod the_ended_stay_ended;
+mod the_refused;
 mod the_silent_end;
 mod tokens_increase;
 
@@ -131,8 +139,12 @@ impl Default for Checkers {
                 "I24",
                 Box::<the_ended_stay_ended::EndedStayEnded>::default(),
             ),
-            ("I34", Box::new(only_the_entitled::OnlyTheEntitled)),
-            ("I35", Box::new(the_banned::NothingForTheBanned)),
+            ("I37", Box::new(only_the_entitled::OnlyTheEntitled)),
+            ("I38", Box::new(the_banned::NothingForTheBanned)),
+            ("I39", Box::new(the_refused::TheRefused)),
+            ("I40", Box::new(its_owners::ItsOwners)),
+            ("I41", Box::new(rights_end_nothing::RightsEndNothing)),
+            ("I43", Box::new(operators_may::OperatorsMay)),
         ])
     }
 }

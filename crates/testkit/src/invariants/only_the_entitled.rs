@@ -1,7 +1,8 @@
-//! I34: once rights bind, no lease is granted to a session whose principal is banned or may not
-//! acquire it at that entry, whether it asked, waited or was handed the lease.
+//! I37: once rights bind, no lease is granted to a session whose principal is banned or may not
+//! acquire it at that entry, whether it asked, waited or was handed the lease; and no
+//! waiter that may have it is refused.
 
-use ringfence_core::{Event, Mode, Verb};
+use ringfence_core::{Event, LeaseName, Mode, SessionId, Verb, WaitEnd};
 use ringfence_model::rights::{Rights, To};
 
 use super::{Invariant, Step};
@@ -15,19 +16,34 @@ impl Invariant for OnlyTheEntitled {
         if rights.mode != Mode::Enforced {
             return Ok(());
         }
+        let may = |id: SessionId, name: &LeaseName| {
+            let session = step.after.session(id)?;
+            let owner = session.owner.as_ref();
+            let entitled =
+                !rights.ban(owner) && rights.allow(owner, Verb::Acquire, To::Lease(name));
+            Some((owner, entitled))
+        };
         for event in &step.events {
-            let Event::Granted(granted) = event else {
-                continue;
-            };
-            let session = step.after.session(granted.session);
-            let owner = session.and_then(|session| session.owner.as_ref());
-            let may = session.is_some()
-                && !rights.ban(owner)
-                && rights.allow(owner, Verb::Acquire, To::Lease(&granted.name));
-            if !may {
-                return Err(format!(
-                    "{owner:?} may not acquire what is granted: {granted:?}"
-                ));
+            match event {
+                Event::Granted(granted) => {
+                    let may = may(granted.session, &granted.name);
+                    if !may.is_some_and(|(_, entitled)| entitled) {
+                        return Err(format!(
+                            "{may:?} may not acquire what is granted: {granted:?}"
+                        ));
+                    }
+                }
+                Event::WaitEnded {
+                    name,
+                    session,
+                    why: WaitEnd::Refused,
+                    ..
+                } => {
+                    if let Some((owner, true)) = may(*session, name) {
+                        return Err(format!("{owner:?} may acquire {name}, and was refused it"));
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())

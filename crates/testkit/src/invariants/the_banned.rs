@@ -1,4 +1,4 @@
-//! I35: once rights bind, what a banned principal asks is refused, and no entry renews a session of
+//! I38: once rights bind, what a banned principal asks is refused, and no entry renews a session of
 //! it, so that its sessions end by their TTLs.
 
 use ringfence_core::{Command, Mode, Outcome, Principal};

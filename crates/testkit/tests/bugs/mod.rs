@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ringfence_core::snapshot::{Answer, Remembered, TokenCounter};
 use ringfence_core::{
     AccessRecord, Acquired, Ask, Command, EndCause, Event, FencingToken, Granted, Millis, Mode,
-    Outcome, Principal, Rejection, RequestNumber, Secret, SessionEnd, SessionId,
+    Outcome, Principal, Rejection, RequestNumber, Secret, SessionEnd, SessionId, Verb, WaitEnd,
 };
 use ringfence_testkit::invariants::Step;
+use ringfence_testkit::model::rights::{Rights, To};
 use ringfence_testkit::view::View;
 
 /// A bug, the invariant that has to notice it, and how it is planted; `false` if there is no
@@ -42,9 +43,20 @@ pub(crate) const BUGS: &[Bug] = &[
     ("an answer is forgotten", "I21", forget_answer),
     ("the id of an Open is forgotten", "I21", forget_open),
     ("an ended grant is told as held", "I24", tell_ended_as_held),
-    ("a grant without a right", "I34", drop_rules),
-    ("the banned live on", "I35", renew_the_banned),
-    ("the banned are served", "I35", serve_the_banned),
+    ("a grant without a right", "I37", drop_rules),
+    ("one who may is refused", "I37", refuse_the_entitled),
+    ("the banned live on", "I38", renew_the_banned),
+    ("the banned are served", "I38", serve_the_banned),
+    ("a refused change is made", "I39", make_the_refused),
+    ("a stranger renews a session", "I39", renew_by_a_stranger),
+    ("a stranger is served", "I40", serve_a_stranger),
+    ("a session changes hands", "I40", change_hands),
+    ("a change of rights ends a grant", "I41", end_by_rights),
+    (
+        "an operator is served without a right",
+        "I43",
+        serve_the_operator,
+    ),
 ];
 
 /// The state after the entry, to be changed.
@@ -107,6 +119,112 @@ fn serve_the_banned(step: &mut Step) -> bool {
         return false;
     }
     step.outcome = Outcome::Done;
+    true
+}
+
+fn refuse_the_entitled(step: &mut Step) -> bool {
+    let after = step.after.clone();
+    let rights = Rights::of(&after.access);
+    let entitled = |event: &&mut Event| match event {
+        Event::WaitEnded { name, session, .. } => after.session(*session).is_some_and(|session| {
+            let owner = session.owner.as_ref();
+            !rights.ban(owner) && rights.allow(owner, Verb::Acquire, To::Lease(name))
+        }),
+        _ => false,
+    };
+    let mut events = step.events.iter_mut();
+    match events.find(entitled).filter(|_| enforced(&after)) {
+        Some(Event::WaitEnded { why, .. }) => {
+            *why = WaitEnd::Refused;
+            true
+        }
+        _ => false,
+    }
+}
+
+fn make_the_refused(step: &mut Step) -> bool {
+    let denied = matches!(
+        step.outcome,
+        Outcome::Rejected(Rejection::PermissionDenied { .. } | Rejection::Banned { .. })
+    );
+    after(step).header.settings.leases_max += 1;
+    denied
+}
+
+/// The living session that a stranger's refused entry names.
+fn refused_to_a_stranger(step: &Step) -> Option<SessionId> {
+    let session = match (step.entry.command.bare(), &step.outcome) {
+        (Command::Request(request), Outcome::Rejected(Rejection::OtherPrincipal)) => {
+            request.session
+        }
+        _ => return None,
+    };
+    step.before.session(session)?;
+    step.after.session(session).map(|session| session.id)
+}
+
+fn renew_by_a_stranger(step: &mut Step) -> bool {
+    let named = refused_to_a_stranger(step);
+    let mut sessions = after(step).sessions.iter_mut();
+    let session = sessions.find(|session| Some(session.id) == named);
+    session
+        .map(|session| session.seen = session.seen.after(Millis(1)))
+        .is_some()
+}
+
+fn serve_a_stranger(step: &mut Step) -> bool {
+    let named = refused_to_a_stranger(step).is_some();
+    step.outcome = Outcome::Done;
+    named
+}
+
+fn change_hands(step: &mut Step) -> bool {
+    let before = step.before.clone();
+    let mut sessions = after(step).sessions.iter_mut();
+    let owned = sessions.find(|session| {
+        let before = before.session(session.id);
+        before.is_some_and(|before| before.owner.is_some())
+    });
+    let other = Principal::parse("cert:cn:somebody").unwrap();
+    owned.map(|session| session.owner = Some(other)).is_some()
+}
+
+fn serve_the_operator(step: &mut Step) -> bool {
+    let operates = matches!(
+        step.entry.command.bare(),
+        Command::Revoke(_) | Command::Configure(_) | Command::ChangeAccess(_)
+    );
+    let denied = matches!(
+        step.outcome,
+        Outcome::Rejected(Rejection::PermissionDenied { .. })
+    );
+    step.outcome = Outcome::Done;
+    operates && denied && enforced(&step.before)
+}
+
+fn end_by_rights(step: &mut Step) -> bool {
+    let held = step.before.leases.iter().find_map(|lease| {
+        let grant = lease.grant.as_ref()?;
+        Some((lease.name.clone(), grant.token, grant.session))
+    });
+    let changes = matches!(step.entry.command.bare(), Command::ChangeAccess(_));
+    let (Some((name, token, session)), true) = (held, changes) else {
+        return false;
+    };
+    let Some(identity) = step.before.session(session).map(|one| one.identity.clone()) else {
+        return false;
+    };
+    step.events.push(Event::Ended {
+        name,
+        token,
+        session,
+        identity,
+        cause: EndCause::Revoked {
+            operator: String::new(),
+            reason: String::new(),
+        },
+        at: step.entry.wall,
+    });
     true
 }
 

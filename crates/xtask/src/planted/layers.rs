@@ -253,7 +253,9 @@ pub(super) const LAYERS: &[Layer] = &[
         package: "ringfence-sim",
         target: Target::Simulation,
         filter: "",
-        homes: &["core", "proto", "wal", "guard", "raft", "client"],
+        homes: &[
+            "core", "proto", "wal", "guard", "raft", "client", "services",
+        ],
         seeds: CLUSTER_SEEDS,
         quick: false,
     },
