@@ -43,7 +43,6 @@ pub(super) async fn alone_with(hooks: Hooks) -> Alone {
         peer_port_is_local: true,
         initial_cluster: vec![("n1".to_owned(), port.address().to_string())],
         token_floor: Some(0),
-        peer_port_is_local: true,
         hooks,
         ..NodeConfig::new("n1", dir.path().join("n1"))
     };
