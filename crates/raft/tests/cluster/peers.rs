@@ -190,6 +190,11 @@ fn connector(shown: &Signed) -> Connector {
 
 /// Gives a node a certificate; it demands one, with one of these names if there are any.
 fn with_tls(config: &mut NodeConfig, names: &[&str]) {
+    with_tls_or_without(config, names, false);
+}
+
+/// The same, and callers without TLS are admitted as well if `admit_plain`.
+fn with_tls_or_without(config: &mut NodeConfig, names: &[&str], admit_plain: bool) {
     let signed = OURS.sign(&["127.0.0.1", "peer.example"]);
     let accept = ServerTls {
         certificate: text(&signed.certificate),
@@ -197,7 +202,7 @@ fn with_tls(config: &mut NodeConfig, names: &[&str]) {
         client_ca: Some(text(OURS.pem())),
         demand_client_certificate: true,
         peer_names: names.iter().map(|n| PeerName::parse(n).unwrap()).collect(),
-        admit_plain: false,
+        admit_plain,
     };
     // Only what TLS proves counts here.
     config.peer_port_is_local = false;
@@ -253,10 +258,12 @@ async fn the_leader_knows_whose_peer_port_is_authenticated() {
     let mut cluster = Cluster::new(&["n1", "n2", "n3"]);
     cluster.adjust = |config| match config.name.as_str() {
         "n3" => with_tls(config, &[]),
+        "n2" => with_tls_or_without(config, &["peer.example"], true),
         _ => with_tls(config, &["peer.example"]),
     };
     cluster.start_all().await;
     assert!(cluster.nodes["n1"].peer_authenticated());
+    assert!(!cluster.nodes["n2"].peer_authenticated());
     assert!(!cluster.nodes["n3"].peer_authenticated());
     let said = |cluster: &Cluster| {
         let mut nodes = cluster.nodes.values();
@@ -265,18 +272,20 @@ async fn the_leader_knows_whose_peer_port_is_authenticated() {
             said => Some(said),
         })
     };
-    eventually("n3 alone", || {
+    eventually("n2 and n3", || {
         said(&cluster).is_some_and(|said| {
             said.is_err_and(|why| {
-                why.contains("n3 (node") && !why.contains("n1 (") && !why.contains("n2 (")
+                why.contains("n2 (node") && why.contains("n3 (node") && !why.contains("n1 (")
             })
         })
     })
     .await;
 
-    cluster.crash("n3").await;
     cluster.adjust = |config| with_tls(config, &["peer.example"]);
-    cluster.start("n3").await;
-    cluster.serving("n3").await;
+    for name in ["n2", "n3"] {
+        cluster.crash(name).await;
+        cluster.start(name).await;
+        cluster.serving(name).await;
+    }
     eventually("all of them", || said(&cluster) == Some(Ok(()))).await;
 }
