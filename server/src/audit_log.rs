@@ -56,7 +56,8 @@ pub(crate) struct AuditLog {
     /// `None` while a write is under way.
     out: Option<Out>,
     written: Written,
-    hangup: Signal,
+    /// For a file: it was renamed perhaps.
+    hangup: Option<Signal>,
     node: Node,
     context: Context,
 }
@@ -95,12 +96,14 @@ impl AuditLog {
                 )
             }
         };
+        let hangup = path.is_some().then(|| signal(SignalKind::hangup()));
+        let hangup = hangup.transpose()?;
         context.metrics().refusals().want();
         Ok(Self {
             path,
             out: Some(out),
             written,
-            hangup: signal(SignalKind::hangup())?,
+            hangup,
             node: node.clone(),
             context: context.clone(),
         })
@@ -120,7 +123,7 @@ impl AuditLog {
             let with_refusals = tokio::select! {
                 _ = looks.tick() => false,
                 _ = refusals.tick() => true,
-                _ = self.hangup.recv() => {
+                () = hung_up(&mut self.hangup) => {
                     self.reopen();
                     false
                 }
@@ -235,6 +238,17 @@ impl AuditLog {
         let (out, done) = writing.await.map_err(io::Error::other)?;
         self.out = Some(out);
         done
+    }
+}
+
+/// Resolves at the next SIGHUP, if it is listened to.
+async fn hung_up(hangup: &mut Option<Signal>) {
+    let received = match hangup {
+        Some(hangup) => hangup.recv().await,
+        None => None,
+    };
+    if received.is_none() {
+        std::future::pending::<()>().await;
     }
 }
 
