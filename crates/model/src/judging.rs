@@ -140,10 +140,9 @@ impl Model {
         let owner = self.session(id).and_then(|session| session.owner.as_ref());
         if let Some(owner) = owner.filter(|owner| owner.as_str().starts_with("token:"))
             && self.rights.mode == Mode::Enforced
+            && !self.rights.has_token(owner)
         {
-            if !self.rights.has_token(owner) {
-                return Err(Rejection::TokenRevoked { id: 0 });
-            }
+            return Err(Rejection::TokenRevoked { id: 0 });
         }
         self.may_acquire(id, name)
     }

@@ -82,7 +82,8 @@ impl SignsOfLife {
                     | Rejection::SessionExpired { .. }
                     | Rejection::OtherPrincipal
                     | Rejection::Banned { .. }
-                    | Rejection::TokenRevoked { .. },
+                    // Without an id it is the remembered answer of a wait that was refused.
+                    | Rejection::TokenRevoked { id: 1.. },
                 ),
             ) => {}
             (Command::Request(request), _) => renew(&request.session),
