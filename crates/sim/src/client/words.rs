@@ -149,17 +149,13 @@ pub(super) fn refused(op: &Op, refusal: v1::Refusal) -> Outcome {
             error: refusal.message,
         },
         Reason::OutcomeUnknown | Reason::Fault => unknown(&refusal.message),
-        // Nothing remembers these: they say nothing of another try. Of what no rule allows, an entry
-        // does, if the request has a number.
-        Reason::Unauthenticated => Outcome::NotDone {
-            error: refusal.message,
-        },
+        // These may be of this try alone, or the remembered answer of a waiter. Of what no rule
+        // allows, an entry says so, if the request has a number.
+        Reason::Unauthenticated => unknown(&refusal.message),
         Reason::PermissionDenied
             if !refusal.metadata.contains_key("rule") || matches!(op, Op::Open { .. }) =>
         {
-            Outcome::NotDone {
-                error: refusal.message,
-            }
+            unknown(&refusal.message)
         }
         Reason::Held => Outcome::Held {
             session: number("holder").unwrap_or_default(),
