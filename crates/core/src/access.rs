@@ -137,18 +137,12 @@ impl Access {
         self.admit_principal(caller.principal.as_str())
     }
 
-    /// Whether a principal that cluster tokens alone prove has one left. Which of them opened a session
-    /// is not kept, so one that replaces another serves the waits of both. One that has expired counts:
-    /// only the nodes judge that, by their wall clocks.
-    ///
-    /// # Errors
-    /// [`Rejection::TokenRevoked`] without an id.
-    pub(crate) fn admit_waiting(&self, owner: &Principal) -> Result<(), Rejection> {
+    /// Whether a principal that cluster tokens alone prove has one left; true of any other principal.
+    /// Which of them opened a session is not kept, so one that replaces another serves the waits of
+    /// both. One that has expired counts: only the nodes judge that, by their wall clocks.
+    pub(crate) fn has_token(&self, owner: &Principal) -> bool {
         let mut tokens = self.rest.tokens.values();
-        match owner.is_of_token() && !tokens.any(|token| token.principal == *owner) {
-            true => Err(Rejection::TokenRevoked { id: 0 }),
-            false => Ok(()),
-        }
+        !owner.is_of_token() || tokens.any(|token| token.principal == *owner)
     }
 
     /// Whether rights bind and this owner of a session is banned.

@@ -137,31 +137,28 @@ impl StateMachine {
     /// Whether a session's principal may have this lease now.
     pub(crate) fn check_right(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
         let access = &self.state.access;
-        if access.mode() != Mode::Enforced {
-            return Ok(());
+        match access.mode() {
+            Mode::Enforced => access.judge(self.owner(id), Verb::Acquire, Scope::Name(name)),
+            Mode::Off | Mode::Permissive => Ok(()),
         }
-        let owner = self
-            .sessions
-            .get(&id)
-            .and_then(|session| session.owner.as_ref());
-        // A ban refuses a principal what its sessions wait for, too.
-        access.admit_principal(owner.map_or(Principal::ANONYMOUS, Principal::as_str))?;
-        access.judge(owner, Verb::Acquire, Scope::Name(name))
     }
 
-    /// The same for a session that waits: its principal's cluster tokens are judged too, since it
-    /// shows none.
+    /// The same for a session that waits. It shows no credential, so a ban and the principal's cluster
+    /// tokens are judged here. All that it lacks is answered as a right that is missing: the answer is
+    /// remembered, while [`Rejection::Banned`] and [`Rejection::TokenRevoked`] speak of one try.
     pub(crate) fn check_waiter(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
-        let access = &self.state.access;
-        let session = self.sessions.get(&id);
-        let owner = session.and_then(|session| session.owner.as_ref());
-        if let Some(owner) = owner
-            && access.mode() == Mode::Enforced
-            && !planted(Bug::RevokedTokenWaitsOn)
-        {
-            access.admit_waiting(owner)?;
+        let (access, owner) = (&self.state.access, self.owner(id));
+        let unproven = |owner| !access.has_token(owner) && !planted(Bug::RevokedTokenWaitsOn);
+        let principal = owner.map_or(Principal::ANONYMOUS, Principal::as_str);
+        let barred = access.admit_principal(principal).is_err() || owner.is_some_and(unproven);
+        match access.mode() == Mode::Enforced && barred {
+            true => Err(access.denied(owner, Verb::Acquire, Scope::Name(name))),
+            false => self.check_right(id, name),
         }
-        self.check_right(id, name)
+    }
+
+    fn owner(&self, id: SessionId) -> Option<&Principal> {
+        self.sessions.get(&id)?.owner.as_ref()
     }
 
     /// Whether a session's principal may read this lease now.

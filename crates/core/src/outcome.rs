@@ -300,7 +300,7 @@ pub enum Rejection {
     },
     /// The cluster token that proved the caller is not valid any more.
     TokenRevoked {
-        /// The token's id; 0 for a session that waits, whose principal has no token left.
+        /// The token's id.
         id: u64,
     },
     /// The session was opened by another principal.

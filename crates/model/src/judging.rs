@@ -68,14 +68,22 @@ impl Model {
                     let any = may(Verb::Revoke, To::SomeLease);
                     return match own || self.rights.covers_all(self.principal(), Verb::Revoke) {
                         true => any,
-                        false => Err(denied(self.principal(), Verb::Revoke, NamePattern::all())),
+                        false => Err(denied(
+                            self.principal(),
+                            Verb::Revoke,
+                            Some(NamePattern::all()),
+                        )),
                     };
                 }
                 let mut named = names.iter();
                 match named.all(|name| may(Verb::Revoke, To::Lease(name)).is_ok()) {
                     true => Ok(()),
                     // A name that is not the caller's to revoke is not its to know.
-                    false => Err(denied(self.principal(), Verb::Revoke, NamePattern::all())),
+                    false => Err(denied(
+                        self.principal(),
+                        Verb::Revoke,
+                        Some(NamePattern::all()),
+                    )),
                 }
             }
             _ => Ok(()),
@@ -128,23 +136,24 @@ impl Model {
     /// Whether a session's owner may have this lease now.
     pub(super) fn may_acquire(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
         let owner = self.session(id).and_then(|session| session.owner.as_ref());
-        if self.rights.mode == Mode::Enforced && self.rights.ban(owner) {
-            let principal = named(owner);
-            return Err(Rejection::Banned { principal });
-        }
         self.rights.judge(owner, Verb::Acquire, To::Lease(name))
     }
 
-    /// The same for one that waits, whose principal needs a token if tokens prove it.
+    /// The same for one that waits: it needs a principal that is not banned, and one of its tokens if
+    /// tokens prove it. A lack of these is a lack of the right.
     pub(super) fn may_be_granted(&self, id: SessionId, name: &LeaseName) -> Result<(), Rejection> {
         let owner = self.session(id).and_then(|session| session.owner.as_ref());
-        if let Some(owner) = owner.filter(|owner| owner.as_str().starts_with("token:"))
-            && self.rights.mode == Mode::Enforced
-            && !self.rights.has_token(owner)
-        {
-            return Err(Rejection::TokenRevoked { id: 0 });
+        let of_token = owner.filter(|owner| owner.as_str().starts_with("token:"));
+        let barred =
+            self.rights.ban(owner) || of_token.is_some_and(|owner| !self.rights.has_token(owner));
+        match self.rights.mode == Mode::Enforced && barred {
+            true => Err(denied(
+                owner,
+                Verb::Acquire,
+                Some(NamePattern::Exact(name.clone())),
+            )),
+            false => self.may_acquire(id, name),
         }
-        self.may_acquire(id, name)
     }
 
     /// What a session that may not read a lease hears of a release that is refused.

@@ -80,7 +80,8 @@ impl Rights {
     }
 
     /// Whether a cluster token proves this principal.
-    pub(super) fn has_token(&self, principal: &Principal) -> bool {
+    #[must_use]
+    pub fn has_token(&self, principal: &Principal) -> bool {
         let mut tokens = self.tokens.iter();
         tokens.any(|(_, token)| token.principal == *principal)
     }
@@ -131,16 +132,9 @@ impl Rights {
         let names = match to {
             To::Cluster => None,
             To::Lease(name) => Some(NamePattern::Exact(name.clone())),
-            To::SomeLease => Some(NamePattern::parse("*").expect("all names")),
+            To::SomeLease => Some(NamePattern::all()),
         };
-        let needed = Rule {
-            principals: PrincipalPattern::Exact(named(principal)),
-            verb,
-            names,
-        };
-        Err(Rejection::PermissionDenied {
-            needed: Box::new(needed),
-        })
+        Err(denied(principal, verb, names))
     }
 
     pub(super) fn changed(
@@ -216,11 +210,15 @@ impl Rights {
 }
 
 /// The refusal of a principal that would need this rule.
-pub(super) fn denied(principal: Option<&Principal>, verb: Verb, names: NamePattern) -> Rejection {
+pub(super) fn denied(
+    principal: Option<&Principal>,
+    verb: Verb,
+    names: Option<NamePattern>,
+) -> Rejection {
     let needed = Rule {
         principals: PrincipalPattern::Exact(named(principal)),
         verb,
-        names: Some(names),
+        names,
     };
     Rejection::PermissionDenied {
         needed: Box::new(needed),

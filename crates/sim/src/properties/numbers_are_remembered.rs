@@ -118,10 +118,10 @@ fn follows(before: &Outcome, now: &Outcome, acquires: bool) -> bool {
         (_, Outcome::Rejected(Rejection::RequestMismatch { .. }))
         | (Outcome::Rejected(Rejection::RequestMismatch { .. }), _) => true,
         (_, Outcome::Rejected(Rejection::StaleRequest { .. })) => false,
-        // A waiter whose right is gone, or that is banned, when its turn comes.
+        // A waiter whose right is gone when its turn comes.
         (
             Outcome::Acquired(Acquired::Waiting { .. }),
-            Outcome::Rejected(Rejection::PermissionDenied { .. } | Rejection::Banned { .. }),
+            Outcome::Rejected(Rejection::PermissionDenied { .. }),
         ) => acquires,
         (Outcome::Rejected(one), Outcome::Rejected(other)) => {
             discriminant(one) == discriminant(other)

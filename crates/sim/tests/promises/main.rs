@@ -26,6 +26,7 @@ fn a_client_that_is_killed_where_it_stands_is_not_taken_to_have_believed_until_t
     plan.clients = 3;
     plan.leases.truncate(1);
     plan.zombies_per_mille = 0;
+    plan.rights = None;
     let fault = |at, lasts, fault| Scheduled {
         at: Duration::from_secs(at),
         lasts: Duration::from_secs(lasts),
@@ -54,6 +55,7 @@ fn a_rollback_of_all_disks_takes_back_who_came_and_who_went_since() {
     let mut plan = plan(1, 20);
     plan.setup.nodes = 3;
     plan.clients = 3;
+    plan.rights = None;
     let fault = |at, lasts, fault| Scheduled {
         at: Duration::from_secs(at),
         lasts: Duration::from_secs(lasts),

@@ -82,8 +82,7 @@ impl SignsOfLife {
                     | Rejection::SessionExpired { .. }
                     | Rejection::OtherPrincipal
                     | Rejection::Banned { .. }
-                    // Without an id it is the remembered answer of a wait that was refused.
-                    | Rejection::TokenRevoked { id: 1.. },
+                    | Rejection::TokenRevoked { .. },
                 ),
             ) => {}
             (Command::Request(request), _) => renew(&request.session),

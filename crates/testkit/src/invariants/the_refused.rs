@@ -3,7 +3,6 @@
 //! that is not heard at all does not renew the session that it names either.
 
 use ringfence_core::{Command, EndCause, Event, Limit, Outcome, Rejection, SessionEnd, SessionId};
-use ringfence_model::rights::Rights;
 
 use super::{Invariant, Step};
 
@@ -23,10 +22,7 @@ impl Invariant for TheRefused {
         let Outcome::Rejected(rejection) = &step.outcome else {
             return Ok(());
         };
-        // The remembered answer of a waiter may say so, too, when the ban was taken back.
-        let rights = Rights::of(&step.before.access);
         let heard = match rejection {
-            Rejection::Banned { principal } if !rights.ban(Some(principal)) => true,
             Rejection::Banned { .. }
             | Rejection::TokenRevoked { .. }
             | Rejection::OtherPrincipal => false,
