@@ -61,7 +61,7 @@ impl Load {
             let session = caller
                 .open(&format!("worker-{at}"), shape.ttl)
                 .await
-                .unwrap();
+                .expect("a session can be opened");
             let worker = Worker {
                 caller,
                 session: Arc::new(session),
@@ -84,7 +84,7 @@ impl Load {
     /// If a caller has panicked.
     #[must_use]
     pub fn grants(&self) -> usize {
-        self.journal.lock().unwrap().len()
+        self.journal.lock().expect("no caller has panicked").len()
     }
 
     /// Waits for so many more grants.
@@ -99,7 +99,10 @@ impl Load {
             }
         };
         let arrived = tokio::time::timeout(within, wait).await;
-        let (grants, wrong) = (self.grants(), self.wrong.lock().unwrap());
+        let (grants, wrong) = (
+            self.grants(),
+            self.wrong.lock().expect("no caller has panicked"),
+        );
         assert!(
             arrived.is_ok(),
             "{grants} of {wanted} grants after {within:?}; {wrong:?}"
@@ -113,11 +116,11 @@ impl Load {
     pub async fn finish(self) -> Journal {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
-            task.await.unwrap();
+            task.await.expect("no caller has panicked");
         }
-        let wrong = std::mem::take(&mut *self.wrong.lock().unwrap());
+        let wrong = std::mem::take(&mut *self.wrong.lock().expect("no caller has panicked"));
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        let journal = std::mem::take(&mut *self.journal.lock().unwrap());
+        let journal = std::mem::take(&mut *self.journal.lock().expect("no caller has panicked"));
         if let Err(contradiction) = journal.check() {
             panic!("{contradiction}");
         }
@@ -136,7 +139,10 @@ impl Worker {
     }
 
     fn complain(&self, what: impl Into<String>) {
-        self.wrong.lock().unwrap().push(what.into());
+        self.wrong
+            .lock()
+            .expect("no caller has panicked")
+            .push(what.into());
     }
 
     /// A session that is kept alive never ends (I7).
@@ -189,7 +195,10 @@ impl Worker {
             answered,
             released: Some(released),
         };
-        self.journal.lock().unwrap().add(act);
+        self.journal
+            .lock()
+            .expect("no caller has panicked")
+            .add(act);
         release.map_err(|failure: Failure| format!("release of token {token}: {failure:?}"))
     }
 }
