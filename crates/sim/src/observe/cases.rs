@@ -42,9 +42,10 @@ impl Cases {
 
 fn by_outcome(applied: &Applied, counts: &mut Counts) {
     let asked = applied.entry.command.bare();
-    let rejection = match &applied.outcome {
-        Outcome::Rejected(rejection) | Outcome::Acquired(Acquired::Refused(rejection)) => rejection,
-        _ => return,
+    let (Outcome::Rejected(rejection) | Outcome::Acquired(Acquired::Refused(rejection))) =
+        &applied.outcome
+    else {
+        return;
     };
     let is_acquire = matches!(asked, Command::Request(request)
         if matches!(request.ask, Ask::Acquire(_)));
