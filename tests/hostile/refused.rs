@@ -112,7 +112,7 @@ fn counter(cluster: &Cluster, at: usize, name: &str) -> u64 {
     value.unwrap().trim().parse().unwrap()
 }
 
-/// Requests with a token that no cluster made.
+/// Requests with a token that no issuer made.
 async fn prove_nothing(channel: Channel, refused: Arc<Refused>) {
     let mut leases = LeasesClient::new(channel);
     for n in 0_u64.. {
@@ -120,7 +120,7 @@ async fn prove_nothing(channel: Channel, refused: Arc<Refused>) {
             name: "hidden/lease".to_owned(),
             read: None,
         });
-        let token = format!("Bearer rft_{}_{n:043}", n % 100);
+        let token = format!("Bearer e30.{n:043}.e30");
         let token = token.parse().unwrap();
         request.metadata_mut().insert("authorization", token);
         refused.count(leases.get(request).await);

@@ -174,7 +174,7 @@ impl Calls {
                 // was done.
                 if meaning == Meaning::Final
                     && call.maybe_done
-                    && !retry::covers_earlier_tries(&refusal)
+                    && !covers_earlier_tries(&call.body, &refusal)
                 {
                     let why = format!("an earlier try was sent, then one was refused: {message}");
                     self.finish(id, Err(CallError::Unknown { why }));
@@ -342,6 +342,18 @@ impl Calls {
             self.timers.remove(&(until, id));
         }
         Some(call)
+    }
+}
+
+/// Whether this refusal also says that no earlier try of the request was done.
+fn covers_earlier_tries(request: &client_frame::Body, refusal: &Refusal) -> bool {
+    use client_frame::Body as Ask;
+    match request {
+        Ask::Get(_) | Ask::Check(_) | Ask::KeepAlive(_) => true,
+        Ask::Open(_) | Ask::Close(_) => retry::covers_earlier_tries(refusal, false),
+        Ask::Acquire(_) | Ask::Cancel(_) | Ask::Release(_) | Ask::Transfer(_) => {
+            retry::covers_earlier_tries(refusal, true)
+        }
     }
 }
 

@@ -36,12 +36,21 @@ pub(crate) fn meaning(refusal: &Refusal) -> Meaning {
     }
 }
 
-/// Whether a final refusal also says what becomes of earlier tries of the same request. What `apply`
-/// refuses is remembered under the request's number, so a late try is answered alike. A limit is
-/// not: where the window of remembered answers is full this try alone is refused, and one that was
-/// sent before may still be carried out.
-pub(crate) fn covers_earlier_tries(refusal: &Refusal) -> bool {
-    refusal.reason != Reason::Limit || planted(Bug::RefusalForAllTries)
+/// Whether a final refusal of a request also says what becomes of its earlier tries. What `apply`
+/// refuses is remembered under the request's number, so a late try is answered alike. These speak of
+/// one try alone, and an earlier one may still be carried out:
+///
+/// - a limit: the window of remembered answers is full, for example;
+/// - who asks: a credential that proves nothing any more, a ban, another principal's session;
+/// - a missing right, if the request has no number (`numbered`) under which it is remembered.
+pub(crate) fn covers_earlier_tries(refusal: &Refusal, numbered: bool) -> bool {
+    let covers = match refusal.reason {
+        Reason::Limit | Reason::Unauthenticated => false,
+        // Only a missing right names the rule that would be needed.
+        Reason::PermissionDenied => numbered && refusal.metadata.contains_key("rule"),
+        _ => true,
+    };
+    covers || planted(Bug::RefusalForAllTries)
 }
 
 /// The pause before try number `tries + 1`: doubling, with jitter, so that a thousand clients that
@@ -77,6 +86,22 @@ mod tests {
             pause(0, Some(Duration::from_secs(3))),
             Duration::from_secs(3)
         );
+    }
+
+    #[test]
+    fn a_refusal_of_who_asks_speaks_of_one_try() {
+        let covers =
+            |refusal, numbered| covers_earlier_tries(&Refusal::of(refusal).unwrap(), numbered);
+        let banned = Wire::new(v1::Reason::PermissionDenied, "banned");
+        let no_right = banned.clone().with("rule", "acquire a");
+        assert!(!covers(banned, true));
+        assert!(covers(no_right.clone(), true));
+        assert!(!covers(no_right, false));
+        assert!(!covers(
+            Wire::new(v1::Reason::Unauthenticated, "revoked"),
+            true
+        ));
+        assert!(covers(Wire::new(v1::Reason::Held, "held"), true));
     }
 
     #[test]

@@ -119,12 +119,13 @@ where
         let error = match error {
             CallError::Refused(refusal) => {
                 // What a request names may be stale because an earlier try of it was done.
-                let own = matches!(
+                let stale = matches!(
                     refusal.reason,
                     Reason::StaleToken | Reason::StaleSettings | Reason::StaleAccess
                 );
+                let of_this_try = stale || !retry::covers_earlier_tries(&refusal, false);
                 return Some(Err(match maybe_done {
-                    Some(error) if own => error,
+                    Some(error) if of_this_try => error,
                     _ => CallError::Refused(refusal),
                 }));
             }

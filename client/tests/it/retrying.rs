@@ -47,20 +47,25 @@ async fn a_broken_stream_repeats_the_request_under_its_number() {
 
 #[tokio::test]
 async fn a_refusal_of_the_last_try_says_nothing_of_one_that_was_sent_before() {
-    let (cluster, node, session) = alone().await;
-    let full = Refusal::new(Reason::Limit, "too many answers are unconfirmed");
-    // The first try is in the log, and nothing is heard of it.
-    node.script(is_acquire, Act::BreakAfter, 1);
-    node.script(is_acquire, Act::Refuse(full), 1);
+    for refusal in [
+        Refusal::new(Reason::Limit, "too many answers are unconfirmed"),
+        Refusal::new(Reason::PermissionDenied, "this principal is banned"),
+        Refusal::new(Reason::Unauthenticated, "the token was revoked"),
+    ] {
+        let (cluster, node, session) = alone().await;
+        // The first try is in the log, and nothing is heard of it.
+        node.script(is_acquire, Act::BreakAfter, 1);
+        node.script(is_acquire, Act::Refuse(refusal.clone()), 1);
 
-    let error = session.acquire("db").send().await.unwrap_err();
+        let error = session.acquire("db").send().await.unwrap_err();
 
-    let unknown = matches!(error, AcquireError::Call(CallError::Unknown { .. }));
-    assert!(unknown, "{error:?}");
-    eventually("what it brought is taken back", || {
-        cluster.model().is_quiet()
-    })
-    .await;
+        let unknown = matches!(error, AcquireError::Call(CallError::Unknown { .. }));
+        assert!(unknown, "{refusal}: {error:?}");
+        eventually("what it brought is taken back", || {
+            cluster.model().is_quiet()
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

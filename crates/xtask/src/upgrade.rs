@@ -49,7 +49,7 @@ fn older(root: &Path) -> Result<PathBuf, String> {
         .env("CARGO_TARGET_DIR", &built)
         .current_dir(&source);
     succeeds(build)?;
-    std::fs::copy(&server, &kept).map_err(|why| format!("{}: {why}", server.display()))?;
+    std::fs::rename(&server, &kept).map_err(|why| format!("{}: {why}", server.display()))?;
     // Only the program is used again.
     for made in [source, built] {
         std::fs::remove_dir_all(&made).map_err(|why| format!("{}: {why}", made.display()))?;

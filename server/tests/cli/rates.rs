@@ -167,6 +167,11 @@ fn reason<T: std::fmt::Debug>(answer: Result<T, Status>) -> Reason {
     Refusal::from_status(&answer.unwrap_err()).unwrap().reason
 }
 
+fn show<T>(request: &mut Request<T>, token: &str) {
+    let header = format!("Bearer {token}").parse().unwrap();
+    request.metadata_mut().insert("authorization", header);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_failed_proofs_from_one_address_are_refused_without_a_look() {
     let node = node(&["--failed-proofs-max", "1"]);
@@ -176,9 +181,7 @@ async fn too_many_failed_proofs_from_one_address_are_refused_without_a_look() {
         let mut leases = connect(&node).await;
         for _ in 0..2 {
             let mut bad = Request::new(get());
-            let token = format!("Bearer rft_7_{}", "A".repeat(43));
-            bad.metadata_mut()
-                .insert("authorization", token.parse().unwrap());
+            show(&mut bad, "e30.e30.e30");
             seen.push(leases.get(bad).await.unwrap_err());
         }
     }
@@ -189,6 +192,11 @@ async fn too_many_failed_proofs_from_one_address_are_refused_without_a_look() {
     assert!((10..16).contains(&unproven), "{unproven} were looked at");
     assert_eq!(limit(&seen[unproven]), "failed_proofs_per_source");
     assert!(refused(&node, "failed_proofs_per_source") > 0);
+    // A cluster token is looked at still: its bearer shares the address, and not the fault.
+    let mut mistaken = Request::new(get());
+    show(&mut mistaken, &format!("rft_7_{}", "A".repeat(43)));
+    let looked_at = connect(&node).await.get(mistaken).await;
+    assert_eq!(reason(looked_at), Reason::Unauthenticated);
     // Callers that show no credential prove nothing, and so fail nothing.
     let mut bare = connect(&node).await;
     assert_eq!(reason(bare.get(get()).await), Reason::NotFound);

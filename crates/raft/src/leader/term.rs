@@ -80,6 +80,10 @@ impl LeaderTerm {
         }
         self.admit_kind(command).map_err(NotAdmitted::ForGood)?;
         self.has_room().map_err(NotAdmitted::ForNow)?;
+        // The room that was set aside for operations is there again.
+        if self.operations.load(Ordering::Relaxed) > 0 {
+            self.operations.store(0, Ordering::Relaxed);
+        }
         self.others_keep_up().map_err(NotAdmitted::ForNow)?;
         self.admit_version(command).map_err(NotAdmitted::ForNow)
     }
@@ -87,7 +91,6 @@ impl LeaderTerm {
     /// The same for an operation whose caller has the right to it, also if there is no room.
     fn admit_operation(&self, command: &[u8]) -> Result<(), NotAdmitted> {
         let Err(why) = self.has_room() else {
-            self.operations.store(0, Ordering::Relaxed);
             return self.admit(command);
         };
         entry_size::check(Proposal::encoded_len(command)).map_err(NotAdmitted::ForGood)?;

@@ -145,7 +145,8 @@ impl<'a> Plan<'a> {
         if view.has_open_port(node_id) {
             return self.refuse_in_time(format!(
                 "rights are enforced, and the peer port of {} is not known to be authenticated: start \
-                 it with --peer-tls-name",
+                 it with --cluster-secret-file, or with certificates and --peer-tls-name, and \
+                 without --peer-tls-mode permissive",
                 view.called(node_id)
             ));
         }

@@ -24,7 +24,8 @@ pub(crate) async fn answer_join(inner: &Inner, request: pb::JoinRequest) -> pb::
     if enforced && !request.peer_authenticated && !planted(Bug::OpenPortJoins) {
         answer.why_not = format!(
             "rights are enforced in this cluster, and the peer port of {} is not authenticated: start \
-             it with --peer-tls-name, and with the certificates that this needs",
+             it with --cluster-secret-file, or with certificates and --peer-tls-name, and without \
+             --peer-tls-mode permissive",
             request.name
         );
         return answer;

@@ -71,8 +71,9 @@ pub enum StopReason {
     /// Rights are enforced, and this node's peer port admits callers that are no nodes.
     #[error(
         "rights are enforced in this cluster, and this node's peer port is not authenticated: who \
-         reaches it would be taken for a node, and past every right; start this node with \
-         --peer-tls-name, or set another mode first"
+         reaches it would be taken for a node, and past every right; start this node \
+         with --cluster-secret-file, or with certificates and --peer-tls-name, and without \
+         --peer-tls-mode permissive; or set another mode while a majority of the others runs"
     )]
     OpenPeerPort,
     /// The node was asked to shut down.
