@@ -41,8 +41,8 @@ fn next(machine: &StateMachine, node: Option<u64>) -> Step {
 }
 
 /// Sets the mode of a young cluster in which rights were never set, as soon as all its members know
-/// rights. Every first member does; the first one has its way. A cluster that is formed by this release
-/// has its mode from its first entry on, so there is nothing to do.
+/// rights. Every first member does; the first one has its way. A cluster whose founder said a mode
+/// other than `off` has it from its first entry on, and there is nothing to do.
 pub(crate) async fn set_mode(node: Node, mode: Mode, mut stopping: watch::Receiver<bool>) {
     let setting = async {
         loop {
