@@ -122,10 +122,7 @@ impl Prover {
         authorization: Option<&[u8]>,
         now: u64,
     ) -> Result<Proven, NotProven> {
-        self.counted(match authorization {
-            Some(header) => self.by_header(peer, header, now, Binds::Yes),
-            None => peer.proven(now),
-        })
+        self.judge(peer, authorization, now, Binds::Yes)
     }
 
     /// The same where rights do not bind and an unproven caller is served as `anonymous`: other
@@ -139,8 +136,18 @@ impl Prover {
         authorization: Option<&[u8]>,
         now: u64,
     ) -> Result<Proven, NotProven> {
+        self.judge(peer, authorization, now, Binds::No)
+    }
+
+    fn judge(
+        &self,
+        peer: &Peer,
+        authorization: Option<&[u8]>,
+        now: u64,
+        binds: Binds,
+    ) -> Result<Proven, NotProven> {
         self.counted(match authorization {
-            Some(header) => self.by_header(peer, header, now, Binds::No),
+            Some(header) => self.by_header(peer, header, now, binds),
             None => peer.proven(now),
         })
     }
