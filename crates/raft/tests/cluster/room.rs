@@ -20,6 +20,10 @@ const LONGER_THAN_A_FULL_LEADER_LEADS: Duration = Duration::from_secs(6);
 fn small(config: &mut NodeConfig) {
     config.wal_segment_bytes = ringfence_raft::WAL_SEGMENT_BYTES_MIN;
     config.timing.leader_wait = Duration::from_millis(500);
+    // These tests tell a hand-over by the term. On a busy machine an election of its own would change
+    // the term as well.
+    config.timing.election_min = Duration::from_secs(2);
+    config.timing.election_max = Duration::from_secs(3);
 }
 
 /// A volume that holds everything: no snapshot helps.
