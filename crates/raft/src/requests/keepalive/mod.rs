@@ -37,6 +37,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::adopting::Adoptions;
 pub use self::answer::KeptAlive;
+pub(crate) use self::checked::unknown_here;
 use self::checked::{CHECKED_AT_ONCE, Checked, check};
 use self::entries::entries;
 use self::judging::Judge;
