@@ -114,15 +114,23 @@ impl Client {
     async fn greeted(&self) -> Result<(), ConnectError> {
         let transport = Arc::clone(&self.inner.transport);
         let deadline = transport.now() + transport.options.connect_timeout;
-        let waiting = async move { unary::channel(&transport, deadline).await };
+        let waiting = async move {
+            tokio::select! {
+                channel = unary::channel(&transport, deadline) => channel.ok(),
+                // It would not be another answer until the deadline.
+                () = transport.options.credential.refused_by_all() => None,
+            }
+        };
         let link = &self.inner.transport.link;
         let answered = driver::on_thread(&self.inner.transport.thread, waiting).await;
         let refusal = self.inner.transport.options.credential.refusal();
         match (answered, refusal) {
-            (Ok(_), _) => Ok(()),
-            (Err(_), Some(refusal)) => Err(ConnectError::Refused(Box::new(refusal))),
-            (Err(error), None) => Err(ConnectError::Unreachable {
-                why: link.last_error().unwrap_or_else(|| error.to_string()),
+            (Some(_), _) => Ok(()),
+            (None, Some(refusal)) => Err(ConnectError::Refused(Box::new(refusal))),
+            (None, None) => Err(ConnectError::Unreachable {
+                why: link
+                    .last_error()
+                    .unwrap_or_else(|| "no connection before the deadline".to_owned()),
             }),
         }
     }
