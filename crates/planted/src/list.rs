@@ -223,6 +223,8 @@ bugs! {
             "A follower forwards keep-alives without a bound, and they wait in one line at the leader."
         FullLinesKeepAllOut "full-lines-keep-all-out"
             "Connections that fill the lines of keep-alives leave no place for anybody else's."
+        LargeKeepAlivesAtOnce "large-keep-alives-at-once"
+            "A keep-alive of thousands of sessions takes one turn as one of a single session does."
         SizeLeftToTheLog "size-left-to-the-log"
             "Keep-alives are put into one entry however many there are, and only the log finds it too long."
         TermResumed "term-resumed"
