@@ -12,7 +12,7 @@ use crate::transport::connection_loop;
 use crate::transport::driver::{self, AbortOnDrop, KeepRunning};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::endpoint_selector::EndpointSelector;
-use crate::transport::error::ConnectError;
+use crate::transport::error::{CallError, ConnectError};
 use crate::transport::options::Options;
 use crate::transport::random;
 use crate::transport::unary;
@@ -116,21 +116,22 @@ impl Client {
         let deadline = transport.now() + transport.options.connect_timeout;
         let waiting = async move {
             tokio::select! {
-                channel = unary::channel(&transport, deadline) => channel.ok(),
+                channel = unary::channel(&transport, deadline) => channel,
                 // It would not be another answer until the deadline.
-                () = transport.options.credential.refused_by_all() => None,
+                () = transport.options.credential.refused_by_all() => {
+                    let why = "every endpoint refuses who this client is".to_owned();
+                    Err(CallError::Unavailable { why })
+                }
             }
         };
         let link = &self.inner.transport.link;
         let answered = driver::on_thread(&self.inner.transport.thread, waiting).await;
         let refusal = self.inner.transport.options.credential.refusal();
         match (answered, refusal) {
-            (Some(_), _) => Ok(()),
-            (None, Some(refusal)) => Err(ConnectError::Refused(Box::new(refusal))),
-            (None, None) => Err(ConnectError::Unreachable {
-                why: link
-                    .last_error()
-                    .unwrap_or_else(|| "no connection before the deadline".to_owned()),
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(refusal)) => Err(ConnectError::Refused(Box::new(refusal))),
+            (Err(error), None) => Err(ConnectError::Unreachable {
+                why: link.last_error().unwrap_or_else(|| error.to_string()),
             }),
         }
     }
