@@ -32,7 +32,6 @@ const UNDER_WAY: usize = 2;
 async fn attack_16_keep_alives_of_invented_sessions_make_those_of_a_holder_no_later_than_its_ttl() {
     let cluster = Cluster::start(Options {
         flags: PATIENT.map(str::to_owned).to_vec(),
-        server: std::env::var_os("BEFORE").map(Into::into),
         ..Options::default()
     })
     .await;
