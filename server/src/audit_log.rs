@@ -119,12 +119,12 @@ impl AuditLog {
         let mut unwritten = 0_u64;
         let mut trouble: Option<tokio::time::Interval> = None;
         loop {
-            let mut stop = false;
+            let (mut stop, mut hung_up_now) = (false, false);
             let with_refusals = tokio::select! {
                 _ = looks.tick() => false,
                 _ = refusals.tick() => true,
                 () = hung_up(&mut self.hangup) => {
-                    self.reopen().await;
+                    hung_up_now = true;
                     false
                 }
                 _ = stopping.wait_for(|stopping| *stopping) => {
@@ -132,6 +132,9 @@ impl AuditLog {
                     true
                 }
             };
+            if hung_up_now {
+                self.reopen().await;
+            }
             let (mut lines, upto) = self.acts();
             let mut counted = 0;
             if with_refusals {

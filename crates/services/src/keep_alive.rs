@@ -20,7 +20,7 @@ use crate::caller::Who;
 use crate::clients::{Account, crowded};
 use crate::limits::{
     KEEP_ALIVE_BYTES_PER_LOSS, KEEP_ALIVE_SESSIONS_PER_TURN, KEEP_ALIVES_PER_STREAM_MAX,
-    REPLY_BYTES_EXPECTED, REPLY_BYTES_PER_SESSION,
+    REPLY_BYTES_EXPECTED, REPLY_BYTES_PER_SESSION, UNKNOWN_SESSION_PAUSE,
 };
 use crate::metrics::Call;
 use crate::status::not_proposed;
@@ -32,6 +32,17 @@ pub(super) struct Rest {
     pub(super) named: usize,
     /// Zero for a keep-alive of which nothing was refused.
     pub(super) pause: Duration,
+}
+
+impl Rest {
+    /// What a refusal costs is little, and a flood of refusals is not.
+    fn behind(named: usize) -> Self {
+        let sessions = u32::try_from(named).unwrap_or(u32::MAX);
+        Self {
+            named,
+            pause: UNKNOWN_SESSION_PAUSE.saturating_mul(sessions),
+        }
+    }
 }
 
 /// Hands keep-alives of a connection to the leader's batch; `done` gets the answer and must not block.
@@ -72,11 +83,8 @@ pub(super) fn submit(
         return Rest::default();
     }
     let left_out = context.leave_out_unknown(who, account, &mut keep_alive);
-    let rest = Rest {
-        named: left_out.sessions.len(),
-        pause: left_out.rest(),
-    };
-    if rest.named > 0 && keep_alive.sessions.is_empty() {
+    let rest = Rest::behind(left_out.sessions.len() + malformed.len());
+    if !left_out.sessions.is_empty() && keep_alive.sessions.is_empty() {
         let answer = Err(left_out.refusal());
         metrics.answered(Call::KeepAlive, &answer);
         done(answer);

@@ -131,8 +131,8 @@ pub(crate) const UNKNOWN_SESSIONS_PER_CONNECTION: Rate = Rate {
     per_second: 10,
     burst: 100,
 };
-/// How long a connection is not read for each such session beyond these rates: a second for the
-/// largest keep-alive.
+/// How long a connection is not read for each such session beyond these rates, and for each handle
+/// that is none: a second for the largest keep-alive.
 pub(crate) const UNKNOWN_SESSION_PAUSE: Duration = Duration::from_micros(100);
 /// The kinds of refusals, by principal and verb, that are counted apart for the audit log between two
 /// of its lines.

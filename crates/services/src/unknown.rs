@@ -22,9 +22,7 @@ use ringfence_raft::{KeepAlive, KeptAlive, since_boot};
 use crate::Context;
 use crate::caller::Who;
 use crate::clients::Account;
-use crate::limits::{
-    PRINCIPALS_COUNTED_MAX, UNKNOWN_SESSION_PAUSE, UNKNOWN_SESSIONS_PER_PRINCIPAL,
-};
+use crate::limits::{PRINCIPALS_COUNTED_MAX, UNKNOWN_SESSIONS_PER_PRINCIPAL};
 
 /// The name of the limit.
 const LIMIT: &str = "unknown_sessions_per_principal";
@@ -58,13 +56,6 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// How long the connection is not read for having named these. What a refusal costs is little, and
-    /// a flood of refusals is not.
-    pub(crate) fn rest(&self) -> Duration {
-        let sessions = u32::try_from(self.sessions.len()).unwrap_or(u32::MAX);
-        UNKNOWN_SESSION_PAUSE.saturating_mul(sessions)
-    }
-
     /// What a keep-alive is answered that names nothing else.
     pub(crate) fn refusal(&self) -> Refusal {
         over(self.sessions.len())
