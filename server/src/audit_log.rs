@@ -6,9 +6,9 @@
 //! has missed by then it says. An act may be written twice, with the same index; after a restart the
 //! file's end says where to go on.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -119,12 +119,12 @@ impl AuditLog {
         let mut unwritten = 0_u64;
         let mut trouble: Option<tokio::time::Interval> = None;
         loop {
-            let mut stop = false;
+            let (mut stop, mut hung_up_now) = (false, false);
             let with_refusals = tokio::select! {
                 _ = looks.tick() => false,
                 _ = refusals.tick() => true,
                 () = hung_up(&mut self.hangup) => {
-                    self.reopen();
+                    hung_up_now = true;
                     false
                 }
                 _ = stopping.wait_for(|stopping| *stopping) => {
@@ -132,6 +132,9 @@ impl AuditLog {
                     true
                 }
             };
+            if hung_up_now {
+                self.reopen().await;
+            }
             let (mut lines, upto) = self.acts();
             let mut counted = 0;
             if with_refusals {
@@ -204,13 +207,19 @@ impl AuditLog {
     }
 
     /// The file that is there now; the old one stays open if there is none.
-    fn reopen(&mut self) {
-        let Some(path) = &self.path else {
+    async fn reopen(&mut self) {
+        let Some(path) = self.path.clone() else {
             return;
         };
-        match open(path) {
+        // On a thread where a disk may hold it up.
+        let there = path.clone();
+        let opened = tokio::task::spawn_blocking(move || open(&there)).await;
+        match opened.map_err(io::Error::other).flatten() {
             Ok((file, torn)) => {
-                self.out = Some(Out::File { file, torn });
+                let new = Out::File { file, torn };
+                let old = self.out.replace(new);
+                // What is left of the old file may have to be written before it is closed.
+                tokio::task::spawn_blocking(move || drop(old));
                 info!(file = %path.display(), "the audit log was opened again");
             }
             Err(error) => warn!(
@@ -276,11 +285,20 @@ impl Out {
 /// Opens a file to append to, readable by its owner alone if it is new; and whether its last line is
 /// not whole.
 fn open(path: &Path) -> io::Result<(File, bool)> {
+    // A pipe is full when nobody reads it, and a write would wait for ever, also when the node stops.
+    let is_fit = |kind: FileType| kind.is_file() || kind.is_char_device();
+    if let Ok(there) = fs::metadata(path)
+        && !is_fit(there.file_type())
+    {
+        let why = "it is no regular file; expected one, or - for stdout, not a pipe, a socket or a \
+                   folder";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let mut options = OpenOptions::new();
     options.create(true).append(true).read(true).mode(0o600);
     let mut file = options.open(path)?;
     let mut last = [b'\n'];
-    // A pipe or a device has no end to look at.
+    // A device has no end to look at.
     if file.metadata()?.is_file() && file.seek(SeekFrom::End(0))? > 0 {
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last)?;
@@ -375,6 +393,19 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        for path in [path.as_path(), folder.path()] {
+            let refused = open(path).unwrap_err().to_string();
+            assert!(refused.contains("no regular file"), "{refused}");
+        }
+        assert!(open(Path::new("/dev/null")).is_ok());
+    }
 
     #[test]
     fn a_file_is_its_owners_and_its_end_says_where_to_go_on() {

@@ -27,7 +27,7 @@ struct StateTokens(Node);
 
 impl Tokens for StateTokens {
     fn token(&self, id: u64) -> Option<ClusterToken> {
-        self.0.read(|state| state.access().token(id).cloned())
+        self.0.access().token(id).cloned()
     }
 }
 
@@ -79,7 +79,7 @@ impl IdentifyLayer {
         info: &ConnectionInfo,
         request: &Request<Body>,
     ) -> Result<Option<Identified>, NotProven> {
-        let mode = self.node.read(|state| state.access().mode());
+        let mode = self.node.access_mode();
         let binds = mode == Mode::Enforced;
         let not = match self.prove(info, request, binds) {
             Ok(proven) => return Ok(Some(self.identified(proven))),

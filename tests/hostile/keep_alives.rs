@@ -83,7 +83,12 @@ impl Decoder for Encoded {
 }
 
 /// Asks again and again on a stream, with so many requests under way, and reads every answer.
-async fn asks_on(channel: Channel, request: Bytes, under_way: usize, answered: Arc<AtomicU64>) {
+pub(crate) async fn asks_on(
+    channel: Channel,
+    request: Bytes,
+    under_way: usize,
+    answered: Arc<AtomicU64>,
+) {
     let places = Semaphore::new(under_way);
     let mut client = Grpc::new(channel);
     client.ready().await.unwrap();

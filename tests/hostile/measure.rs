@@ -29,7 +29,7 @@ const TTL: Duration = Duration::from_secs(300);
 
 /// Elections of a cluster that shares two cores with its attackers and other tests: a leader that is
 /// starved for longer than this loses its place.
-const PATIENT: [&str; 4] = ["--heartbeat-ms", "250", "--election-ms", "2000..3000"];
+pub(crate) const PATIENT: [&str; 4] = ["--heartbeat-ms", "250", "--election-ms", "2000..3000"];
 
 /// A cluster, its leader and term, and a client that keeps its session alive.
 pub(crate) struct Stage {
@@ -172,7 +172,7 @@ impl Client {
     }
 }
 
-async fn term(caller: &Caller, at: usize) -> u64 {
+pub(crate) async fn term(caller: &Caller, at: usize) -> u64 {
     let mut cluster = ClusterClient::new(caller.channel(at));
     let status = timeout(PATIENCE, cluster.status(StatusRequest {})).await;
     status.expect("a status in time").unwrap().into_inner().term

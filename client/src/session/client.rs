@@ -12,7 +12,7 @@ use crate::transport::connection_loop;
 use crate::transport::driver::{self, AbortOnDrop, KeepRunning};
 use crate::transport::endpoint::Endpoint;
 use crate::transport::endpoint_selector::EndpointSelector;
-use crate::transport::error::ConnectError;
+use crate::transport::error::{CallError, ConnectError};
 use crate::transport::options::Options;
 use crate::transport::random;
 use crate::transport::unary;
@@ -114,7 +114,16 @@ impl Client {
     async fn greeted(&self) -> Result<(), ConnectError> {
         let transport = Arc::clone(&self.inner.transport);
         let deadline = transport.now() + transport.options.connect_timeout;
-        let waiting = async move { unary::channel(&transport, deadline).await };
+        let waiting = async move {
+            tokio::select! {
+                channel = unary::channel(&transport, deadline) => channel,
+                // It would not be another answer until the deadline.
+                () = transport.options.credential.refused_by_all() => {
+                    let why = "every endpoint refuses who this client is".to_owned();
+                    Err(CallError::Unavailable { why })
+                }
+            }
+        };
         let link = &self.inner.transport.link;
         let answered = driver::on_thread(&self.inner.transport.thread, waiting).await;
         let refusal = self.inner.transport.options.credential.refusal();

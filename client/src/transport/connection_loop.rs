@@ -18,6 +18,9 @@ use crate::transport::{Transport, cluster_time_of};
 const LEADER_CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 /// A member that only refuses for this long may be cut off from the rest: try another one.
 const REFUSING_MAX: Duration = Duration::from_secs(1);
+/// After so many rounds in which every member refused who this client is, it is told so. In one round a
+/// member may lag that does not know a new token yet.
+const REFUSED_ROUNDS: u32 = 4;
 /// How often a stream is looked at, at least this many times within the time it may be silent.
 const SILENCE_CHECKS: u32 = 4;
 /// A stream that lived for less than this was of little use, whatever it answered: what is asked on
@@ -64,11 +67,19 @@ pub(crate) async fn run(transport: &Transport) {
 
 /// Connects to a member, the leader if it can be reached.
 async fn establish(transport: &Transport) -> OpenStream {
-    let mut tries = 0;
+    let credential = &transport.options.credential;
+    let (mut tries, mut refused_rounds) = (0, 0);
     let mut adopt_other_cluster = false;
     loop {
         let candidates = transport.endpoints().candidates(transport.now());
+        let refused_before = credential.refusals();
         let race = race(candidates, &transport.options, tries).await;
+        let refused = credential.refusals() - refused_before;
+        refused_rounds = match race.winner.is_none() && refused > 0 {
+            true if refused >= race.failed.len() as u64 => refused_rounds + 1,
+            _ => 0,
+        };
+        credential.set_refused_by_all(refused_rounds >= REFUSED_ROUNDS);
         let mut errors = Vec::new();
         for (endpoint, why) in race.failed {
             transport.endpoints().failed(&endpoint, transport.now());

@@ -1,6 +1,7 @@
 //! The bearer token that a client shows with every call, and when its file is read again.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +47,10 @@ struct Shared {
     look: Notify,
     /// Why the last stream was not opened, if it was for who this client is.
     refusal: Mutex<Option<Refusal>>,
+    /// How many streams were not opened for that.
+    refusals: AtomicU64,
+    /// Whether every endpoint that there is refuses this client for that, again and again.
+    refused_by_all: watch::Sender<bool>,
 }
 
 type Header = MetadataValue<Ascii>;
@@ -95,6 +100,7 @@ impl Credential {
         });
         if let Some(refusal) = &refusal {
             self.refused(refusal);
+            self.0.refusals.fetch_add(1, Ordering::Relaxed);
         }
         *lock(&self.0.refusal) = refusal;
     }
@@ -109,6 +115,24 @@ impl Credential {
     /// Why the last stream was not opened, if it was for who this client is.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         lock(&self.0.refusal).clone()
+    }
+
+    /// How many streams were not opened for who this client is.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.0.refusals.load(Ordering::Relaxed)
+    }
+
+    /// Whether every endpoint refuses this client for who it is, as far as is known now.
+    pub(crate) fn set_refused_by_all(&self, refused: bool) {
+        let set = |known: &mut bool| std::mem::replace(known, refused) != refused;
+        self.0.refused_by_all.send_if_modified(set);
+    }
+
+    /// Completes when every endpoint refuses this client for who it is.
+    pub(crate) async fn refused_by_all(&self) {
+        let mut refused = self.0.refused_by_all.subscribe();
+        // An error is impossible: the sender lives as long as this.
+        refused.wait_for(|refused| *refused).await.ok();
     }
 
     /// Reads the file again when it is time to, for ever; returns at once if there is none.
@@ -178,8 +202,11 @@ impl Shown {
 fn read(path: &Path) -> Result<Header, String> {
     let of_file = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let size = std::fs::metadata(path).map_err(|error| of_file(&error))?;
+    // To open a pipe would wait for its writer, and what it has told it does not tell again.
     if !size.is_file() {
-        return Err(of_file(&"it is no file"));
+        return Err(of_file(
+            &"it is no regular file; expected one, since it is read again when it changes",
+        ));
     }
     if size.len() > TOKEN_BYTES_MAX as u64 {
         return Err(of_file(&TOO_LONG));

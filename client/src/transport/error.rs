@@ -70,7 +70,8 @@ pub enum ConnectError {
         /// What is wrong with it, and what is expected; never the token itself.
         why: String,
     },
-    /// The cluster does not take what this client shows for a proof of who it is, or has banned it.
+    /// The cluster does not take what this client shows for a proof of who it is, or has banned it:
+    /// each endpoint has said so several times. It is reported at once, before the connect deadline.
     #[error("refused: {}", .0.message)]
     Refused(Box<Refusal>),
     /// No endpoint answered with a greeting before the connect deadline.

@@ -30,6 +30,12 @@ impl Rate {
         u64::try_from(time).unwrap_or(u64::MAX)
     }
 
+    /// How much comes in within this time, in nanoseconds, rounded down.
+    fn amount_in(self, time: u64) -> u64 {
+        let amount = u128::from(time) * u128::from(self.per_second.max(1)) / NANOS_PER_SECOND;
+        u64::try_from(amount).unwrap_or(u64::MAX)
+    }
+
     fn burst_time(self) -> u64 {
         self.time_for(self.burst.max(1))
     }
@@ -96,6 +102,28 @@ impl Buckets {
                 }),
             }
         })
+    }
+
+    /// Takes so much from a caller's bucket, or as much as is in it; how much that was.
+    pub fn take_some(&self, caller: &impl Hash, most: u64, now: Duration) -> u64 {
+        let now = nanos(now);
+        self.with(caller, now, |bucket| {
+            let full_at = bucket.full_at.max(now);
+            let left = now
+                .saturating_add(self.rate.burst_time())
+                .saturating_sub(full_at);
+            let taken = self.rate.amount_in(left).min(most);
+            bucket.full_at = full_at.saturating_add(self.rate.time_for(taken));
+            taken
+        })
+    }
+
+    /// Puts back so much of what a caller has taken.
+    pub fn give_back(&self, caller: &impl Hash, amount: u64, now: Duration) {
+        let time = self.rate.time_for(amount);
+        self.with(caller, nanos(now), |bucket| {
+            bucket.full_at = bucket.full_at.saturating_sub(time);
+        });
     }
 
     /// Takes so much from a caller's bucket whether it is in it or not; it may owe one burst.
@@ -217,6 +245,26 @@ mod tests {
         buckets.charge(&"a", 1_000_000, NOW);
         assert!(buckets.look(&"a", NOW + Duration::from_secs(9)).is_err());
         assert!(buckets.look(&"a", NOW + Duration::from_secs(11)).is_ok());
+    }
+
+    #[test]
+    fn whoever_takes_what_there_is_gets_the_burst_and_then_the_rate() {
+        let buckets = Buckets::new(RATE, 64);
+        assert_eq!(buckets.take_some(&"a", 30, NOW), 30);
+        assert_eq!(buckets.take_some(&"a", 1_000, NOW), 70);
+        assert_eq!(buckets.take_some(&"a", 1_000, NOW), 0);
+        assert_eq!(buckets.take_some(&"b", 1_000, NOW), 100, "each has its own");
+        buckets.give_back(&"a", 25, NOW);
+        assert_eq!(buckets.take_some(&"a", 1_000, NOW), 25);
+        let later = NOW + Duration::from_millis(250);
+        assert_eq!(buckets.take_some(&"a", 1_000, later), 2);
+        buckets.give_back(&"a", 1_000_000, later);
+        assert_eq!(
+            buckets.take_some(&"a", 1_000, later),
+            100,
+            "a burst at most"
+        );
+        assert_eq!(buckets.take_some(&"a", 0, later), 0);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use prost::Message;
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::wire::{KEEP_ALIVE_ACKNOWLEDGED_MAX, KEEP_ALIVE_SESSIONS_MAX};
 use ringfence_proto::{Refusal, v1, wire};
-use ringfence_raft::{KeepAlive, KeepAliveSource};
+use ringfence_raft::KeepAlive;
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
@@ -19,22 +20,43 @@ use crate::caller::Who;
 use crate::clients::{Account, crowded};
 use crate::limits::{
     KEEP_ALIVE_BYTES_PER_LOSS, KEEP_ALIVE_SESSIONS_PER_TURN, KEEP_ALIVES_PER_STREAM_MAX,
-    REPLY_BYTES_EXPECTED, REPLY_BYTES_PER_SESSION,
+    REPLY_BYTES_EXPECTED, REPLY_BYTES_PER_SESSION, UNKNOWN_SESSION_PAUSE,
 };
 use crate::metrics::Call;
 use crate::status::not_proposed;
 
-/// Hands keep-alives to the leader's batch; `done` gets the answer and must not block.
+/// How long a connection rests behind a keep-alive, for what of it was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rest {
+    /// The sessions that it was refused.
+    pub(super) named: usize,
+    /// Zero for a keep-alive of which nothing was refused.
+    pub(super) pause: Duration,
+}
+
+impl Rest {
+    /// What a refusal costs is little, and a flood of refusals is not.
+    fn behind(named: usize) -> Self {
+        let sessions = u32::try_from(named).unwrap_or(u32::MAX);
+        Self {
+            named,
+            pause: UNKNOWN_SESSION_PAUSE.saturating_mul(sessions),
+        }
+    }
+}
+
+/// Hands keep-alives of a connection to the leader's batch; `done` gets the answer and must not block.
+/// The connection has to rest then.
 pub(super) fn submit(
     context: &Context,
     who: &Who,
-    source: KeepAliveSource,
+    account: &Account,
     request: v1::KeepAliveRequest,
     done: impl FnOnce(Result<v1::KeepAliveResponse, Refusal>) + Send + 'static,
-) {
+) -> Rest {
     let id = request.id;
     let metrics = context.metrics.clone();
-    let (keep_alive, malformed) = match wire::keep_alive_from_wire(request) {
+    let (mut keep_alive, malformed) = match wire::keep_alive_from_wire(request) {
         Ok(wire::KeepAlive {
             sessions,
             acknowledged,
@@ -50,32 +72,47 @@ pub(super) fn submit(
         Err(refusal) => {
             let answer = Err(refusal);
             metrics.answered(Call::KeepAlive, &answer);
-            return done(answer);
+            done(answer);
+            return Rest::default();
         }
     };
     if let Err(refusal) = context.admit(who) {
         let answer = Err(refusal);
         metrics.answered(Call::KeepAlive, &answer);
-        return done(answer);
+        done(answer);
+        return Rest::default();
+    }
+    let left_out = context.leave_out_unknown(who, account, &mut keep_alive);
+    let rest = Rest::behind(left_out.sessions.len() + malformed.len());
+    if !left_out.sessions.is_empty() && keep_alive.sessions.is_empty() {
+        let answer = Err(left_out.refusal());
+        metrics.answered(Call::KeepAlive, &answer);
+        done(answer);
+        return rest;
     }
     let sessions = keep_alive.sessions.len();
     let watch = metrics.stopwatch();
-    let node = context.node.clone();
+    let (asker, who) = (context.clone(), who.clone());
     context
         .node
-        .submit_keep_alive(source, keep_alive, move |kept| {
+        .submit_keep_alive(account.source(), keep_alive, move |kept| {
+            if let Ok(kept) = &kept {
+                metrics.renewed(sessions - kept.ended.len() - kept.untold.len(), watch);
+                asker.give_back_known(&who, &left_out, kept);
+            }
             let answer = kept
-                .map(|kept| {
+                .map(|mut kept| {
+                    if !planted(Bug::LeftOutUntold) {
+                        kept.untold.extend(&left_out.sessions);
+                    }
                     wire::kept_alive_to_wire(id, kept.time, &kept.ended, &kept.lost, &kept.untold)
                 })
-                .map_err(|error| hinted(&node, not_proposed(error)));
-            if let Ok(answer) = &answer {
-                metrics.renewed(sessions - answer.ended.len() - answer.untold.len(), watch);
-            }
+                .map_err(|error| hinted(&asker.node, not_proposed(error)));
             let answer = answer.map(|answer| wire::with_malformed(answer, &malformed));
             metrics.answered(Call::KeepAlive, &answer);
             done(answer);
         });
+    rest
 }
 
 /// What a stream may do until it is the others' turn.
@@ -247,19 +284,20 @@ async fn take(
         }
         None => None,
     };
-    submit(context, who, answers.source(), request, move |answer| {
+    let account = answers.connection();
+    let Rest { named, pause } = submit(context, who, account, request, move |answer| {
         drop(under_way);
         let answer = answer.unwrap_or_else(|refusal| wire::keep_alive_refused_to_wire(id, refusal));
         let bytes = size_of::<v1::KeepAliveResponse>() + memory(&answer);
         ticket.send(answer, bytes);
     });
+    answers.rest(named, pause).await;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Duration;
 
     use tokio::time::timeout;
 

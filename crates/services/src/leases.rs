@@ -35,9 +35,10 @@ impl v1::leases_server::Leases for LeaseService {
         &self,
         request: Request<v1::AcquireRequest>,
     ) -> Result<Response<v1::AcquireResponse>, Status> {
-        let who = Who::of(&request);
+        let (account, who) = (self.context.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
-        let answer = deadline::within(&metadata, self.context.acquire(&who, request)).await;
+        let acquired = self.context.acquire(&who, &account, request);
+        let answer = deadline::within(&metadata, acquired).await;
         let answer = self.context.answered(Call::Acquire, answer);
         Ok(Response::new(answer?))
     }

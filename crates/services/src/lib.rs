@@ -38,6 +38,7 @@ mod rights;
 mod rpcs;
 mod sessions;
 mod status;
+mod unknown;
 mod waiting;
 mod waits;
 mod watch;
@@ -58,6 +59,7 @@ use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
 use rates::Rates;
 use reads::Query;
+use unknown::UnknownSessions;
 use watch::Presents;
 
 pub use access::AccessService;
@@ -90,6 +92,8 @@ pub struct Context {
     own_id: Arc<OnceLock<u64>>,
     /// What principals have taken of this node.
     rates: Arc<Rates>,
+    /// What they have named of sessions that this node does not know.
+    unknown_sessions: Arc<UnknownSessions>,
 }
 
 impl Context {
@@ -106,6 +110,7 @@ impl Context {
             presents: Presents::new(),
             own_id: Arc::default(),
             rates: Rates::new(PrincipalRates::default()),
+            unknown_sessions: UnknownSessions::new(),
         }
     }
 
@@ -213,10 +218,10 @@ impl Context {
 
     /// Serves a unary call that becomes one log entry.
     async fn call<P: Proposal>(&self, request: Request<P>) -> Result<Response<P::Answer>, Status> {
-        let who = Who::of(&request);
+        let (account, who) = (self.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
         let work = async {
-            let command = self.asked(&who, request.command()?)?;
+            let command = self.asked(&who, &account, request.command()?)?;
             let pod = pod_of(&command);
             let applied = self.node.propose(command).await;
             let applied = applied.map_err(|error| not_logged(pod.as_ref(), error))?;

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use ringfence_access::Rate;
+
 /// The most requests of one stream that are under way; the stream is read again when one of them
 /// is answered. Requests that may wait for a lease do not count.
 pub(crate) const IN_FLIGHT_PER_STREAM_MAX: usize = 4_096;
@@ -116,6 +118,22 @@ pub(crate) const CONNECTIONS_PER_PRINCIPAL: u64 = 5_000;
 pub(crate) const PRINCIPALS_COUNTED_MAX: usize = 16_384;
 /// The principals that one connection counts for, if it carries the calls of several.
 pub(crate) const PRINCIPALS_PER_CONNECTION_MAX: usize = 16;
+/// Sessions that a node does not know as the caller's, and that one principal may name in a second and
+/// at once all the same: two of the largest keep-alives, so that a client hears at once that all of its
+/// sessions have ended. Through the log each costs up to a microsecond or two of the leader.
+pub(crate) const UNKNOWN_SESSIONS_PER_PRINCIPAL: Rate = Rate {
+    per_second: 10_000,
+    burst: 20_000,
+};
+/// The same of one connection, beside its principal: about what one process has, so that it hears of
+/// its ends though another one has used up the rate of their principal.
+pub(crate) const UNKNOWN_SESSIONS_PER_CONNECTION: Rate = Rate {
+    per_second: 10,
+    burst: 100,
+};
+/// How long a connection is not read for each such session beyond these rates, and for each handle
+/// that is none: a second for the largest keep-alive.
+pub(crate) const UNKNOWN_SESSION_PAUSE: Duration = Duration::from_micros(100);
 /// The kinds of refusals, by principal and verb, that are counted apart for the audit log between two
 /// of its lines.
 pub(crate) const REFUSALS_COUNTED_APART_MAX: usize = 1_024;

@@ -98,10 +98,11 @@ struct LimitedLabels {
 }
 
 /// The limits of one caller that are counted apart.
-const LIMITS: [&str; 6] = [
+const LIMITS: [&str; 7] = [
     "requests_per_principal",
     "bytes_per_principal",
     "connections_per_principal",
+    "unknown_sessions_per_principal",
     "failed_proofs_per_source",
     "failed_proofs_per_connection",
     "failed_proofs_per_node",

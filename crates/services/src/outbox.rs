@@ -9,10 +9,9 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use ringfence_planted::{Bug, planted};
-use ringfence_raft::KeepAliveSource;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tonic::Status;
 
 use crate::clients::{Account, Held};
@@ -155,14 +154,22 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// The connection among those whose keep-alives wait.
-    pub(super) fn source(&self) -> KeepAliveSource {
-        self.connection.source()
+    /// The account of the connection.
+    pub(super) fn connection(&self) -> &Arc<Account> {
+        &self.connection
     }
 
     /// Room for a keep-alive of so many sessions and losses to be under way.
     pub(super) async fn keep_alive(&self, named: usize) -> OwnedSemaphorePermit {
         self.connection.keep_alive(named).await
+    }
+
+    /// Rests for so long, and lets the connection have as many fewer keep-alives under way meanwhile.
+    pub(super) async fn rest(&self, named: usize, rest: Duration) {
+        if !rest.is_zero() {
+            let _fewer = self.keep_alive(named).await;
+            sleep(rest).await;
+        }
     }
 
     /// Tells the client something that is no reply.

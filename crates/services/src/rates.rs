@@ -15,7 +15,7 @@ use ringfence_access::{Buckets, Exceeded, Rate};
 use ringfence_core::{Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use ringfence_raft::since_boot;
+use ringfence_raft::{Node, since_boot};
 
 use crate::Context;
 use crate::caller::Who;
@@ -104,6 +104,12 @@ impl Rates {
         })
     }
 
+    /// Counts bytes of a principal.
+    fn passed(&self, key: Key, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.bytes.charge(&key, bytes, since_boot());
+    }
+
     fn connections(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
         self.connections
             .lock()
@@ -152,17 +158,20 @@ fn over(limit: &str, max: u64, flag: &str, exceeded: Exceeded) -> Refusal {
         .retry_after(exceeded.retry_after)
 }
 
-/// Counts the bytes of one principal's calls, as an extension of each.
+/// Counts the bytes of one principal's calls, as an extension of each. A stream may outlive the mode
+/// that it has begun in, so the mode is asked for when bytes pass.
 #[derive(Clone)]
 pub struct Meter {
     rates: Arc<Rates>,
     key: Key,
+    node: Node,
 }
 
 impl Meter {
     pub(crate) fn passed(&self, bytes: usize) {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.rates.bytes.charge(&self.key, bytes, since_boot());
+        if self.node.access_mode() != Mode::Off {
+            self.rates.passed(self.key, bytes);
+        }
     }
 }
 
@@ -254,7 +263,7 @@ impl Context {
     }
 
     fn rated_as<'a>(&'a self, principal: &'a str) -> Rated<'a> {
-        let mode = self.node.read(|machine| machine.access().mode());
+        let mode = self.node.access_mode();
         // In the mode `off` all callers may be one.
         let has_limits = mode != Mode::Off && principal != Principal::LOCAL;
         Rated {
@@ -272,7 +281,7 @@ impl Context {
     }
 
     /// Counts a call of this principal on this connection. What it returns counts the bytes of the
-    /// call; `None` if they need not be.
+    /// call; `None` if they never need to be.
     ///
     /// # Errors
     /// [`Refusal`] if the principal has taken as much as it may. Nothing was done.
@@ -282,27 +291,31 @@ impl Context {
         path: &str,
         connection: &ConnectionPrincipals,
     ) -> Result<Option<Meter>, Refusal> {
-        if path.starts_with(HEALTH) {
+        if path.starts_with(HEALTH) || principal.as_str() == Principal::LOCAL {
             return Ok(None);
         }
         let rated = self.rated_as(principal.as_str());
-        let Some(key) = rated.key else {
-            return Ok(None);
-        };
-        let entered = rated.heed(connection.enter(key));
-        // A holder whose node has died comes back by a stream, with all others of its principal.
-        if !STREAMS.contains(&path) {
-            entered?;
-            rated.request()?;
-        }
         let rates = Arc::clone(&self.rates);
-        Ok(Some(Meter { rates, key }))
+        let key = rates.key(principal.as_str());
+        // Counted in every mode: a stream may last until rights bind.
+        let entered = connection.enter(key);
+        // A holder whose node has died comes back by a stream, with all others of its principal.
+        if rated.key.is_some() {
+            let entered = rated.heed(entered);
+            if !STREAMS.contains(&path) {
+                entered?;
+                rated.request()?;
+            }
+        }
+        let node = self.node.clone();
+        Ok(Some(Meter { rates, key, node }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alone::alone;
 
     fn rates(requests: u64, bytes: u64, connections: u64) -> Arc<Rates> {
         Rates::new(PrincipalRates {
@@ -328,13 +341,43 @@ mod tests {
         let refused = rates.request(alice).unwrap_err();
         assert_eq!(limit(&refused), "requests_per_principal");
         rates.request(bob).unwrap();
-        let meter = Meter {
-            rates: Arc::clone(&rates),
-            key: bob,
-        };
-        meter.passed(5_000);
+        rates.passed(bob, 5_000);
         let refused = rates.request(bob).unwrap_err();
         assert_eq!(limit(&refused), "bytes_per_principal");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn bytes_of_a_stream_that_began_in_the_mode_off_count_once_rights_bind() {
+        let alone = alone().await;
+        let limits = PrincipalRates {
+            requests: 1_000,
+            bytes: 1_000,
+            connections: 1,
+        };
+        let context = alone.context.clone().with_rates(limits);
+        let alice = Principal::parse("token:alice").unwrap();
+        let (stream, own) = (STREAMS[0], context.connection_principals());
+        let meter = context.begin_call(&alice, stream, &own).unwrap();
+        let meter = meter.expect("a stream may outlive the mode");
+        meter.passed(5_000);
+        let rated = || context.rated_as(alice.as_str()).request();
+        rated().expect("the mode is off");
+
+        alone.enforce().await;
+        rated().expect("what passed before is not counted");
+        meter.passed(5_000);
+        assert_eq!(limit(&rated().unwrap_err()), "bytes_per_principal");
+        // Its connection counts too.
+        let other = context.connection_principals();
+        let refused = context.begin_call(&alice, "/x", &other).err().unwrap();
+        assert_eq!(limit(&refused), "connections_per_principal");
+        let local = Principal::local();
+        assert!(
+            context
+                .begin_call(&local, stream, &other)
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]

@@ -17,7 +17,9 @@ use ringfence_proto::v1::Reason;
 
 use crate::Context;
 use crate::caller::Who;
+use crate::clients::Account;
 use crate::limits::ACCESS_LOOK_INTERVAL;
+use crate::unknown::is_unknown;
 
 /// What a judgement came to: refused; or allowed, and what would refuse it if rights were binding.
 pub(crate) type Judged = Result<Option<Rejection>, Rejection>;
@@ -156,8 +158,7 @@ impl Context {
         judge: impl FnOnce(&Access) -> Result<(), Rejection>,
     ) -> Result<(), Refusal> {
         let caller = self.caller(who);
-        let judge = |machine: &StateMachine| judged(machine.access(), caller.as_ref(), judge);
-        self.heed(self.node.read(judge))
+        self.heed(judged(&self.node.access(), caller.as_ref(), judge))
     }
 
     /// Refuses a caller that is banned, or whose cluster token is revoked.
@@ -173,14 +174,23 @@ impl Context {
     }
 
     /// The command as it is logged, with who asks for it, unless this node knows already that it
-    /// would be refused.
-    pub(crate) fn asked(&self, who: &Who, command: Command) -> Result<Command, Refusal> {
+    /// would be refused, or it acts for one session too many that this node does not know.
+    pub(crate) fn asked(
+        &self,
+        who: &Who,
+        account: &Account,
+        command: Command,
+    ) -> Result<Command, Refusal> {
         let caller = self.caller(who);
-        let (mode, knows_callers, judged) = self.node.read(|machine| {
+        let (mode, knows_callers, unknown, judged) = self.node.read(|machine| {
             let judged = early(machine, caller.as_ref(), &command);
-            let access = machine.access();
-            (access.mode(), machine.level() >= LEVEL_ACCESS, judged)
+            let unknown = is_unknown(machine, &command);
+            let knows_callers = machine.level() >= LEVEL_ACCESS;
+            (machine.access().mode(), knows_callers, unknown, judged)
         });
+        if unknown {
+            self.take_unknown_request(who, account)?;
+        }
         // Once every member knows callers they are named in the mode `off` too: this node may lag
         // behind a change of the mode, and an entry without its caller would be a stranger's.
         if mode == Mode::Off && !matches!(command, Command::ChangeAccess(_)) {
@@ -210,14 +220,11 @@ impl Context {
             return std::future::pending().await;
         };
         loop {
-            let (mode, judged) = self.node.read(|machine| {
-                let access = machine.access();
-                (access.mode(), judged(access, Some(&caller), |_| Ok(())))
-            });
-            if let Err(rejection) = judged {
+            let access = self.node.access();
+            if let Err(rejection) = judged(&access, Some(&caller), |_| Ok(())) {
                 return Refusal::from_rejection(&rejection);
             }
-            if mode == Mode::Enforced && who.has_expired() {
+            if access.mode() == Mode::Enforced && who.has_expired() {
                 return expired();
             }
             let left = who.expires_in().filter(|left| *left > Duration::ZERO);

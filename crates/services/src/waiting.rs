@@ -18,6 +18,7 @@ use super::acquire::{Place, Progress, awaited, over_already, progress, settled};
 use super::answers::with_session;
 use super::waits::{OwnedWaits, Waits};
 use crate::caller::Who;
+use crate::clients::Account;
 use crate::status::{not_proposed, not_read};
 
 /// Receives the answer, and the index of the entry that it comes from, if it comes from one.
@@ -56,6 +57,7 @@ struct Waiting<T> {
 /// of its wait. A wait that is forgotten in `waits` is dropped untold.
 pub(super) fn submit<T: Tell>(
     context: &Context,
+    account: &Account,
     waits: &Arc<Waits>,
     who: &Who,
     request: v1::AcquireRequest,
@@ -63,7 +65,7 @@ pub(super) fn submit<T: Tell>(
 ) {
     let may_wait = request.wait_ms.is_some();
     let command = wire::acquire_from_wire(request);
-    match command.and_then(|command| context.asked(who, command)) {
+    match command.and_then(|command| context.asked(who, account, command)) {
         Ok(command) if may_wait => wait(context, waits, command, tell),
         Ok(command) => acquire_now(context, command, tell),
         Err(refusal) => tell(None, Err(refusal)),
@@ -118,14 +120,22 @@ impl Context {
     pub(super) async fn acquire(
         &self,
         who: &Who,
+        account: &Account,
         request: v1::AcquireRequest,
     ) -> Result<v1::AcquireResponse, Refusal> {
         let owned = OwnedWaits::default();
         let (tell, answer) = oneshot::channel();
-        submit(self, owned.waits(), who, request, move |_, told| {
-            // An error means that the caller has given up.
-            tell.send(told).ok();
-        });
+        submit(
+            self,
+            account,
+            owned.waits(),
+            who,
+            request,
+            move |_, told| {
+                // An error means that the caller has given up.
+                tell.send(told).ok();
+            },
+        );
         let mut answer = pin!(answer);
         let answer = tokio::select! {
             biased;
@@ -265,6 +275,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn an_open_that_is_repeated_without_its_wait_tells_the_number_of_the_session() {
         let (alone, nobody) = (alone().await, Who::default());
+        let account = alone.context.new_account();
+        let ask = |asked| alone.context.acquire(&nobody, &account, asked);
         let asked = |open: u8, wait_ms| v1::AcquireRequest {
             open: Some(v1::OpenRequest {
                 id: vec![open; 16].into(),
@@ -276,10 +288,10 @@ mod tests {
             wait_ms,
             ..v1::AcquireRequest::default()
         };
-        let held = within("grant", alone.context.acquire(&nobody, asked(1, None))).await;
+        let held = within("grant", ask(asked(1, None))).await;
         let holder = held.unwrap().opened.expect("a session").session;
 
-        let first = alone.context.acquire(&nobody, asked(2, Some(14_000)));
+        let first = ask(asked(2, Some(14_000)));
         let queued = within("entry", async {
             let before = alone.node.read(|machine| machine.index());
             let applied = async {
@@ -294,7 +306,7 @@ mod tests {
         });
         queued.await;
 
-        let repeated = within("answer", alone.context.acquire(&nobody, asked(2, None))).await;
+        let repeated = within("answer", ask(asked(2, None))).await;
         let refusal = repeated.expect_err("it stands in the queue");
         assert_eq!(refusal.reason, v1::Reason::OutcomeUnknown, "{refusal:?}");
         let session = refusal.metadata.get("session").expect("its number");

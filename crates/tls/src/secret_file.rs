@@ -1,6 +1,6 @@
 //! The file with a cluster's secret.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -53,6 +53,12 @@ impl ClusterSecret {
 }
 
 fn contents(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
+    // To open a pipe would wait for its writer. And a node is started again with the same command line,
+    // when a pipe has nothing more to tell.
+    if !fs::metadata(path)?.is_file() {
+        let why = "it is no regular file; expected one, not a pipe, a device or a folder";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     let mut text = Vec::new();
@@ -204,6 +210,19 @@ mod tests {
                 .unwrap_err()
                 .contains("longer than 4096")
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        for path in [path.as_path(), folder.path()] {
+            let refused = ClusterSecret::read(path).unwrap_err();
+            assert!(refused.why.contains("no regular file"), "{refused}");
+        }
     }
 
     #[cfg(unix)]

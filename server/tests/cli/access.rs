@@ -269,6 +269,18 @@ fn a_token_proves_its_bearer_until_it_is_revoked_or_banned() {
         .object();
     let revoked = node.with_token(&file, &["lease", "acquire", "deploy/web"]);
     refused(&revoked, 77, "UNAUTHENTICATED");
+    // It says so at once, however long it may take.
+    let mut patient = ringfence();
+    patient.args(["--timeout=300s", "--endpoints", &node.client]);
+    patient
+        .arg("--token-file")
+        .arg(&file)
+        .args(["access", "whoami"]);
+    let mut patient = patient.stderr(Stdio::null()).spawn().unwrap();
+    await_that("a refused command ends", || {
+        patient.try_wait().unwrap().is_some()
+    });
+    assert_eq!(patient.wait().unwrap().code(), Some(77));
     refused(
         &node.local(&["access", "token", "revoke", "deploy"]),
         1,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
-use ringfence_core::{Access, Command, Frozen, RequestNumber, SessionId, StateMachine};
+use ringfence_core::{Access, Command, Frozen, Mode, RequestNumber, SessionId, StateMachine};
 use ringfence_proto::record::encode_command;
 use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
@@ -24,7 +24,7 @@ use crate::node::metrics::NodeMetrics;
 use crate::platform::clock;
 use crate::read::freshness::status_of;
 use crate::read::reading::{self, Known};
-use crate::requests::keepalive::{KeepAlive, KeepAliveSource, KeptAlive};
+use crate::requests::keepalive::{KeepAlive, KeepAliveSource, KeptAlive, unknown_here};
 use crate::requests::propose::{Origin, Pending};
 use crate::shared::inner::Inner;
 use crate::store::events::{EventFeed, Position};
@@ -150,6 +150,15 @@ impl Node {
             .submit(source, request, wait, Reply::new(reply));
     }
 
+    /// Where in a keep-alive the sessions stand that its caller would be refused by this node's state:
+    /// those that are not alive, whose secret is another one, or that are not for this caller. The
+    /// state may lag: what it does not know may have been opened since, so a session is not over by
+    /// that. It is looked at in parts, so that what is applied does not wait for all of them.
+    #[must_use]
+    pub fn unknown_sessions(&self, request: &KeepAlive) -> Vec<usize> {
+        unknown_here(&self.inner.state, request)
+    }
+
     /// How long keep-alives wait for a leader: no longer than half of the shortest TTL, so that the
     /// client learns in time to ask another node.
     fn keep_alive_wait(&self, request: &KeepAlive) -> Duration {
@@ -213,6 +222,12 @@ impl Node {
     #[must_use]
     pub fn access(&self) -> Access {
         self.inner.state.access()
+    }
+
+    /// How much rights bind in the local applied state, without that lock too.
+    #[must_use]
+    pub fn access_mode(&self) -> Mode {
+        self.inner.state.access_mode()
     }
 
     /// The local applied state as it is now, to be read without a lock while entries are applied. It

@@ -7,14 +7,15 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringfence_raft::KeepAliveSource;
+use ringfence_access::Buckets;
+use ringfence_raft::{KeepAliveSource, since_boot};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::sleep;
 
 use crate::limits::{
     BYTES_PER_CONNECTION_MAX, BYTES_PER_CONNECTION_SHARE, BYTES_PER_NODE_MAX, BYTES_PER_STREAM_MAX,
     KEEP_ALIVES_PER_CONNECTION_MAX, LARGE_STREAMS_PER_CONNECTION_MAX, POOL_RETRY_AFTER,
-    WAITS_PER_CONNECTION_MAX,
+    UNKNOWN_SESSIONS_PER_CONNECTION, WAITS_PER_CONNECTION_MAX,
 };
 
 /// What all connections of a node borrow from.
@@ -46,6 +47,8 @@ pub struct Account {
     source: KeepAliveSource,
     /// A permit for each session and each loss whose keep-alive may be under way.
     kept_alive: Arc<Semaphore>,
+    /// What it may name of sessions that its node does not know.
+    unknown_sessions: Buckets,
     /// Closes the connection when it is sent or dropped.
     close: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -134,6 +137,7 @@ impl Account {
             large: Arc::new(Semaphore::new(LARGE_STREAMS_PER_CONNECTION_MAX)),
             source: KeepAliveSource::unique(),
             kept_alive: Arc::new(Semaphore::new(KEEP_ALIVES_PER_CONNECTION_MAX as usize)),
+            unknown_sessions: Buckets::new(UNKNOWN_SESSIONS_PER_CONNECTION, 1),
             close: Mutex::default(),
         })
     }
@@ -150,6 +154,12 @@ impl Account {
     /// The connection among those whose keep-alives wait.
     pub(crate) fn source(&self) -> KeepAliveSource {
         self.source
+    }
+
+    /// Takes up to so many of the sessions that the connection may name and its node does not know;
+    /// how many there were.
+    pub(crate) fn take_unknown_sessions(&self, most: u64) -> u64 {
+        self.unknown_sessions.take_some(&(), most, since_boot())
     }
 
     /// Room for a keep-alive of so many sessions and losses to be under way, as soon as there is some.

@@ -10,10 +10,9 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::v1::client_frame::Body as Ask;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1};
-use ringfence_raft::KeepAliveSource;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::keep_alive::{Demand, Turn};
+use super::super::keep_alive::{Demand, Rest, Turn};
 use super::super::outbox::Stalled;
 use super::super::proposals::Proposal;
 use super::super::reads::Query;
@@ -93,11 +92,17 @@ pub(super) async fn submit(
         let reply = outbox.reply(place.take(), id);
         let mut reply = meanwhile(context, who, &mut reads, reply).await?;
         match body {
-            Some(Ask::Open(request)) => propose(context, who, reply, request, Body::Open),
-            Some(Ask::Close(request)) => propose(context, who, reply, request, Body::Close),
-            Some(Ask::Cancel(request)) => propose(context, who, reply, request, Body::Cancel),
-            Some(Ask::Release(request)) => propose(context, who, reply, request, Body::Release),
-            Some(Ask::Transfer(request)) => propose(context, who, reply, request, Body::Transfer),
+            Some(Ask::Open(request)) => propose(context, outbox, who, reply, request, Body::Open),
+            Some(Ask::Close(request)) => propose(context, outbox, who, reply, request, Body::Close),
+            Some(Ask::Cancel(request)) => {
+                propose(context, outbox, who, reply, request, Body::Cancel)
+            }
+            Some(Ask::Release(request)) => {
+                propose(context, outbox, who, reply, request, Body::Release)
+            }
+            Some(Ask::Transfer(request)) => {
+                propose(context, outbox, who, reply, request, Body::Transfer)
+            }
             Some(Ask::Acquire(request)) => acquire(context, outbox, who, reply, request),
             Some(Ask::KeepAlive(request)) => {
                 let under_way = match Demand::of(&request) {
@@ -114,7 +119,9 @@ pub(super) async fn submit(
                     // Refused as a whole, at once.
                     None => None,
                 };
-                submit_keep_alive(context, who, outbox.source(), reply, request, under_way);
+                let Rest { named, pause } =
+                    submit_keep_alive(context, who, outbox, reply, request, under_way);
+                meanwhile(context, who, &mut reads, outbox.rest(named, pause)).await;
             }
             Some(Ask::Get(request)) => reads.push(Read::Get(reply, request)),
             Some(Ask::Check(request)) => reads.push(Read::Check(reply, request)),
@@ -205,6 +212,7 @@ fn acquire(
     let answering = context.clone();
     waiting::submit(
         context,
+        outbox.connection(),
         outbox.waits(),
         who,
         request,
@@ -217,6 +225,7 @@ fn acquire(
 
 fn propose<P: Proposal>(
     context: &Context,
+    outbox: &Outbox,
     who: &Who,
     reply: Reply,
     request: P,
@@ -224,7 +233,7 @@ fn propose<P: Proposal>(
 ) {
     let metrics = context.metrics.clone();
     let command = request.command();
-    let command = command.and_then(|command| context.asked(who, command));
+    let command = command.and_then(|command| context.asked(who, outbox.connection(), command));
     match command {
         Ok(command) => {
             let (node, pod) = (context.node.clone(), pod_of(&command));
@@ -249,15 +258,15 @@ fn propose<P: Proposal>(
 fn submit_keep_alive(
     context: &Context,
     who: &Who,
-    source: KeepAliveSource,
+    outbox: &Outbox,
     reply: Reply,
     request: v1::KeepAliveRequest,
     under_way: Option<OwnedSemaphorePermit>,
-) {
-    keep_alive::submit(context, who, source, request, move |answer| {
+) -> Rest {
+    keep_alive::submit(context, who, outbox.connection(), request, move |answer| {
         drop(under_way);
         reply.send(None, answer.map(Body::KeepAlive));
-    });
+    })
 }
 
 /// Answers the reads of a message: all linearizable ones wait once.

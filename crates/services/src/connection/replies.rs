@@ -3,11 +3,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
 
 use prost::Message;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::{Refusal, v1, wire};
-use ringfence_raft::KeepAliveSource;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::Stream;
 use tonic::Status;
@@ -134,9 +134,14 @@ impl Outbox {
         self.frames.end(status);
     }
 
-    /// The connection among those whose keep-alives wait.
-    pub(super) fn source(&self) -> KeepAliveSource {
-        self.frames.source()
+    /// The account of the connection.
+    pub(super) fn connection(&self) -> &Arc<Account> {
+        self.frames.connection()
+    }
+
+    /// Rests for so long, and lets the connection have as many fewer keep-alives under way meanwhile.
+    pub(super) async fn rest(&self, named: usize, rest: Duration) {
+        self.frames.rest(named, rest).await;
     }
 
     /// Room for a keep-alive of so many sessions and losses to be under way.

@@ -213,6 +213,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "unknown sessions",
+        package: "ringfence-services",
+        target: Target::Library,
+        filter: "unknown::tests",
+        homes: &["services"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "frames",
         package: "ringfence-services",
         target: Target::Library,

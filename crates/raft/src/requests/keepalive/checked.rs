@@ -2,8 +2,8 @@
 
 use ringfence_core::{Secret, SessionId};
 
-use super::Asked;
 use super::judging::{Claim, Judge};
+use super::{Asked, KeepAlive};
 use crate::store::state::State;
 
 /// How many secrets are checked before those that wait for the state get it.
@@ -41,4 +41,20 @@ pub(super) fn check(state: &State, asked: Asked) -> Checked {
         unowned,
         doubtful,
     }
+}
+
+/// Where in a request the sessions stand that this node's state would refuse its caller. The state may
+/// lag, so none of them is over by that.
+pub(crate) fn unknown_here(state: &State, request: &KeepAlive) -> Vec<usize> {
+    let mut unknown = Vec::new();
+    for (part, sessions) in request.sessions.chunks(CHECKED_AT_ONCE).enumerate() {
+        let machine = state.machine();
+        let judge = Judge::new(&machine, request.caller.as_ref());
+        for (at, (session, secret)) in sessions.iter().enumerate() {
+            if judge.judge(*session, secret).is_err() {
+                unknown.push(part * CHECKED_AT_ONCE + at);
+            }
+        }
+    }
+    unknown
 }

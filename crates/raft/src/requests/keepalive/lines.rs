@@ -3,7 +3,9 @@
 //!
 //! Sources are served in turn, one request each. One that had nothing waiting comes before the next
 //! of those that have much, so a client that keeps its sessions alive from time to time waits for
-//! one turn, however many requests others have under way.
+//! one turn, however many requests others have under way. A request with many sessions takes several
+//! turns to come up, so a client with few waits behind none of those either, from however many
+//! connections they come.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +30,9 @@ impl KeepAliveSource {
     }
 }
 
+/// The work that one turn of a source is worth, in sessions and losses.
+const TURN_WEIGHT: u32 = 256;
+
 /// The requests that wait, by source, and whose turn it is.
 #[derive(Debug)]
 pub(super) struct Lines<T> {
@@ -40,7 +45,7 @@ pub(super) struct Lines<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     /// None is empty.
-    lines: BTreeMap<KeepAliveSource, VecDeque<T>>,
+    lines: BTreeMap<KeepAliveSource, Line<T>>,
     /// Sources that had nothing waiting before; each stands here or in `busy`, once.
     fresh: VecDeque<KeepAliveSource>,
     /// Sources that were served and have more.
@@ -49,6 +54,21 @@ struct Waiting<T> {
     fresh_before: bool,
     count: usize,
     closed: bool,
+}
+
+/// What one source has waiting.
+#[derive(Debug)]
+struct Line<T> {
+    items: VecDeque<Waiter<T>>,
+    /// What its turns were worth since the last one that served it.
+    earned: u32,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    item: T,
+    weight: u32,
+    bounded: bool,
 }
 
 impl<T> Lines<T> {
@@ -69,11 +89,18 @@ impl<T> Lines<T> {
     }
 
     /// Puts it at the end of its source's line, or gives it back if too many wait or the lines are
-    /// closed. `bounded` says that its source never has more than so many waiting.
+    /// closed. `weight` is the work that it is, in sessions and losses. `bounded` says that its source,
+    /// in which many others come, never has more than so many waiting: each of its turns serves one item.
     ///
     /// A flood keeps no other source out: full lines still take one item of a source that has nothing
     /// waiting, and the items of bounded sources, up to as many again.
-    pub(super) fn push(&self, source: KeepAliveSource, item: T, bounded: bool) -> Result<(), T> {
+    pub(super) fn push(
+        &self,
+        source: KeepAliveSource,
+        item: T,
+        weight: u32,
+        bounded: bool,
+    ) -> Result<(), T> {
         let mut waiting = self.waiting.lock();
         let apart = bounded || !waiting.lines.contains_key(&source);
         let max = match apart && !planted(Bug::FullLinesKeepAllOut) {
@@ -83,7 +110,12 @@ impl<T> Lines<T> {
         if waiting.closed || waiting.count >= max {
             return Err(item);
         }
-        waiting.push(source, item);
+        let waiter = Waiter {
+            item,
+            weight,
+            bounded,
+        };
+        waiting.push(source, waiter);
         drop(waiting);
         self.came.notify_one();
         Ok(())
@@ -115,16 +147,30 @@ impl<T> Lines<T> {
 }
 
 impl<T> Waiting<T> {
-    fn push(&mut self, source: KeepAliveSource, item: T) {
-        let line = self.lines.entry(source).or_default();
-        if line.is_empty() {
+    fn push(&mut self, source: KeepAliveSource, waiter: Waiter<T>) {
+        let line = self.lines.entry(source).or_insert_with(|| Line {
+            items: VecDeque::new(),
+            earned: 0,
+        });
+        if line.items.is_empty() {
             self.fresh.push_back(source);
         }
-        line.push_back(item);
+        line.items.push_back(waiter);
         self.count += 1;
     }
 
+    /// Each turn but the one that serves adds to what a source has earned, so there is an end.
     fn next(&mut self) -> Option<(KeepAliveSource, T)> {
+        loop {
+            if let Some(served) = self.turn()? {
+                return Some(served);
+            }
+        }
+    }
+
+    /// One turn: an item of the source whose turn it is, if it has earned that; `None` if nothing
+    /// waits.
+    fn turn(&mut self) -> Option<Option<(KeepAliveSource, T)>> {
         // In turn, so that ever new sources keep none from being served either.
         let fresh_now = match (self.fresh.is_empty(), self.busy.is_empty()) {
             (false, false) => !self.fresh_before,
@@ -137,14 +183,21 @@ impl<T> Waiting<T> {
         };
         let source = turn.pop_front()?;
         let line = self.lines.get_mut(&source)?;
-        let item = line.pop_front()?;
+        let first = line.items.front()?;
+        line.earned = line.earned.saturating_add(TURN_WEIGHT);
+        if !first.bounded && first.weight > line.earned && !planted(Bug::LargeKeepAlivesAtOnce) {
+            self.busy.push_back(source);
+            return Some(None);
+        }
+        let Waiter { item, .. } = line.items.pop_front()?;
+        line.earned = 0;
         self.count -= 1;
-        if line.is_empty() {
+        if line.items.is_empty() {
             self.lines.remove(&source);
         } else {
             self.busy.push_back(source);
         }
-        Some((source, item))
+        Some(Some((source, item)))
     }
 }
 
@@ -173,27 +226,47 @@ mod tests {
         let lines = Lines::new(usize::MAX);
         for flood in 1..=100 {
             for at in 0..FLOOD / 100 {
-                lines.push(source(flood), at, false).unwrap();
+                lines.push(source(flood), at, 1, false).unwrap();
             }
         }
         // All floods have had their first turn.
         for _ in 0..300 {
             assert!(next(&lines).is_some());
         }
-        lines.push(source(500), 7, false).unwrap();
+        lines.push(source(500), 7, 1, false).unwrap();
         let behind = (0..).take_while(|_| next(&lines) != Some((500, 7)));
         assert!(behind.count() <= 1, "it waits behind a flood");
     }
 
     #[test]
+    fn a_small_request_waits_behind_no_large_ones_and_each_of_these_is_served() {
+        let lines = Lines::new(usize::MAX);
+        for flood in 1..=150 {
+            lines.push(source(flood), 0, 10_000, false).unwrap();
+        }
+        lines.push(source(500), 7, 1, false).unwrap();
+        assert_eq!(next(&lines), Some((500, 7)), "the only small one");
+        assert!(next(&lines).is_some_and(|(n, _)| n <= 150));
+        lines.push(source(501), 7, 1, false).unwrap();
+        // What another node forwards comes in one line, and is bounded there.
+        lines.push(source(502), 7, 10_000, true).unwrap();
+        let behind = |n| move |next: &(u64, i32)| next.0 != n;
+        let taken: Vec<_> = std::iter::from_fn(|| next(&lines)).collect();
+        assert!(taken.iter().take_while(|next| behind(501)(next)).count() <= 2);
+        assert!(taken.iter().take_while(|next| behind(502)(next)).count() <= 4);
+        assert_eq!(taken.len(), 151, "each comes up");
+        assert_eq!(lines.waiting.lock().count, 0);
+    }
+
+    #[test]
     fn ever_new_sources_keep_no_old_one_waiting() {
         let lines = Lines::new(usize::MAX);
-        (0..3).for_each(|at| lines.push(source(1), at, false).unwrap());
+        (0..3).for_each(|at| lines.push(source(1), at, 1, false).unwrap());
         assert_eq!(next(&lines), Some((1, 0)));
         let mut served = 0;
         for new in 2..20 {
-            lines.push(source(new), 0, false).unwrap();
-            lines.push(source(new + 100), 0, false).unwrap();
+            lines.push(source(new), 0, 1, false).unwrap();
+            lines.push(source(new + 100), 0, 1, false).unwrap();
             served += usize::from(next(&lines).is_some_and(|(n, _)| n == 1));
         }
         assert_eq!(served, 2);
@@ -202,32 +275,40 @@ mod tests {
     #[test]
     fn lines_are_full_together_and_take_nothing_once_they_are_closed() {
         let lines = Lines::new(2);
-        lines.push(source(1), 'a', false).unwrap();
-        lines.push(source(2), 'b', false).unwrap();
-        assert_eq!(lines.push(source(2), 'c', false), Err('c'));
+        lines.push(source(1), 'a', 1, false).unwrap();
+        lines.push(source(2), 'b', 1, false).unwrap();
+        assert_eq!(lines.push(source(2), 'c', 1, false), Err('c'));
         assert_eq!(next(&lines), Some((1, 'a')));
-        lines.push(source(2), 'c', false).unwrap();
+        lines.push(source(2), 'c', 1, false).unwrap();
         lines.close();
         assert_eq!(next(&lines), None);
-        assert_eq!(lines.push(source(1), 'd', false), Err('d'));
-        assert_eq!(lines.push(source(1), 'd', true), Err('d'));
+        assert_eq!(lines.push(source(1), 'd', 1, false), Err('d'));
+        assert_eq!(lines.push(source(1), 'd', 1, true), Err('d'));
     }
 
     #[test]
     fn those_that_fill_the_lines_keep_nobody_else_out() {
         let lines = Lines::new(64);
         for at in 0..64 {
-            lines.push(source(at % 4), at, false).unwrap();
+            lines.push(source(at % 4), at, 1, false).unwrap();
         }
-        assert!(lines.push(source(1), 64, false).is_err(), "a flood");
-        lines.push(source(9), 7, false).expect("it has one waiting");
-        assert!(lines.push(source(9), 8, false).is_err(), "and no more");
+        assert!(lines.push(source(1), 64, 1, false).is_err(), "a flood");
+        lines
+            .push(source(9), 7, 1, false)
+            .expect("it has one waiting");
+        assert!(lines.push(source(9), 8, 1, false).is_err(), "and no more");
         for at in 0..63 {
-            let bounded = lines.push(source(10), at, true);
+            let bounded = lines.push(source(10), at, 1, true);
             bounded.expect("another node bounds what it forwards");
         }
-        assert!(lines.push(source(10), 63, true).is_err(), "twice as many");
-        assert!(lines.push(source(11), 0, false).is_err(), "twice as many");
+        assert!(
+            lines.push(source(10), 63, 1, true).is_err(),
+            "twice as many"
+        );
+        assert!(
+            lines.push(source(11), 0, 1, false).is_err(),
+            "twice as many"
+        );
         // Neither of the two waits behind the floods.
         let taken: Vec<u64> = std::iter::from_fn(|| next(&lines))
             .map(|(n, _)| n)
@@ -244,7 +325,7 @@ mod tests {
             async move { lines.next().await }
         });
         tokio::task::yield_now().await;
-        lines.push(source(4), 'x', false).unwrap();
+        lines.push(source(4), 'x', 1, false).unwrap();
         assert_eq!(waiting.await.unwrap(), 'x');
     }
 
@@ -260,7 +341,7 @@ mod tests {
             let (mut pushed, mut taken) = (vec![0_usize; 4], vec![0_usize; 4]);
             for (push, n) in steps {
                 if push {
-                    lines.push(source(n), pushed[n as usize], false).unwrap();
+                    lines.push(source(n), pushed[n as usize], 1, false).unwrap();
                     pushed[n as usize] += 1;
                 } else if let Some((n, item)) = next(&lines) {
                     prop_assert_eq!(item, taken[n as usize]);

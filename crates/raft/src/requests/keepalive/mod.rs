@@ -37,6 +37,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::adopting::Adoptions;
 pub use self::answer::KeptAlive;
+pub(crate) use self::checked::unknown_here;
 use self::checked::{CHECKED_AT_ONCE, Checked, check};
 use self::entries::entries;
 use self::judging::Judge;
@@ -175,7 +176,8 @@ impl KeepAlives {
     fn push(&self, asked: Asked) {
         // What another node forwards is bounded there.
         let bounded = asked.origin == Origin::Peer;
-        if let Err(asked) = self.lines.push(asked.source, asked, bounded) {
+        let (source, weight) = (asked.source, asked.request.weight());
+        if let Err(asked) = self.lines.push(source, asked, weight, bounded) {
             let why = format!("{KEEP_ALIVES_QUEUED_MAX} keep-alive requests are waiting");
             asked.reply.send(Err(ProposeError::not_done(why)));
         }

@@ -7,13 +7,13 @@ mod store;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use openraft::storage::ApplyResponder;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use ringfence_core::{
-    Access, ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Outcome, StateMachine,
+    Access, ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Mode, Outcome, StateMachine,
 };
 use ringfence_history::HistoryFeed;
 use ringfence_planted::{Bug, planted};
@@ -34,6 +34,10 @@ use crate::types::type_config::{
 
 /// How many entries are applied before readers get their turn.
 const APPLY_CHUNK: usize = 64;
+/// The modes as numbers.
+const OFF: u8 = 0;
+const PERMISSIVE: u8 = 1;
+const ENFORCED: u8 = 2;
 
 /// The applied state and everything that hangs on its movement.
 pub(crate) struct State {
@@ -41,6 +45,8 @@ pub(crate) struct State {
     position: Mutex<AppliedPosition>,
     /// The rights of the applied state, to be read while entries are applied.
     access: Mutex<Access>,
+    /// The mode of these, as a number: it is asked for with each request.
+    access_mode: AtomicU8,
     /// Set once the node belongs to a cluster.
     snapshots: OnceLock<SnapshotDir>,
     /// The newest snapshot on disk.
@@ -104,6 +110,7 @@ impl State {
             machine: RwLock::new(StateMachine::new()),
             position: Mutex::default(),
             access: Mutex::default(),
+            access_mode: AtomicU8::new(OFF),
             snapshots: OnceLock::new(),
             current: Mutex::default(),
             prepared: AtomicBool::new(false),
@@ -139,11 +146,26 @@ impl State {
         self.access.lock().clone()
     }
 
+    /// How much rights bind. Needs no such lock either.
+    pub(crate) fn access_mode(&self) -> Mode {
+        match self.access_mode.load(Ordering::Relaxed) {
+            ENFORCED => Mode::Enforced,
+            PERMISSIVE => Mode::Permissive,
+            _ => Mode::Off,
+        }
+    }
+
     /// Publishes the rights, if they have changed; under the lock of the state.
     fn publish_access(&self, machine: &StateMachine) {
         let mut published = self.access.lock();
         if published.set_at() != machine.access().set_at() {
             *published = machine.access().clone();
+            let mode = match published.mode() {
+                Mode::Off => OFF,
+                Mode::Permissive => PERMISSIVE,
+                Mode::Enforced => ENFORCED,
+            };
+            self.access_mode.store(mode, Ordering::Relaxed);
         }
     }
 
