@@ -129,7 +129,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let identify = IdentifyLayer::new(&config.access, &node, &context);
     let identify = identify.map_err(AppError::Credentials)?;
     if let Some(target) = &config.audit_log {
-        let log = AuditLog::open(target, &node, &context).map_err(AppError::AuditLog)?;
+        let log = AuditLog::open(target, &config.data_dir, &node, &context);
+        let log = log.map_err(AppError::AuditLog)?;
         tokio::spawn(log.run(stopping.clone()));
     }
     let metrics = Metrics::new(
@@ -226,7 +227,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     }
     if config.access.mode != Mode::Off {
         let (node, mode) = (node.clone(), config.access.mode);
-        tokio::spawn(forming::set_mode(node, mode, stopping.clone()));
+        let (name, first) = (config.name.clone(), config.initial_cluster.clone());
+        tokio::spawn(forming::heed_mode(node, mode, name, first, stopping.clone()));
     }
     tokio::spawn(tell_health(progress, health, stopping));
 

@@ -171,6 +171,19 @@ fn anonymous_does_not_lock_itself_out_and_may_enforce_once_it_has_the_right() {
 }
 
 #[test]
+fn a_rule_that_makes_everybody_an_administrator_is_granted_with_a_warning() {
+    let node = Node::start(&[]);
+    let said = node.say(&["access", "grant", "*", "admin"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "granted: * admin\n"));
+    let warnings = said.err.lines().filter(|line| line.starts_with("warning: "));
+    let warnings: Vec<&str> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{said:?}");
+    assert!(warnings[0].contains("ringfence access revoke '*' admin"));
+    let narrow = node.say(&["access", "grant", "token:ops", "admin"]);
+    assert!(!narrow.err.contains("warning"), "{narrow:?}");
+}
+
+#[test]
 fn whoever_reaches_the_data_directory_sets_rights_first_and_comes_back_in() {
     let node = Node::start(&[]);
     let me = node.local(&["access", "whoami"]).object();
