@@ -228,7 +228,13 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     if config.access.mode != Mode::Off {
         let (node, mode) = (node.clone(), config.access.mode);
         let (name, first) = (config.name.clone(), config.initial_cluster.clone());
-        tokio::spawn(forming::heed_mode(node, mode, name, first, stopping.clone()));
+        tokio::spawn(forming::heed_mode(
+            node,
+            mode,
+            name,
+            first,
+            stopping.clone(),
+        ));
     }
     tokio::spawn(tell_health(progress, health, stopping));
 

@@ -139,7 +139,10 @@ impl AuditLog {
                 if let Some(act) = newest.clone().find_map(|line| line.act.clone()) {
                     self.written = act;
                 }
-                unwritten += lines[arrived..].iter().map(|line| line.refusals).sum::<u64>();
+                unwritten += lines[arrived..]
+                    .iter()
+                    .map(|line| line.refusals)
+                    .sum::<u64>();
                 let is_due = |trouble: &mut Option<tokio::time::Interval>| match trouble {
                     None => true,
                     Some(pause) => futures_util::FutureExt::now_or_never(pause.tick()).is_some(),

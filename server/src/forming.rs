@@ -65,12 +65,7 @@ pub(crate) async fn heed_mode(
 }
 
 /// Says so if the cluster has not the mode that this node was given.
-async fn compare_mode(
-    node: Node,
-    mode: Mode,
-    founder: &str,
-    mut stopping: watch::Receiver<bool>,
-) {
+async fn compare_mode(node: Node, mode: Mode, founder: &str, mut stopping: watch::Receiver<bool>) {
     let stopped = stopping.wait_for(|stopping| *stopping);
     if tokio::time::timeout(FOUNDER_WAIT, stopped).await.is_ok() {
         return;

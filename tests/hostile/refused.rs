@@ -92,7 +92,13 @@ async fn enforced() -> Cluster {
     local(
         &cluster,
         0,
-        &["access", "grant", "anonymous", "observe", "ringfence/metrics"],
+        &[
+            "access",
+            "grant",
+            "anonymous",
+            "observe",
+            "ringfence/metrics",
+        ],
     );
     cluster
 }

@@ -114,7 +114,8 @@ fn different_values(bytes: usize) -> u64 {
 
 /// The bytes, and how they stand in the file.
 fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
-    const TEXT: &str = "it is text, and neither hexadecimal digits nor base64; a password can be guessed";
+    const TEXT: &str =
+        "it is text, and neither hexadecimal digits nor base64; a password can be guessed";
     let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     if !file.iter().all(is_text) {
         // Of 32 random bytes one in a hundred million is text in UTF-8.
@@ -250,7 +251,9 @@ mod tests {
         // A generator of fixed values: what is refused once in a million would be found by chance.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut byte = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 56) as u8
         };
         for length in [32, 33, 48, 64, 256, 4_096] {

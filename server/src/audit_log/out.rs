@@ -166,7 +166,10 @@ mod tests {
             let (more, _) = write(&mut to, &mut torn, &lines[arrived..]);
             to.room = usize::MAX;
             let (rest, done) = write(&mut to, &mut torn, &lines[arrived + more..]);
-            assert!(done.is_ok() && arrived + more + rest == lines.len(), "{room}");
+            assert!(
+                done.is_ok() && arrived + more + rest == lines.len(),
+                "{room}"
+            );
             let text = String::from_utf8(to.taken).unwrap();
             for line in &lines {
                 let times = text.lines().filter(|there| *there == line.trim_end());

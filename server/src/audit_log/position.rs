@@ -62,7 +62,10 @@ impl Bookmark {
             || "-".to_owned(),
             |log| {
                 let absolute = std::path::absolute(log);
-                absolute.unwrap_or_else(|_| log.to_owned()).display().to_string()
+                absolute
+                    .unwrap_or_else(|_| log.to_owned())
+                    .display()
+                    .to_string()
             },
         );
         Self {

@@ -186,7 +186,9 @@ fn print(context: &Context, after: u64, found: &Found) -> Result<(), Failure> {
             principal(act),
             act.act,
         );
-        context.output.result(&acts::act(found.cluster, act), text)?;
+        context
+            .output
+            .result(&acts::act(found.cluster, act), text)?;
     }
     Ok(())
 }

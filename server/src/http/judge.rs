@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_refusal_says_whether_a_credential_or_a_rule_is_missing() {
-        let denied = |who: &str| Refusal::new(Reason::PermissionDenied, "no").with("principal", who);
+        let denied =
+            |who: &str| Refusal::new(Reason::PermissionDenied, "no").with("principal", who);
         let challenge = |text: &str| Some(text.to_owned());
         assert_eq!(
             answer(&denied("anonymous")),

@@ -118,7 +118,11 @@ fn health_is_told_to_everybody_and_figures_to_who_may_observe_them() {
     let bad = bearer(&format!("rft_7_{}", "A".repeat(43)));
     assert_eq!(get(&node, "/livez", &[&bad]).status, 200);
 
-    for headers in [&[bad.as_str()][..], &[&shown, &shown], &["authorization: Basic YTpi"]] {
+    for headers in [
+        &[bad.as_str()][..],
+        &[&shown, &shown],
+        &["authorization: Basic YTpi"],
+    ] {
         let refused = get(&node, "/metrics", headers);
         assert_eq!(refused.status, 401, "{headers:?}: {refused:?}");
         let challenge = refused.header("www-authenticate").unwrap();
@@ -128,7 +132,8 @@ fn health_is_told_to_everybody_and_figures_to_who_may_observe_them() {
 
     node.local(&["access", "ban", "token:prometheus"]).object();
     assert_eq!(get(&node, "/metrics", &[&shown]).status, 403);
-    node.local(&["access", "unban", "token:prometheus"]).object();
+    node.local(&["access", "unban", "token:prometheus"])
+        .object();
     assert_eq!(get(&node, "/metrics", &[&shown]).status, 200);
     node.local(&["access", "token", "revoke", "prometheus"])
         .object();
@@ -160,7 +165,10 @@ fn what_would_be_refused_is_shown_counted_and_logged_while_rights_are_permissive
     let log = std::fs::read_to_string(node.dir.path().join("log")).unwrap();
     let said = log.lines().find(|line| line.contains("lacks the right"));
     let said = said.unwrap_or_else(|| panic!("{log}"));
-    assert!(said.contains(FIGURES) && said.contains("anonymous"), "{said}");
+    assert!(
+        said.contains(FIGURES) && said.contains("anonymous"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -173,7 +181,10 @@ fn failed_proofs_count_in_the_limits_of_the_client_port() {
     assert_eq!((statuses[0], statuses[15]), (401, 429), "{statuses:?}");
     let limited = get(&node, "/metrics", &[&bad]);
     assert_eq!(limited.header("retry-after"), Some("1"), "{limited:?}");
-    assert!(limited.body.contains("too many failed proofs"), "{limited:?}");
+    assert!(
+        limited.body.contains("too many failed proofs"),
+        "{limited:?}"
+    );
     // The client port counts with it.
     let file = node.file("bad", "e30.e30.e30");
     let said = node.with_token(&file, &["access", "whoami"]);
@@ -233,9 +244,8 @@ fn the_port_speaks_tls_and_a_certificate_names_its_caller() {
     assert_eq!(plain.status, 400, "{plain:?}");
     assert!(plain.body.contains("this port speaks TLS: use https://"));
 
-    let bare = |page: &str, headers: &[&str]| {
-        ask(secured(&node, &servers, None), page, headers).unwrap()
-    };
+    let bare =
+        |page: &str, headers: &[&str]| ask(secured(&node, &servers, None), page, headers).unwrap();
     assert_eq!(bare("/livez", &[]).status, 200);
     assert_eq!(bare("/metrics", &[]).status, 401);
     let shown = bearer(&token(&node, "prometheus"));
