@@ -227,7 +227,7 @@ mod tests {
             (&[200; 31], "it has 31 bytes; expected 32"),
             (
                 &[7; 64],
-                "its 64 bytes have 1 different values, and so many random bytes have some 56",
+                "its 64 bytes have 1 different values, and so many random bytes have some 57",
             ),
             (
                 b"correct horse battery staple, and so on and on",
