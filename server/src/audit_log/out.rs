@@ -121,7 +121,7 @@ mod tests {
 
         let object = json!({ "kind": "ACT", "cluster": "c", "index": 12 });
         let text = format!("{object}\n{{\"kind\":\"REFUSED\"}}\n{{\"half");
-        assert_eq!(out.write(&[text]).0, 2);
+        assert_eq!(out.write(&[text]).0, 1);
         let position = Position::new("c".to_owned(), 12);
         assert_eq!(last_written(&path).unwrap(), Some(position));
         let mut out = Out::open(&path).unwrap();
