@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use ringfence_access::{Peer, Source};
+use ringfence_access::Peer;
 use ringfence_core::Mode;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
@@ -25,7 +25,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::server::NamedService;
-use tonic::transport::server::Connected;
 use tonic_health::server::HealthReporter;
 use tracing::{info, warn};
 
@@ -96,6 +95,8 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let client_tls = config.client_tls.clone().map(Acceptor::new);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http)?;
+    let http_tls = config.http_tls.clone().map(Acceptor::http1);
+    let http_tls = http_tls.transpose().map_err(AppError::Tls)?;
     let api_server = api_server(&config).await?;
     let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
@@ -109,6 +110,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         client = %config.listen_client,
         client_tls = client_tls.is_some(),
         peer_tls = has_peer_tls,
+        http_tls = http_tls.is_some(),
         peer = %config.listen_peer,
         http = %config.listen_http,
         data_dir = %config.data_dir.display(),
@@ -126,9 +128,9 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         .with_rates(config.principal_rates);
     let identify = IdentifyLayer::new(&config.access, &node, &context);
     let identify = identify.map_err(AppError::Credentials)?;
-    let prover = identify.prover();
     if let Some(target) = &config.audit_log {
-        let log = AuditLog::open(target, &node, &context).map_err(AppError::AuditLog)?;
+        let log = AuditLog::open(target, &config.data_dir, &node, &context);
+        let log = log.map_err(AppError::AuditLog)?;
         tokio::spawn(log.run(stopping.clone()));
     }
     let metrics = Metrics::new(
@@ -164,12 +166,10 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         ports.client.clone(),
     );
     let of_clients = Arc::clone(&pool);
-    let of_connections = context.clone();
+    let (of_connections, callers) = (context.clone(), identify.clone());
     let connections = client_port.incoming().map(move |accepted| {
         let accepted = accepted?;
-        let from = accepted.connect_info().remote_addr();
-        let source = from.map(|from| Source::of(from.ip()));
-        let peer = prover.peer(accepted.certificates()).from_source(source);
+        let peer = callers.peer(&accepted);
         let principals = of_connections.connection_principals();
         io::Result::Ok(ClientConnection::new(
             accepted,
@@ -185,6 +185,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         health_service.clone(),
     )
     .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
+    let judge = http::Judge::new(identify.clone(), context.clone());
     let admin = AdminSocket::bind(&config.data_dir).map(|socket| {
         let (pool, of_connections) = (ports.pool.clone(), context.clone());
         let connections = socket.connections().map(move |accepted| {
@@ -202,11 +203,11 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
         Port::new(
             "http",
             http_listener,
-            None,
+            http_tls,
             http::limits(descriptors),
             ports.http.clone(),
         ),
-        config.listen_http,
+        judge,
         progress.clone(),
         metrics.clone(),
         stopped(stopping.clone()),
@@ -226,7 +227,14 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     }
     if config.access.mode != Mode::Off {
         let (node, mode) = (node.clone(), config.access.mode);
-        tokio::spawn(forming::set_mode(node, mode, stopping.clone()));
+        let (name, first) = (config.name.clone(), config.initial_cluster.clone());
+        tokio::spawn(forming::heed_mode(
+            node,
+            mode,
+            name,
+            first,
+            stopping.clone(),
+        ));
     }
     tokio::spawn(tell_health(progress, health, stopping));
 

@@ -75,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) client_connections_max: u64,
     /// TLS of the client port.
     pub(crate) client_tls: Option<ServerTls>,
+    /// TLS of the HTTP port.
+    pub(crate) http_tls: Option<ServerTls>,
     /// How callers are proven.
     pub(crate) access: Access,
     /// What one principal may ask of this node.
@@ -141,6 +143,7 @@ impl Config {
 
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
+        let http_tls = tls::of_http(&given)?;
         let access = access::access(&given)?;
         let principal_rates = rates::of_principals(&given)?;
         let kube_leave = given.kube_leave.unwrap_or(false);
@@ -202,6 +205,7 @@ impl Config {
                 CLIENT_CONNECTIONS,
             )?,
             client_tls,
+            http_tls,
             access,
             principal_rates,
             audit_log: given.audit_log.map(AuditTarget::of),
@@ -411,6 +415,9 @@ pub(crate) fn any_file(bytes: &[u8]) {
         cert_file,
         key_file,
         trusted_ca_file,
+        http_cert_file,
+        http_key_file,
+        http_trusted_ca_file,
         peer_cert_file,
         peer_key_file,
         peer_trusted_ca_file,
@@ -418,8 +425,9 @@ pub(crate) fn any_file(bytes: &[u8]) {
         ..
     } = &mut given;
     let clients = [cert_file, key_file, trusted_ca_file];
+    let http = [http_cert_file, http_key_file, http_trusted_ca_file];
     let peers = [peer_cert_file, peer_key_file, peer_trusted_ca_file];
-    let single = clients.into_iter().chain(peers).flatten();
+    let single = clients.into_iter().chain(http).chain(peers).flatten();
     for file in single.chain(cluster_secret_file) {
         *file = PathBuf::from("/nowhere/file");
     }

@@ -1,21 +1,28 @@
 //! The HTTP port: `/livez`, `/readyz` and `/metrics`, for probes and for Prometheus.
+//!
+//! Health is told to everybody. All other pages are judged as calls at the client port are: by the
+//! same credentials and rules, and with the same limits of failed proofs.
+
+mod judge;
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use ringfence_tls::{Port, PortLimits};
 
+use self::judge::{Door, Shown, judged};
 use crate::descriptors::room_for_probes;
 use crate::limits::{HTTP_CONNECTIONS_MAX, HTTP_SILENCE_MAX};
 use crate::metrics::Metrics;
-use crate::ports::Http1;
 use crate::progress::Progress;
+
+pub(crate) use self::judge::Judge;
 
 /// The text form that Prometheus asks for by name.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -26,20 +33,25 @@ pub(crate) fn limits(descriptors: Option<u64>) -> PortLimits {
     PortLimits::http1(connections, HTTP_SILENCE_MAX)
 }
 
-/// Serves the port at `address` until `stop` resolves.
+/// Serves the port until `stop` resolves.
 pub(crate) async fn serve(
     port: Port,
-    address: SocketAddr,
+    judge: Judge,
     progress: Progress,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let routes = Router::new()
+    let health = Router::new()
         // A node that knows that it cannot go on ends its process; this finds the others.
         .route("/livez", get(alive).with_state(progress.clone()))
-        .route("/readyz", get(ready).with_state(progress))
-        .route("/metrics", get(show).with_state(metrics));
-    axum::serve(Http1::new(port, address), routes)
+        .route("/readyz", get(ready).with_state(progress));
+    let others = Router::new()
+        .route("/metrics", get(show).with_state(metrics))
+        .fallback(absent)
+        .layer(from_fn_with_state(judge.clone(), judged));
+    let routes = health.merge(others);
+    let routes = routes.into_make_service_with_connect_info::<Shown>();
+    axum::serve(Door::new(port, judge), routes)
         .with_graceful_shutdown(stop)
         .await
 }
@@ -67,4 +79,9 @@ async fn show(State(metrics): State<Arc<Metrics>>) -> Response {
         Ok(shown) => ([(header::CONTENT_TYPE, OPEN_METRICS)], shown).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+async fn absent() -> Response {
+    let told = "no such page; there are /livez, /readyz and /metrics\n";
+    (StatusCode::NOT_FOUND, told).into_response()
 }

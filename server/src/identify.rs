@@ -1,19 +1,24 @@
-//! Who calls: what stands before all services, and proves the caller of each request.
+//! Who calls: what stands before all services, and proves the caller of each request. The HTTP port
+//! has its callers proven here, too.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
-use ringfence_access::{InvalidCredentials, NotProven, Proven, Prover, Rate, Tokens, now_unix};
+use ringfence_access::{
+    InvalidCredentials, NotProven, Peer, Proven, Prover, Rate, Source, Tokens, now_unix,
+};
 use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
 use ringfence_services::{self as services, Identified, ProvenPod};
+use ringfence_tls::Connection;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic::transport::server::Connected;
 use tower::{Layer, Service};
 
 use crate::client_connection::ConnectionInfo;
@@ -65,29 +70,35 @@ impl IdentifyLayer {
         })
     }
 
-    pub(crate) fn prover(&self) -> Arc<Prover> {
-        Arc::clone(&self.prover)
+    /// What an accepted connection shows of its caller. Its failed proofs are counted here.
+    pub(crate) fn peer(&self, connection: &Connection) -> Peer {
+        let from = connection.connect_info().remote_addr();
+        let source = from.map(|from| Source::of(from.ip()));
+        let peer = self.prover.peer(connection.certificates());
+        peer.from_source(source)
     }
 
-    /// Who makes a request; `None` if it is not proven and need not be.
+    /// Who makes a request with these headers; `None` if it is not proven and need not be.
     ///
     /// In every mode a caller is proven that can be: a stream that begins while the mode is `off`
     /// outlives the mode, and must not be a stranger's then. But a credential that does not hold is
     /// a reason to refuse only where rights bind.
-    fn identify(
+    ///
+    /// # Errors
+    /// What is wrong with the credential, or the limit of failed proofs that was reached.
+    pub(crate) fn identify(
         &self,
-        info: &ConnectionInfo,
-        request: &Request<Body>,
-    ) -> Result<Option<Identified>, NotProven> {
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<Option<Identified>, Refusal> {
         let mode = self.node.access_mode();
         let binds = mode == Mode::Enforced;
-        let not = match self.prove(info, request, binds) {
+        let not = match self.prove(peer, headers, binds) {
             Ok(proven) => return Ok(Some(self.identified(proven))),
             Err(not) => not,
         };
         let source = || {
-            info.peer
-                .source()
+            peer.source()
                 .map_or_else(String::new, |from| from.to_string())
         };
         let metrics = self.context.metrics();
@@ -96,32 +107,27 @@ impl IdentifyLayer {
             None => metrics.proof_failed(source, binds),
         }
         match binds {
-            true => Err(not),
+            true => Err(refusal(&not)),
             false => Ok(None),
         }
     }
 
-    fn prove(
-        &self,
-        info: &ConnectionInfo,
-        request: &Request<Body>,
-        binds: bool,
-    ) -> Result<Proven, NotProven> {
-        let mut offered = request.headers().get_all(AUTHORIZATION).iter();
+    fn prove(&self, peer: &Peer, headers: &HeaderMap, binds: bool) -> Result<Proven, NotProven> {
+        let mut offered = headers.get_all(AUTHORIZATION).iter();
         let header = offered.next();
         if header.is_some() && offered.next().is_some() {
             return Err(NotProven::SEVERAL_HEADERS);
         }
         let header = header.map(|value| value.as_bytes());
         match binds {
-            true => self.prover.prove(&info.peer, header, now_unix()),
-            false => self.prover.prove_unbound(&info.peer, header, now_unix()),
+            true => self.prover.prove(peer, header, now_unix()),
+            false => self.prover.prove_unbound(peer, header, now_unix()),
         }
     }
 
     /// Puts who makes a request beside it, and what counts its bytes.
     fn admit(&self, info: &ConnectionInfo, request: &mut Request<Body>) -> Result<(), Refusal> {
-        let identified = self.identify(info, request).map_err(|not| refusal(&not))?;
+        let identified = self.identify(&info.peer, request.headers())?;
         let principal = identified.as_ref().map(|who| who.principal.clone());
         let principal = principal.unwrap_or_else(Principal::anonymous);
         let path = request.uri().path();

@@ -3,6 +3,7 @@
 //! This crate decides nothing about leases: it parses, wires and prints. Decisions come from
 //! `ringfence_core`; the way to them is `ringfence_raft`.
 
+mod acts;
 mod admin_socket;
 mod app;
 mod audit_log;

@@ -88,6 +88,18 @@ async fn enforced() -> Cluster {
     timeout(PATIENCE, everywhere)
         .await
         .expect("rights bind in time");
+    // What nodes count is read over HTTP, without a credential.
+    local(
+        &cluster,
+        0,
+        &[
+            "access",
+            "grant",
+            "anonymous",
+            "observe",
+            "ringfence/metrics",
+        ],
+    );
     cluster
 }
 

@@ -35,7 +35,9 @@ pub enum FloorsItem {
     /// The cluster is another one than before, restored for example: what follows is its state.
     /// Its tokens are greater all the same.
     ClusterChanged,
-    /// This cluster reports what follows. Comes first, and behind [`FloorsItem::ClusterChanged`].
+    /// This cluster reports what follows. Comes first, and behind [`FloorsItem::ClusterChanged`]: what
+    /// an older server tells before it names its cluster is held back, except the oldest
+    /// floors beyond [`FLOOR_NAMES_MAX`].
     Cluster(ClusterId),
     /// The greatest floor that was ever forgotten with an idle name, whatever its prefix.
     Forgotten(FencingToken),
@@ -116,12 +118,17 @@ impl std::fmt::Debug for Floors {
 struct FloorStream {
     prefix: String,
     cluster: Option<ClusterId>,
+    /// Whether the stream that is open has said which cluster it is of. Servers before rights say so
+    /// only once the present state is complete.
+    is_identified: bool,
+    /// What the stream that is open told before it said so.
+    held: ReportedFloors,
     forgotten: u64,
     floors: ReportedFloors,
     reached: (u64, u32),
 }
 
-/// The floors that were reported, of the names that were granted last.
+/// Floors of the names that were granted last, those that were reported for example.
 #[derive(Default)]
 struct ReportedFloors {
     by_name: BTreeMap<LeaseName, FencingToken>,
@@ -134,6 +141,13 @@ struct ReportedFloors {
 impl ReportedFloors {
     /// Notes a floor; says whether it has risen, as far as is remembered.
     fn raise(&mut self, name: &LeaseName, token: FencingToken) -> bool {
+        let has_risen = self.note(name, token);
+        while self.pop_excess().is_some() {}
+        has_risen
+    }
+
+    /// The same beyond what may be remembered.
+    fn note(&mut self, name: &LeaseName, token: FencingToken) -> bool {
         let before = self.by_name.get(name).copied();
         if before.is_some_and(|before| before >= token) {
             return false;
@@ -144,14 +158,33 @@ impl ReportedFloors {
         }
         self.by_name.insert(name.clone(), token);
         self.by_age.insert((token, name.clone()));
-        while self.by_name.len() > FLOOR_NAMES_MAX || self.bytes > FLOOR_NAME_BYTES_MAX {
-            let Some((_, oldest)) = self.by_age.pop_first() else {
-                break;
-            };
-            self.by_name.remove(&oldest);
-            self.bytes -= oldest.as_str().len();
-        }
         true
+    }
+
+    /// Forgets the oldest floor if there are more than may be remembered.
+    fn pop_excess(&mut self) -> Option<(LeaseName, FencingToken)> {
+        if self.by_name.len() <= FLOOR_NAMES_MAX && self.bytes <= FLOOR_NAME_BYTES_MAX {
+            return None;
+        }
+        let (token, oldest) = self.by_age.pop_first()?;
+        self.by_name.remove(&oldest);
+        self.bytes -= oldest.as_str().len();
+        Some((oldest, token))
+    }
+}
+
+impl FloorStream {
+    /// Keeps floors until it is known whose they are. What there is no room for is told at once: a
+    /// follower that is bound to clusters leaves it out, and all others lose nothing.
+    fn hold(&mut self, floors: &[(LeaseName, FencingToken)], items: &mut Vec<FloorsItem>) {
+        for (name, token) in floors {
+            self.held.note(name, *token);
+            while let Some((name, token)) = self.held.pop_excess() {
+                if self.floors.raise(&name, token) {
+                    items.push(FloorsItem::Floor { name, token });
+                }
+            }
+        }
     }
 }
 
@@ -177,6 +210,11 @@ impl StreamKind for FloorStream {
             .collect::<Result<_, _>>()?;
 
         let mut items = Vec::new();
+        self.is_identified |= position.is_some();
+        if !self.is_identified {
+            self.hold(&floors, &mut items);
+            return Ok(items);
+        }
         if let Some(position) = position
             && self.cluster != Some(position.cluster())
         {
@@ -191,7 +229,9 @@ impl StreamKind for FloorStream {
             self.forgotten = message.forgotten;
             items.extend(FencingToken::new(message.forgotten).map(FloorsItem::Forgotten));
         }
-        for (name, token) in floors {
+        let held = std::mem::take(&mut self.held).by_age.into_iter();
+        let held = held.map(|(token, name)| (name, token));
+        for (name, token) in held.chain(floors) {
             // A stream that was opened again begins with all floors, on a node that may lag.
             if self.floors.raise(&name, token) {
                 items.push(FloorsItem::Floor { name, token });
@@ -207,7 +247,11 @@ impl StreamKind for FloorStream {
         Ok(items)
     }
 
-    fn on_break(&mut self) {}
+    fn on_break(&mut self) {
+        // The next node tells everything again, and may be one of another cluster.
+        self.is_identified = false;
+        self.held = ReportedFloors::default();
+    }
 
     fn on_refusal(&mut self, _: &Refusal) -> bool {
         false
@@ -271,6 +315,77 @@ mod tests {
         assert!(!told.raise(&name(count), token(count)));
         // Forgotten: reported again.
         assert!(told.raise(&name(1), token(1)));
+    }
+
+    /// As servers before rights begin: no cluster is named before the state is complete.
+    fn unnamed(floors: &[(&str, u64)]) -> v1::WatchFloorsResponse {
+        v1::WatchFloorsResponse {
+            position: None,
+            complete: false,
+            ..message(0, floors)
+        }
+    }
+
+    fn floor(name: &str, token: u64) -> FloorsItem {
+        FloorsItem::Floor {
+            name: LeaseName::parse(name).expect("a name"),
+            token: FencingToken::new(token).expect("in range"),
+        }
+    }
+
+    #[test]
+    fn floors_of_an_older_server_are_told_behind_the_cluster_that_they_are_of() {
+        let mut kind = FloorStream::default();
+        let first = unnamed(&[("a", 3)]);
+        assert_eq!(decode(&mut kind, first), []);
+        assert_eq!(decode(&mut kind, unnamed(&[("b", 4)])), []);
+
+        let told = decode(&mut kind, message(5, &[("a", 6)]));
+
+        let cluster = FloorsItem::Cluster(ClusterId::new([1; 16]));
+        assert_eq!(told[..3], [cluster, floor("a", 3), floor("b", 4)]);
+        assert_eq!(told[3], floor("a", 6));
+        assert!(matches!(told[4..], [FloorsItem::Reached(_)]));
+        // On the same stream it is known.
+        assert_eq!(decode(&mut kind, unnamed(&[("b", 7)])), [floor("b", 7)]);
+    }
+
+    #[test]
+    fn floors_behind_a_break_are_those_of_the_cluster_that_the_next_stream_names() {
+        let mut kind = FloorStream::default();
+        decode(&mut kind, message(5, &[("a", 3)]));
+        kind.on_break();
+        assert_eq!(decode(&mut kind, unnamed(&[("a", 900)])), []);
+        // This stream breaks too, before it has said whose they are: nothing of it is told.
+        kind.on_break();
+        assert_eq!(decode(&mut kind, unnamed(&[("a", 901)])), []);
+        let mut other = message(1, &[]);
+        if let Some(position) = &mut other.position {
+            position.cluster_id = vec![2; 16].into();
+        }
+
+        let told = decode(&mut kind, other);
+
+        let cluster = FloorsItem::Cluster(ClusterId::new([2; 16]));
+        let expected = [FloorsItem::ClusterChanged, cluster, floor("a", 901)];
+        assert_eq!(told[..3], expected);
+    }
+
+    #[test]
+    fn no_more_floors_are_held_back_than_allowed_and_none_is_lost() {
+        let mut kind = FloorStream::default();
+        let name = |at: u64| format!("{at:0>255}");
+        let count = u64::try_from(FLOOR_NAME_BYTES_MAX / 255).expect("fits") + 10;
+        let mut told = Vec::new();
+        for at in 1..=count {
+            told.extend(decode(&mut kind, unnamed(&[(&name(at), at)])));
+        }
+        assert!(kind.held.bytes <= FLOOR_NAME_BYTES_MAX);
+        assert!((9..=11).contains(&told.len()), "{}", told.len());
+        told.extend(decode(&mut kind, message(5, &[])));
+        let floors = told.iter();
+        let floors = floors.filter(|item| matches!(item, FloorsItem::Floor { .. }));
+        assert_eq!(floors.count() as u64, count);
     }
 
     #[test]

@@ -59,6 +59,8 @@ impl Audit {
     /// full list is taken for one that has lost its beginning.
     pub(crate) fn may_lack_after(&self, index: u64) -> bool {
         let oldest = self.records.first().map(|(oldest, _)| *oldest);
-        self.records.len() >= AUDIT_RECORDS_MAX && oldest.is_some_and(|oldest| index < oldest)
+        // Between two indices that follow each other nothing was dropped.
+        let is_before = |oldest| index.saturating_add(1) < oldest;
+        self.records.len() >= AUDIT_RECORDS_MAX && oldest.is_some_and(is_before)
     }
 }

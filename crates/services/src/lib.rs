@@ -73,6 +73,7 @@ pub use malformed::name_malformed;
 pub use metrics::Metrics;
 pub use rates::{ConnectionPrincipals, Meter, PrincipalRates};
 pub use refusals::{RefusalCounts, Refusals, Refused};
+pub use rights::FIGURES;
 pub use sessions::SessionService;
 
 /// What all services share.

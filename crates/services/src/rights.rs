@@ -5,6 +5,7 @@
 //! the entry decides. A session's numbered requests are never refused early, since the memory of
 //! requests comes before rights.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ringfence_core::{
@@ -16,10 +17,17 @@ use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 
 use crate::Context;
-use crate::caller::Who;
+use crate::caller::{Identified, Who};
 use crate::clients::Account;
 use crate::limits::ACCESS_LOOK_INTERVAL;
 use crate::unknown::is_unknown;
+
+/// What rules name to let a principal read the figures of nodes, their metrics. No lease needs to have
+/// this name: it stands in a rule as that of a lease would, so that the right to it alone can be given.
+pub const FIGURES: &str = "ringfence/metrics";
+
+static FIGURES_NAME: LazyLock<LeaseName> =
+    LazyLock::new(|| LeaseName::parse(FIGURES).expect("a name that is allowed"));
 
 /// What a judgement came to: refused; or allowed, and what would refuse it if rights were binding.
 pub(crate) type Judged = Result<Option<Rejection>, Rejection>;
@@ -171,6 +179,20 @@ impl Context {
         self.look_early(who, |access| {
             access.judge(who.principal(), verb, Scope::Cluster)
         })
+    }
+
+    /// Judges who asks for the figures of this node: a caller that may read [`FIGURES`] may. What is
+    /// refused is counted, and in the mode `permissive` what would be.
+    ///
+    /// # Errors
+    /// [`Reason::PermissionDenied`] names the rule that would allow it; [`Reason::Unauthenticated`] is
+    /// for a cluster token that was revoked.
+    pub fn admit_to_figures(&self, caller: Option<Identified>) -> Result<(), Refusal> {
+        let who = Who::new(caller);
+        let judged = self.look_early(&who, |access| {
+            access.judge_read(who.principal(), Scope::Name(&FIGURES_NAME))
+        });
+        judged.inspect_err(|refusal| self.metrics.denied(refusal, true))
     }
 
     /// The command as it is logged, with who asks for it, unless this node knows already that it

@@ -16,9 +16,10 @@ use crate::secret::ClusterSecret;
 pub const CLUSTER_SECRET_BYTES_MIN: usize = 32;
 /// The longest file with a secret, in bytes.
 pub const CLUSTER_SECRET_FILE_BYTES_MAX: u64 = 4096;
-/// The fewest different bytes of a secret. Of 32 random bytes some 30 are different; 15 or fewer
-/// are not once in 10^15 such secrets.
-const DIFFERENT_BYTES_MIN: usize = 16;
+/// How many different values so many random bytes have at least, in percent of what they have on
+/// average: 32 of them some 30. Less is found not once in a million random secrets, and in every text
+/// of an alphabet, whatever its encoding.
+const DIFFERENT_PERCENT: u64 = 75;
 /// Permissions that a file with a secret may not have: all of other users, and to write of the
 /// group. A group may read, since Kubernetes mounts a secret so for a Pod's own group.
 #[cfg(unix)]
@@ -33,7 +34,7 @@ impl ClusterSecret {
     ///
     /// # Errors
     /// [`TlsError`] with [`Part::ClusterSecret`]: the file cannot be read, is longer than 4,096
-    /// bytes, is open to other users, has fewer bytes, or is no random bytes.
+    /// bytes, is open to other users, has fewer bytes, or is a text or a pattern.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         let wrong = |why: String| TlsError::new(Part::ClusterSecret, path.display(), why);
         let (text, metadata) =
@@ -97,21 +98,38 @@ fn random_bytes(file: &[u8]) -> Result<Vec<u8>, String> {
     bytes
         .iter()
         .for_each(|byte| seen[usize::from(*byte)] = true);
-    let different = seen.iter().filter(|seen| **seen).count();
-    if different < DIFFERENT_BYTES_MIN {
+    let different = seen.iter().filter(|seen| **seen).count() as u64;
+    let expected = different_values(bytes.len());
+    if different < expected * DIFFERENT_PERCENT / 100 {
         return Err(format!(
-            "its {} bytes{form} have {different} different values; expected random bytes",
+            "its {} bytes{form} have {different} different values, and so many random bytes have some \
+             {expected}; a text or a pattern can be guessed",
             bytes.len()
         ));
     }
     Ok(bytes)
 }
 
+/// How many different values so many random bytes have on average.
+fn different_values(bytes: usize) -> u64 {
+    const MILLION: u64 = 1_000_000;
+    // Of the values that are absent yet, each byte takes one in 256 away.
+    let absent = (0..bytes).fold(256 * MILLION, |absent, _| absent - absent / 256);
+    256 - absent / MILLION
+}
+
 /// The bytes, and how they stand in the file.
 fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
+    const TEXT: &str =
+        "it is text, and neither hexadecimal digits nor base64; a password can be guessed";
     let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     if !file.iter().all(is_text) {
-        return Ok((file.to_vec(), ""));
+        // Of 32 random bytes one in a hundred million is text in UTF-8.
+        let is_utf8 = !file.is_ascii() && std::str::from_utf8(file).is_ok();
+        return match is_utf8 && file.len() >= CLUSTER_SECRET_BYTES_MIN {
+            true => Err(TEXT.to_owned()),
+            false => Ok((file.to_vec(), "")),
+        };
     }
     let digits: Vec<u8> = file
         .iter()
@@ -139,10 +157,7 @@ fn decoded(file: &[u8]) -> Result<(Vec<u8>, &'static str), String> {
     found
         .next()
         .map(|bytes| (bytes, " in base64"))
-        .ok_or_else(|| {
-            "it is text, and neither hexadecimal digits nor base64; a password can be guessed"
-                .to_owned()
-        })
+        .ok_or_else(|| TEXT.to_owned())
 }
 
 #[cfg(test)]
@@ -181,7 +196,29 @@ mod tests {
 
     #[test]
     fn what_is_no_secret_is_refused_with_what_was_found() {
-        let cases: [(&[u8], &str); 8] = [
+        // The same sentence as different systems write it.
+        let german = "die katze tritt die treppe krumm, weil übermut sie dazu trieb";
+        let latin1: Vec<u8> = german.chars().map(|letter| letter as u8).collect();
+        let utf16: Vec<u8> = german.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        // In KOI8-R small letters stand at 0xC0 and above.
+        let koi8: Vec<u8> = german
+            .bytes()
+            .filter(u8::is_ascii_lowercase)
+            .map(|letter| letter - b'a' + 0xc0)
+            .collect();
+        let cases: [(&[u8], &str); 14] = [
+            (
+                german.as_bytes(),
+                "neither hexadecimal digits nor base64; a password can be guessed",
+            ),
+            (
+                "пароль, который никто не угадает".as_bytes(),
+                "neither hexadecimal digits nor base64",
+            ),
+            (&latin1, "a text or a pattern can be guessed"),
+            (&utf16, "a text or a pattern can be guessed"),
+            (&koi8, "a text or a pattern can be guessed"),
+            ("пароль".as_bytes(), "it has 12 bytes; expected 32"),
             (b"", "it is empty"),
             (b" \n", "it is empty"),
             (
@@ -194,7 +231,10 @@ mod tests {
             ),
             (b"AAECAwQFBgcICQoLDA0ODw==", "it has 16 bytes in base64"),
             (&[200; 31], "it has 31 bytes; expected 32"),
-            (&[7; 64], "its 64 bytes have 1 different values"),
+            (
+                &[7; 64],
+                "its 64 bytes have 1 different values, and so many random bytes have some 57",
+            ),
             (
                 b"correct horse battery staple, and so on and on",
                 "neither hexadecimal digits nor base64",
@@ -210,6 +250,24 @@ mod tests {
                 .unwrap_err()
                 .contains("longer than 4096")
         );
+    }
+
+    #[test]
+    fn random_bytes_are_taken_whatever_they_are() {
+        // A generator of fixed values: what is refused once in a million would be found by chance.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut byte = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        };
+        for length in [32, 33, 48, 64, 256, 4_096] {
+            for _ in 0..2_000 {
+                let random: Vec<u8> = (0..length).map(|_| byte()).collect();
+                assert_eq!(random_bytes(&random), Ok(random.clone()), "{random:?}");
+            }
+        }
     }
 
     #[cfg(unix)]

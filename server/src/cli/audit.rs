@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringfence_client::unstable;
-use ringfence_core::AUDIT_RECORDS_MAX;
+use ringfence_core::{AUDIT_RECORDS_MAX, ClusterId};
 use ringfence_proto::v1::access_client::AccessClient;
 use ringfence_proto::v1::{Act, ListActsRequest, ListActsResponse};
-use ringfence_proto::wire::ACTS_PER_PAGE_MAX;
-use serde_json::{Value, json};
+use ringfence_proto::wire::{self, ACTS_PER_PAGE_MAX};
+use serde_json::Value;
 
+use crate::acts;
 use crate::cli::context::Context;
 use crate::cli::output::Table;
 use crate::cli::{Failure, exit, signals, view};
@@ -52,6 +53,8 @@ struct Reader {
 /// What a look brought.
 #[derive(Default)]
 struct Found {
+    /// The cluster that it is of.
+    cluster: Option<ClusterId>,
     acts: Vec<Act>,
     /// The index of the oldest act that is kept, if acts before it may be gone.
     lost_before: Option<u64>,
@@ -64,6 +67,7 @@ impl Reader {
         loop {
             let missing = limit - found.acts.len();
             let page = self.page(context, missing).await?;
+            found.cluster = wire::cluster_id_from_wire(&page.cluster_id).unwrap_or_default();
             if page.compacted {
                 found.lost_before = Some(page.oldest);
             }
@@ -110,11 +114,12 @@ impl Audit {
             Some(_) => reader.next(context, limit).await?,
             // The newest are at the end of all that are kept, and what was dropped is not asked for.
             None => {
-                let mut all = reader.next(context, usize::MAX).await?.acts;
-                let newest = all.split_off(all.len().saturating_sub(limit));
+                let mut all = reader.next(context, usize::MAX).await?;
+                let older = all.acts.len().saturating_sub(limit);
                 Found {
-                    acts: newest,
+                    acts: all.acts.split_off(older),
                     lost_before: None,
+                    ..all
                 }
             }
         };
@@ -161,7 +166,8 @@ fn show(context: &Context, after: Option<u64>, found: &Found) -> Result<(), Fail
             view::or_dash((!act.reason.is_empty()).then_some(&act.reason)),
         ]);
     }
-    let objects: Vec<Value> = found.acts.iter().map(object).collect();
+    let objects = found.acts.iter();
+    let objects: Vec<Value> = objects.map(|act| acts::act(found.cluster, act)).collect();
     context.output.list(&objects, &table, "no acts")
 }
 
@@ -180,7 +186,9 @@ fn print(context: &Context, after: u64, found: &Found) -> Result<(), Failure> {
             principal(act),
             act.act,
         );
-        context.output.result(&object(act), text)?;
+        context
+            .output
+            .result(&acts::act(found.cluster, act), text)?;
     }
     Ok(())
 }
@@ -190,7 +198,7 @@ fn report_lost(context: &Context, after: u64, found: &Found) -> Result<(), Failu
     let Some(oldest) = found.lost_before else {
         return Ok(());
     };
-    let object = json!({ "kind": "MISSED", "after": after, "before": oldest });
+    let object = acts::missed(found.cluster, after, oldest);
     let text = format!(
         "-- acts between index {after} and {oldest} may be MISSING: the cluster keeps the newest \
          {AUDIT_RECORDS_MAX}; `serve --audit-log` keeps all that a node applies"
@@ -203,16 +211,4 @@ fn principal(act: &Act) -> &str {
         "" => "-",
         principal => principal,
     }
-}
-
-fn object(act: &Act) -> Value {
-    json!({
-        "kind": "ACT",
-        "index": act.index,
-        "at_unix_ms": act.at_unix_ms,
-        "principal": (!act.principal.is_empty()).then_some(&act.principal),
-        "node": (act.node_id != 0).then_some(act.node_id),
-        "act": act.act,
-        "reason": act.reason,
-    })
 }

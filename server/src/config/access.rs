@@ -44,8 +44,11 @@ impl Default for Access {
 /// The credentials that a node takes.
 pub(super) fn access(given: &Given) -> Result<Access, ConfigError> {
     let certificate = given.client_cert_principal.map(CertificateKind::from);
-    if let (Some(kind), None) = (certificate, &given.trusted_ca_file) {
-        let allowed = "together with --trusted-ca-file, which says who signs the certificates";
+    let authority = given.trusted_ca_file.as_ref();
+    let authority = authority.or(given.http_trusted_ca_file.as_ref());
+    if let (Some(kind), None) = (certificate, authority) {
+        let allowed = "together with --trusted-ca-file or --http-trusted-ca-file, which say who \
+                       signs the certificates";
         return Err(ConfigError::value(
             "client-cert-principal",
             kind.to_string(),

@@ -112,7 +112,8 @@ pub(super) struct Given {
     /// Where other nodes are served [default: port 7421 of every interface]
     #[arg(long, env = "RINGFENCE_LISTEN_PEER", value_name = "IP:PORT")]
     pub(super) listen_peer: Option<String>,
-    /// Where /livez, /readyz and /metrics are served [default: port 7422 of every interface]
+    /// Where /livez, /readyz and /metrics are served; where rights are enforced, /metrics needs the
+    /// right to observe ringfence/metrics [default: port 7422 of every interface]
     #[arg(long, env = "RINGFENCE_LISTEN_HTTP", value_name = "IP:PORT")]
     pub(super) listen_http: Option<String>,
     /// The most connections of clients at a time; fewer if the process may not have so many files open
@@ -148,6 +149,17 @@ pub(super) struct Given {
         value_name = "BOOL"
     )]
     pub(super) client_cert_auth: Option<bool>,
+    /// The certificate of the HTTP port, with those that signed it: a PEM file, read again when it
+    /// changes [default: the port has no TLS]
+    #[arg(long, env = "RINGFENCE_HTTP_CERT_FILE", value_name = "FILE")]
+    pub(super) http_cert_file: Option<PathBuf>,
+    /// The key of --http-cert-file, not encrypted: a PEM file
+    #[arg(long, env = "RINGFENCE_HTTP_KEY_FILE", value_name = "FILE")]
+    pub(super) http_key_file: Option<PathBuf>,
+    /// Who signs the certificates that callers of the HTTP port may show: a PEM file; none has to
+    /// show one, since probes cannot
+    #[arg(long, env = "RINGFENCE_HTTP_TRUSTED_CA_FILE", value_name = "FILE")]
+    pub(super) http_trusted_ca_file: Option<PathBuf>,
     /// Which name of a client certificate is the caller's: cert:uri:…, cert:dns:…, cert:email:… or
     /// cert:cn:… [default: a certificate names no caller]
     #[arg(long, env = "RINGFENCE_CLIENT_CERT_PRINCIPAL", value_name = "KIND")]
@@ -369,6 +381,9 @@ impl Given {
             key_file: self.key_file.or(lower.key_file),
             trusted_ca_file: self.trusted_ca_file.or(lower.trusted_ca_file),
             client_cert_auth: self.client_cert_auth.or(lower.client_cert_auth),
+            http_cert_file: self.http_cert_file.or(lower.http_cert_file),
+            http_key_file: self.http_key_file.or(lower.http_key_file),
+            http_trusted_ca_file: self.http_trusted_ca_file.or(lower.http_trusted_ca_file),
             client_cert_principal: self.client_cert_principal.or(lower.client_cert_principal),
             jwt_issuer: list(self.jwt_issuer, lower.jwt_issuer),
             kube_pods_issuer: self.kube_pods_issuer.or(lower.kube_pods_issuer),

@@ -11,6 +11,7 @@ pub(super) struct Flags {
     pub(super) certificate: &'static str,
     pub(super) key: &'static str,
     pub(super) ca: &'static str,
+    /// Demands a certificate of callers; the HTTP port has no such flag, since probes show none.
     pub(super) demand: &'static str,
 }
 
@@ -19,6 +20,13 @@ const CLIENT: Flags = Flags {
     key: "key-file",
     ca: "trusted-ca-file",
     demand: "client-cert-auth",
+};
+
+const HTTP: Flags = Flags {
+    certificate: "http-cert-file",
+    key: "http-key-file",
+    ca: "http-trusted-ca-file",
+    demand: "",
 };
 
 /// What was given for one port.
@@ -38,6 +46,16 @@ pub(super) fn of_clients(given: &Given) -> Result<Option<ServerTls>, ConfigError
         demand: given.client_cert_auth.unwrap_or(false),
     };
     CLIENT.check(files)
+}
+
+/// The TLS of the HTTP port; `None` if it has none. It demands no certificate: probes show none.
+pub(super) fn of_http(given: &Given) -> Result<Option<ServerTls>, ConfigError> {
+    HTTP.check(Files {
+        certificate: given.http_cert_file.as_deref(),
+        key: given.http_key_file.as_deref(),
+        ca: given.http_trusted_ca_file.as_deref(),
+        demand: false,
+    })
 }
 
 impl Flags {
@@ -132,6 +150,14 @@ mod tests {
                 "--key-file is `a`; allowed: together with --cert-file",
             ),
             ("--trusted-ca-file a", "without which the port has no TLS"),
+            (
+                "--http-cert-file a",
+                "--http-cert-file is `a`; allowed: together with --http-key-file",
+            ),
+            (
+                "--http-trusted-ca-file a",
+                "together with --http-cert-file and --http-key-file, without which the port has no TLS",
+            ),
             ("--client-cert-auth", "without which the port has no TLS"),
             (
                 "--client-cert-auth --cert-file a --key-file b",

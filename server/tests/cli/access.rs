@@ -1,7 +1,7 @@
 //! `access`: who may do what, against a running node in each mode.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use ringfence_testkit::ports::Port;
 use serde_json::{Value, json};
@@ -15,40 +15,58 @@ pub(crate) struct Node {
     pub(crate) client: String,
     pub(crate) http: String,
     pub(crate) dir: TempDir,
-    _ports: [Port; 3],
+    ports: [Port; 3],
 }
 
 impl Node {
     pub(crate) fn start(flags: &[&str]) -> Self {
         let ports = [(); 3].map(|()| Port::any());
-        let at = ports.each_ref().map(|port| port.address().to_string());
         let dir = tempfile::tempdir().unwrap();
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        let process = ringfence()
+        let process = Self::spawn(dir.path(), &ports, flags);
+        let [client, _, http] = ports.each_ref().map(|port| port.address().to_string());
+        let node = Self {
+            process,
+            client,
+            http,
+            dir,
+            ports,
+        };
+        node.serves();
+        node
+    }
+
+    /// Starts the node again, which has ended, with these flags.
+    pub(crate) fn start_again(&mut self, flags: &[&str]) {
+        self.process = Self::spawn(self.dir.path(), &self.ports, flags);
+        self.serves();
+    }
+
+    fn spawn(dir: &Path, ports: &[Port; 3], flags: &[&str]) -> Child {
+        let at = ports.each_ref().map(|port| port.address().to_string());
+        let file = |name: &str| {
+            let mut options = std::fs::File::options();
+            options.create(true).append(true).open(dir.join(name))
+        };
+        ringfence()
             .args(["serve", "--name", "n1", "--token-floor=0"])
             .args(["--listen-client", &at[0], "--listen-peer", &at[1]])
             .args(["--listen-http", &at[2], "--wal-segment-bytes=1048576"])
             .args(["--initial-cluster", &format!("n1={}", at[1])])
             .args(flags)
             .arg("--data-dir")
-            .arg(dir.path().join("data"))
-            .stdout(Stdio::null())
-            .stderr(log)
+            .arg(dir.join("data"))
+            .stdout(file("out").unwrap())
+            .stderr(file("log").unwrap())
             .spawn()
-            .unwrap();
-        let node = Self {
-            process,
-            client: at[0].clone(),
-            http: at[2].clone(),
-            dir,
-            _ports: ports,
-        };
+            .unwrap()
+    }
+
+    fn serves(&self) {
         await_that("the cluster of one knows rights", || {
-            let status = node.run(&["cluster", "status"]);
+            let status = self.run(&["cluster", "status"]);
             let level = status.code.filter(|code| *code == 0);
             level.is_some() && status.objects()[0]["level"].as_u64() >= Some(4)
         });
-        node
     }
 
     pub(crate) fn asked(&self, endpoint: &str, arguments: &[&str]) -> Command {
@@ -168,6 +186,25 @@ fn anonymous_does_not_lock_itself_out_and_may_enforce_once_it_has_the_right() {
     // Nor does it take the right from itself.
     let revoked = node.run(&["access", "revoke", "anonymous", "admin"]);
     refused(&revoked, 2, "INVALID_ARGUMENT");
+}
+
+#[test]
+fn a_rule_that_makes_everybody_an_administrator_is_granted_with_a_warning() {
+    let node = Node::start(&[]);
+    let said = node.say(&["access", "grant", "*", "admin"]);
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (Some(0), "granted: * admin\n")
+    );
+    let warnings = said
+        .err
+        .lines()
+        .filter(|line| line.starts_with("warning: "));
+    let warnings: Vec<&str> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{said:?}");
+    assert!(warnings[0].contains("ringfence access revoke '*' admin"));
+    let narrow = node.say(&["access", "grant", "token:ops", "admin"]);
+    assert!(!narrow.err.contains("warning"), "{narrow:?}");
 }
 
 #[test]

@@ -2,10 +2,15 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
+use ringfence_proto::v1::access_change::Change;
+use ringfence_proto::v1::access_client::AccessClient;
+use ringfence_proto::v1::{AccessChange, ChangeAccessRequest, GetAccessRequest};
 use ringfence_testkit::ports::Port;
 use rustix::process::Signal;
 use serde_json::Value;
+use tonic::transport::Channel;
 
 use crate::access::Node;
 use crate::harness::{Dev, Said, await_that, pid, ringfence, signal};
@@ -46,7 +51,7 @@ fn operators_acts_are_listed_with_who_did_them_and_why() {
     assert_eq!(texts, expected);
     assert!(
         acts.iter()
-            .all(|act| act["principal"] == "local" && act["node"] == 1)
+            .all(|act| act["principal"] == "local" && act["proven_by"] == 1)
     );
     assert!(acts[1]["reason"].as_str().unwrap().contains("stuck"));
 
@@ -162,6 +167,195 @@ fn a_node_writes_acts_and_samples_of_refusals_to_its_file_and_opens_it_again() {
             .iter()
             .all(|line| line["act"] != "access: mode enforced")
     );
+}
+
+/// The whole lines of files, in order.
+fn written(files: &[&Path]) -> Vec<Value> {
+    let texts = files.iter().map(|file| std::fs::read_to_string(file));
+    let texts: Vec<String> = texts.map(Result::unwrap_or_default).collect();
+    let lines = texts.iter().flat_map(|text| text.lines());
+    lines
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// What the acts of these lines did, and how many lines say that some are missing.
+fn acts_of(lines: &[Value]) -> (Vec<String>, usize) {
+    let of = |kind: &'static str| lines.iter().filter(move |line| line["kind"] == kind);
+    let acts = of("ACT").map(|line| line["act"].as_str().unwrap().to_owned());
+    (acts.collect(), of("MISSED").count())
+}
+
+/// Bans a principal, which is an act, and waits until these files have it.
+fn ban(node: &Node, who: &str, files: &[&Path]) -> String {
+    let who = format!("token:{who}");
+    node.local(&["access", "ban", &who]).object();
+    let act = format!("access: ban {who}");
+    await_that("the act is written", || {
+        acts_of(&written(files)).0.contains(&act)
+    });
+    act
+}
+
+fn ends(node: &mut Node, how: Signal) {
+    signal(pid(&node.process), how);
+    node.process.wait().unwrap();
+}
+
+#[test]
+fn an_act_is_written_to_stdout_once_however_often_the_node_starts() {
+    let flags = ["--audit-log", "-"];
+    let mut node = Node::start(&flags);
+    let out = node.dir.path().join("out");
+    let mut expected = Vec::new();
+    for (who, how) in [
+        ("a", Signal::TERM),
+        ("b", Signal::TERM),
+        ("c", Signal::KILL),
+    ] {
+        expected.push(ban(&node, who, &[&out]));
+        // What was written is noted a moment later.
+        let noted = node.dir.path().join("data/audit.position");
+        let newest = written(&[&out])
+            .iter()
+            .rev()
+            .find_map(|line| line["index"].as_u64());
+        await_that("it is noted", || {
+            let text = std::fs::read_to_string(&noted).unwrap_or_default();
+            serde_json::from_str::<Value>(&text)
+                .is_ok_and(|noted| noted["index"].as_u64() == newest)
+        });
+        ends(&mut node, how);
+        node.start_again(&flags);
+    }
+    expected.push(ban(&node, "d", &[&out]));
+    assert_eq!(acts_of(&written(&[&out])), (expected, 0));
+}
+
+#[test]
+fn an_act_is_written_once_though_its_file_is_rotated_and_the_node_starts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, first, second, third] =
+        ["audit.jsonl", "audit.1", "audit.2", "audit.3"].map(|name| folder.path().join(name));
+    let all = [&*first, &*second, &*third, &*path];
+    let flags = ["--audit-log", path.to_str().unwrap()];
+    let mut node = Node::start(&flags);
+    let mut expected = vec![ban(&node, "a", &all)];
+
+    // Rotated in order, and started again before another act.
+    std::fs::rename(&path, &first).unwrap();
+    signal(pid(&node.process), Signal::HUP);
+    await_that("the file is made again", || path.exists());
+    ends(&mut node, Signal::TERM);
+    node.start_again(&flags);
+    expected.push(ban(&node, "b", &all));
+
+    // Rotated without a word: the old file is written until the node starts again.
+    std::fs::rename(&path, &second).unwrap();
+    expected.push(ban(&node, "c", &all));
+    assert!(!path.exists());
+    ends(&mut node, Signal::TERM);
+    node.start_again(&flags);
+    expected.push(ban(&node, "d", &all));
+
+    // Rotated while the node does not run.
+    ends(&mut node, Signal::TERM);
+    std::fs::rename(&path, &third).unwrap();
+    node.start_again(&flags);
+    expected.push(ban(&node, "e", &all));
+    assert_eq!(acts_of(&written(&all)), (expected, 0));
+    let own = written(&[&path]);
+    assert_eq!(acts_of(&own).0, ["access: ban token:e"]);
+
+    // The command shows an act as the file does, which adds the node that writes.
+    let listed = node.local(&["audit", "--limit", "1"]).object();
+    let mut line = own.into_iter().find(|line| line["kind"] == "ACT").unwrap();
+    assert_eq!(line.as_object_mut().unwrap().remove("node"), Some(1.into()));
+    assert_eq!(listed, line);
+    assert_eq!(line["proven_by"], 1);
+}
+
+/// Makes so many acts, one entry each.
+async fn act(node: &Node, acts: usize) {
+    let channel = Channel::from_shared(format!("http://{}", node.client)).unwrap();
+    let mut access = AccessClient::new(channel.connect().await.unwrap());
+    let state = access
+        .get_access(GetAccessRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    let mut index = state.access_index;
+    for n in 0..acts {
+        let who = format!("token:t{n}");
+        let change = match n % 2 {
+            0 => Change::Ban(who),
+            _ => Change::Unban(format!("token:t{}", n - 1)),
+        };
+        let change = ChangeAccessRequest {
+            cluster_id: state.cluster_id.clone(),
+            based_on: index,
+            changes: vec![AccessChange {
+                change: Some(change),
+            }],
+        };
+        index = access
+            .change_access(change)
+            .await
+            .unwrap()
+            .into_inner()
+            .access_index;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acts_are_said_to_be_missing_when_they_are_and_only_then() {
+    const ACTS: usize = 1_030;
+    let flags = ["--audit-log", "-"];
+    let mut node = Node::start(&flags);
+    let out = node.dir.path().join("out");
+    act(&node, ACTS).await;
+    await_that("all are written", || {
+        acts_of(&written(&[&out])).0.len() == ACTS
+    });
+    for _ in 0..2 {
+        ends(&mut node, Signal::TERM);
+        node.start_again(&flags);
+        let last = ban(&node, "more", &[&out]);
+        node.local(&["access", "unban", "token:more"]).object();
+        let (acts, missed) = acts_of(&written(&[&out]));
+        assert_eq!(missed, 0);
+        assert!(acts.contains(&last));
+    }
+    await_that("the last is written", || {
+        acts_of(&written(&[&out])).0.len() == ACTS + 4
+    });
+    let before = written(&[&out])
+        .iter()
+        .rev()
+        .find_map(|line| line["index"].as_u64());
+
+    ends(&mut node, Signal::TERM);
+    node.start_again(&[]);
+    act(&node, ACTS).await;
+    ends(&mut node, Signal::TERM);
+    node.start_again(&flags);
+    let total = ACTS + 4 + 1_024;
+    await_that("those that are kept are written", || {
+        acts_of(&written(&[&out])).0.len() == total
+    });
+    let lines = written(&[&out]);
+    let missed: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["kind"] == "MISSED")
+        .collect();
+    assert_eq!(missed.len(), 1, "{missed:?}");
+    assert_eq!(missed[0]["after"].as_u64(), before);
+    let at = lines
+        .iter()
+        .position(|line| line["kind"] == "MISSED")
+        .unwrap();
+    assert_eq!(missed[0]["before"], lines[at + 1]["index"]);
+    assert_eq!(missed[0]["cluster"], lines[at + 1]["cluster"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use ringfence_client::{Client, SessionOptions};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::leases_client::LeasesClient;
 use ringfence_proto::v1::{GetRequest, Reason};
+use ringfence_services::FIGURES;
 use std::io::{Read, Write};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
@@ -20,8 +21,10 @@ fn node(flags: &[&str]) -> Node {
     await_that("rights bind", || {
         node.local(&["access", "mode"]).object()["mode"] == "enforced"
     });
-    node.local(&["access", "grant", "anonymous", "acquire", "a/*"])
-        .object();
+    for right in [["acquire", "a/*"], ["observe", FIGURES]] {
+        node.local(&[&["access", "grant", "anonymous"][..], &right].concat())
+            .object();
+    }
     node
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ringfence_proto::v1;
+use ringfence_proto::v1::access_client::AccessClient;
 use ringfence_proto::v1::check_response::Verdict;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -12,6 +13,11 @@ use crate::process::{PATIENCE, Ports, Process};
 
 /// Three nodes that are ready.
 pub(crate) async fn three() -> (Vec<Process>, TempDir) {
+    three_with([&[]; 3]).await
+}
+
+/// The same, each with more flags of its own.
+async fn three_with(more: [&[&str]; 3]) -> (Vec<Process>, TempDir) {
     let dir = TempDir::new().unwrap();
     let ports = [0; 3].map(|_| Ports::free());
     let members: Vec<_> = (1..)
@@ -20,9 +26,10 @@ pub(crate) async fn three() -> (Vec<Process>, TempDir) {
         .collect();
     let members = format!("--initial-cluster={}", members.join(","));
     let mut nodes = Vec::new();
-    for (n, ports) in (1..).zip(ports) {
+    for ((n, ports), more) in (1..).zip(ports).zip(more) {
         let name = format!("n{n}");
         let flags = ["--name", &name, &members, "--token-floor=0"];
+        let flags = [&flags[..], more].concat();
         nodes.push(Process::start(&dir.path().join(&name), ports, &flags));
     }
     let mut ready = Vec::new();
@@ -30,6 +37,27 @@ pub(crate) async fn three() -> (Vec<Process>, TempDir) {
         ready.push(node.ready().await);
     }
     (ready, dir)
+}
+
+#[tokio::test]
+async fn the_founders_mode_counts_whatever_other_first_members_were_given() {
+    let enforced: &[&str] = &["--access", "enforced"];
+    let mode = async |node: &Process| {
+        let mut access = AccessClient::connect(node.url()).await.unwrap();
+        let answer = access.who_am_i(v1::WhoAmIRequest {}).await;
+        answer.unwrap().into_inner().mode()
+    };
+    let (nodes, _dir) = three_with([&[], enforced, enforced]).await;
+    // Longer than a node needs to see that it could set a mode.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for node in &nodes {
+        assert_eq!(mode(node).await, v1::AccessMode::Off);
+    }
+    drop(nodes);
+    let (nodes, _dir) = three_with([enforced, &[], &[]]).await;
+    for node in &nodes {
+        assert_eq!(mode(node).await, v1::AccessMode::Enforced);
+    }
 }
 
 #[tokio::test]

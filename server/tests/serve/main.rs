@@ -7,6 +7,7 @@ mod cluster;
 mod descriptors;
 mod families;
 mod handover;
+mod headers;
 mod limits;
 mod members;
 mod metrics;

@@ -9,7 +9,7 @@ use ringfence_proto::v1::access_change::Change;
 use ringfence_proto::wire;
 use serde_json::{Value, json};
 
-use super::change::{change, read, remind_of_mode, rule_object, told};
+use super::change::{change, read, remind_of_mode, rule_object, told, warn_of_open_doors};
 use super::file;
 use crate::cli::Failure;
 use crate::cli::context::Context;
@@ -88,6 +88,9 @@ impl Apply {
             (false, false) => "applied",
         });
         context.output.result(&object, text)?;
+        if !self.dry_run {
+            warn_of_open_doors(context, added);
+        }
         if !self.dry_run && !changes.is_empty() {
             remind_of_mode(context, access.mode());
         }

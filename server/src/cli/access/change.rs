@@ -1,7 +1,7 @@
 //! What stands in the cluster about rights, and one change of it.
 
 use ringfence_client::unstable;
-use ringfence_core::{Mode, Principal, Rule};
+use ringfence_core::{Mode, Principal, PrincipalPattern, Rule, Verb};
 use ringfence_proto::v1::access_change::Change;
 use ringfence_proto::v1::access_client::AccessClient;
 use ringfence_proto::v1::{
@@ -74,6 +74,35 @@ pub(super) fn remind_of_mode(context: &Context, mode: v1::AccessMode) {
     }
 }
 
+/// Warns of the first new rule that lets callers without a credential do what operators do.
+pub(super) fn warn_of_open_doors<'a>(context: &Context, new: impl IntoIterator<Item = &'a Rule>) {
+    if let Some(warning) = new.into_iter().find_map(open_door) {
+        context.output.remark(warning);
+    }
+}
+
+/// What is wrong with such a rule, and how it is taken back.
+fn open_door(rule: &Rule) -> Option<String> {
+    let is_for_all = match &rule.principals {
+        PrincipalPattern::Exact(who) => who.as_str() == Principal::ANONYMOUS,
+        PrincipalPattern::Prefix(prefix) => prefix.is_empty(),
+    };
+    let what = match rule.verb {
+        Verb::Admin => "change rules, tokens and the mode",
+        Verb::Operate => "change the members",
+        Verb::Configure => "change the settings",
+        Verb::Backup => "take a backup of the whole state",
+        Verb::Acquire | Verb::Observe | Verb::Revoke => return None,
+    };
+    is_for_all.then(|| {
+        format!(
+            "warning: `{rule}` lets every process that reaches a client port {what}, without any \
+             credential; unless that is meant: ringfence access revoke '{}' {}",
+            rule.principals, rule.verb
+        )
+    })
+}
+
 /// A rule as programs read it.
 pub(super) fn rule_object(rule: &Rule) -> Value {
     json!({
@@ -98,4 +127,33 @@ pub(super) fn told(rule: &v1::Rule) -> Result<Rule, Failure> {
 /// A principal on the command line.
 pub(super) fn principal(raw: &str) -> Result<Principal, String> {
     Principal::parse(raw).map_err(|why| why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ringfence_core::NamePattern;
+
+    use super::*;
+
+    #[test]
+    fn only_what_operators_do_is_warned_of_and_only_for_everybody() {
+        let warning = |who: &str, verb, names: Option<&str>| {
+            open_door(&Rule {
+                principals: PrincipalPattern::parse(who).unwrap(),
+                verb,
+                names: names.map(|names| NamePattern::parse(names).unwrap()),
+            })
+        };
+        for who in ["*", "anonymous"] {
+            let warned = warning(who, Verb::Admin, None).unwrap();
+            assert!(warned.contains(&format!("ringfence access revoke '{who}' admin")));
+            assert!(!warned.contains('\n'), "{warned}");
+            assert!(warning(who, Verb::Operate, None).is_some());
+            assert_eq!(warning(who, Verb::Acquire, Some("*")), None);
+        }
+        assert_eq!(warning("token:*", Verb::Admin, None), None);
+        assert_eq!(warning("token:ops", Verb::Admin, None), None);
+    }
 }

@@ -7,7 +7,7 @@ use ringfence_proto::v1::access_change::Change;
 use ringfence_proto::wire;
 use serde_json::json;
 
-use super::change::{change, read, remind_of_mode, rule_object};
+use super::change::{change, read, remind_of_mode, rule_object, warn_of_open_doors};
 use crate::cli::Failure;
 use crate::cli::context::Context;
 
@@ -95,6 +95,9 @@ async fn set(context: &Context, rule: &Rule, stands: bool) -> Result<ExitCode, F
         };
         index = change(context, &before, vec![to]).await?.access_index;
         remind_of_mode(context, mode);
+    }
+    if stands {
+        warn_of_open_doors(context, [rule]);
     }
     let object = json!({ "rule": rule_object(rule), "changed": changed, "index": index });
     let said = match (stands, changed) {
