@@ -1,6 +1,8 @@
 //! Who is hostile: the credential that it shows, and what its rules allow.
 
-use ringfence_core::{AccessRecord, LeaseName, NamePattern, Principal, PrincipalPattern, Rule, Verb};
+use ringfence_core::{
+    AccessRecord, LeaseName, NamePattern, Principal, PrincipalPattern, Rule, Verb,
+};
 use ringfence_model::rights::{Rights, To};
 
 /// The names that the rule of hostile clients gives them.
@@ -34,7 +36,11 @@ pub(super) struct Bandit {
 
 impl Bandit {
     /// One whose credential proves nothing, or a principal without a rule.
-    pub(super) fn without_rights(name: &'static str, shown: Shown, principal: Option<&str>) -> Self {
+    pub(super) fn without_rights(
+        name: &'static str,
+        shown: Shown,
+        principal: Option<&str>,
+    ) -> Self {
         Self::new(name, shown, principal, false)
     }
 
@@ -88,7 +94,10 @@ impl Bandit {
 
     /// Whether it may do this to the cluster.
     pub(super) fn may_to_cluster(&self, verb: Verb) -> bool {
-        !self.is_barred() && self.rights.allow(self.principal.as_ref(), verb, To::Cluster)
+        !self.is_barred()
+            && self
+                .rights
+                .allow(self.principal.as_ref(), verb, To::Cluster)
     }
 
     /// Whether it may acquire anything.

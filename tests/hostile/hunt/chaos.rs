@@ -112,7 +112,9 @@ impl<'a> Chaos<'a> {
         self.figures.count("faults", "node restarted");
         match self.cluster.wait_exit(at, Duration::from_secs(20)).await {
             Some(0) => {}
-            other => self.figures.found(&format!("n{} was stopped, and {other:?}", at + 1)),
+            other => self
+                .figures
+                .found(&format!("n{} was stopped, and {other:?}", at + 1)),
         }
         if self.cluster.pid(at).is_none() {
             self.cluster.spawn(at);
@@ -129,9 +131,17 @@ impl<'a> Chaos<'a> {
         });
         let metadata = request.metadata_mut();
         metadata.insert("authorization", self.operator.clone());
-        let moved = timeout(PATIENCE, ClusterClient::new(channel).transfer_leader(request)).await;
+        let moved = timeout(
+            PATIENCE,
+            ClusterClient::new(channel).transfer_leader(request),
+        )
+        .await;
         let moved = moved.is_ok_and(|moved| moved.is_ok());
-        let fault = if moved { "leader moved" } else { "leader not moved" };
+        let fault = if moved {
+            "leader moved"
+        } else {
+            "leader not moved"
+        };
         self.figures.count("faults", fault);
     }
 

@@ -94,7 +94,12 @@ impl Honest {
                 stop: Arc::clone(&stop),
                 recorded: at != last,
             };
-            let id: String = person.session.open_id.iter().map(|b| format!("{b:02x}")).collect();
+            let id: String = person
+                .session
+                .open_id
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect();
             let ttl_ms = TTL.as_millis() as u64;
             let opened = Outcome::Opened {
                 session: person.session.handle.session,
@@ -110,7 +115,9 @@ impl Honest {
             people.push(Arc::new(person));
         }
         let mut tasks = JoinSet::new();
-        let shared = Arc::new(Guard::new(LeaseName::parse(&format!("{HIDDEN}/shared")).unwrap()));
+        let shared = Arc::new(Guard::new(
+            LeaseName::parse(&format!("{HIDDEN}/shared")).unwrap(),
+        ));
         for (at, person) in people.iter().enumerate() {
             tasks.spawn(Arc::clone(person).keep_alive());
             let guard = person.recorded.then(|| Arc::clone(&shared));
@@ -202,7 +209,8 @@ impl Person {
     }
 
     fn wrong(&self, what: &str) {
-        self.figures.found(&format!("honest client {}: {what}", self.client));
+        self.figures
+            .found(&format!("honest client {}: {what}", self.client));
     }
 
     /// A session that is kept alive never ends, whatever others do.

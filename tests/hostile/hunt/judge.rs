@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use prost::Message;
 use ringfence_core::Verb;
+use ringfence_proto::Refusal;
 use ringfence_proto::v1::client_frame::Body as Ask;
 use ringfence_proto::v1::server_frame::Body as Reply;
 use ringfence_proto::v1::{self, Reason};
-use ringfence_proto::Refusal;
 use tonic::Status;
 
 use super::bandit::Bandit;
@@ -208,12 +208,18 @@ impl Asked<'_> {
             },
             "Leases/List" => {
                 let leases = parse::<v1::ListResponse>(answer)?.leases;
-                self.listed(&prefix_of(rpc, &sent_one()), leases.iter().map(|l| &*l.name))
+                self.listed(
+                    &prefix_of(rpc, &sent_one()),
+                    leases.iter().map(|l| &*l.name),
+                )
             }
             "Leases/Watch" => self.watched(&prefix_of(rpc, &sent_one()), &parse(answer)?),
             "Leases/WatchFloors" => {
                 let floors = parse::<v1::WatchFloorsResponse>(answer)?.floors;
-                self.listed(&prefix_of(rpc, &sent_one()), floors.iter().map(|f| &*f.name))
+                self.listed(
+                    &prefix_of(rpc, &sent_one()),
+                    floors.iter().map(|f| &*f.name),
+                )
             }
             "Leases/History" => {
                 let records = parse::<v1::HistoryResponse>(answer)?.records;
@@ -322,15 +328,24 @@ impl Asked<'_> {
     /// shown.
     fn kept(&self, sent: &[Bytes], answer: &v1::KeepAliveResponse) -> Judged {
         if let Some(refusal) = &answer.refusal {
-            return self.refused("Sessions/KeepAlive", sent, refusal.reason(), &refusal.message);
+            return self.refused(
+                "Sessions/KeepAlive",
+                sent,
+                refusal.reason(),
+                &refusal.message,
+            );
         }
         for lost in &answer.lost {
             if self.known.owner(lost.session) != Some(self.bandit.name) {
                 return Err(format!("losses of session {} are shown", lost.session));
             }
         }
-        let requests = sent.iter().filter_map(|sent| parse::<v1::KeepAliveRequest>(sent).ok());
-        let mut answered = requests.filter(|request| request.id == answer.id).peekable();
+        let requests = sent
+            .iter()
+            .filter_map(|sent| parse::<v1::KeepAliveRequest>(sent).ok());
+        let mut answered = requests
+            .filter(|request| request.id == answer.id)
+            .peekable();
         if answered.peek().is_none() {
             return Err(format!("keep-alive {} was not sent", answer.id));
         }
@@ -352,7 +367,9 @@ impl Asked<'_> {
 }
 
 fn contains(bytes: &[u8], word: &str) -> bool {
-    bytes.windows(word.len()).any(|window| window == word.as_bytes())
+    bytes
+        .windows(word.len())
+        .any(|window| window == word.as_bytes())
 }
 
 fn shown(bytes: &[u8]) -> String {
@@ -389,7 +406,9 @@ fn prefix_of(rpc: &str, sent: &[u8]) -> String {
 /// The requests of a stream by the numbers of their frames, each as the RPC that it is.
 fn asked_frames(sent: &[Bytes]) -> HashMap<u64, Vec<(&'static str, Bytes)>> {
     let mut frames: HashMap<u64, Vec<_>> = HashMap::new();
-    let messages = sent.iter().filter_map(|sent| v1::ClientMessage::decode(sent.clone()).ok());
+    let messages = sent
+        .iter()
+        .filter_map(|sent| v1::ClientMessage::decode(sent.clone()).ok());
     for frame in messages.flat_map(|message| message.frames) {
         let Some(body) = frame.body else { continue };
         let (rpc, bytes) = match body {
@@ -403,7 +422,10 @@ fn asked_frames(sent: &[Bytes]) -> HashMap<u64, Vec<(&'static str, Bytes)>> {
             Ask::Get(asked) => ("Leases/Get", asked.encode_to_vec()),
             Ask::Check(asked) => ("Leases/Check", asked.encode_to_vec()),
         };
-        frames.entry(frame.id).or_default().push((rpc, bytes.into()));
+        frames
+            .entry(frame.id)
+            .or_default()
+            .push((rpc, bytes.into()));
     }
     frames
 }

@@ -105,9 +105,9 @@ impl Known {
             self.stolen.get(at).map(|stolen| stolen.handle.clone())
         };
         let drawn = match random.random_range(0..20) {
-            0..=8 => self.own_session(random, of),
-            9..=14 => stolen(random),
-            15..=17 => stolen(random).map(|handle| SessionHandle {
+            0..=11 => self.own_session(random, of),
+            12..=15 => stolen(random),
+            16..=17 => stolen(random).map(|handle| SessionHandle {
                 secret: guess(random),
                 ..handle
             }),
@@ -155,8 +155,8 @@ impl Known {
 
     /// A lease name: its own, a hidden one, or none.
     pub(super) fn any_name(random: &mut StdRng) -> String {
-        match random.random_range(0..24) {
-            0..=9 => format!("{OWN}{}", random.random_range(0..12)),
+        match random.random_range(0..32) {
+            24.. | 0..=9 => format!("{OWN}{}", random.random_range(0..12)),
             10 => format!("{OWN}mate"),
             11..=15 => format!("{HIDDEN}/held-{}", random.random_range(0..4)),
             16 => format!("{HIDDEN}/shared"),
@@ -164,7 +164,9 @@ impl Known {
             18 => "team-ab/x".to_owned(),
             19 => format!("{OWN}../{HIDDEN}/shared"),
             20 => format!("{OWN}{}", "x".repeat(random.random_range(200..300))),
-            21 => ["", "/", "*", "team-a", "team-a//x", "team-a/*"][random.random_range(0..6)].into(),
+            21 => {
+                ["", "/", "*", "team-a", "team-a//x", "team-a/*"][random.random_range(0..6)].into()
+            }
             22 => "\u{1f98a}\0\r\nteam-a/".to_owned(),
             _ => "y".repeat(random.random_range(0..70_000)),
         }

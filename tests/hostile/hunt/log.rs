@@ -10,10 +10,10 @@ use ringfence_check::log::{DumpReader, Logged};
 use ringfence_check::{Recording, Report, witness};
 use ringfence_core::{Command as Asked, Event, Outcome, SessionEnd, StateMachine, Verb, WaitEnd};
 use ringfence_model::Model;
-use ringfence_proto::record::{encode_command, kind_of};
-use ringfence_tests::{Cluster, server};
+use ringfence_proto::record::{RECORD_VERSION, encode_command, kind_of};
 use ringfence_testkit::invariants::{Checkers, Step};
 use ringfence_testkit::view::View;
+use ringfence_tests::{Cluster, server};
 
 use super::bandit::Bandit;
 use super::figures::Figures;
@@ -28,7 +28,9 @@ impl Dump {
         let file = tempfile::tempfile().unwrap();
         let mut command = Command::new(server());
         command.args(["log", "dump", "--data-dir"]);
-        command.arg(cluster.data_dir(at)).stdout(file.try_clone().unwrap());
+        command
+            .arg(cluster.data_dir(at))
+            .stdout(file.try_clone().unwrap());
         let status = command.status().unwrap();
         assert!(status.success(), "{command:?}: {status}");
         Self(file)
@@ -45,6 +47,28 @@ impl Dump {
     pub(super) fn witnessed(&self, recording: &Recording) -> Report {
         let entries = self.entries().map(Ok::<_, std::convert::Infallible>);
         witness::check(recording, entries).unwrap()
+    }
+
+    /// What leaders alone log stands there as leaders log it: one forming, one start of each term, and
+    /// no end of a Pod.
+    pub(super) fn is_only_leaders(&self, figures: &Figures) {
+        let (mut forms, mut term) = (0, 0);
+        for logged in self.entries() {
+            let Some(entry) = logged.entry else { continue };
+            let wrong = match &entry.command {
+                Asked::Form(_) => {
+                    forms += 1;
+                    forms > 1
+                }
+                Asked::TermStart { .. } => entry.term <= std::mem::replace(&mut term, entry.term),
+                Asked::RaiseLevel { level } => *level != RECORD_VERSION,
+                Asked::PodEnded(_) | Asked::DrawNodeId => true,
+                _ => false,
+            };
+            if wrong {
+                figures.found(&format!("a forged entry is in the log: {entry:?}"));
+            }
+        }
     }
 
     /// Replays all of it. What the state machine answered is what the model answers, each invariant
@@ -90,7 +114,9 @@ fn judge(step: &Step, bandits: &[Bandit], figures: &Figures) {
         return;
     };
     let principal = &called.caller.principal;
-    let Some(bandit) = bandits.iter().find(|bandit| bandit.principal.as_ref() == Some(principal))
+    let Some(bandit) = bandits
+        .iter()
+        .find(|bandit| bandit.principal.as_ref() == Some(principal))
     else {
         return;
     };
@@ -131,6 +157,9 @@ fn is_allowed(event: &Event, step: &Step, bandit: &Bandit) -> bool {
 
 /// Whether a session is a hostile client's: the honest have none that ends.
 fn hostile(step: &Step, session: ringfence_core::SessionId) -> bool {
-    let owner = step.before.session(session).and_then(|found| found.owner.as_ref());
+    let owner = step
+        .before
+        .session(session)
+        .and_then(|found| found.owner.as_ref());
     owner.is_some_and(|owner| owner.as_str() == "token:raider")
 }

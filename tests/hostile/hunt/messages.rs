@@ -28,8 +28,8 @@ pub(super) struct Method {
     input: String,
     /// Whether the client sends a stream.
     pub(super) takes_stream: bool,
-    /// Whether the answer is a stream.
-    pub(super) answers_stream: bool,
+    /// Whether a stream stays open, of the client or of answers.
+    pub(super) is_stream: bool,
 }
 
 /// The messages and RPCs of the public package.
@@ -66,7 +66,7 @@ impl Schema {
                     name: format!("{}/{}", service.name(), method.name()),
                     input: method.input_type().to_owned(),
                     takes_stream: method.client_streaming(),
-                    answers_stream: method.server_streaming(),
+                    is_stream: method.client_streaming() || method.server_streaming(),
                 };
                 methods.extend(service.method.iter().map(method));
             }
@@ -113,7 +113,9 @@ impl Schema {
             .enumerate()
             .map(|(oneof, _)| {
                 let members = message.field.iter();
-                let count = members.filter(|field| excluded(field) == Some(oneof)).count();
+                let count = members
+                    .filter(|field| excluded(field) == Some(oneof))
+                    .count();
                 draw.random.random_range(0..count.max(1))
             })
             .collect();
@@ -124,7 +126,7 @@ impl Schema {
                 if seen[oneof] - 1 != chosen[oneof] {
                     continue;
                 }
-            } else if self.is_left_out(draw, field) {
+            } else if Self::is_left_out(draw, field) {
                 continue;
             }
             let times = match field.label() {
@@ -140,13 +142,19 @@ impl Schema {
         }
     }
 
-    fn is_left_out(&self, draw: &mut Draw<'_>, field: &FieldDescriptorProto) -> bool {
+    fn is_left_out(draw: &mut Draw<'_>, field: &FieldDescriptorProto) -> bool {
         // With them most requests would be refused for what they say.
-        let rare = matches!(field.name(), "pod" | "open" | "from" | "seen_cluster_time_ms" | "read");
-        let one_in = if rare { 2 } else { 9 };
-        match rare {
-            true => draw.random.random_range(0..one_in) > 0,
-            false => draw.random.random_range(0..one_in) == 0,
+        let rare = [
+            "pod",
+            "open",
+            "from",
+            "seen_cluster_time_ms",
+            "read",
+            "settings",
+        ];
+        match rare.contains(&field.name()) {
+            true => draw.random.random_range(0..8) > 0,
+            false => draw.random.random_range(0..12) == 0,
         }
     }
 
@@ -223,18 +231,18 @@ fn add(
 /// A number, by what its field means.
 fn integer(draw: &mut Draw<'_>, field: &str) -> u64 {
     let random = &mut *draw.random;
-    if random.random_range(0..25) == 0 {
+    if random.random_range(0..50) == 0 {
         return [0, 1, u64::MAX, 1 << 32, i64::MAX as u64][random.random_range(0..5)];
     }
     match field {
         "session" | "to_session" | "after" => draw.known.any_session(random, draw.of).session,
         "token" | "newest" => draw.known.any_token(random),
-        "number" | "id" => match random.random_range(0..4) {
+        "number" | "id" => match random.random_range(0..8) {
             0 => random.random_range(0..40),
             _ => draw.known.number(),
         },
         "lowest" | "target" => random.random_range(0..40),
-        "ttl_ms" => random.random_range(1_000..8_000),
+        "ttl_ms" => random.random_range(1_000..15_000),
         "wait_ms" => random.random_range(0..1_500),
         "lock_delay_ms" => random.random_range(0..2_000),
         "page_size" | "limit" => random.random_range(0..2_000),
@@ -255,7 +263,7 @@ fn text(draw: &mut Draw<'_>, field: &str) -> String {
             Known::any_principal(random)
         }
         "peer_address" | "client_address" => "127.0.0.1:1".to_owned(),
-        "identity" => match random.random_range(0..10) {
+        "identity" => match random.random_range(0..30) {
             0 => "i".repeat(random.random_range(0..400)),
             _ => "raider".to_owned(),
         },
@@ -286,9 +294,9 @@ fn bytes(draw: &mut Draw<'_>, field: &str) -> Vec<u8> {
             let at = random.random_range(0..draw.known.stolen.len());
             return draw.known.stolen[at].handle.secret.to_vec();
         }
-        "data" => random.random_range(0..1_100),
+        "data" => random.random_range(0..1_030),
         "digest" => 32,
-        _ if random.random_range(0..12) == 0 => random.random_range(0..64),
+        _ if random.random_range(0..30) == 0 => random.random_range(0..64),
         _ => 16,
     };
     (0..length).map(|_| random.random()).collect()

@@ -1,5 +1,6 @@
 //! A hostile client at work: random RPCs with random fields, each answer judged.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ use super::known::Known;
 use super::messages::{Draw, Method, Schema};
 
 /// How long it waits for an answer, in milliseconds.
-const PATIENCE: std::ops::Range<u64> = 200..2_500;
+const PATIENCE: Range<u64> = 300..3_000;
+/// How long its streams stay open.
+const STREAM: Range<u64> = 50..700;
 /// Nearly as much as a header may have, in bytes; what is longer never arrives.
 const LONG_HEADER: usize = 11 << 10;
 
@@ -50,13 +53,18 @@ impl Raid {
             let method = self.method(&mut random);
             let sent = self.requests(&mut random, method, &bandit);
             let headers = self.headers(&mut random, &bandit);
-            let patience = Duration::from_millis(random.random_range(PATIENCE));
+            let patience = match method.is_stream {
+                true => random.random_range(STREAM),
+                false => random.random_range(PATIENCE),
+            };
+            let patience = Duration::from_millis(patience);
             let path = format!("/ringfence.v1.{}", method.name);
             let channel = channels[at].clone();
             let answer = call(channel, path, sent.clone(), &headers, patience).await;
 
             let (what, word) = (bandit.name, Asked::word(&answer));
-            self.figures.count(&format!("{what}: {}", method.name), &word);
+            self.figures
+                .count(&format!("{what}: {}", method.name), &word);
             self.figures.count(&format!("all of {what}"), &word);
             let asked = Asked {
                 bandit: &bandit,
@@ -74,7 +82,12 @@ impl Raid {
     }
 
     fn method(&self, random: &mut StdRng) -> &Method {
-        let often = ["Leases/Acquire", "Sessions/Open", "Sessions/KeepAlive", "Connection/Stream"];
+        let often = [
+            "Leases/Acquire",
+            "Sessions/Open",
+            "Sessions/KeepAlive",
+            "Connection/Stream",
+        ];
         let methods = &self.schema.methods;
         let wanted = often[random.random_range(0..often.len())];
         let found = methods.iter().find(|method| method.name == wanted);
@@ -152,8 +165,13 @@ impl Raid {
         let letter = |random: &mut StdRng| char::from(random.random_range(b'!'..=b'~'));
         match random.random_range(0..7) {
             0 => "e30.e30.".to_owned(),
-            1 => format!("eyJhbGciOiJub25lIn0.{}.", "e30".repeat(random.random_range(0..3_000))),
-            2 => (0..random.random_range(1..LONG_HEADER)).map(|_| letter(random)).collect(),
+            1 => format!(
+                "eyJhbGciOiJub25lIn0.{}.",
+                "e30".repeat(random.random_range(0..3_000))
+            ),
+            2 => (0..random.random_range(1..LONG_HEADER))
+                .map(|_| letter(random))
+                .collect(),
             3 => "a.b".repeat(random.random_range(1..40)),
             _ => {
                 // The token of another, with one letter changed: mostly its secret is wrong.
@@ -172,7 +190,9 @@ impl Raid {
 
 fn connect(to: &str) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{to}")).unwrap();
-    endpoint.connect_timeout(Duration::from_millis(500)).connect_lazy()
+    endpoint
+        .connect_timeout(Duration::from_millis(500))
+        .connect_lazy()
 }
 
 fn shown(sent: &[Bytes]) -> String {

@@ -80,13 +80,24 @@ impl Stage {
             ("revoked", &own),
         ] {
             let principal = format!("token:{name}");
-            local(&cluster, 0, &["access", "grant", &principal, "acquire", names]);
+            local(
+                &cluster,
+                0,
+                &["access", "grant", &principal, "acquire", names],
+            );
         }
-        local(&cluster, 0, &["access", "grant", "token:operator", "operate"]);
+        local(
+            &cluster,
+            0,
+            &["access", "grant", "token:operator", "operate"],
+        );
         local(&cluster, 0, &["access", "ban", "token:banned"]);
         local(&cluster, 0, &["access", "token", "revoke", "revoked"]);
         let shown = local(&cluster, 0, &["access", "list"]);
-        assert!(shown.contains("token:banned") && shown.contains(&own), "{shown}");
+        assert!(
+            shown.contains("token:banned") && shown.contains(&own),
+            "{shown}"
+        );
         Self {
             cluster,
             honest,
