@@ -49,6 +49,11 @@ async fn hostile_clients_get_nothing_beyond_their_rules_while_nodes_fail() {
     let bandits = vec![
         Bandit::with_small_right("raider", stage.raider.clone(), "token:raider"),
         Bandit::without_rights("idle", Shown::Token(stage.idle.clone()), Some("token:idle")),
+        Bandit::without_rights(
+            "brief",
+            Shown::Token(stage.brief.clone()),
+            Some("token:brief"),
+        ),
         Bandit::without_rights("stranger", Shown::Nothing, None),
         Bandit::without_rights("forger", Shown::Garbage, None),
         Bandit::without_rights(

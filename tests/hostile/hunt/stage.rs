@@ -38,6 +38,8 @@ pub(super) struct Stage {
     pub(super) banned: String,
     /// Was revoked.
     pub(super) revoked: String,
+    /// Has no rule, and is valid for a minute.
+    pub(super) brief: String,
 }
 
 impl Stage {
@@ -59,17 +61,24 @@ impl Stage {
         };
         let bound = timeout(PATIENCE, everywhere).await;
         bound.expect("rights bind in time");
-        let token = |name: &str| {
-            let made = local(&cluster, 0, &["access", "token", "create", name]);
+        let token_for = |name: &str, ttl: &str| {
+            let made = local(
+                &cluster,
+                0,
+                &["access", "token", "create", name, "--ttl", ttl],
+            );
             let made = made.trim().to_owned();
             assert!(!made.is_empty(), "no token for {name}");
             made
         };
+        let token = |name| token_for(name, "90d");
         let bank = format!("{HIDDEN}-bank");
         let shop = format!("{HIDDEN}-shop");
         let honest = [token(&bank), token(&shop), token("mate")];
         let (operator, raider, idle) = (token("operator"), token("raider"), token("idle"));
         let (banned, revoked) = (token("banned"), token("revoked"));
+        // And the leeway of a minute.
+        let brief = token_for("brief", "1s");
         let (hidden, own) = (format!("{HIDDEN}/*"), format!("{OWN}*"));
         for (name, names) in [
             (bank.as_str(), &hidden),
@@ -106,6 +115,7 @@ impl Stage {
             idle,
             banned,
             revoked,
+            brief,
         }
     }
 }
