@@ -15,6 +15,7 @@ mod figures;
 mod forger;
 mod honest;
 mod judge;
+mod judge_tests;
 mod known;
 mod log;
 mod messages;
