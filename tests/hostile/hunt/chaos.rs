@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rand::Rng;
 use rand::rngs::StdRng;
-use ringfence_proto::v1::TransferLeaderRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
+use ringfence_proto::v1::{StatusRequest, TransferLeaderRequest};
 use ringfence_tests::{Cluster, Journal, Signal};
 use tokio::time::{sleep, timeout};
 use tonic::Request;
@@ -19,6 +19,10 @@ use crate::measure::memory;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a leader may take to answer that it hands leadership over.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a node may take to catch up when it was started again: an election, a few seconds of a node
+/// that its peers waited for, and a busy machine.
+const BACK_MAX: Duration = Duration::from_secs(60);
 
 /// Makes faults, one at a time, and looks at the nodes between them.
 pub(super) struct Chaos<'a> {
@@ -57,6 +61,7 @@ impl<'a> Chaos<'a> {
             let pause = self.random.random_range(1_500..5_000);
             self.look_for(Duration::from_millis(pause)).await;
             self.fault().await;
+            self.until_all_are_back().await;
         }
         self.look_for(Duration::from_secs(1)).await;
     }
@@ -143,6 +148,37 @@ impl<'a> Chaos<'a> {
             "leader not moved"
         };
         self.figures.count("faults", fault);
+    }
+
+    /// Waits until each node has applied what one of them has now: it is let in by the others, and by
+    /// strangers at their ports it is not kept out.
+    async fn until_all_are_back(&mut self) {
+        let (begun, mut newest) = (Journal::now(), None);
+        loop {
+            let mut applied = Vec::new();
+            for at in 0..3 {
+                applied.push(self.applied(at).await);
+            }
+            // None is ahead of the cluster, and at the beginning some may not answer.
+            let known = applied.iter().flatten().max().copied();
+            newest = newest.or(known);
+            if newest.is_some() && applied.iter().all(|applied| *applied >= newest) {
+                let slow = Journal::now() - begun > Duration::from_secs(10);
+                let came = if slow { "back late" } else { "back" };
+                return self.figures.count("nodes after a fault", came);
+            }
+            if Journal::now() - begun > BACK_MAX {
+                let found = format!("not all nodes are back in {BACK_MAX:?}: {applied:?}");
+                return self.figures.found(&found);
+            }
+            self.look_for(LOOK).await;
+        }
+    }
+
+    async fn applied(&self, at: usize) -> Option<u64> {
+        let mut client = ClusterClient::new(self.cluster.caller().channel(at));
+        let status = timeout(PATIENCE, client.status(StatusRequest {})).await;
+        Some(status.ok()?.ok()?.into_inner().applied_index)
     }
 
     /// Lets time pass. A node that ends without a signal is a finding.

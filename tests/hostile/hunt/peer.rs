@@ -35,8 +35,9 @@ const RPCS: [(&str, bool); 10] = [
     ("Forward", true),
     ("FetchHistory", false),
 ];
-/// Sockets of one stranger that are open at a time.
-const SOCKETS: usize = 120;
+/// Sockets of one stranger that are open at a time: with those of three others at three ports, more
+/// than a peer port takes.
+const SOCKETS: usize = 250;
 
 impl Siege {
     /// Speaks as a peer that lags or is damaged, until the end.

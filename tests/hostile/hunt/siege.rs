@@ -22,6 +22,7 @@ use super::known::{HIDDEN, Known};
 use super::stage::Stage;
 use super::{seed, time};
 use crate::measure::PATIENCE;
+use crate::sockets::raise_own_limit;
 
 /// How many processes of each kind there are.
 const MANY: u64 = 2;
@@ -55,6 +56,7 @@ async fn a_forging_peer_logs_nothing_of_a_leaders_and_ends_no_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_at_the_peer_ports_end_no_lease_and_keep_no_node_out() {
+    raise_own_limit();
     let figures = besieged_by(At::Strangers).await;
     for who in [
         "a client's certificate",
@@ -64,6 +66,7 @@ async fn strangers_at_the_peer_ports_end_no_lease_and_keep_no_node_out() {
         assert!(figures.total(who, "") > 0, "{who} was not shown");
     }
     assert!(figures.total("all of strangers", "a socket") > 0);
+    assert!(figures.total("nodes after a fault", "back") > 0);
 }
 
 async fn besieged_by(who: At) -> Arc<Figures> {
