@@ -23,8 +23,8 @@ use super::known::{HIDDEN, Stolen, UNSEEN};
 
 /// The TTL of their sessions: an election of a starved cluster takes a few seconds.
 const TTL: Duration = Duration::from_secs(20);
-/// How long a request may be repeated: the longest fault, an election, and a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a request may be repeated: some waits that a fault broke off, and a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How long they wait for a lease.
 const WAIT: Duration = Duration::from_secs(30);
 /// Between two requests of one of them.
