@@ -83,6 +83,11 @@ impl Known {
         self.number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The last of these numbers.
+    pub(super) fn last_number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
     /// A token that was granted, or is near one, or is anything.
     pub(super) fn any_token(&self, random: &mut StdRng) -> u64 {
         let tokens = self.tokens.lock().unwrap();

@@ -247,7 +247,14 @@ fn integer(draw: &mut Draw<'_>, field: &str) -> u64 {
             0 => random.random_range(0..40),
             _ => draw.known.number(),
         },
-        "lowest" | "target" => random.random_range(0..40),
+        "lowest" | "target" => match random.random_range(0..3) {
+            0 => random.random_range(0..40),
+            // Behind the number of its own request, which was drawn a moment ago.
+            _ => draw
+                .known
+                .last_number()
+                .saturating_sub(random.random_range(100..200)),
+        },
         "ttl_ms" => random.random_range(1_000..15_000),
         "wait_ms" => random.random_range(0..1_500),
         "lock_delay_ms" => random.random_range(0..2_000),
