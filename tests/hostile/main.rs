@@ -5,6 +5,7 @@
 
 mod attackers;
 mod crowds;
+mod hunt;
 mod invented;
 mod keep_alives;
 mod many_leases;

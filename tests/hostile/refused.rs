@@ -104,7 +104,7 @@ async fn enforced() -> Cluster {
 }
 
 /// Runs a command by the admin socket of a node; what it prints.
-fn local(cluster: &Cluster, at: usize, arguments: &[&str]) -> String {
+pub(crate) fn local(cluster: &Cluster, at: usize, arguments: &[&str]) -> String {
     let socket = cluster.data_dir(at).join("admin.sock");
     let mut command = Command::new(server());
     command.arg(format!("--endpoints=unix:{}", socket.display()));

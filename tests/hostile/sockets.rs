@@ -92,7 +92,7 @@ async fn garbage_is_cut_off_and_costs_nothing() {
 }
 
 /// The attackers are in this process.
-fn raise_own_limit() {
+pub(crate) fn raise_own_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -41,6 +41,8 @@ impl Failure {
 pub struct Session {
     /// Number and secret.
     pub handle: SessionHandle,
+    /// The client's name for the session's opening.
+    pub open_id: Vec<u8>,
     /// How long it lives without a keep-alive.
     pub ttl: Duration,
     next: AtomicU64,
@@ -177,8 +179,9 @@ impl Caller {
     /// See [`Failure`].
     pub async fn open(&self, identity: &str, ttl: Duration) -> Result<Session, Failure> {
         let secret = sixteen_random_bytes();
+        let open_id = sixteen_random_bytes();
         let request = OpenRequest {
-            id: sixteen_random_bytes().into(),
+            id: open_id.clone().into(),
             secret: secret.clone().into(),
             seen_cluster_time_ms: None,
             ttl_ms: Some(ttl.as_millis() as u64),
@@ -198,6 +201,7 @@ impl Caller {
         };
         Ok(Session {
             handle,
+            open_id,
             ttl,
             next: AtomicU64::new(1),
         })

@@ -225,6 +225,12 @@ impl Cluster {
         ports.map(|port| port.address().to_string()).collect()
     }
 
+    /// Where other nodes reach a node.
+    #[must_use]
+    pub fn peer(&self, at: usize) -> String {
+        self.nodes[at].ports.peer.address().to_string()
+    }
+
     /// Where a node serves HTTP.
     #[must_use]
     pub fn http(&self, at: usize) -> String {

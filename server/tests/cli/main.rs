@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod administering;
 mod audit;
 mod bench;
 mod chaos;

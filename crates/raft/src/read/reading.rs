@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ReadPolicy;
-use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::errors::{Fatal, LinearizableReadError, RaftError};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 
@@ -94,6 +94,7 @@ async fn pass(inner: &Arc<Inner>) -> Result<(), ProposeError> {
                 tokio::select! {
                     _ = route.changed() => {}
                     () = tokio::time::sleep(RETRY_AFTER) => {}
+                    _ = inner.stop.stopped() => return Err(stopping()),
                 }
             }
         }
@@ -110,10 +111,9 @@ async fn wait_applied(inner: &Inner, index: u64) -> Result<(), ProposeError> {
     }
 }
 
+/// A node that stops has no fault, and another one answers the read.
 fn stopping() -> ProposeError {
-    ProposeError::Fault {
-        why: "this node is stopping".to_owned(),
-    }
+    ProposeError::not_done("this node is stopping")
 }
 
 /// The log index that a read must wait for, confirmed by a majority after the call.
@@ -137,8 +137,22 @@ pub(crate) async fn leader_read_index(inner: &Arc<Inner>) -> Result<u64, Propose
 fn refusal(error: RaftError<TypeConfig, LinearizableReadError<TypeConfig>>) -> ProposeError {
     match error {
         RaftError::APIError(error) => ProposeError::not_done(error.to_string()),
+        RaftError::Fatal(Fatal::Stopped) => stopping(),
         RaftError::Fatal(fatal) => ProposeError::Fault {
             why: fatal.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_a_stop_interrupts_is_not_done_and_no_fault() {
+        for interrupted in [stopping(), refusal(RaftError::Fatal(Fatal::Stopped))] {
+            let done = matches!(interrupted, ProposeError::NotDone { .. });
+            assert!(done, "{interrupted:?}");
+        }
     }
 }
