@@ -1,7 +1,7 @@
 //! `access`: who may do what, against a running node in each mode.
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use ringfence_testkit::ports::Port;
 use serde_json::{Value, json};
