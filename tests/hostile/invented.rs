@@ -1,5 +1,5 @@
-//! Keep-alives of sessions that nobody has opened, from many connections, and a holder beside them.
-//! Nobody proves anything, so to the node all of them are one principal.
+//! Keep-alives of sessions that were never opened, from many connections, and a holder beside them.
+//! No caller proves anything, so to the node all of them are one principal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const TTL: Duration = Duration::from_secs(5);
 /// Connections to the leader, and to each other node, that name as many sessions as a message may.
 const LARGE: [usize; 2] = [40, 10];
 const SESSIONS: u64 = 10_000;
-/// Connections to the leader that name no more than a connection may by itself.
+/// Connections to the leader that name no more than a connection may, whatever its principal does.
 const SMALL: usize = 100;
 const FEW: u64 = 100;
 /// Messages of each of them that are under way.

@@ -18,8 +18,8 @@ use crate::transport::{Transport, cluster_time_of};
 const LEADER_CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 /// A member that only refuses for this long may be cut off from the rest: try another one.
 const REFUSING_MAX: Duration = Duration::from_secs(1);
-/// After so many rounds in which every member refused who this client is, it is told so. In one round a
-/// member may lag that does not know a new token yet.
+/// After so many rounds in which every member refused who this client is, `connect` reports it. In one
+/// round a member may lag that does not know a new token yet.
 const REFUSED_ROUNDS: u32 = 4;
 /// How often a stream is looked at, at least this many times within the time it may be silent.
 const SILENCE_CHECKS: u32 = 4;

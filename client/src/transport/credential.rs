@@ -202,7 +202,7 @@ impl Shown {
 fn read(path: &Path) -> Result<Header, String> {
     let of_file = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let size = std::fs::metadata(path).map_err(|error| of_file(&error))?;
-    // To open a pipe would wait for its writer, and what it has told it does not tell again.
+    // To open a pipe would wait for its writer, and its content can be read once only.
     if !size.is_file() {
         return Err(of_file(
             &"it is no regular file; expected one, since it is read again when it changes",

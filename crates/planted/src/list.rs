@@ -331,7 +331,7 @@ bugs! {
         LossesUncounted "losses-uncounted"
             "The losses that a keep-alive acknowledges count neither as bytes nor as under way."
         UnknownSessionsUnlimited "unknown-sessions-unlimited"
-            "Sessions that nobody has opened are kept alive and asked for without a rate."
+            "Keep-alives and requests for sessions that were never opened have no rate."
         LeftOutUntold "left-out-untold"
             "A keep-alive that was left out of a batch is answered as if it had been in it."
         ReadsHeldBack "reads-held-back"

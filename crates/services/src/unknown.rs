@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Handles of so many sessions that nobody has opened.
+    /// Handles of so many sessions that were never opened.
     fn invented(sessions: u64) -> impl Iterator<Item = v1::SessionHandle> {
         (0..sessions).map(|n| handle((1 << 40) | n, 7))
     }

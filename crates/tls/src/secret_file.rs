@@ -55,7 +55,7 @@ impl ClusterSecret {
 
 fn contents(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
     // To open a pipe would wait for its writer. And a node is started again with the same command line,
-    // when a pipe has nothing more to tell.
+    // when the pipe is empty.
     if !fs::metadata(path)?.is_file() {
         let why = "it is no regular file; expected one, not a pipe, a device or a folder";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

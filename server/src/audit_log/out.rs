@@ -31,7 +31,7 @@ impl Out {
 
     /// A file to append to, readable by its owner alone if it is new.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        // A pipe is full when nobody reads it, and a write would wait for ever, also when the node stops.
+        // A pipe without a reader is full soon, and a write would wait for ever, also when the node stops.
         let is_fit = |kind: FileType| kind.is_file() || kind.is_char_device();
         if let Ok(there) = fs::metadata(path)
             && !is_fit(there.file_type())
