@@ -171,7 +171,7 @@ fn a_node_writes_acts_and_samples_of_refusals_to_its_file_and_opens_it_again() {
 
 /// The whole lines of files, in order.
 fn written(files: &[&Path]) -> Vec<Value> {
-    let texts = files.iter().map(|file| std::fs::read_to_string(file));
+    let texts = files.iter().map(std::fs::read_to_string);
     let texts: Vec<String> = texts.map(Result::unwrap_or_default).collect();
     let lines = texts.iter().flat_map(|text| text.lines());
     lines
