@@ -122,7 +122,7 @@ impl Siege {
                     2 => {
                         bytes = (0..random.random_range(0..900))
                             .map(|_| random.random())
-                            .collect()
+                            .collect();
                     }
                     _ => {
                         let at = random.random_range(0..bytes.len());
