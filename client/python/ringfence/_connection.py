@@ -9,12 +9,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from ringfence import _clock, _refusal
 from ringfence._clock import NS_PER_MS, NS_PER_S, seconds
 from ringfence._credential import TLS, Credential
 from ringfence._endpoints import LOCAL
+from ringfence._grpc import grpc
 from ringfence._proto import connection_pb2
 from ringfence._version import VERSION
 from ringfence._waiting import fail, new_future, settle

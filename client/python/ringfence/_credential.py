@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
-
+from ringfence._grpc import grpc
 from ringfence.errors import AccessDenied, ConnectError
 
 log = logging.getLogger("ringfence")

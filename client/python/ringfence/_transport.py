@@ -16,13 +16,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-import grpc
-
 from ringfence import _clock, _refusal
 from ringfence._calls import Call, CallFuture, Calls, Hint, Mode, Resolved
 from ringfence._clock import NS_PER_MS, NS_PER_S, seconds
 from ringfence._connection import Attempt, Options, Stream, describe, race
 from ringfence._endpoints import Endpoints
+from ringfence._grpc import grpc
 from ringfence._waiting import fail, log, new_future, settle
 from ringfence.errors import ConnectError, RingfenceError, Unavailable
 

@@ -279,3 +279,21 @@ def test_jeopardy_is_reported_once_and_with_what_is_left() -> None:
     session.poll(now() + 7 * NS_PER_S)
     assert 3 < left.get(timeout=5) < 4 and left.empty()
     assert session.state is ringfence.SessionState.JEOPARDY
+
+
+PARENT = """
+import os, subprocess, sys, ringfence
+with ringfence.connect(sys.argv[2:]) as client, client.lock(sys.argv[1], ttl=2) as lease:
+    for _ in range(300):
+        # With `preexec_fn` each Python forks; without it newer ones do not.
+        done = subprocess.run(["true"], capture_output=True, preexec_fn=lambda: None)
+        assert done.returncode == 0 and not done.stderr, done
+        lease.check()
+print("done")
+"""
+
+
+def test_other_programs_can_be_run_while_a_lease_is_held(cluster: Cluster, name: str) -> None:
+    parent = python(PARENT, name, *cluster.endpoints)
+    out, _ = parent.communicate(timeout=120)
+    assert out == "done\n"
