@@ -20,7 +20,8 @@ from ringfence._core import (
     unique_identity,
 )
 from ringfence._credential import TLS, Credential
-from ringfence._endpoints import ENCRYPTED, LOCAL, PLAIN, parse_all
+from ringfence._endpoints import ENCRYPTED, PLAIN, parse_all
+from ringfence._grpc import connecting
 from ringfence._lease import (
     Fence,
     LeaseBase,
@@ -53,6 +54,7 @@ def start(
     probe_timeout: float,
 ) -> ClientCore:
     """A client that has begun to connect; raises ConnectError or InvalidRequest."""
+    connecting()
     texts = [endpoints] if isinstance(endpoints, str) else list(endpoints)
     parsed = parse_all(texts)
     begins = [text.strip() for text in texts]

@@ -104,6 +104,9 @@ class Stream:
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.primary_user_agent", f"ringfence-python/{VERSION}"),
         ]
+        if endpoint.startswith(LOCAL):
+            # Otherwise the path is the authority, and no server takes it for one.
+            settings.append(("grpc.default_authority", "localhost"))
         tls = None if endpoint.startswith(LOCAL) else options.tls
         if tls is None:
             self._channel = grpc.insecure_channel(endpoint, options=settings)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import sys
 
+from ringfence.errors import ConnectError
+
 _SETTING = "GRPC_ENABLE_FORK_SUPPORT"
 
 if _SETTING in os.environ or "grpc" in sys.modules:
@@ -27,3 +29,32 @@ else:
         grpc.insecure_channel("127.0.0.1:1").close()
     finally:
         del os.environ[_SETTING]
+
+
+class _Process:
+    """What is known of this process."""
+
+    # Connections were made in it, …
+    has_connected = False
+    # … or in the one that it was forked from, whose state grpcio has inherited.
+    inherited = False
+
+
+def connecting() -> None:
+    """A connection is about to be made. Raises ConnectError in a process where it would hang, or end
+    the process."""
+    if _Process.inherited and os.environ.get(_SETTING, "").lower() not in ("1", "true", "yes"):
+        raise ConnectError(
+            "this process was forked from one in which a client was connected, and grpcio does not "
+            "work in such a child; connect only after the fork, start the process by `spawn`, or set "
+            f"{_SETTING}=1 before the parent starts"
+        )
+    _Process.has_connected = True
+
+
+def _forked() -> None:
+    _Process.inherited = _Process.inherited or _Process.has_connected
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -168,7 +168,7 @@ def test_a_cpu_bound_program_keeps_its_lease(
     assert valid == "True" and float(least) > 0, out
 
 
-def test_a_child_that_was_forked_holds_nothing(client: ringfence.Client, name: str) -> None:
+def test_a_child_that_was_forked_holds_nothing(cluster: Cluster, client: ringfence.Client, name: str) -> None:
     with client.lock(name, ttl=5) as lease, client.session(ttl=5) as session:
         reader, writer = os.pipe()
         child = os.fork()
@@ -182,6 +182,10 @@ def test_a_child_that_was_forked_holds_nothing(client: ringfence.Client, name: s
                     said.append(lost.loss.kind.name)
                 except BaseException as error:
                     said.append(repr(error))
+            try:
+                cluster.connect()
+            except ringfence.ConnectError as error:
+                said.append("forked" if "forked" in str(error) else repr(error))
             client.close()
             session.close()
             os.write(writer, " ".join([*said, str(lease.is_valid)]).encode())
@@ -190,7 +194,7 @@ def test_a_child_that_was_forked_holds_nothing(client: ringfence.Client, name: s
         with os.fdopen(reader) as answer:
             said = answer.read()
         os.waitpid(child, 0)
-        assert said == "FORKED FORKED FORKED FORKED False"
+        assert said == "FORKED FORKED FORKED FORKED forked False"
         time.sleep(1)
         lease.check()
 
