@@ -77,6 +77,7 @@ def test_a_token_file_is_read_again_and_no_lease_is_lost(
 
 
 def test_the_socket_of_a_node_on_this_machine(guarded: Cluster, name: str) -> None:
+    admin(guarded, "access", "grant", "local", "acquire", "tests/*")
     with ringfence.connect(socket_of(guarded)) as client:
         with client.lock(name, ttl=5) as lease:
             time.sleep(3)
