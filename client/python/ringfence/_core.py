@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringfence import _clock, _refusal
-from ringfence._calls import Answer, Mode
+from ringfence._calls import Answer, CallFuture, Mode
 from ringfence._clock import NS_PER_MS, NS_PER_S, nanos
 from ringfence._connection import Options
 from ringfence._endings import Ending, Endings, repeat
@@ -376,8 +376,11 @@ class ClientCore:
                 lock_delay_ms=options.lock_delay // NS_PER_MS,
             )
             answered = False
-            call = transport.call("acquire", request, mode, deadline)
+            call: CallFuture | None = None
+            # From here on every way out, also an interrupt, either learns the outcome or cancels the
+            # request under its number.
             try:
+                call = transport.call("acquire", request, mode, deadline)
                 reply = await Wait(call)
                 grant = Grant(reply.body.grant)
                 if grant.name != name or grant.session != session.number or not grant.token:
@@ -399,7 +402,8 @@ class ClientCore:
                 if answered:
                     session.confirm(number)
                 else:
-                    transport.abandon(call)
+                    if call is not None:
+                        transport.abandon(call)
                     ending = self.endings.note_request(session, name, number)
                     self.endings.in_background(ending)
             # The window is not moved: only a keep-alive's answer tells what was lost.

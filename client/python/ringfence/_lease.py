@@ -175,27 +175,27 @@ class LeaseBase:
         self._core.report_stale(self._session, self._grant)
 
     def _add_hook(self, hook: Hook) -> None:
+        self._core.check_usable()
         if not self._grant.hook(hook):
             loss = self.loss
             if loss is not None and not loss.is_own_doing:
                 self._core.call_hook(hook, loss)
 
-    def _give_up_unheard(self) -> None:
-        self._core.release_unheard(self._session, self._grant, self._owns_session)
-
     def __repr__(self) -> str:
-        return f"<lease {self.name}#{self.token}{'' if self.is_valid else ' lost'}>"
+        loss = self.loss
+        return f"<lease {self.name}#{self.token} {'held' if loss is None else loss.kind.name}>"
 
     def __del__(self) -> None:
         # A lease that no variable holds cannot be checked: it is released. A finalizer may run at any
-        # point, so this leaves the work to the client's own thread.
+        # point, also within a lock of the client, so it takes none: the client's thread does the work.
         grant = getattr(self, "_grant", None)
         if grant is None or grant.over is not None or os.getpid() != self._session.client.pid:
             return
-        if self._session.loss() is None:
-            warnings.warn(f"{self!r} was dropped while it was held", ResourceWarning, stacklevel=2)
         session, owns, core = self._session, self._owns_session, self._session.client
         core.leave(lambda: core.release_unheard(session, grant, owns))
+        if not session.window.has_passed(_clock.now()):
+            text = f"lease {grant.name}#{grant.token} was dropped while it was held"
+            warnings.warn(text, ResourceWarning, stacklevel=2)
 
 
 class SessionBase:

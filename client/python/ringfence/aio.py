@@ -271,7 +271,7 @@ class Lease(LeaseBase):
 
     async def run(self, work: Awaitable[T]) -> T:
         """Runs `work` until it is done or the lease is lost, whichever comes first; at loss `work` is
-        cancelled, has been waited for, and `LeaseLost` is raised. Work that does not let the loop run
+        cancelled and waited for, and `LeaseLost` is raised. Work that does not let the loop run
         is not stopped by this: it calls `check`."""
         task = asyncio.ensure_future(work)
         watch = asyncio.ensure_future(self.wait_lost())
@@ -287,6 +287,7 @@ class Lease(LeaseBase):
             watch.cancel()
             if not task.done():
                 task.cancel()
+                await asyncio.wait((task,))
 
     async def release(self) -> None:
         """Gives the lease back; see `ringfence.Lease.release`."""
