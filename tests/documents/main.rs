@@ -34,6 +34,16 @@ const TABLE: &[(&str, &str, Shown)] = &[
         By("server/tests/cli/access.rs", "with_token"),
     ),
     (
+        "client/python/README.md",
+        "pip install './client/python[sqlalchemy]'",
+        By("client/python/check", "pip install"),
+    ),
+    (
+        "client/python/README.md",
+        "python generate.py",
+        By("client/python/check", "-m pytest"),
+    ),
+    (
         "README.md",
         "cargo run --release -- demo ",
         By("server/tests/cli/demo.rs", "demo"),

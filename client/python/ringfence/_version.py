@@ -1,0 +1,3 @@
+"""The version of this package: that of the Ringfence it was released with."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,138 @@
+"""One way to write a request for both kinds of callers: threads and event loops.
+
+What the client does is written once, as coroutines that await `Wait`. `run_sync` carries one out on
+the caller's thread, `run_async` in the caller's event loop, and `spawn` in the background, on the
+threads that bring the answers. A caller that is interrupted, or a task that is cancelled, throws into
+the coroutine where it waits, and that is where it takes back what it asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+log = logging.getLogger("ringfence")
+
+
+def new_future() -> Future[Any]:
+    """A future that no waiter can cancel: what was asked is taken back by a request."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def settle(future: Future[Any], value: object) -> bool:
+    """Gives it a result unless it has one; says whether it had none."""
+    try:
+        future.set_result(value)
+    except InvalidStateError:
+        return False
+    return True
+
+
+def fail(future: Future[Any], error: BaseException) -> bool:
+    """Gives it an error unless it has a result; says whether it had none."""
+    try:
+        future.set_exception(error)
+    except InvalidStateError:
+        return False
+    return True
+
+
+class Wait(Generic[T]):
+    """Awaits a future in a coroutine of this package."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: Future[T]) -> None:
+        self.future = future
+
+    def __await__(self) -> Generator[Wait[Any], None, T]:
+        if not self.future.done():
+            yield self
+        return self.future.result()
+
+
+def either(*futures: Future[Any]) -> Future[Any]:
+    """Done as soon as one of them is; without a result."""
+    first = new_future()
+    for future in futures:
+        future.add_done_callback(lambda _: settle(first, None) and None)
+    return first
+
+
+def _step(coroutine: Coroutine[Any, Any, T], error: BaseException | None) -> Wait[Any]:
+    step = coroutine.send(None) if error is None else coroutine.throw(error)
+    return cast("Wait[Any]", step)
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Carries it out on this thread."""
+    error: BaseException | None = None
+    while True:
+        try:
+            wait = _step(coroutine, error)
+        except StopIteration as done:
+            return cast(T, done.value)
+        error = None
+        try:
+            wait.future.exception()  # Waits; the coroutine looks at what came.
+        except BaseException as interrupt:
+            error = interrupt
+
+
+async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Carries it out in the running event loop."""
+    error: BaseException | None = None
+    while True:
+        try:
+            wait = _step(coroutine, error)
+        except StopIteration as done:
+            return cast(T, done.value)
+        error = None
+        try:
+            await done_in_loop(wait.future)
+        except BaseException as interrupt:
+            error = interrupt
+
+
+async def done_in_loop(future: Future[Any]) -> None:
+    """Waits in the running event loop until the future is done."""
+    loop = asyncio.get_running_loop()
+    here: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not here.done():
+            here.set_result(None)
+
+    def done(_: Future[Any]) -> None:
+        try:
+            loop.call_soon_threadsafe(wake)
+        except RuntimeError:
+            pass  # The loop was closed: no task waits there any more.
+
+    future.add_done_callback(done)
+    await here
+
+
+def spawn(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Carries it out in the background, on the threads that resolve what it waits for."""
+    result = new_future()
+
+    def step(_: Future[Any] | None = None) -> None:
+        try:
+            wait = _step(coroutine, None)
+        except StopIteration as done:
+            settle(result, done.value)
+        except BaseException as error:
+            fail(result, error)
+        else:
+            wait.future.add_done_callback(step)
+
+    step()
+    return result

@@ -1,0 +1,165 @@
+"""The guard of data in PostgreSQL or SQLite, by SQLAlchemy 2.
+
+    from ringfence.guards.sqlalchemy import SqlGuard
+
+    guard = SqlGuard("bank/interest")
+    guard.install(engine)                            # once per database, or with your migrations
+
+    with client.lock("bank/interest") as lease:
+        guard.advance(engine, lease)                 # before the first read
+        with guard.begin(engine, lease) as connection:
+            connection.execute(text("UPDATE balance SET amount = amount + 1"))
+        with guard.session(sessionmaker, lease) as session:
+            session.add(Payment(amount=1))
+
+The rules are those of `ringfence.guards.psycopg` for PostgreSQL. In SQLite (3.37 or later, a database
+in one file) the admission takes the write lock, so a writer that is paused holds the others up until
+their busy timeout. `journal_mode = OFF` is not covered. An engine with the isolation level AUTOCOMMIT
+is refused: its statements are transactions of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from ringfence._core import checked_name
+from ringfence._lease import Fence, LeaseBase
+from ringfence.guards import (
+    GuardError,
+    NotFirst,
+    TokenTooHigh,
+    ceiling,
+    fence_of,
+    migration,
+    raise_refused,
+    refusal_of,
+)
+
+_POSTGRES_ADMIT = text("SELECT ringfence_admit(CAST(:name AS text), CAST(:token AS bigint))")
+_POSTGRES_LOCK = text("SELECT pg_advisory_xact_lock(8244241983257013859)")
+_SQLITE_ADMIT = text(
+    "INSERT INTO ringfence_marks (name, mark) VALUES (:name, :token) "
+    "ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark"
+)
+_MARK = text("SELECT mark FROM ringfence_marks WHERE name = :name")
+
+
+class SqlGuard:
+    """A guard whose mark is a row beside the data, bound to the lease `name`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name)
+
+    @staticmethod
+    def install(engine: Engine) -> None:
+        """Makes the table of marks, and in PostgreSQL its functions. Running it again changes
+        nothing."""
+        dialect = _dialect(engine)
+        if dialect == "sqlite":
+            raw = engine.raw_connection()
+            try:
+                # The only way of this driver to run a script.
+                raw.driver_connection.executescript(migration("sqlite"))  # type: ignore[union-attr]
+            finally:
+                raw.close()
+            return
+        with engine.begin() as connection:
+            connection.execute(_POSTGRES_LOCK)
+            # To the driver as it is: it has colons and percent signs that mean no parameter.
+            raw_cursor = connection.connection.cursor()
+            try:
+                raw_cursor.execute(migration("postgres"))
+            finally:
+                raw_cursor.close()
+
+    @contextmanager
+    def begin(self, engine: Engine, lease: LeaseBase | Fence) -> Iterator[Connection]:
+        """A connection in a transaction that admits the fence first; leaving the block commits it, an
+        error rolls it back.
+
+        Raises `LeaseLost` before anything is sent if the lease is lost, `StaleFence` if a later grant
+        has been here (belief in the lease has ended then), another `FenceRefused`, and what SQLAlchemy
+        raises."""
+        fence = fence_of(lease, self.name)
+        _dialect(engine)
+        with engine.connect() as connection, connection.begin():
+            _admit(connection, fence, lease)
+            yield connection
+
+    @contextmanager
+    def session(
+        self, sessions: Callable[[], Session], lease: LeaseBase | Fence
+    ) -> Iterator[Session]:
+        """A new session from a `sessionmaker`, in a transaction that admits the fence first; leaving
+        the block flushes and commits it. Errors as for `begin`. A commit in the block ends the
+        transaction that was admitted: what follows it there is refused with `NotFirst`, and rolled
+        back."""
+        fence = fence_of(lease, self.name)
+        with sessions() as session:
+            if session.in_transaction():
+                raise NotFirst("the session is in a transaction; the fence is admitted first in one")
+            transaction = session.begin()
+            connection = session.connection()
+            _dialect(connection.engine)
+            _admit(connection, fence, lease)
+            yield session
+            if session.get_transaction() not in (transaction, None):
+                session.rollback()
+                raise NotFirst("the block has ended its transaction and begun another one")
+            session.commit()
+
+    def advance(self, engine: Engine, lease: LeaseBase | Fence) -> None:
+        """Says, in a transaction of its own, that this is the grant in force: once it has returned,
+        every older token is refused. A new holder calls it before its first read of what is guarded.
+        Errors as for `begin`."""
+        with self.begin(engine, lease):
+            pass
+
+    def mark(self, engine: Engine) -> int | None:
+        """The greatest token admitted so far; None if there is none. Advice for people."""
+        with engine.connect() as connection:
+            row = connection.execute(_MARK, {"name": self.name}).one_or_none()
+            return None if row is None else int(row[0])
+
+
+def _dialect(engine: Engine) -> str:
+    name = engine.dialect.name
+    if name not in ("postgresql", "sqlite"):
+        raise GuardError(f"no guard for {name}; there are postgresql and sqlite")
+    return name
+
+
+def _admit(connection: Connection, fence: Fence, lease: LeaseBase | Fence) -> None:
+    values = {"name": fence.name, "token": fence.token}
+    try:
+        if connection.dialect.name == "postgresql":
+            connection.execute(_POSTGRES_ADMIT, values)
+            _check_transaction(not getattr(connection.connection, "autocommit", False))
+            return
+        if fence.token > ceiling():
+            # A mark only grows: one that has reached the token stays, and is no reason to refuse it.
+            row = connection.execute(_MARK, {"name": fence.name}).one_or_none()
+            if row is None or int(row[0]) < fence.token:
+                raise TokenTooHigh(f"the token of {fence} is above the ceiling {ceiling()}")
+        if connection.execute(_SQLITE_ADMIT, values).rowcount != 1:
+            raise GuardError(f"the mark of {fence} was not written, and no error says why")
+        _check_transaction(getattr(connection.connection, "in_transaction", True))
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+        refusal = refusal_of(state, str(error.orig))
+        if refusal is not None:
+            raise_refused(refusal, lease, error)
+        raise
+
+
+def _check_transaction(is_open: bool) -> None:
+    """Behind the admission, which is harmless alone: what follows it is what must not run without."""
+    if not is_open:
+        raise GuardError(
+            "the connection commits each statement alone (AUTOCOMMIT); a guard needs transactions"
+        )
