@@ -3,12 +3,15 @@ package ringfence_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	ringfence "ringfence.io/client/go"
+	"ringfence.io/client/go/internal/testnode"
 )
 
 func TestTheLeadersDeathCostsNoLeaseAndRetriesHaveOneEffect(t *testing.T) {
@@ -119,6 +122,69 @@ func TestWithoutAQuorumTheOutcomeIsUnknownAndTheLeaseEndsInTime(t *testing.T) {
 	if lease.Valid() || s.Valid() {
 		t.Error("what was lost is believed in again")
 	}
+}
+
+func TestAnotherClusterEndsBelief(t *testing.T) {
+	before, err := testnode.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			before.Stop()
+		}
+	}()
+	after := ownCluster(t, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var target atomic.Value
+	target.Store(before.Endpoints[0])
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", target.Load().(string))
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
+			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+		}
+	}()
+	client, err := ringfence.Connect(within(t, 30*time.Second), []string{listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(context.Background())
+	lease := acquire(t, session(t, client, time.Minute), "moved")
+	target.Store(after.Endpoints[0])
+	before.Stop()
+	stopped = true
+	select {
+	case <-lease.Lost():
+	case <-time.After(30 * time.Second):
+		t.Fatal("a lease of another cluster is believed in")
+	}
+	if !errors.Is(lease.Err(), ringfence.ErrClusterChanged) {
+		t.Error(lease.Err())
+	}
+	acquire(t, session(t, client, 2*time.Second), "moved")
+}
+
+func TestByTheSocketOfANode(t *testing.T) {
+	client, err := ringfence.Connect(within(t, 30*time.Second), []string{"unix:" + sharedCluster(t).Socket("n1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(context.Background())
+	acquire(t, session(t, client, 2*time.Second), freshName(t))
 }
 
 func TestNobodyListens(t *testing.T) {

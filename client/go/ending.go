@@ -104,6 +104,8 @@ func (s *Session) repeat(ctx context.Context, body func(requestNumber) *pb.Clien
 		s.applyRefusal(refusal)
 		switch refusal.Reason {
 		case ErrStaleRequest, ErrRequestMismatch, ErrLimit:
+		case ErrUnauthenticated:
+			// There may be another token to show soon.
 		default:
 			return nil, err
 		}

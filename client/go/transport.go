@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"ringfence.io/client/go/internal/pb"
 )
@@ -152,24 +154,22 @@ func (t *transport) waitForConn(ctx context.Context) (*conn, error) {
 	}
 }
 
-// refusalOfWho is the refusal among the errors of a round of connections if it is one of who asks:
-// waiting would not help.
+// refusalOfWho is the refusal among the errors of a round of connections if all of them are for who
+// asks: waiting would not help.
 func refusalOfWho(err error) *Refusal {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
 		return nil
 	}
+	var last *Refusal
 	for _, one := range joined.Unwrap() {
 		refusal := refusalOfStatus(one)
-		if refusal == nil {
+		if refusal == nil || refusal.Reason != ErrUnauthenticated && refusal.Reason != ErrPermissionDenied {
 			return nil
 		}
-		if refusal.Reason != ErrUnauthenticated && refusal.Reason != ErrPermissionDenied {
-			return nil
-		}
-		return refusal
+		last = refusal
 	}
-	return nil
+	return last
 }
 
 // belongTo says that this client talks to cluster from now on. Sessions of another one are lost.
@@ -382,6 +382,12 @@ func unary[T any](ctx context.Context, t *transport, call func(context.Context, 
 		switch {
 		case refusal == nil:
 			maybeDone = outcomeUnknown(err.Error())
+			switch status.Code(err) {
+			case codes.Unimplemented, codes.InvalidArgument, codes.OutOfRange, codes.Unauthenticated,
+				codes.PermissionDenied, codes.DataLoss:
+				// Without our details it comes from something that is no Ringfence server, or an older one.
+				return none, maybeDone
+			}
 		case refusal.meaning() == meansAnswer && maybeDone != nil && !refusal.coversEarlierTries(false):
 			return none, maybeDone
 		case refusal.meaning() == meansAnswer:

@@ -158,6 +158,11 @@ func (c *Cluster) Stop() {
 	_ = os.RemoveAll(c.folder)
 }
 
+// Socket is a node's own socket, by which its administrators come.
+func (c *Cluster) Socket(node string) string {
+	return filepath.Join(c.folder, "data", node, "admin.sock")
+}
+
 // LeaderNow asks the nodes who leads.
 func (c *Cluster) LeaderNow(ctx context.Context) (*Node, error) {
 	binary, err := Binary()
