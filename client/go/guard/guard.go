@@ -1,0 +1,224 @@
+// Package guard keeps writers whose lease was lost out of a database: each write shows its fence inside
+// its own transaction, and the database refuses a smaller token than it has seen.
+//
+// A guard is for one lease. Its mark, the greatest token that it has admitted, stands in the table
+// ringfence_marks, which Install creates; the functions and triggers are those of the project's SQL, so
+// services in other languages share it.
+//
+//	g, err := guard.New(guard.PostgreSQL, "bank/balance")
+//	err = g.Install(ctx, db)                     // once per database, as any migration
+//	err = g.Advance(ctx, db, lease.Fence())      // a new holder, before its first read
+//	err = g.Write(ctx, db, lease.Fence(), func(tx *sql.Tx) error {
+//		_, err := tx.ExecContext(ctx, "UPDATE balance SET amount = amount + 1")
+//		return err
+//	})
+//
+// A refusal because a later grant has been there is errors.Is(err, ringfence.ErrStaleToken): it is final
+// for that grant. Work that runs in Lease.Do and returns it ends belief in the lease.
+package guard
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	ringfence "ringfence.io/client/go"
+)
+
+// Dialect is the database's.
+type Dialect int
+
+const (
+	// PostgreSQL 12 and later, with any driver whose errors have a method SQLState, as those of pgx and
+	// lib/pq do.
+	PostgreSQL Dialect = iota + 1
+	// SQLite 3.37 and later.
+	SQLite
+)
+
+// PostgreSQLSchema is what Install runs in PostgreSQL, for migrations.
+//
+//go:embed sql/postgres.sql
+var PostgreSQLSchema string
+
+// SQLiteSchema is what Install runs in SQLite, for migrations.
+//
+//go:embed sql/sqlite.sql
+var SQLiteSchema string
+
+// Refusals that are no *StaleToken; they say nothing about the lease.
+var (
+	// ErrWrongLease: the fence is of another lease than the guard.
+	ErrWrongLease = errors.New("WRONG_LEASE")
+	// ErrMissingFence: no token was shown.
+	ErrMissingFence = errors.New("MISSING_FENCE")
+	// ErrTokenTooHigh: the token is above (now + 1 day) << 20: it was made up, or a clock is behind.
+	ErrTokenTooHigh = errors.New("TOKEN_TOO_HIGH")
+)
+
+// StaleToken says that a later grant has been here: stop the work, the lease is lost.
+type StaleToken struct {
+	Offered ringfence.Fence
+	// Mark is the greatest token that was admitted; 0 where the database did not say.
+	Mark uint64
+}
+
+func (e *StaleToken) Error() string {
+	if e.Mark == 0 {
+		return fmt.Sprintf("STALE_TOKEN: %v was overtaken; stop the work, its lease is lost", e.Offered)
+	}
+	return fmt.Sprintf("STALE_TOKEN: %v was overtaken by token %d; stop the work, its lease is lost", e.Offered, e.Mark)
+}
+
+// Is makes errors.Is(err, ringfence.ErrStaleToken) work.
+func (e *StaleToken) Is(target error) bool { return target == ringfence.ErrStaleToken }
+
+// Guard admits the fences of one lease to one database.
+type Guard struct {
+	dialect Dialect
+	lease   string
+	noLimit bool
+}
+
+// New makes a guard of this lease.
+func New(dialect Dialect, lease string) (*Guard, error) {
+	if dialect != PostgreSQL && dialect != SQLite {
+		return nil, fmt.Errorf("guard: %d is no dialect; use PostgreSQL or SQLite", dialect)
+	}
+	if err := ringfence.CheckName(lease); err != nil {
+		return nil, err
+	}
+	return &Guard{dialect: dialect, lease: lease}, nil
+}
+
+// WithoutCeiling admits tokens above (now + 1 day) << 20, too, in SQLite; PostgreSQL has a setting,
+// ringfence.ceiling. For clusters whose tokens do not follow the clock.
+func (g *Guard) WithoutCeiling() *Guard {
+	changed := *g
+	changed.noLimit = true
+	return &changed
+}
+
+// Lease is the name of the lease that it guards for.
+func (g *Guard) Lease() string { return g.lease }
+
+// Install creates what guards need. Running it again changes nothing.
+func (g *Guard) Install(ctx context.Context, db *sql.DB) error {
+	schema := PostgreSQLSchema
+	if g.dialect == SQLite {
+		schema = SQLiteSchema
+	}
+	_, err := db.ExecContext(ctx, schema)
+	return err
+}
+
+// Admit shows a fence for the rest of a transaction. It must be the first statement in it: the mark is
+// written, also where it is equal, and only that write keeps the next holder out until the commit. After
+// an error roll back.
+func (g *Guard) Admit(ctx context.Context, tx *sql.Tx, fence ringfence.Fence) error {
+	if err := g.check(fence); err != nil {
+		return err
+	}
+	if g.dialect == PostgreSQL {
+		var mark int64
+		err := tx.QueryRowContext(ctx, "SELECT ringfence_admit($1, $2)", fence.Name, fence.Token).Scan(&mark)
+		return refusal(err, fence)
+	}
+	if ceiling := ceilingAt(time.Now()); fence.Token > ceiling && !g.noLimit {
+		return fmt.Errorf("%w: token %d of lease %q is above the ceiling %d: it was made up, or this clock is behind",
+			ErrTokenTooHigh, fence.Token, fence.Name, ceiling)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO ringfence_marks (name, mark) VALUES (?, ?)"+
+		" ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark", fence.Name, fence.Token)
+	return refusal(err, fence)
+}
+
+// Advance tells the database that this is the grant in force, and commits that. A new holder calls it
+// before its first read: until then the database would still take the old holder's write, and a
+// read-modify-write would lose it.
+func (g *Guard) Advance(ctx context.Context, db *sql.DB, fence ringfence.Fence) error {
+	return g.Write(ctx, db, fence, func(*sql.Tx) error { return nil })
+}
+
+// Write runs a transaction that begins with the fence, and commits it if write returns no error.
+func (g *Guard) Write(ctx context.Context, db *sql.DB, fence ringfence.Fence, write func(tx *sql.Tx) error) error {
+	return g.WriteTx(ctx, db, nil, fence, write)
+}
+
+// WriteTx is Write with options of the transaction.
+func (g *Guard) WriteTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, fence ringfence.Fence, write func(tx *sql.Tx) error) error {
+	if err := g.check(fence); err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, options)
+	if err != nil {
+		return err
+	}
+	// Also if write panics. After the commit it does nothing.
+	defer func() { _ = tx.Rollback() }()
+	if err := g.Admit(ctx, tx, fence); err != nil {
+		return err
+	}
+	if err := write(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (g *Guard) check(fence ringfence.Fence) error {
+	switch {
+	case fence.Name != g.lease && fence.Name != "":
+		return fmt.Errorf("%w: the fence is of lease %q, but this is guarded by lease %q", ErrWrongLease, fence.Name, g.lease)
+	case fence.Name == "" || fence.Token == 0:
+		return fmt.Errorf("%w: this is guarded by lease %q; show the fence of its grant", ErrMissingFence, g.lease)
+	case fence.Token > 1<<63-1:
+		return fmt.Errorf("MALFORMED_FENCE: the token %d is out of range; a token is 1 to %d", fence.Token, uint64(1<<63-1))
+	}
+	return nil
+}
+
+// ceilingAt is the greatest token that a cluster whose tokens follow the clock can have granted by
+// tomorrow.
+func ceilingAt(now time.Time) uint64 {
+	return uint64(max(now.Unix(), 0)+86400) << 20
+}
+
+// refusal recognises the guard's own errors among those of a driver.
+func refusal(err error, fence ringfence.Fence) error {
+	if err == nil {
+		return nil
+	}
+	var state interface{ SQLState() string }
+	code := ""
+	if errors.As(err, &state) {
+		code = state.SQLState()
+	}
+	text := err.Error()
+	switch {
+	case code == "RF001" || code == "" && strings.Contains(text, "STALE_TOKEN"):
+		return &StaleToken{Offered: fence, Mark: markIn(text)}
+	case code == "RF006":
+		return fmt.Errorf("%w: %w", ErrTokenTooHigh, err)
+	case code == "RF002":
+		return fmt.Errorf("%w: %w", ErrWrongLease, err)
+	case code == "RF003":
+		return fmt.Errorf("%w: %w", ErrMissingFence, err)
+	}
+	return err
+}
+
+// markIn reads the mark from "... was overtaken by token 43 ...".
+func markIn(text string) uint64 {
+	_, behind, _ := strings.Cut(text, "overtaken by token ")
+	digits := behind[:len(behind)-len(strings.TrimLeft(behind, "0123456789"))]
+	mark, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil {
+		return 0
+	}
+	return mark
+}

@@ -1,0 +1,78 @@
+// Package pgxguard is package guard for those who use pgx without database/sql. The schema is that of
+// guard.PostgreSQLSchema.
+package pgxguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	ringfence "ringfence.io/client/go"
+	"ringfence.io/client/go/guard"
+)
+
+// Beginner is what begins transactions: a *pgx.Conn or a *pgxpool.Pool.
+type Beginner interface {
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Guard admits the fences of one lease to one database.
+type Guard struct{ lease string }
+
+// New makes a guard of this lease.
+func New(lease string) (*Guard, error) {
+	if err := ringfence.CheckName(lease); err != nil {
+		return nil, err
+	}
+	return &Guard{lease: lease}, nil
+}
+
+// Admit shows a fence for the rest of a transaction. It must be the first statement in it, and what
+// follows must not be sent before it is answered. After an error roll back.
+func (g *Guard) Admit(ctx context.Context, tx pgx.Tx, fence ringfence.Fence) error {
+	switch {
+	case fence.Name == "" || fence.Token == 0:
+		return fmt.Errorf("%w: this is guarded by lease %q; show the fence of its grant", guard.ErrMissingFence, g.lease)
+	case fence.Name != g.lease:
+		return fmt.Errorf("%w: the fence is of lease %q, but this is guarded by lease %q", guard.ErrWrongLease, fence.Name, g.lease)
+	}
+	// As text: pgx has no conversion of a uint64 to a numeric by itself in every mode.
+	_, err := tx.Exec(ctx, "SELECT ringfence_admit($1::text, ($2::text)::numeric)", fence.Name, fmt.Sprint(fence.Token))
+	var told *pgconn.PgError
+	if !errors.As(err, &told) {
+		return err
+	}
+	switch told.Code {
+	case "RF001":
+		stale := &guard.StaleToken{Offered: fence}
+		_, _ = fmt.Sscanf(told.Detail, "mark=%d", &stale.Mark) // For people; 0 where it cannot be read.
+		return stale
+	case "RF006":
+		return fmt.Errorf("%w: %w", guard.ErrTokenTooHigh, err)
+	}
+	return err
+}
+
+// Advance tells the database that this is the grant in force, and commits that. A new holder calls it
+// before its first read.
+func (g *Guard) Advance(ctx context.Context, db Beginner, fence ringfence.Fence) error {
+	return g.Write(ctx, db, fence, func(pgx.Tx) error { return nil })
+}
+
+// Write runs a transaction that begins with the fence, and commits it if write returns no error.
+func (g *Guard) Write(ctx context.Context, db Beginner, fence ringfence.Fence, write func(tx pgx.Tx) error) error {
+	return g.WriteTx(ctx, db, pgx.TxOptions{}, fence, write)
+}
+
+// WriteTx is Write with options of the transaction.
+func (g *Guard) WriteTx(ctx context.Context, db Beginner, options pgx.TxOptions, fence ringfence.Fence, write func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
+		if err := g.Admit(ctx, tx, fence); err != nil {
+			return err
+		}
+		return write(tx)
+	})
+}
