@@ -9,8 +9,7 @@ use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
-use ringfence_services::{self as services, Identified, ProvenPod};
-use tonic::Status;
+use ringfence_services::{self as services, Identified, ProvenPod, problem};
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{Request, Response};
@@ -187,7 +186,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
             if let Err(refused) = self.layer.admit(&info, &mut request) {
-                let refused = Status::from(refused).into_http();
+                let refused = problem::refused(request.headers(), refused);
                 return Either::Right(ready(Ok(refused)));
             }
             request.extensions_mut().insert(info.client);
