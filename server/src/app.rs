@@ -93,7 +93,7 @@ pub(crate) enum AppError {
 pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client)?;
-    let client_tls = config.client_tls.clone().map(Acceptor::new);
+    let client_tls = config.client_tls.clone().map(Acceptor::http);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http)?;
     let api_server = api_server(&config).await?;
@@ -155,7 +155,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
              more files open (ulimit -n)"
         );
     }
-    let limits = PortLimits::http2(usize::try_from(room).unwrap_or(usize::MAX));
+    let limits = PortLimits::http(usize::try_from(room).unwrap_or(usize::MAX));
     let client_port = Port::new(
         "client",
         client_listener,

@@ -42,6 +42,9 @@ use tower::Service;
 use crate::call::{Answer, Call, Refused, respond};
 use crate::routes::{Does, Found, find};
 
+/// The most bytes of the headers of one request, names and values together.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
 /// The description of all calls, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("../../../proto/openapi.json");
 
@@ -80,6 +83,9 @@ impl Rest {
             return Status::unimplemented("").into_http();
         }
         let (head, body) = request.into_parts();
+        if let Err(refused) = fits(&head.headers) {
+            return refused;
+        }
         let path = head.uri.path().to_owned();
         let (does, rest) = match find(&head.method, &path) {
             Found::Call(does, rest) => (does, rest),
@@ -197,6 +203,19 @@ fn not_by_a_page(headers: &HeaderMap) -> Result<(), Response<Body>> {
     let allowed = "requests of programs; a page's server has to ask for it";
     let refusal = Refusal::invalid("Origin", "a request of a web page", allowed);
     Err(problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()))
+}
+
+/// What HTTP/2 limits alike for all callers.
+fn fits(headers: &HeaderMap) -> Result<(), Response<Body>> {
+    let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let bytes = sizes.sum::<usize>();
+    if bytes <= HEADER_BYTES_MAX {
+        return Ok(());
+    }
+    let allowed = format!("at most {HEADER_BYTES_MAX} bytes");
+    let refusal = Refusal::invalid("headers", format!("{bytes} bytes"), allowed);
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    Err(problem_as(status, &refusal, Map::new()))
 }
 
 /// A body has to be declared as JSON: what pages may send without asking first is not.

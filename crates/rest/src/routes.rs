@@ -73,6 +73,8 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -87,5 +89,40 @@ mod tests {
             assert_eq!(get(path), Found::Nothing, "{path}");
         }
         assert_eq!(get("/v1/acquire"), Found::OtherMethod(Method::POST));
+    }
+
+    #[test]
+    fn the_served_description_has_each_call_and_no_other() {
+        let described: serde_json::Value = serde_json::from_str(crate::OPENAPI).unwrap();
+        assert_eq!(described["openapi"], "3.1.0");
+        let paths = described["paths"].as_object().unwrap();
+        let described = paths.iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys();
+            methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+        });
+        let described: BTreeSet<String> = described.collect();
+        let served = ROUTES.map(|(method, path, _)| format!("{method} {path}"));
+        assert_eq!(described, served.into_iter().collect());
+    }
+
+    #[test]
+    fn each_reference_of_the_description_has_its_target() {
+        let text = crate::OPENAPI;
+        let described: serde_json::Value = serde_json::from_str(text).unwrap();
+        let references = text.split("\"$ref\": \"#").skip(1);
+        for pointer in references.map(|rest| rest.split('"').next().unwrap()) {
+            assert!(described.pointer(pointer).is_some(), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn the_page_for_callers_has_a_command_for_each_call() {
+        let page = include_str!("../../../client/HTTP.md");
+        let blocks = page.split("```sh").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let commands: String = blocks.collect();
+        for (_, path, _) in ROUTES {
+            let fixed = path.split('{').next().unwrap();
+            assert!(commands.contains(&format!("$node{fixed}")), "{path}");
+        }
     }
 }

@@ -11,6 +11,7 @@ mod dev;
 mod gate;
 mod harness;
 mod history;
+mod http;
 mod kube;
 mod lock;
 mod members;

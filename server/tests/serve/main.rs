@@ -12,6 +12,7 @@ mod members;
 mod metrics;
 mod peer_tls;
 mod process;
+mod rest;
 mod refusals;
 mod starting;
 mod stopping;
