@@ -14,15 +14,16 @@ use ringfence_proto::v1::leases_server::Leases;
 use ringfence_proto::v1::sessions_server::Sessions;
 use ringfence_proto::{Refusal, v1};
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
-use tonic::Status;
+use tonic::{Response, Status};
 
 use crate::Rest;
 use crate::abandoned::Abandoned;
 use crate::call::{Answer, Call, Refused, refusal};
 use crate::handle;
 use crate::numbers::{self, Numbered};
-use crate::sessions::{Kept, Opened, lost, open_request, repeatable};
+use crate::sessions::{Kept, Opened, is_over, lost, open_request, repeatable};
 use crate::shown::{Members, fence};
 use crate::window::validity;
 
@@ -101,7 +102,7 @@ impl Rest {
             (Some(session), None) => {
                 let given = numbers::of_request(call.headers(), fields.number("lowest")?)?;
                 fields.end()?;
-                self.acquire_for(call, &session, &wanted, given).await
+                Box::pin(self.acquire_for(call, &session, &wanted, given)).await
             }
             (None, Some(ttl_ms)) => {
                 let identity = fields.text("identity")?.unwrap_or_default();
@@ -114,8 +115,8 @@ impl Rest {
                     ..open_request(id, secret)
                 };
                 match wanted.wait_ms {
-                    None => self.open_and_acquire(call, open, &wanted, repeats).await,
-                    Some(_) => self.open_and_wait(call, open, &wanted, repeats).await,
+                    None => Box::pin(self.open_and_acquire(call, open, &wanted, repeats)).await,
+                    Some(_) => Box::pin(self.open_and_wait(call, open, &wanted, repeats)).await,
                 }
             }
             (Some(_), Some(_)) => {
@@ -194,13 +195,13 @@ impl Rest {
             lowest: 1,
             ..wanted.message()
         };
-        let answered = match self.leases.acquire(call.ask(request)).await {
-            Ok(answered) => answered.into_inner(),
+        let answered = match self.acquire_unless_gone(call, request, repeats).await {
+            Ok(answered) => answered,
             Err(status) => {
                 let mut refusal = refusal(&status);
-                let session = refusal.metadata.remove("session");
+                let session = opened_by(&Err(status)).map(of);
+                refusal.metadata.remove("session");
                 refusal.metadata.remove("ttl_ms");
-                let session = session.and_then(|number| number.parse().ok()).map(of);
                 // One that can be repeated still finds its session while its outcome is unknown.
                 if let Some(session) = session.filter(|_| refusal.is_certain() || !repeats) {
                     self.close_unused(call, session).await;
@@ -221,6 +222,32 @@ impl Rest {
         };
         let session = &session;
         Ok(Granted { grant, session, kept }.answer())
+    }
+
+    /// Acquires with a session that the request opens. If the caller goes before it is answered, the
+    /// session is closed: its number is known to no other.
+    async fn acquire_unless_gone(
+        &self,
+        call: &Call,
+        request: v1::AcquireRequest,
+        repeats: bool,
+    ) -> Result<v1::AcquireResponse, Status> {
+        let secret = request.open.as_ref().map(|open| open.secret.clone());
+        let (tell, answer) = oneshot::channel();
+        let (rest, call) = (self.clone(), call.clone());
+        ringfence_raft::spawn(async move {
+            let answered = rest.leases.acquire(call.ask(request)).await;
+            let answered = answered.map(Response::into_inner);
+            let Err(unheard) = tell.send(answered) else {
+                return;
+            };
+            if let (Some(session), Some(secret), false) = (opened_by(&unheard), secret, repeats) {
+                let session = v1::SessionHandle { session, secret };
+                rest.close_unused(&call, session).await;
+            }
+        });
+        let stopped = |_| Refusal::outcome_unknown("this node is stopping").into();
+        answer.await.unwrap_or_else(|error| Err(stopped(error)))
     }
 
     /// Opens a session and waits for the lease. Its caller knows no session before it is answered,
@@ -271,9 +298,10 @@ impl Rest {
         ttl_ms: u64,
     ) -> std::convert::Infallible {
         loop {
-            sleep(Duration::from_millis(ttl_ms / 3)).await;
             // The acquire says what became of a session that is not kept.
-            let _kept = self.keep(call, session, Vec::new()).await.is_ok();
+            let kept = Box::pin(self.keep(call, session, Vec::new())).await.is_ok();
+            let pause = if kept { ttl_ms / 3 } else { ttl_ms / 20 };
+            sleep(Duration::from_millis(pause.max(1))).await;
         }
     }
 
@@ -284,15 +312,7 @@ impl Rest {
         session: &v1::SessionHandle,
         grant: v1::Grant,
     ) -> Result<Answer, Refused> {
-        let kept = match self.keep(call, session, Vec::new()).await {
-            Ok(kept) => kept,
-            Err(refused) if is_over(refused.refusal.reason) => return Err(refused),
-            // The grant is known, and nothing extends belief in it yet: a keep-alive will.
-            Err(_) => Kept {
-                valid_for_ms: 0,
-                lost: Vec::new(),
-            },
-        };
+        let kept = Box::pin(self.keep_or_nothing(call, session)).await?;
         if let Some(lost) = kept.lost.iter().find(|lost| lost.token == grant.token) {
             let cause = lost.cause.as_ref().map_or("", |cause| cause.kind().as_str_name());
             let message = format!(
@@ -390,15 +410,12 @@ const GIVE_UP_TRIES: usize = 10;
 /// The pause between two tries.
 const GIVE_UP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether the session has ended for this caller.
-fn is_over(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::SessionExpired
-            | Reason::WrongSecret
-            | Reason::PermissionDenied
-            | Reason::Unauthenticated
-    )
+/// The session that a request opened, whatever it was answered.
+fn opened_by(answered: &Result<v1::AcquireResponse, Status>) -> Option<u64> {
+    match answered {
+        Ok(answer) => answer.opened.as_ref().map(|opened| opened.session),
+        Err(status) => refusal(status).metadata.get("session")?.parse().ok(),
+    }
 }
 
 fn grant_of(answer: v1::AcquireResponse) -> Result<v1::Grant, Refusal> {

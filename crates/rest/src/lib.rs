@@ -143,7 +143,7 @@ impl Rest {
             Does::OpenSession => self.open_session(call, body).await,
             Does::KeepAlive => self.keep_alive(call, body).await,
             Does::Close => self.close(call, body).await,
-            Does::Acquire => self.acquire(call, body).await,
+            Does::Acquire => Box::pin(self.acquire(call, body)).await,
             Does::Cancel => self.cancel(call, body).await,
             Does::Release => self.release(call, body).await,
             Does::Transfer => self.transfer(call, body).await,

@@ -20,8 +20,9 @@ use bytes::Bytes;
 const HEADER: &str = "idempotency-key";
 /// How often a request without a number of its caller gets another one.
 pub(crate) const TRIES_MAX: usize = 8;
-/// Random bits below the microseconds: two nodes hardly ever choose one number.
-const CHANCE_BITS: u32 = 10;
+/// Random bits below the milliseconds: two nodes hardly ever choose one number. The whole stays below
+/// 2^53, which every reader of JSON keeps, until the year 2109.
+const CHANCE_BITS: u32 = 11;
 
 /// What a numbered request begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +90,8 @@ pub(crate) fn of_nothing(headers: &HeaderMap) -> Result<(), Refusal> {
 /// A number of this node, above all that it chose before.
 pub(crate) fn chosen() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let micros = u64::try_from(since_epoch().as_micros()).unwrap_or(u64::MAX >> CHANCE_BITS);
-    let by_clock = (micros << CHANCE_BITS) | u64::from(rand::random::<u16>() >> (16 - CHANCE_BITS));
+    let millis = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX >> CHANCE_BITS);
+    let by_clock = (millis << CHANCE_BITS) | chance();
     let next = |last: u64| by_clock.max(last.saturating_add(1));
     let before = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
     next(before.unwrap_or_default())
@@ -104,8 +105,12 @@ pub(crate) fn after(refused: &Refusal, number: u64) -> Option<u64> {
         Reason::RequestMismatch => number,
         _ => return None,
     };
-    let step = u64::from(rand::random::<u16>() >> (16 - CHANCE_BITS)) + 1;
-    Some(chosen().max(above.checked_add(step)?))
+    Some(chosen().max(above.checked_add(chance() + 1)?))
+}
+
+/// A random number of [`CHANCE_BITS`] bits.
+fn chance() -> u64 {
+    u64::from(rand::random::<u16>() >> (u16::BITS - CHANCE_BITS))
 }
 
 #[cfg(test)]
@@ -147,7 +152,7 @@ mod tests {
     fn chosen_numbers_rise_and_a_refused_one_is_followed_by_one_above_its_lowest() {
         let numbers: Vec<u64> = (0..10_000).map(|_| chosen()).collect();
         assert!(numbers.is_sorted_by(|a, b| a < b));
-        assert!(*numbers.last().unwrap() < 1 << 63);
+        assert!(*numbers.last().unwrap() < 1 << 53);
         let far = (1 << 63) + 5;
         let stale = Refusal::new(Reason::StaleRequest, "stale").with("lowest", far);
         assert!(after(&stale, 1).unwrap() > far);

@@ -61,16 +61,22 @@ impl Rest {
         let identity = fields.text("identity")?.unwrap_or_default();
         let (id, secret) = repeatable(call, fields.secret()?)?;
         fields.end()?;
+        let repeats = id.is_some();
         let open = v1::OpenRequest {
             ttl_ms,
             identity,
             ..open_request(id, secret)
         };
         let opened = self.open(call, open).await?;
+        let valid_for_ms = match repeats {
+            // The session was perhaps opened by an earlier try, long before this one was sent.
+            true => self.keep_or_nothing(call, &opened.handle).await?.valid_for_ms,
+            false => validity(opened.ttl_ms),
+        };
         let value = json!({
             "session": handle::shown(&opened.handle),
             "ttl_ms": opened.ttl_ms,
-            "valid_for_ms": validity(opened.ttl_ms),
+            "valid_for_ms": valid_for_ms,
         });
         Ok(Answer {
             status: StatusCode::CREATED,
@@ -146,6 +152,22 @@ impl Rest {
         })
     }
 
+    /// The same behind an answer that is known already: unless the session is over, belief is only
+    /// not extended yet, and the caller's next keep-alive says more.
+    pub(crate) async fn keep_or_nothing(
+        &self,
+        call: &Call,
+        session: &v1::SessionHandle,
+    ) -> Result<Kept, Refused> {
+        match self.keep(call, session, Vec::new()).await {
+            Err(refused) if !is_over(refused.refusal.reason) => Ok(Kept {
+                valid_for_ms: 0,
+                lost: Vec::new(),
+            }),
+            kept => kept,
+        }
+    }
+
     /// `POST /v1/close`
     pub(crate) async fn close(&self, call: &Call, body: &[u8]) -> Result<Answer, Refused> {
         let mut fields = call.fields(body)?;
@@ -157,6 +179,17 @@ impl Rest {
         let cause = closed.cause.as_ref().map(|end| json!(end.kind().as_str_name()));
         Ok(Answer::ok(Members::default().with_some("cause", cause).value()))
     }
+}
+
+/// Whether the session has ended for this caller.
+pub(crate) fn is_over(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::SessionExpired
+            | Reason::WrongSecret
+            | Reason::PermissionDenied
+            | Reason::Unauthenticated
+    )
 }
 
 /// Lost grants as an array.

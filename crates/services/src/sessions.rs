@@ -25,8 +25,9 @@ impl SessionService {
 }
 
 impl SessionService {
-    /// One message of keep-alives and its answer, for callers without a stream. Its session may be
-    /// the only one: `ttl` is that of the first.
+    /// One message of keep-alives and its answer, for callers without a stream; and the TTL of the
+    /// first session that it names, `None` if that has ended. Look at the answer first: only for a
+    /// session that it does not list as ended was the caller proven.
     ///
     /// # Errors
     /// A status with a refusal, if nothing of it was acknowledged.
