@@ -157,7 +157,8 @@ impl Rest {
         });
         let ask = |numbered: Numbered| {
             number.store(numbered.number, Ordering::Relaxed);
-            self.leases.acquire(call.ask(wanted.request(session, numbered)))
+            self.leases
+                .acquire(call.ask(wanted.request(session, numbered)))
         };
         let (_, asked) = self.numbered(given, ask).await;
         let answered = match asked {
@@ -221,7 +222,12 @@ impl Rest {
             lost: Vec::new(),
         };
         let session = &session;
-        Ok(Granted { grant, session, kept }.answer())
+        Ok(Granted {
+            grant,
+            session,
+            kept,
+        }
+        .answer())
     }
 
     /// Acquires with a session that the request opens. If the caller goes before it is answered, the
@@ -268,7 +274,9 @@ impl Rest {
             number: 1,
             lowest: 1,
         };
-        let waiting = self.leases.acquire(call.ask(wanted.request(&handle, first)));
+        let waiting = self
+            .leases
+            .acquire(call.ask(wanted.request(&handle, first)));
         let answered = tokio::select! {
             answered = waiting => answered,
             never = self.keep_on(call, &handle, ttl_ms) => match never {},
@@ -314,7 +322,10 @@ impl Rest {
     ) -> Result<Answer, Refused> {
         let kept = Box::pin(self.keep_or_nothing(call, session)).await?;
         if let Some(lost) = kept.lost.iter().find(|lost| lost.token == grant.token) {
-            let cause = lost.cause.as_ref().map_or("", |cause| cause.kind().as_str_name());
+            let cause = lost
+                .cause
+                .as_ref()
+                .map_or("", |cause| cause.kind().as_str_name());
             let message = format!(
                 "lease {} was granted with token {}, and that grant has ended; acquire again",
                 grant.name, grant.token

@@ -22,8 +22,8 @@ use ringfence_proto::{Refusal, v1};
 use ringfence_services::problem::members;
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tonic::body::Body;
 use tonic::Status;
+use tonic::body::Body;
 
 use crate::Rest;
 use crate::call::{Call, Refused, refusal};
@@ -43,7 +43,12 @@ const FIRST_MAX: Duration = Duration::from_millis(1_500);
 /// the parameter.
 fn from(call: &Call, query: Option<String>) -> Result<Option<v1::Position>, Refusal> {
     let header = call.headers().get(LAST_EVENT_ID);
-    let header = header.map(|value| value.to_str().unwrap_or("bytes that are no text").to_owned());
+    let header = header.map(|value| {
+        value
+            .to_str()
+            .unwrap_or("bytes that are no text")
+            .to_owned()
+    });
     // A reader that has seen no position yet sends an empty one, or none.
     let (text, field) = match header.filter(|text| !text.is_empty()) {
         Some(text) => (text, "Last-Event-ID"),
@@ -77,7 +82,11 @@ impl Rest {
         let from = from(call, query.text("from")?)?;
         query.end()?;
         let watch = v1::WatchFloorsRequest { prefix };
-        let messages = self.leases.watch_floors(call.ask(watch)).await?.into_inner();
+        let messages = self
+            .leases
+            .watch_floors(call.ask(watch))
+            .await?
+            .into_inner();
         let mut from = from.map(|position| position.cluster_id);
         let messages = messages.map(move |message| {
             let message = message?;
@@ -171,7 +180,12 @@ fn of_watch(message: &v1::WatchResponse) -> String {
         }
     }
     if let Some(at) = &message.position {
-        event(&mut text, "position", Some(at), &json!({ "index": at.index }));
+        event(
+            &mut text,
+            "position",
+            Some(at),
+            &json!({ "index": at.index }),
+        );
     }
     text
 }
@@ -196,7 +210,10 @@ fn of_floors(message: &v1::WatchFloorsResponse) -> String {
         json!({ "name": floor.name, "token": floor.token, "fence": of })
     };
     let members = Members::default()
-        .with("floors", message.floors.iter().map(floor).collect::<Value>())
+        .with(
+            "floors",
+            message.floors.iter().map(floor).collect::<Value>(),
+        )
         .with_number("forgotten", message.forgotten)
         .with("complete", message.complete);
     // Within the present state a reader has nothing to come back to.
@@ -211,6 +228,11 @@ fn refused(status: &Status) -> String {
     let status = StatusCode::from_u16(http_status(refusal.reason));
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut text = String::new();
-    event(&mut text, "refused", None, &Value::Object(members(status, &refusal)));
+    event(
+        &mut text,
+        "refused",
+        None,
+        &Value::Object(members(status, &refusal)),
+    );
     text
 }

@@ -67,16 +67,16 @@ impl Fields {
     /// A whole number, as a number or as its digits in a text: above 2^53 not every program keeps
     /// all digits of a number.
     pub(crate) fn number(&mut self, name: &str) -> Result<Option<u64>, Refusal> {
-        self.take(name).map(|value| number(&value, name)).transpose()
+        self.take(name)
+            .map(|value| number(&value, name))
+            .transpose()
     }
 
     /// Whole numbers.
     pub(crate) fn numbers(&mut self, name: &str) -> Result<Vec<u64>, Refusal> {
         match self.take(name) {
             None => Ok(Vec::new()),
-            Some(Value::Array(values)) => {
-                values.iter().map(|value| number(value, name)).collect()
-            }
+            Some(Value::Array(values)) => values.iter().map(|value| number(value, name)).collect(),
             Some(value) => Err(Refusal::invalid(name, value, "an array of whole numbers")),
         }
     }
@@ -190,15 +190,34 @@ mod tests {
         for fine in [r#"{"token":42}"#, r#"{"token":"9223372036854775807"}"#] {
             assert_eq!(number(fine), "", "{fine}");
         }
-        for other in ["42.0", "4.2e1", "-1", "\"4x\"", "18446744073709551616", "{}"] {
-            assert_eq!(number(&format!("{{\"token\":{other}}}")), "token", "{other}");
+        for other in [
+            "42.0",
+            "4.2e1",
+            "-1",
+            "\"4x\"",
+            "18446744073709551616",
+            "{}",
+        ] {
+            assert_eq!(
+                number(&format!("{{\"token\":{other}}}")),
+                "token",
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_object_a_misspelt_field_and_one_twice_are_refused() {
         let none = |body| field(body, |_| Ok(()));
-        for body in ["[]", "\"17.00\"", "{", "{}{}", "nul", "\u{feff}{}", "{\"a\":1,\"a\":1}"] {
+        for body in [
+            "[]",
+            "\"17.00\"",
+            "{",
+            "{}{}",
+            "nul",
+            "\u{feff}{}",
+            "{\"a\":1,\"a\":1}",
+        ] {
             assert_eq!(none(body), "body", "{body}");
         }
         assert_eq!(none("{}"), "");

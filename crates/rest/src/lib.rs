@@ -104,7 +104,11 @@ impl Rest {
         if let Err(refused) = says_json(&head.headers) {
             return refused;
         }
-        let client = head.extensions.get::<Client>().unwrap_or(&self.stray).clone();
+        let client = head
+            .extensions
+            .get::<Client>()
+            .unwrap_or(&self.stray)
+            .clone();
         let call = Call::new(head, rest);
         match client.whole_body(body).await {
             Ok(body) => respond(self.post(does, &call, &body).await),
@@ -207,7 +211,9 @@ fn not_by_a_page(headers: &HeaderMap) -> Result<(), Response<Body>> {
 
 /// What HTTP/2 limits alike for all callers.
 fn fits(headers: &HeaderMap) -> Result<(), Response<Body>> {
-    let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
     let bytes = sizes.sum::<usize>();
     if bytes <= HEADER_BYTES_MAX {
         return Ok(());
@@ -220,14 +226,20 @@ fn fits(headers: &HeaderMap) -> Result<(), Response<Body>> {
 
 /// A body has to be declared as JSON: what pages may send without asking first is not.
 fn says_json(headers: &HeaderMap) -> Result<(), Response<Body>> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or("nothing");
     let bare = kind.split(';').next().unwrap_or_default().trim();
     if bare.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let refusal = Refusal::invalid("Content-Type", kind, "application/json");
-    Err(problem_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, &refusal, Map::new()))
+    Err(problem_as(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        &refusal,
+        Map::new(),
+    ))
 }
 
 fn no_body(why: NoBody) -> Response<Body> {

@@ -42,9 +42,13 @@ fn header(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     if values.next().is_some() {
         return Err(refuse("several"));
     }
-    let text = value.to_str().map_err(|_| refuse("bytes that are no text"))?;
+    let text = value
+        .to_str()
+        .map_err(|_| refuse("bytes that are no text"))?;
     let text = text.trim();
-    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let bare = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
     Ok(Some(bare.unwrap_or(text)))
 }
 
@@ -62,7 +66,9 @@ pub(crate) fn of_request(
             }
         };
     };
-    let number = whole(text, "Idempotency-Key").ok().filter(|number| *number > 0);
+    let number = whole(text, "Idempotency-Key")
+        .ok()
+        .filter(|number| *number > 0);
     let number = number.ok_or_else(|| {
         let allowed = "the request's number in its session: 1, 2, 3 ...";
         Refusal::invalid("Idempotency-Key", format!("{text:?}"), allowed)
@@ -93,7 +99,9 @@ pub(crate) fn chosen() -> u64 {
     let millis = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX >> CHANCE_BITS);
     let by_clock = (millis << CHANCE_BITS) | chance();
     let next = |last: u64| by_clock.max(last.saturating_add(1));
-    let before = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+    let before = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        Some(next(last))
+    });
     next(before.unwrap_or_default())
 }
 
@@ -128,9 +136,22 @@ mod tests {
     fn a_key_is_a_number_bare_or_quoted_and_nothing_else() {
         for text in ["7", "\"7\"", " 7 "] {
             let read = of_request(&with(text), Some(5)).unwrap();
-            assert_eq!(read, Some(Numbered { number: 7, lowest: 5 }), "{text}");
+            assert_eq!(
+                read,
+                Some(Numbered {
+                    number: 7,
+                    lowest: 5
+                }),
+                "{text}"
+            );
         }
-        for text in ["0", "", "seven", "\"7", "8e03978e-40d5-43e8-bc93-6894a57f9324"] {
+        for text in [
+            "0",
+            "",
+            "seven",
+            "\"7",
+            "8e03978e-40d5-43e8-bc93-6894a57f9324",
+        ] {
             of_request(&with(text), None).unwrap_err();
         }
         assert_eq!(of_request(&HeaderMap::new(), None).unwrap(), None);

@@ -59,7 +59,11 @@ impl Query {
 /// A field or parameter that the call does not have.
 pub(crate) fn unknown(name: &str, what: &str) -> Refusal {
     let offered = format!("a {what} with this name");
-    Refusal::invalid(&cut(name), offered, "what /v1/openapi.json lists for this call")
+    Refusal::invalid(
+        &cut(name),
+        offered,
+        "what /v1/openapi.json lists for this call",
+    )
 }
 
 /// A name as a refusal shows it.

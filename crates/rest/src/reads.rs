@@ -1,9 +1,9 @@
 //! What is answered from the state and from the history.
 
 use http::StatusCode;
+use ringfence_proto::v1::Reason;
 use ringfence_proto::v1::check_response::Verdict;
 use ringfence_proto::v1::leases_server::Leases;
-use ringfence_proto::v1::Reason;
 use ringfence_proto::{Refusal, v1};
 use serde_json::{Value, json};
 
@@ -37,7 +37,10 @@ impl Rest {
         let listed = self.leases.list(call.ask(list)).await?;
         let (_, listed, extensions) = listed.into_parts();
         let value = Members::default()
-            .with("leases", listed.leases.iter().map(shown::lease).collect::<Value>())
+            .with(
+                "leases",
+                listed.leases.iter().map(shown::lease).collect::<Value>(),
+            )
             .with_text("next_page", &listed.next_page_token)
             .with("at", shown::read_point(listed.at.as_ref()))
             .value();

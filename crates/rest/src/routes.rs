@@ -60,7 +60,9 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
     let of_path = ROUTES.iter().find_map(|(method, route, does)| {
         let rest = match route.find('{') {
             None => (path == *route).then_some(""),
-            Some(at) => path.strip_prefix(&route[..at]).filter(|rest| !rest.is_empty()),
+            Some(at) => path
+                .strip_prefix(&route[..at])
+                .filter(|rest| !rest.is_empty()),
         };
         rest.map(|rest| (method, *does, rest))
     });
@@ -85,7 +87,15 @@ mod tests {
         assert_eq!(get("/v1/leases/bank/x"), lease);
         let check = Found::Call(Does::Check, "bank/x/42");
         assert_eq!(get("/v1/check/bank/x/42"), check);
-        for path in ["/", "/v1", "/v1/", "/v1/leases/", "/v1/lease", "/V1/leases", "/v1/acquire/"] {
+        for path in [
+            "/",
+            "/v1",
+            "/v1/",
+            "/v1/leases/",
+            "/v1/lease",
+            "/V1/leases",
+            "/v1/acquire/",
+        ] {
             assert_eq!(get(path), Found::Nothing, "{path}");
         }
         assert_eq!(get("/v1/acquire"), Found::OtherMethod(Method::POST));
@@ -118,7 +128,10 @@ mod tests {
     #[test]
     fn the_page_for_callers_has_a_command_for_each_call() {
         let page = include_str!("../../../client/HTTP.md");
-        let blocks = page.split("```sh").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let blocks = page
+            .split("```sh")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap());
         let commands: String = blocks.collect();
         for (_, path, _) in ROUTES {
             let fixed = path.split('{').next().unwrap();

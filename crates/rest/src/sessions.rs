@@ -70,7 +70,11 @@ impl Rest {
         let opened = self.open(call, open).await?;
         let valid_for_ms = match repeats {
             // The session was perhaps opened by an earlier try, long before this one was sent.
-            true => self.keep_or_nothing(call, &opened.handle).await?.valid_for_ms,
+            true => {
+                self.keep_or_nothing(call, &opened.handle)
+                    .await?
+                    .valid_for_ms
+            }
             false => validity(opened.ttl_ms),
         };
         let value = json!({
@@ -176,8 +180,13 @@ impl Rest {
         numbers::of_nothing(call.headers())?;
         let close = v1::CloseRequest { session };
         let closed = self.sessions.close(call.ask(close)).await?.into_inner();
-        let cause = closed.cause.as_ref().map(|end| json!(end.kind().as_str_name()));
-        Ok(Answer::ok(Members::default().with_some("cause", cause).value()))
+        let cause = closed
+            .cause
+            .as_ref()
+            .map(|end| json!(end.kind().as_str_name()));
+        Ok(Answer::ok(
+            Members::default().with_some("cause", cause).value(),
+        ))
     }
 }
 
@@ -200,7 +209,9 @@ pub(crate) fn lost(grants: &[v1::LostGrant]) -> Value {
 /// A session that a keep-alive did not renew.
 fn over(state: &v1::SessionState) -> Refusal {
     let message = match state.reason() {
-        Reason::SessionExpired => "the session has ended, and all of its leases with it; stop the work",
+        Reason::SessionExpired => {
+            "the session has ended, and all of its leases with it; stop the work"
+        }
         Reason::WrongSecret => "the secret is not the session's; nothing was extended",
         Reason::Unauthenticated => "the caller's token was revoked; nothing was extended",
         _ => "the session is another principal's, or the caller is banned; nothing was extended",

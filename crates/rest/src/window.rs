@@ -25,10 +25,7 @@ mod tests {
 
     #[test]
     fn the_window_is_that_of_the_contract() {
-        assert_eq!(
-            [15_000, 1_000, 100, 40].map(validity),
-            [14_550, 940, 49, 0]
-        );
+        assert_eq!([15_000, 1_000, 100, 40].map(validity), [14_550, 940, 49, 0]);
     }
 
     #[test]

@@ -101,7 +101,8 @@ pub(super) async fn once(
         // An error means that the caller has given up.
         tell.send(answer).ok();
     });
-    let lost = |_| Refusal::outcome_unknown("this node is stopping while a keep-alive is under way");
+    let lost =
+        |_| Refusal::outcome_unknown("this node is stopping while a keep-alive is under way");
     answer.await.map_err(lost)?
 }
 

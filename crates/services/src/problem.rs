@@ -114,7 +114,10 @@ mod tests {
         };
         let unavailable = Refusal::unavailable("no leader", None, Duration::from_millis(1_200));
         assert_eq!(outcome(&unavailable).as_deref(), Some("not_done"));
-        assert_eq!(outcome(&Refusal::outcome_unknown("x")).as_deref(), Some("unknown"));
+        assert_eq!(
+            outcome(&Refusal::outcome_unknown("x")).as_deref(),
+            Some("unknown")
+        );
         assert_eq!(outcome(&Refusal::fault("x")).as_deref(), Some("unknown"));
 
         let response = problem(&unavailable, Map::new());

@@ -15,16 +15,25 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Status, head and body of an answer. Of a stream only its beginning.
 #[derive(Debug)]
-struct Told {
-    status: u16,
+pub(crate) struct Told {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
-fn ask(node: &Node, token: Option<&str>, method: &str, path: &str, body: &Value) -> Told {
+/// Makes one call.
+pub(crate) fn ask(
+    node: &Node,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Told {
     let mut stream = TcpStream::connect(&node.client).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let token = token.map_or_else(String::new, |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
     let body = match method {
         "POST" => body.to_string(),
         _ => String::new(),
@@ -55,7 +64,7 @@ fn ask(node: &Node, token: Option<&str>, method: &str, path: &str, body: &Value)
     }
 }
 
-fn json_of(told: &Told) -> Value {
+pub(crate) fn json_of(told: &Told) -> Value {
     serde_json::from_str(&told.body).unwrap_or_else(|why| panic!("{why}: {told:?}"))
 }
 
@@ -71,7 +80,13 @@ struct Row {
 
 fn row(method: &'static str, route: &'static str, path: &str, body: Value) -> Row {
     let (path, denied) = (path.to_owned(), 403);
-    Row { method, route, path, body, denied }
+    Row {
+        method,
+        route,
+        path,
+        body,
+        denied,
+    }
 }
 
 #[test]
@@ -83,7 +98,8 @@ fn each_call_is_answered_to_who_may_make_it_and_to_no_other() {
     };
     let (alice, mallory) = (token("alice"), token("mallory"));
     for verb in ["acquire", "observe", "revoke"] {
-        node.local(&["access", "grant", "token:alice", verb, "team/*"]).object();
+        node.local(&["access", "grant", "token:alice", verb, "team/*"])
+            .object();
     }
     node.local(&["access", "mode", "enforced"]).object();
     let by_alice = |path: &str, body: Value| {
@@ -92,7 +108,10 @@ fn each_call_is_answered_to_who_may_make_it_and_to_no_other() {
         json_of(&told)
     };
     let session = by_alice("/v1/sessions", json!({ "ttl": "60s" }))["session"].clone();
-    let taken = by_alice("/v1/acquire", json!({ "name": "team/1", "session": session }));
+    let taken = by_alice(
+        "/v1/acquire",
+        json!({ "name": "team/1", "session": session }),
+    );
     let token = taken["token"].clone();
     let ends = |name: &str| {
         let wanted = json!({ "name": name, "session": session });
@@ -106,32 +125,84 @@ fn each_call_is_answered_to_who_may_make_it_and_to_no_other() {
     let spare = by_alice("/v1/sessions", json!({ "ttl": "60s" }))["session"].clone();
     let get = |route, path: &str| row("GET", route, path, Value::Null);
     let rows = [
-        row("POST", "/v1/sessions", "/v1/sessions", json!({ "ttl": "15s" })),
-        row("POST", "/v1/keep-alive", "/v1/keep-alive", in_session.clone()),
-        row("POST", "/v1/acquire", "/v1/acquire", json!({ "name": "team/9", "session": session })),
-        row("POST", "/v1/acquire", "/v1/acquire", json!({ "name": "team/10", "ttl": "15s" })),
-        row("POST", "/v1/cancel", "/v1/cancel", json!({ "session": session, "request": 1 })),
+        row(
+            "POST",
+            "/v1/sessions",
+            "/v1/sessions",
+            json!({ "ttl": "15s" }),
+        ),
+        row(
+            "POST",
+            "/v1/keep-alive",
+            "/v1/keep-alive",
+            in_session.clone(),
+        ),
+        row(
+            "POST",
+            "/v1/acquire",
+            "/v1/acquire",
+            json!({ "name": "team/9", "session": session }),
+        ),
+        row(
+            "POST",
+            "/v1/acquire",
+            "/v1/acquire",
+            json!({ "name": "team/10", "ttl": "15s" }),
+        ),
+        row(
+            "POST",
+            "/v1/cancel",
+            "/v1/cancel",
+            json!({ "session": session, "request": 1 }),
+        ),
         row("POST", "/v1/release", "/v1/release", ends("team/2")),
         row("POST", "/v1/transfer", "/v1/transfer", ends("team/4")),
         row("POST", "/v1/revoke", "/v1/revoke", unnamed),
-        row("POST", "/v1/close", "/v1/close", json!({ "session": spare })),
+        row(
+            "POST",
+            "/v1/close",
+            "/v1/close",
+            json!({ "session": spare }),
+        ),
         get("/v1/leases", "/v1/leases?prefix=team/"),
         get("/v1/leases/{name}", "/v1/leases/team/1"),
-        get("/v1/check/{name}/{token}", &format!("/v1/check/team/1/{token}")),
+        get(
+            "/v1/check/{name}/{token}",
+            &format!("/v1/check/team/1/{token}"),
+        ),
         get("/v1/history/{name}", "/v1/history/team/1"),
         get("/v1/watch", "/v1/watch?prefix=team/"),
         get("/v1/floors", "/v1/floors?prefix=team/"),
         // A token that may not be seen looks as one that is not there.
-        Row { denied: 200, ..get("/v1/history", &format!("/v1/history?token={token}")) },
+        Row {
+            denied: 200,
+            ..get("/v1/history", &format!("/v1/history?token={token}"))
+        },
         // It says nothing of the cluster.
-        Row { denied: 200, ..get("/v1/openapi.json", "/v1/openapi.json") },
+        Row {
+            denied: 200,
+            ..get("/v1/openapi.json", "/v1/openapi.json")
+        },
     ];
-    let description = json_of(&ask(&node, Some(&alice), "GET", "/v1/openapi.json", &Value::Null));
+    let description = json_of(&ask(
+        &node,
+        Some(&alice),
+        "GET",
+        "/v1/openapi.json",
+        &Value::Null,
+    ));
     let described = description["paths"].as_object().unwrap();
     let described: BTreeSet<&str> = described.keys().map(String::as_str).collect();
     assert_eq!(described, rows.iter().map(|row| row.route).collect());
 
-    for Row { method, path, body, denied, .. } in &rows {
+    for Row {
+        method,
+        path,
+        body,
+        denied,
+        ..
+    } in &rows
+    {
         let ask = |token| ask(&node, token, method, path, body);
         let last = if alice.ends_with('0') { '1' } else { '0' };
         let stranger = format!("{}{last}", &alice[..alice.len() - 1]);
@@ -152,6 +223,9 @@ fn each_call_is_answered_to_who_may_make_it_and_to_no_other() {
         }
         let told = ask(Some(&alice));
         let not_waiting = path == "/v1/transfer" && json_of(&told)["reason"] == "NOT_WAITING";
-        assert!(not_waiting || [200, 201].contains(&told.status), "{method} {path}: {told:?}");
+        assert!(
+            not_waiting || [200, 201].contains(&told.status),
+            "{method} {path}: {told:?}"
+        );
     }
 }

@@ -35,11 +35,17 @@ impl Told {
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, reason: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");
-        assert!(self.head.contains("content-type: application/problem+json"), "{self:?}");
+        assert!(
+            self.head.contains("content-type: application/problem+json"),
+            "{self:?}"
+        );
         let problem = self.json();
         assert_eq!(problem["reason"], reason, "{self:?}");
         assert_eq!(problem["status"], status, "{self:?}");
-        assert!(problem["detail"].is_string() && problem["title"].is_string(), "{self:?}");
+        assert!(
+            problem["detail"].is_string() && problem["title"].is_string(),
+            "{self:?}"
+        );
         let unknown = ["OUTCOME_UNKNOWN", "FAULT"].contains(&reason);
         let outcome = if unknown { "unknown" } else { "not_done" };
         assert_eq!(problem["outcome"], outcome, "{self:?}");
@@ -115,7 +121,9 @@ pub(crate) async fn told(stream: &mut TcpStream) -> Told {
 
 /// A response as text.
 pub(crate) fn parsed(text: &str) -> Told {
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("no head: {text:?}"));
     let head = head.to_lowercase();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let body = match head.contains("transfer-encoding: chunked") {

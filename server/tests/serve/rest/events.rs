@@ -21,7 +21,9 @@ struct Event {
 /// The whole events in a text; the last one may be cut.
 fn events(text: &str) -> Vec<Event> {
     let whole = text.rfind("\n\n").map_or("", |at| &text[..at]);
-    let blocks = whole.split("\n\n").filter(|block| block.contains("event: "));
+    let blocks = whole
+        .split("\n\n")
+        .filter(|block| block.contains("event: "));
     let read = blocks.map(|block| {
         let field = |name: &str| {
             let found = block.lines().find_map(|line| line.strip_prefix(name));
@@ -48,7 +50,10 @@ async fn read_for(http: &Http, path: &str, last: Option<&str>, time: Duration) -
     }
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    assert!(head.is_empty() || head.starts_with("HTTP/1.1 200"), "{text}");
+    assert!(
+        head.is_empty() || head.starts_with("HTTP/1.1 200"),
+        "{text}"
+    );
     events(&unchunked(body))
 }
 
@@ -67,7 +72,10 @@ async fn churn(http: &Http, session: &str, name: &str, times: usize) -> Vec<u64>
 }
 
 async fn open(http: &Http) -> String {
-    let opened = http.post("/v1/sessions", json!({ "ttl": "60s" })).await.ok();
+    let opened = http
+        .post("/v1/sessions", json!({ "ttl": "60s" }))
+        .await
+        .ok();
     opened["session"].as_str().unwrap().to_owned()
 }
 
@@ -78,7 +86,12 @@ async fn a_watch_begins_with_what_is_held_and_tells_each_grant_and_end() {
     let session = open(&http).await;
     let held = json!({ "name": "a/held", "session": session });
     let held = http.post("/v1/acquire", held).await.ok();
-    http.post("/v1/acquire", json!({ "name": "b/other", "session": session })).await.ok();
+    http.post(
+        "/v1/acquire",
+        json!({ "name": "b/other", "session": session }),
+    )
+    .await
+    .ok();
     let reading = {
         let http = http.clone();
         let time = Duration::from_secs(5);
@@ -91,11 +104,26 @@ async fn a_watch_begins_with_what_is_held_and_tells_each_grant_and_end() {
     let present = &told[0];
     assert_eq!((present.kind.as_str(), &present.id), ("present", &None));
     assert_eq!(present.data["held"]["token"], held["token"]);
-    assert_eq!((told[1].kind.as_str(), told[1].id.is_some()), ("position", true));
-    let changes: Vec<_> = told.iter().filter(|event| event.kind != "position").skip(1).collect();
-    let seen: Vec<_> = changes.iter().map(|event| (event.kind.as_str(), &event.data["token"])).collect();
+    assert_eq!(
+        (told[1].kind.as_str(), told[1].id.is_some()),
+        ("position", true)
+    );
+    let changes: Vec<_> = told
+        .iter()
+        .filter(|event| event.kind != "position")
+        .skip(1)
+        .collect();
+    let seen: Vec<_> = changes
+        .iter()
+        .map(|event| (event.kind.as_str(), &event.data["token"]))
+        .collect();
     let [first, second] = [json!(tokens[0]), json!(tokens[1])];
-    let expected = [("granted", &first), ("ended", &first), ("granted", &second), ("ended", &second)];
+    let expected = [
+        ("granted", &first),
+        ("ended", &first),
+        ("granted", &second),
+        ("ended", &second),
+    ];
     assert_eq!(seen, expected);
     assert_eq!(changes[1].data["cause"]["kind"], "RELEASED");
     // A reader, and a proxy, hear something at least every second.
@@ -128,9 +156,9 @@ async fn a_reader_that_is_cut_again_and_again_sees_each_event_once() {
         }
     }
     let tokens = writing.await.unwrap();
-    let expected = tokens.into_iter().flat_map(|token| {
-        [("granted".to_owned(), token), ("ended".to_owned(), token)]
-    });
+    let expected = tokens
+        .into_iter()
+        .flat_map(|token| [("granted".to_owned(), token), ("ended".to_owned(), token)]);
     assert_eq!(seen, expected.collect::<Vec<_>>());
 }
 
@@ -154,10 +182,17 @@ async fn floors_are_complete_and_then_follow_each_grant() {
     let later = churn(&http, &session, "a/2", 1).await;
     let told = reading.await.unwrap();
     assert!(told.iter().all(|event| event.kind == "floors"), "{told:?}");
-    let first = told.iter().position(|event| event.data["complete"] == true).unwrap();
+    let first = told
+        .iter()
+        .position(|event| event.data["complete"] == true)
+        .unwrap();
     let floors = |events: &[Event]| {
-        let floors = events.iter().flat_map(|event| event.data["floors"].as_array().unwrap());
-        floors.map(|floor| floor["fence"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let floors = events
+            .iter()
+            .flat_map(|event| event.data["floors"].as_array().unwrap());
+        floors
+            .map(|floor| floor["fence"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(floors(&told[..=first]), [format!("a/1#{}", tokens[0])]);
     assert_eq!(floors(&told[first + 1..]), [format!("a/2#{}", later[0])]);
@@ -167,7 +202,10 @@ async fn floors_are_complete_and_then_follow_each_grant() {
 async fn a_position_that_is_none_or_of_another_cluster_is_refused_with_a_status() {
     let (node, _dir) = single().await;
     let http = Http::of(&node);
-    let garbage = http.with("Last-Event-ID", "yesterday").get("/v1/watch").await;
+    let garbage = http
+        .with("Last-Event-ID", "yesterday")
+        .get("/v1/watch")
+        .await;
     garbage.problem(400, "INVALID_ARGUMENT");
     let other = format!("{}.5.0", "0b".repeat(16));
     for path in ["/v1/watch", "/v1/floors"] {

@@ -37,11 +37,18 @@ async fn http_1_0_is_answered_and_its_connection_ends() {
     assert_eq!(http.send(opened.as_bytes()).await.status, 201);
     // Events come without chunks, until the connection ends.
     let mut stream = TcpStream::connect(&http.address).await.unwrap();
-    stream.write_all(b"GET /v1/watch HTTP/1.0\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /v1/watch HTTP/1.0\r\n\r\n")
+        .await
+        .unwrap();
     let mut bytes = Vec::new();
     // Longer than a connection may take to begin.
     let read = async {
-        while String::from_utf8_lossy(&bytes).matches("event: position").count() < 16 {
+        while String::from_utf8_lossy(&bytes)
+            .matches("event: position")
+            .count()
+            < 16
+        {
             assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
         }
     };
@@ -55,12 +62,21 @@ async fn a_client_that_expects_100_continue_is_told_to_go_on_or_refused_before_i
     let (node, _dir) = single().await;
     let http = Http::of(&node);
     let body = r#"{"ttl":"15s"}"#;
-    let head = |bytes: usize| post("/v1/sessions", &format!("Expect: 100-continue\r\nContent-Length: {bytes}\r\n"), "");
+    let head = |bytes: usize| {
+        post(
+            "/v1/sessions",
+            &format!("Expect: 100-continue\r\nContent-Length: {bytes}\r\n"),
+            "",
+        )
+    };
 
     let mut stream = TcpStream::connect(&http.address).await.unwrap();
     stream.write_all(&head(body.len())).await.unwrap();
     let mut go_on = [0; 25];
-    timeout(PATIENCE, stream.read_exact(&mut go_on)).await.unwrap().unwrap();
+    timeout(PATIENCE, stream.read_exact(&mut go_on))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(body.as_bytes()).await.unwrap();
     assert_eq!(told(&mut stream).await.status, 201);
@@ -77,16 +93,31 @@ async fn a_body_comes_whole_or_in_chunks_and_has_at_most_a_mebibyte() {
     let http = Http::of(&node);
     let chunked = "Transfer-Encoding: chunked\r\n";
     let pieces = "7\r\n{\"ttl\":\r\n6;x=y\r\n\"15s\"}\r\n0\r\n\r\n";
-    assert_eq!(http.send(&post("/v1/sessions", chunked, pieces)).await.status, 201);
+    assert_eq!(
+        http.send(&post("/v1/sessions", chunked, pieces))
+            .await
+            .status,
+        201
+    );
 
     let padded = |bytes: usize| format!("{{\"ttl\":\"15s\"{}}}", " ".repeat(bytes - 13));
-    let sized = |bytes: usize| post("/v1/sessions", &format!("Content-Length: {bytes}\r\n"), &padded(bytes));
+    let sized = |bytes: usize| {
+        post(
+            "/v1/sessions",
+            &format!("Content-Length: {bytes}\r\n"),
+            &padded(bytes),
+        )
+    };
     assert_eq!(http.send(&sized(MIB)).await.status, 201);
     http.send(&sized(MIB + 1)).await.problem(413, "LIMIT");
     let endless = format!("{:x}\r\n{}\r\n", 2 * MIB, " ".repeat(2 * MIB));
-    http.send(&post("/v1/sessions", chunked, &endless)).await.problem(413, "LIMIT");
+    http.send(&post("/v1/sessions", chunked, &endless))
+        .await
+        .problem(413, "LIMIT");
 
-    let broken = http.send(&post("/v1/sessions", chunked, "zz\r\n{}\r\n0\r\n\r\n")).await;
+    let broken = http
+        .send(&post("/v1/sessions", chunked, "zz\r\n{}\r\n0\r\n\r\n"))
+        .await;
     assert_eq!(broken.status, 400, "{broken:?}");
     // Two lengths: what a proxy and a node may read differently.
     let two = "Content-Length: 2\r\nContent-Length: 13\r\n";
@@ -105,23 +136,41 @@ async fn what_is_no_call_is_refused_with_what_is() {
     told.problem(405, "INVALID_ARGUMENT");
     assert!(told.head.contains("\nallow: post"), "{told:?}");
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
-        http.ask(method, "/v1/leases", None).await.problem(405, "INVALID_ARGUMENT");
+        http.ask(method, "/v1/leases", None)
+            .await
+            .problem(405, "INVALID_ARGUMENT");
     }
     let form = b"POST /v1/sessions HTTP/1.1\r\nHost: n\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
     http.send(form).await.problem(415, "INVALID_ARGUMENT");
     // A page in the browser of someone who reaches the node.
-    for (name, value) in [("Origin", "http://evil.example"), ("Sec-Fetch-Site", "same-origin")] {
+    for (name, value) in [
+        ("Origin", "http://evil.example"),
+        ("Sec-Fetch-Site", "same-origin"),
+    ] {
         let page = http.with(name, value);
-        page.get("/v1/leases").await.problem(403, "INVALID_ARGUMENT");
-        page.post("/v1/sessions", json!({})).await.problem(403, "INVALID_ARGUMENT");
+        page.get("/v1/leases")
+            .await
+            .problem(403, "INVALID_ARGUMENT");
+        page.post("/v1/sessions", json!({}))
+            .await
+            .problem(403, "INVALID_ARGUMENT");
     }
-    let long = http.with("X-Long", &"x".repeat(17 << 10)).get("/v1/leases").await;
+    let long = http
+        .with("X-Long", &"x".repeat(17 << 10))
+        .get("/v1/leases")
+        .await;
     long.problem(431, "INVALID_ARGUMENT");
     let many = (0..200).fold(http.clone(), |http, n| http.with(&format!("X-{n}"), "y"));
     assert_eq!(many.get("/v1/leases").await.status, 431);
-    http.get("/v1/leases/%ff").await.problem(400, "INVALID_ARGUMENT");
-    http.get("/v1/check/x/1e3").await.problem(400, "INVALID_ARGUMENT");
-    http.get("/v1/check/x").await.problem(400, "INVALID_ARGUMENT");
+    http.get("/v1/leases/%ff")
+        .await
+        .problem(400, "INVALID_ARGUMENT");
+    http.get("/v1/check/x/1e3")
+        .await
+        .problem(400, "INVALID_ARGUMENT");
+    http.get("/v1/check/x")
+        .await
+        .problem(400, "INVALID_ARGUMENT");
     let described = http.get("/v1/openapi.json").await.ok();
     assert_eq!(described["openapi"], "3.1.0");
 }
@@ -133,24 +182,44 @@ async fn a_connection_is_used_again_and_http_2_is_the_same() {
     let mut stream = TcpStream::connect(&http.address).await.unwrap();
     let ask = b"GET /v1/leases HTTP/1.1\r\nHost: node\r\n\r\n";
     // Two at once, as a pipeline.
-    stream.write_all(&[ask.as_slice(), ask].concat()).await.unwrap();
+    stream
+        .write_all(&[ask.as_slice(), ask].concat())
+        .await
+        .unwrap();
     let mut bytes = Vec::new();
     let both = async {
-        while String::from_utf8_lossy(&bytes).matches("\"leases\":[]}").count() < 2 {
+        while String::from_utf8_lossy(&bytes)
+            .matches("\"leases\":[]}")
+            .count()
+            < 2
+        {
             assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
         }
     };
     timeout(PATIENCE, both).await.unwrap();
 
-    let channel = Channel::from_shared(node.url()).unwrap().connect().await.unwrap();
-    let request = http::Request::get("/v1/leases").body(Body::empty()).unwrap();
+    let channel = Channel::from_shared(node.url())
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    let request = http::Request::get("/v1/leases")
+        .body(Body::empty())
+        .unwrap();
     let response = channel.oneshot(request).await.unwrap();
-    assert_eq!((response.status().as_u16(), response.version()), (200, http::Version::HTTP_2));
+    assert_eq!(
+        (response.status().as_u16(), response.version()),
+        (200, http::Version::HTTP_2)
+    );
 
     // gRPC is answered as gRPC, whatever it asks for.
     let mut api = Api::of(&node).await;
     api.open("alice").await;
-    let channel = Channel::from_shared(node.url()).unwrap().connect().await.unwrap();
+    let channel = Channel::from_shared(node.url())
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
     let unknown = http::Request::post("/ringfence.v1.Nothing/Ask")
         .header("content-type", "application/grpc")
         .body(Body::empty())
@@ -205,7 +274,10 @@ async fn clients_that_take_their_time_are_cut_off_and_hold_up_no_other() {
     for (took, _) in heads {
         assert!(took < SLOW_MAX + slack, "{took:?}");
     }
-    assert!(body_took < SLOW_MAX + slack && idle < SLOW_MAX + slack, "{body_took:?} {idle:?}");
+    assert!(
+        body_took < SLOW_MAX + slack && idle < SLOW_MAX + slack,
+        "{body_took:?} {idle:?}"
+    );
     parsed(&refused).problem(408, "INVALID_ARGUMENT");
     assert!(preface < SLOW_MAX, "{preface:?}");
 }
