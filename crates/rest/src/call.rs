@@ -116,6 +116,34 @@ pub(crate) fn refusal(status: &Status) -> Refusal {
     known.unwrap_or_else(|| Refusal::outcome_unknown(status.message()))
 }
 
+/// Fields of messages, how calls in JSON name them, and the unit of the numbers in a refusal.
+const FIELDS: [(&str, &str, &str); 8] = [
+    ("ttl_ms", "ttl", " in ms"),
+    ("wait_ms", "wait", " in ms"),
+    ("lock_delay_ms", "lock_delay", " in ms"),
+    ("max_staleness_ms", "max_staleness", " in ms"),
+    ("page_size", "limit", ""),
+    ("page_token", "page", ""),
+    ("number", "Idempotency-Key", ""),
+    ("target", "request", ""),
+];
+
+/// A refusal of a field with the name that the caller has for it.
+fn in_json(mut refusal: Refusal) -> Refusal {
+    let Some(field) = refusal.metadata.get_mut("field") else {
+        return refusal;
+    };
+    let bare = field.rsplit('.').next().unwrap_or_default();
+    let known = FIELDS.iter().find(|(message, ..)| *message == bare);
+    if let Some((_, name, unit)) = known {
+        let before = std::mem::replace(field, (*name).to_owned());
+        if let Some(rest) = refusal.message.strip_prefix(&before) {
+            refusal.message = format!("{name}{unit}{rest}");
+        }
+    }
+    refusal
+}
+
 /// The answer of a call as a response. No proxy may keep it: it is true for an instant, and may hold
 /// a session's secret.
 pub(crate) fn respond(answered: Result<Answer, Refused>) -> Response<Body> {
@@ -129,7 +157,7 @@ pub(crate) fn respond(answered: Result<Answer, Refused>) -> Response<Body> {
             response.headers_mut().insert(CONTENT_TYPE, json);
             response
         }
-        Err(refused) => problem(&refused.refusal, refused.more),
+        Err(refused) => problem(&in_json(refused.refusal), refused.more),
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -151,11 +151,11 @@ where
 /// One event. JSON has no line breaks in it, so its data is one line.
 fn event(text: &mut String, kind: &str, at: Option<&v1::Position>, data: &Value) {
     // Writing to a `String` cannot fail.
-    write!(text, "event: {kind}\n").ok();
+    writeln!(text, "event: {kind}").ok();
     if let Some(id) = at.and_then(shown_position) {
-        write!(text, "id: {id}\n").ok();
+        writeln!(text, "id: {id}").ok();
     }
-    write!(text, "data: {data}\n\n").ok();
+    writeln!(text, "data: {data}\n").ok();
 }
 
 fn shown_position(at: &v1::Position) -> Option<WirePosition> {

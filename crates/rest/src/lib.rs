@@ -83,7 +83,7 @@ impl Rest {
             return Status::unimplemented("").into_http();
         }
         let (head, body) = request.into_parts();
-        if let Err(refused) = fits(&head.headers) {
+        if let Some(refused) = too_long(&head.headers) {
             return refused;
         }
         let path = head.uri.path().to_owned();
@@ -95,13 +95,13 @@ impl Rest {
                 return respond(Err(Refusal::not_found(what).into()));
             }
         };
-        if let Err(refused) = not_by_a_page(&head.headers) {
+        if let Some(refused) = by_a_page(&head.headers) {
             return refused;
         }
         if head.method == Method::GET {
             return self.get_call(does, &Call::new(head, rest)).await;
         }
-        if let Err(refused) = says_json(&head.headers) {
+        if let Some(refused) = not_json(&head.headers) {
             return refused;
         }
         let client = head
@@ -198,44 +198,44 @@ fn other_method(offered: &Method, allowed: &Method) -> Response<Body> {
 
 /// Web pages are refused: a page of any site could have the browser of a developer or operator call
 /// a node that this machine reaches, and a node without rights would answer.
-fn not_by_a_page(headers: &HeaderMap) -> Result<(), Response<Body>> {
+fn by_a_page(headers: &HeaderMap) -> Option<Response<Body>> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let by_a_page = headers.contains_key(ORIGIN) || site.is_some_and(|site| site != b"none");
     if !by_a_page {
-        return Ok(());
+        return None;
     }
     let allowed = "requests of programs; a page's server has to ask for it";
     let refusal = Refusal::invalid("Origin", "a request of a web page", allowed);
-    Err(problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()))
+    Some(problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()))
 }
 
 /// What HTTP/2 limits alike for all callers.
-fn fits(headers: &HeaderMap) -> Result<(), Response<Body>> {
+fn too_long(headers: &HeaderMap) -> Option<Response<Body>> {
     let sizes = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len());
     let bytes = sizes.sum::<usize>();
     if bytes <= HEADER_BYTES_MAX {
-        return Ok(());
+        return None;
     }
     let allowed = format!("at most {HEADER_BYTES_MAX} bytes");
     let refusal = Refusal::invalid("headers", format!("{bytes} bytes"), allowed);
     let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    Err(problem_as(status, &refusal, Map::new()))
+    Some(problem_as(status, &refusal, Map::new()))
 }
 
 /// A body has to be declared as JSON: what pages may send without asking first is not.
-fn says_json(headers: &HeaderMap) -> Result<(), Response<Body>> {
+fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or("nothing");
     let bare = kind.split(';').next().unwrap_or_default().trim();
     if bare.eq_ignore_ascii_case("application/json") {
-        return Ok(());
+        return None;
     }
     let refusal = Refusal::invalid("Content-Type", kind, "application/json");
-    Err(problem_as(
+    Some(problem_as(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         &refusal,
         Map::new(),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ringfence_proto::v1;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::client::Http;
 use crate::api::Api;
-use crate::process::single;
+use crate::process::{PATIENCE, single};
 
 /// The session handle in an answer.
 fn session(answer: &Value) -> String {
@@ -216,6 +216,13 @@ async fn fields_are_refused_by_name_and_no_secret_is_repeated() {
         ("/v1/sessions", json!({ "tll": "15s" }), "tll"),
         ("/v1/sessions", json!({ "ttl": 15 }), "ttl"),
         ("/v1/sessions", json!({ "ttl": "15 s" }), "ttl"),
+        ("/v1/sessions", json!({ "ttl": "10m" }), "ttl"),
+        ("/v1/sessions", json!({ "ttl": "0s" }), "ttl"),
+        (
+            "/v1/acquire",
+            json!({ "name": "x", "ttl": "15s", "wait": "25h" }),
+            "wait",
+        ),
         ("/v1/acquire", json!({ "ttl": "15s" }), "name"),
         ("/v1/acquire", json!({ "name": "x" }), "session"),
         (
@@ -364,4 +371,42 @@ async fn a_caller_that_goes_while_it_waits_leaves_no_ghost() {
     http.post("/v1/release", release).await.ok();
     let free = http.get("/v1/leases/db").await.ok();
     assert_eq!(free.get("held"), None, "{free}");
+}
+
+/// The session has confirmed the number of the wait by then, and remembers its end no more.
+#[tokio::test]
+async fn a_wait_that_ends_behind_later_requests_is_answered_all_the_same() {
+    let (node, _dir) = single().await;
+    let http = Http::of(&node);
+    let (alice, bob) = (open(&http, "60s").await, open(&http, "60s").await);
+    let wanted = json!({ "name": "db", "session": alice });
+    http.post("/v1/acquire", wanted).await.ok();
+    let wait = |http: Http, wait: &str| {
+        let wanted = json!({ "name": "db", "session": bob, "wait": wait });
+        tokio::spawn(async move { http.post("/v1/acquire", wanted).await })
+    };
+    let queued = async || {
+        while http.get("/v1/leases/db").await.ok()["waiters"] != 1 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+
+    let taken_back = wait(http.with("Idempotency-Key", "1"), "10m");
+    queued().await;
+    let cancel = json!({ "request": 1, "session": bob });
+    let cancelled = http
+        .with("Idempotency-Key", "2")
+        .post("/v1/cancel", cancel)
+        .await
+        .ok();
+    assert_eq!(cancelled["result"], "REMOVED");
+    let told = timeout(PATIENCE, taken_back).await.expect("an answer");
+    told.unwrap().problem(409, "CANCELLED");
+
+    let too_long = wait(http.clone(), "2s");
+    queued().await;
+    let other = json!({ "name": "other", "session": bob });
+    http.post("/v1/acquire", other).await.ok();
+    let told = timeout(PATIENCE, too_long).await.expect("an answer");
+    told.unwrap().problem(409, "WAIT_TIMEOUT");
 }
