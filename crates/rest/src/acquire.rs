@@ -27,7 +27,7 @@ use crate::sessions::{Kept, Opened, is_over, lost, open_request, repeatable};
 use crate::shown::{Members, fence};
 use crate::window::validity;
 
-/// What is asked for, whoever asks.
+/// What is asked for, for a known session or a new one.
 #[derive(Clone)]
 struct Wanted {
     name: String,

@@ -52,7 +52,9 @@ pub(crate) fn ask(
         bytes.extend_from_slice(&some[..read]);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         // A stream has no end; that it begins is an answer.
-        if read == 0 || text.contains("text/event-stream") {
+        let head = text.split_once("\r\n\r\n").map(|(head, _)| head);
+        let is_stream = head.is_some_and(|head| head.contains("text/event-stream"));
+        if read == 0 || is_stream {
             break text;
         }
     };
