@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::ServiceExt;
@@ -228,24 +228,27 @@ async fn a_connection_is_used_again_and_http_2_is_the_same() {
     assert_eq!(response.headers()["grpc-status"], "12");
 }
 
-/// Sends a byte every second, until the node has had enough of it; how long that took, and what it
-/// said at the end.
-async fn trickle(http: &Http, begin: &[u8], byte: &[u8]) -> (Duration, String) {
-    let begun = Instant::now();
+/// Sends a byte every second, until the node has had enough of it, which it has within this time;
+/// what it said at the end.
+async fn trickle(http: &Http, begin: &[u8], byte: &[u8], within: Duration) -> String {
     let mut stream = TcpStream::connect(&http.address).await.unwrap();
     stream.write_all(begin).await.unwrap();
     let (mut said, mut some) = (Vec::new(), [0; 1024]);
-    loop {
-        let read = timeout(Duration::from_secs(1), stream.read(&mut some)).await;
-        match read {
-            Ok(Ok(0) | Err(_)) => break,
-            Ok(Ok(bytes)) => said.extend_from_slice(&some[..bytes]),
-            Err(_) if stream.write_all(byte).await.is_err() => break,
-            Err(_) => {}
+    let trickling = async {
+        loop {
+            let read = timeout(Duration::from_secs(1), stream.read(&mut some)).await;
+            match read {
+                Ok(Ok(0) | Err(_)) => return,
+                Ok(Ok(bytes)) => said.extend_from_slice(&some[..bytes]),
+                Err(_) if stream.write_all(byte).await.is_err() => return,
+                Err(_) => {}
+            }
         }
-        assert!(begun.elapsed() < 3 * SLOW_MAX, "it goes on for ever");
-    }
-    (begun.elapsed(), String::from_utf8(said).unwrap())
+    };
+    let over = timeout(within, trickling).await;
+    let begin = String::from_utf8_lossy(begin);
+    over.unwrap_or_else(|_| panic!("no end within {within:?} of {begin:?}"));
+    String::from_utf8(said).unwrap()
 }
 
 #[tokio::test]
@@ -256,28 +259,21 @@ async fn clients_that_take_their_time_are_cut_off_and_hold_up_no_other() {
     let body = post("/v1/sessions", "Content-Length: 1000\r\n", "{");
     let served = b"GET /v1/leases HTTP/1.1\r\nHost: node\r\n\r\n";
     let half = b"PRI * HTTP/2.0\r\n\r\nSM\r\n";
-    let slow = futures_util::future::join_all((0..100).map(|_| trickle(&http, head, b"x")));
+    let soon = SLOW_MAX + Duration::from_secs(10);
+    let slow = (0..100).map(|_| trickle(&http, head, b"x", soon));
     let answers = async {
         for _ in 0..20 {
             http.get("/v1/leases").await.ok();
             sleep(Duration::from_millis(500)).await;
         }
     };
-    let (heads, (body_took, refused), (idle, _), (preface, _), ()) = tokio::join!(
-        slow,
-        trickle(&http, &body, b" "),
-        trickle(&http, served, b""),
-        trickle(&http, half, b""),
+    let (_, refused, _, _, ()) = tokio::join!(
+        futures_util::future::join_all(slow),
+        trickle(&http, &body, b" ", soon),
+        trickle(&http, served, b"", soon),
+        // What a connection may take to begin.
+        trickle(&http, half, b"", SLOW_MAX),
         answers
     );
-    let slack = Duration::from_secs(10);
-    for (took, _) in heads {
-        assert!(took < SLOW_MAX + slack, "{took:?}");
-    }
-    assert!(
-        body_took < SLOW_MAX + slack && idle < SLOW_MAX + slack,
-        "{body_took:?} {idle:?}"
-    );
     parsed(&refused).problem(408, "INVALID_ARGUMENT");
-    assert!(preface < SLOW_MAX, "{preface:?}");
 }
