@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn each_kind_is_read_and_another_kind_is_refused_by_name() {
-        let millis = |body| field(body, |fields| fields.millis("ttl").map(drop));
+        let millis = |body: &str| field(body, |fields| fields.millis("ttl").map(drop));
         assert_eq!(millis(r#"{"ttl":"15s"}"#), "");
         assert_eq!(millis(r#"{"ttl":null}"#), "");
         for other in [r#"{"ttl":15}"#, r#"{"ttl":"15"}"#, r#"{"ttl":["15s"]}"#] {
             assert_eq!(millis(other), "ttl", "{other}");
         }
-        let number = |body| field(body, |fields| fields.number("token").map(drop));
+        let number = |body: &str| field(body, |fields| fields.number("token").map(drop));
         for fine in [r#"{"token":42}"#, r#"{"token":"9223372036854775807"}"#] {
             assert_eq!(number(fine), "", "{fine}");
         }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_no_object_a_misspelt_field_and_one_twice_are_refused() {
-        let none = |body| field(body, |_| Ok(()));
+        let none = |body: &str| field(body, |_| Ok(()));
         for body in [
             "[]",
             "\"17.00\"",
