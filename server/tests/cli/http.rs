@@ -21,7 +21,7 @@ pub(crate) struct Told {
     pub(crate) body: String,
 }
 
-/// Makes one call.
+/// Makes one call, in HTTP/1.0: its answers have no chunks.
 pub(crate) fn ask(
     node: &Node,
     token: Option<&str>,
@@ -42,7 +42,7 @@ pub(crate) fn ask(
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n{kind}\r\n\
+        "{method} {path} HTTP/1.0\r\nHost: node\r\nConnection: close\r\n{kind}\r\n\
          Content-Length: {length}\r\n{token}\r\n{body}"
     )
     .unwrap();
