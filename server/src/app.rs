@@ -39,7 +39,7 @@ use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
 use crate::served::services;
-use crate::{forming, http, kube, pods};
+use crate::{forming, http, kube, pods, tcp_probes};
 
 /// Why a node did not start, or ended on its own.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +92,10 @@ pub(crate) enum AppError {
 pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client)?;
-    let client_tls = config.client_tls.clone().map(Acceptor::new);
+    if let Err(error) = tcp_probes::enable(&client_listener) {
+        warn!(%error, "connections of HTTP/1 whose client is gone stay until they are written to");
+    }
+    let client_tls = config.client_tls.clone().map(Acceptor::http);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
     let http_listener = bind("listen-http", config.listen_http)?;
     let http_tls = config.http_tls.clone().map(Acceptor::http1);
@@ -157,7 +160,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
              more files open (ulimit -n)"
         );
     }
-    let limits = PortLimits::http2(usize::try_from(room).unwrap_or(usize::MAX));
+    let limits = PortLimits::http(usize::try_from(room).unwrap_or(usize::MAX));
     let client_port = Port::new(
         "client",
         client_listener,

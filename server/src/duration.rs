@@ -2,30 +2,7 @@
 
 use std::time::Duration;
 
-/// The units, longest name first so that `ms` is not read as `m`.
-const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-
-/// Parses a whole number and its unit: `ms`, `s`, `m` or `h`.
-///
-/// # Errors
-/// A text for the user, naming what was offered and what is allowed.
-pub(crate) fn parse(raw: &str) -> Result<Duration, String> {
-    let digits = raw
-        .find(|letter: char| !letter.is_ascii_digit())
-        .unwrap_or(raw.len());
-    let (number, unit) = raw.split_at(digits);
-    let millis = UNITS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .map(|(_, millis)| *millis);
-    let (Some(millis), Ok(number)) = (millis, number.parse::<u64>()) else {
-        return Err("a duration is a whole number and ms, s, m or h, as in 500ms or 30s".into());
-    };
-    match number.checked_mul(millis) {
-        Some(total) => Ok(Duration::from_millis(total)),
-        None => Err("that is longer than any clock runs".into()),
-    }
-}
+pub(crate) use ringfence_proto::text::parse_duration as parse;
 
 /// `duration` in milliseconds, as the wire has it.
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -12,9 +12,8 @@ use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
-use ringfence_services::{self as services, Identified, ProvenPod};
+use ringfence_services::{self as services, Identified, ProvenPod, problem};
 use ringfence_tls::Connection;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderMap, Request, Response};
@@ -193,7 +192,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
             if let Err(refused) = self.layer.admit(&info, &mut request) {
-                let refused = Status::from(refused).into_http();
+                let refused = problem::refused(request.headers(), refused);
                 return Either::Right(ready(Ok(refused)));
             }
             request.extensions_mut().insert(info.client);

@@ -32,6 +32,8 @@ pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many probes of TCP a connection may leave without an answer, one after each of these times.
+pub(crate) const TCP_PROBES_MAX: u32 = 3;
 
 /// How often the health service looks whether this node makes progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);

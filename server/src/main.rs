@@ -24,6 +24,7 @@ mod ports;
 mod progress;
 mod serve;
 mod served;
+mod tcp_probes;
 
 use std::process::ExitCode;
 

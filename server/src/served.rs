@@ -9,11 +9,13 @@ use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_proto::wire::MESSAGE_BYTES_MAX;
+use ringfence_rest::Rest;
 use ringfence_services::{
-    AccessService, ClusterService, ConnectionService, Context, LeaseService, MeteredLayer, Pool,
-    SessionService, name_malformed,
+    AccessService, Client, ClusterService, ConnectionService, Context, LeaseService, MeteredLayer,
+    Pool, SessionService, name_malformed,
 };
 use tonic::body::Body;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tonic_health::pb::health_server::{Health, HealthServer};
@@ -34,6 +36,7 @@ fn server() -> Server {
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
         .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
         .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .accept_http1(true)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
 }
@@ -64,12 +67,12 @@ pub(crate) fn services(
     pool: &Arc<Pool>,
     health: HealthServer<impl Health>,
 ) -> Router<Layers> {
-    server()
-        .layer(identify)
-        .layer(MeteredLayer::new(Arc::clone(pool)))
-        .layer(MapResponseLayer::new(
-            name_malformed as fn(Answered) -> Answered,
-        ))
+    let leases = Arc::new(LeaseService::new(context.clone()));
+    let sessions = Arc::new(SessionService::new(context.clone()));
+    let stray = Client::new(context.new_account());
+    let rest = Rest::new(Arc::clone(&leases), Arc::clone(&sessions), stray);
+    let mut routes = Routes::builder();
+    routes
         .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(
             (reflection().build_v1().expect(DESCRIPTORS))
@@ -79,13 +82,9 @@ pub(crate) fn services(
             (reflection().build_v1alpha().expect(DESCRIPTORS))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
+        .add_service(LeasesServer::from_arc(leases).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(
-            LeasesServer::new(LeaseService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            SessionsServer::new(SessionService::new(context.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+            SessionsServer::from_arc(sessions).max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
         .add_service(
             ClusterServer::new(ClusterService::new(context.clone()))
@@ -98,5 +97,14 @@ pub(crate) fn services(
         .add_service(
             ConnectionServer::new(ConnectionService::new(context.clone()))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
+        );
+    // What no gRPC service takes is a call in JSON, or nothing that is served.
+    let routes = routes.routes().into_axum_router().fallback_service(rest);
+    server()
+        .layer(identify)
+        .layer(MeteredLayer::new(Arc::clone(pool)))
+        .layer(MapResponseLayer::new(
+            name_malformed as fn(Answered) -> Answered,
+        ))
+        .add_routes(Routes::from(routes))
 }

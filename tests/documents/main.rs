@@ -65,6 +65,46 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     ("README.md", "cat > pay.sh", Run(Ends::WithDev, &["110"])),
     (
+        "client/HTTP.md",
+        "/v1/keep-alive; echo",
+        Run(
+            Ends::WithDev,
+            &["fence bank/x#", "valid_for_ms", "released", "CLOSED"],
+        ),
+    ),
+    (
+        "client/HTTP.md",
+        "jobs/nightly",
+        Run(Ends::WithDev, &["HELD", "left_ms", "released"]),
+    ),
+    (
+        "client/HTTP.md",
+        "$node/v1/revoke",
+        Run(
+            Ends::WithDev,
+            &[
+                "present token: 200",
+                "another token: 409",
+                "revoked",
+                "REVOKED",
+                "3.1.0",
+            ],
+        ),
+    ),
+    (
+        "client/HTTP.md",
+        "$node/v1/transfer",
+        Run(Ends::WithDev, &["REMOVED", "to_session"]),
+    ),
+    (
+        "client/HTTP.md",
+        "Last-Event-ID: $last",
+        Run(
+            Ends::WithDev,
+            &["event: present", "event: position", "event: floors"],
+        ),
+    ),
+    (
         "README.md",
         "kubectl apply -k deploy/kubernetes/overlays/dev",
         By("tests/kubernetes/src/node/story/forming.rs", "overlays/dev"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ringfence_core::{EndCause, FencingToken, LeaseName};
 
-pub use table::{code, reason_name, reason_of_name};
+pub use table::{code, http_status, reason_name, reason_of_name};
 
 use crate::v1::{self, Reason};
 

@@ -1,6 +1,7 @@
-//! Bytes as text.
+//! Bytes and durations as text.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Lower-case hexadecimal digits, two per byte.
 #[must_use]
@@ -24,4 +25,29 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
         _ => None,
     });
     pairs.collect()
+}
+
+/// The units of durations, longest name first so that `ms` is not read as `m`.
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+
+/// Parses a whole number and its unit: `ms`, `s`, `m` or `h`.
+///
+/// # Errors
+/// A text for the user that says what is allowed.
+pub fn parse_duration(raw: &str) -> Result<Duration, String> {
+    let digits = raw
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(raw.len());
+    let (number, unit) = raw.split_at(digits);
+    let millis = UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, millis)| *millis);
+    let (Some(millis), Ok(number)) = (millis, number.parse::<u64>()) else {
+        return Err("a duration is a whole number and ms, s, m or h, as in 500ms or 30s".into());
+    };
+    match number.checked_mul(millis) {
+        Some(total) => Ok(Duration::from_millis(total)),
+        None => Err("that is longer than any clock runs".into()),
+    }
 }

@@ -92,12 +92,13 @@ impl Who {
     }
 }
 
-/// This node's wall time.
+/// This node's wall time, since the Unix epoch. No grant may depend on it.
+#[must_use]
 #[expect(
     clippy::disallowed_methods,
     reason = "a credential expires by the wall clock; no grant depends on it"
 )]
-pub(crate) fn since_epoch() -> Duration {
+pub fn since_epoch() -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default()
 }

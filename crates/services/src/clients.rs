@@ -10,9 +10,11 @@
 mod account;
 mod body;
 mod client;
+mod counted;
 mod incoming;
 mod metered;
 mod reserved;
+mod whole;
 
 pub(crate) use account::Held;
 pub use account::{Account, Pool};
@@ -20,3 +22,4 @@ pub use client::Client;
 pub use metered::MeteredLayer;
 pub(crate) use metered::crowded;
 pub(crate) use reserved::Reserved;
+pub use whole::{NoBody, WholeBody};

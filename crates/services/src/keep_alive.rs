@@ -10,6 +10,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::wire::{KEEP_ALIVE_ACKNOWLEDGED_MAX, KEEP_ALIVE_SESSIONS_MAX};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::KeepAlive;
+use tokio::sync::oneshot;
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
@@ -113,6 +114,35 @@ pub(super) fn submit(
             done(answer);
         });
     rest
+}
+
+/// Submits one message and waits for its answer.
+pub(super) async fn once(
+    context: &Context,
+    account: &Arc<Account>,
+    who: &Who,
+    request: v1::KeepAliveRequest,
+) -> Result<v1::KeepAliveResponse, Refusal> {
+    // One that names more than it may is refused as a whole, and waits for nothing.
+    let demand = Demand::of(&request);
+    let (_room, under_way) = match demand {
+        Some(demand) => {
+            let bytes = demand.message + demand.under_way;
+            let room = account.try_reserve(bytes).ok_or_else(crowded)?;
+            (Some(room), Some(account.keep_alive(demand.named).await))
+        }
+        None => (None, None),
+    };
+    let (tell, answer) = oneshot::channel();
+    let Rest { named, pause } = submit(context, who, account, request, move |answer| {
+        drop(under_way);
+        // An error means that the caller has given up.
+        tell.send(answer).ok();
+    });
+    account.rest(named, pause).await;
+    let lost =
+        |_| Refusal::outcome_unknown("this node is stopping while a keep-alive is under way");
+    answer.await.map_err(lost)?
 }
 
 /// What a stream may do until it is the others' turn.

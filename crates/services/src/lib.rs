@@ -29,6 +29,7 @@ mod malformed;
 mod metrics;
 mod outbox;
 mod paging;
+pub mod problem;
 mod proposals;
 mod rates;
 mod reads;
@@ -64,8 +65,8 @@ use watch::Presents;
 
 pub use access::AccessService;
 pub use address::{HOST_PORT_ALLOWED, is_host_port};
-pub use caller::{Identified, ProvenPod};
-pub use clients::{Account, Client, MeteredLayer, Pool};
+pub use caller::{Identified, ProvenPod, since_epoch};
+pub use clients::{Account, Client, MeteredLayer, NoBody, Pool, WholeBody};
 pub use cluster::ClusterService;
 pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ringfence_planted::{Bug, planted};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tonic::Status;
 
 use crate::clients::{Account, Held};
@@ -166,10 +166,7 @@ impl<T> Outbox<T> {
 
     /// Rests for so long, and lets the connection have as many fewer keep-alives under way meanwhile.
     pub(super) async fn rest(&self, named: usize, rest: Duration) {
-        if !rest.is_zero() {
-            let _fewer = self.keep_alive(named).await;
-            sleep(rest).await;
-        }
+        self.connection.rest(named, rest).await;
     }
 
     /// Tells the client something that is no reply.

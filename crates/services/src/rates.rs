@@ -27,9 +27,11 @@ use crate::limits::{
 /// When a connection may be free that a principal has too many of.
 const CONNECTION_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Streams that keep-alives come by; what they carry beside is judged frame by frame.
-const STREAMS: [&str; 2] = [
+const STREAMS: [&str; 3] = [
     "/ringfence.v1.Connection/Stream",
     "/ringfence.v1.Sessions/KeepAlive",
+    // One keep-alive, in JSON.
+    "/v1/keep-alive",
 ];
 /// Probes: a node that refuses them is restarted.
 const HEALTH: &str = "/grpc.health.v1.Health/";

@@ -1,11 +1,15 @@
 //! Service `ringfence.v1.Sessions`.
 
-use ringfence_proto::v1;
+use std::time::Duration;
+
+use ringfence_core::SessionId;
+use ringfence_proto::{Refusal, v1};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Context, deadline, keep_alive};
 use crate::caller::Who;
 use crate::metrics::Call;
+use crate::status::not_read;
 
 /// Service `ringfence.v1.Sessions`.
 pub struct SessionService {
@@ -17,6 +21,40 @@ impl SessionService {
     #[must_use]
     pub fn new(context: Context) -> Self {
         Self { context }
+    }
+}
+
+impl SessionService {
+    /// One message of keep-alives and its answer, for callers without a stream; and the TTL of the
+    /// first session that it names, `None` if that has ended. Look at the answer first: only for a
+    /// session that it does not list as ended was the caller proven.
+    ///
+    /// # Errors
+    /// A status with a refusal, if nothing of it was acknowledged.
+    pub async fn keep_alive_once(
+        &self,
+        request: Request<v1::KeepAliveRequest>,
+    ) -> Result<(v1::KeepAliveResponse, Option<Duration>), Status> {
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let request = request.into_inner();
+        let session = request.sessions.first().map_or(0, |first| first.session);
+        let answer = keep_alive::once(&self.context, &account, &who, request).await?;
+        Ok((answer, self.ttl(session).await?))
+    }
+
+    /// The TTL of a session whose owner asks; `None` if it has ended.
+    async fn ttl(&self, session: u64) -> Result<Option<Duration>, Refusal> {
+        let Some(session) = SessionId::new(session) else {
+            return Ok(None);
+        };
+        let node = &self.context.node;
+        let look = || node.read(|machine| machine.session(session).map(|view| view.ttl));
+        if let Some(ttl) = look() {
+            return Ok(Some(Duration::from_millis(ttl.0)));
+        }
+        // It was opened at another node a moment ago, perhaps.
+        node.read_barrier().await.map_err(not_read)?;
+        Ok(look().map(|ttl| Duration::from_millis(ttl.0)))
     }
 }
 

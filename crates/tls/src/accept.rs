@@ -41,7 +41,7 @@ impl Acceptor {
     /// # Errors
     /// [`TlsError`] names the file, what is wrong with it, and what is expected.
     pub fn new(tls: ServerTls) -> Result<Self, TlsError> {
-        Self::of(tls, HTTP2)
+        Self::of(tls, &[HTTP2])
     }
 
     /// The same for a port that speaks HTTP/1.1, as those who call webhooks do.
@@ -49,12 +49,20 @@ impl Acceptor {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn http1(tls: ServerTls) -> Result<Self, TlsError> {
-        Self::of(tls, HTTP1)
+        Self::of(tls, &[HTTP1])
     }
 
-    fn of(tls: ServerTls, protocol: &'static [u8]) -> Result<Self, TlsError> {
+    /// The same for a port that speaks both: HTTP/2 with a client that offers it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn http(tls: ServerTls) -> Result<Self, TlsError> {
+        Self::of(tls, &[HTTP2, HTTP1])
+    }
+
+    fn of(tls: ServerTls, protocols: &'static [&'static [u8]]) -> Result<Self, TlsError> {
         let (admits_peers_alone, admits_plain) = (tls.admits_peers_alone(), tls.admit_plain);
-        let config = Watched::new(tls.sources(), move || tls.config(protocol))?;
+        let config = Watched::new(tls.sources(), move || tls.config(protocols))?;
         Ok(Self {
             config: Arc::new(config),
             admits_peers_alone,

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
+use crate::beginning::Beginning;
 use crate::limits::PortLimits;
 use crate::places::{CutOff, Place};
 
@@ -31,9 +32,9 @@ pub struct Connection {
 
 /// How long the other side may send nothing.
 enum Silence {
-    /// It has yet to send so many bytes.
+    /// It has yet to begin.
     First {
-        missing: usize,
+        beginning: Beginning,
         until: Pin<Box<Sleep>>,
         then: Option<Duration>,
     },
@@ -53,7 +54,7 @@ impl Connection {
             place,
             cut_off: Some(cut_off),
             silence: Silence::First {
-                missing: limits.first_bytes.max(1),
+                beginning: Beginning::new(limits.first_bytes, limits.or_short_head),
                 until: Box::pin(sleep(limits.first_bytes_max)),
                 then: limits.silence_max,
             },
@@ -78,22 +79,25 @@ impl Connection {
         self.cut_off.is_none()
     }
 
-    fn has_read(&mut self, bytes: usize) {
-        if bytes == 0 {
+    fn has_read(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
             return;
         }
         match &mut self.silence {
-            Silence::First { missing, then, .. } if *missing <= bytes => {
-                self.place.prove();
-                self.silence = match *then {
-                    None => Silence::Any,
-                    Some(max) => Silence::Between {
-                        max,
-                        until: Box::pin(sleep(max)),
-                    },
-                };
+            Silence::First {
+                beginning, then, ..
+            } => {
+                if beginning.is_made_by(bytes) {
+                    self.place.prove();
+                    self.silence = match *then {
+                        None => Silence::Any,
+                        Some(max) => Silence::Between {
+                            max,
+                            until: Box::pin(sleep(max)),
+                        },
+                    };
+                }
             }
-            Silence::First { missing, .. } => *missing -= bytes,
             Silence::Between { max, until } => until.set(sleep(*max)),
             Silence::Any => {}
         }
@@ -156,7 +160,7 @@ impl AsyncRead for Connection {
         let before = buffer.filled().len();
         match Pin::new(&mut self.socket).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) => {
-                self.has_read(buffer.filled().len() - before);
+                self.has_read(&buffer.filled()[before..]);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

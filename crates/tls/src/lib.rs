@@ -21,6 +21,7 @@
 //! not look at the certificate again.
 
 mod accept;
+mod beginning;
 mod connect;
 mod connection;
 mod dialed;

@@ -28,6 +28,8 @@ pub struct PortLimits {
     pub when_full: WhenFull,
     /// How many bytes a connection has to send within [`first_bytes_max`](Self::first_bytes_max).
     pub first_bytes: usize,
+    /// Whether the head of a request of HTTP/1 is enough instead, however short it is.
+    pub or_short_head: bool,
     /// How long it has for them.
     pub first_bytes_max: Duration,
     /// How long it may send nothing after that. `None`: as long as it likes, for protocols with
@@ -45,9 +47,20 @@ impl PortLimits {
             connections,
             when_full: WhenFull::Refuse,
             first_bytes: HTTP2_FIRST_BYTES,
+            or_short_head: false,
             first_bytes_max: FIRST_BYTES_MAX,
             silence_max: None,
             write_stall_max: WRITE_STALL_MAX,
+        }
+    }
+
+    /// A port that speaks HTTP/2, and HTTP/1 with clients that begin with that. Its server ends
+    /// connections of HTTP/1 that are idle, and requests that do not come to their end.
+    #[must_use]
+    pub const fn http(connections: usize) -> Self {
+        Self {
+            or_short_head: true,
+            ..Self::http2(connections)
         }
     }
 
@@ -59,6 +72,7 @@ impl PortLimits {
             connections,
             when_full: WhenFull::ReplaceOldest,
             first_bytes: HTTP1_FIRST_BYTES,
+            or_short_head: false,
             first_bytes_max: FIRST_BYTES_MAX,
             silence_max: Some(silence_max),
             write_stall_max: WRITE_STALL_MAX,

@@ -60,8 +60,9 @@ impl ServerTls {
         files.into_iter().chain(&self.client_ca).cloned().collect()
     }
 
-    /// `protocol` is what the other side has to speak over the connection.
-    pub(crate) fn config(&self, protocol: &[u8]) -> Result<ServerConfig, TlsError> {
+    /// The other side has to speak one of `protocols` over the connection; the first one that it
+    /// offers is chosen.
+    pub(crate) fn config(&self, protocols: &[&[u8]]) -> Result<ServerConfig, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -98,7 +99,7 @@ impl ServerTls {
         let mut config = builder
             .with_single_cert(chain(&self.certificate)?, key(&self.key)?)
             .map_err(|error| unusable(&self.certificate, &self.key, &error))?;
-        config.alpn_protocols = vec![protocol.to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)

@@ -5,6 +5,7 @@ mod access;
 mod administering;
 mod audit;
 mod bench;
+mod calls;
 mod chaos;
 mod commands;
 mod demo;

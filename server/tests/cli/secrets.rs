@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
+use serde_json::json;
+
 use crate::access::Node;
 use crate::harness::{await_that, pid};
+use crate::calls::{ask, json_of};
 
 /// The processes below this one, itself among them.
 fn family(of: i32) -> BTreeSet<i32> {
@@ -93,6 +96,18 @@ fn no_secret_stands_in_a_command_line_an_environment_or_a_log_at_trace_level() {
     let refused = node.with_token(&wrong, &["lease", "acquire", "deploy/db"]);
     assert_eq!(refused.code, Some(77), "{refused:?}");
     assert!(!refused.err.contains(&secret[..20]), "{refused:?}");
+    // The same over HTTP: a handle that is good, one that is none, and one of the node's making.
+    let keep = json!({ "session": handle });
+    let kept = ask(&node, Some(&token), "POST", "/v1/keep-alive", &keep);
+    assert_eq!(kept.status, 200, "{kept:?}");
+    let malformed = json!({ "session": format!("{handle}0"), "name": "deploy/db", "token": 1 });
+    let refused = ask(&node, Some(&token), "POST", "/v1/release", &malformed);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(!refused.body.contains(&session_secret), "{refused:?}");
+    let wanted = json!({ "name": "deploy/db", "ttl": "60s" });
+    let granted = ask(&node, Some(&token), "POST", "/v1/acquire", &wanted);
+    let made = json_of(&granted)["session"].as_str().unwrap().to_owned();
+    let made_secret = made.split_once('.').unwrap().1.to_owned();
     let listed = node.local(&["session", "list"]);
     assert!(!listed.out.contains(&session_secret), "{listed:?}");
 
@@ -106,7 +121,7 @@ fn no_secret_stands_in_a_command_line_an_environment_or_a_log_at_trace_level() {
     await_that("the acts are written", || {
         std::fs::read_to_string(&audit).is_ok_and(|log| log.contains("mode enforced"))
     });
-    for hidden in [&secret[..20], &session_secret] {
+    for hidden in [&secret[..20], &session_secret, &made_secret] {
         for path in [&node_log, &log, &audit] {
             assert_not_in(hidden, path);
         }

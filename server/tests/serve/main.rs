@@ -14,6 +14,7 @@ mod metrics;
 mod peer_tls;
 mod process;
 mod refusals;
+mod rest;
 mod starting;
 mod stopping;
 mod stream;

@@ -253,3 +253,25 @@ async fn a_target_of_chaos_is_worked_on_with_tls() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("the target does not serve"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_1_and_2_are_spoken_over_tls_with_the_same_demands() {
+    let secured = Secured::start(true).await;
+    let curl = |version: &str, shows: bool| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", version, "-w", " %{http_version} %{http_code}"]);
+        curl.arg("--cacert").arg(secured.file("servers.pem"));
+        if shows {
+            curl.arg("--cert").arg(secured.file("client.pem"));
+            curl.arg("--key").arg(secured.file("client.key"));
+        }
+        curl.arg(format!("https://{}/v1/leases", secured.address()));
+        curl.output().expect("the tests need curl")
+    };
+    for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let said = curl(flag, true);
+        let out = String::from_utf8_lossy(&said.stdout);
+        assert!(out.ends_with(&format!("}} {version} 200")), "{said:?}");
+        assert!(!curl(flag, false).status.success());
+    }
+}

@@ -42,6 +42,42 @@ pub fn code(reason: Reason) -> Code {
     }
 }
 
+/// The HTTP status of a reason, for callers that speak JSON.
+#[must_use]
+pub fn http_status(reason: Reason) -> u16 {
+    match reason {
+        Reason::InvalidArgument => 400,
+        Reason::Unauthenticated => 401,
+        Reason::NotHolder | Reason::WrongSecret | Reason::PermissionDenied => 403,
+        Reason::SessionExpired | Reason::NotFound => 404,
+        Reason::Held
+        | Reason::Queued
+        | Reason::LockDelay
+        | Reason::Revoking
+        | Reason::QuietTime
+        | Reason::StaleToken
+        | Reason::NotWaiting
+        | Reason::StaleRequest
+        | Reason::OpenTooOld
+        | Reason::OpenIdUsed
+        | Reason::Membership
+        | Reason::RequestVoided
+        | Reason::StaleSettings
+        | Reason::StaleAccess
+        | Reason::ClusterChanged
+        | Reason::Cancelled
+        | Reason::Ended
+        // Not 504: that one says that the outcome is unknown, and a wait that is over is certain.
+        | Reason::WaitTimeout => 409,
+        Reason::Compacted | Reason::PositionUnknown => 410,
+        Reason::RequestMismatch => 422,
+        Reason::Limit => 429,
+        Reason::Unspecified | Reason::Fault => 500,
+        Reason::Unavailable => 503,
+        Reason::OutcomeUnknown => 504,
+    }
+}
+
 /// The name of a reason as `ErrorInfo` carries it, `HELD` for example.
 #[must_use]
 pub fn reason_name(reason: Reason) -> &'static str {

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use ringfence_core::{Acquired, Event, RequestNumber, SessionId, StateMachine};
+use ringfence_core::{
+    Acquired, Event, RequestNumber, Scope, SessionId, StateMachine, Verb, WaitEnd,
+};
 use tokio::sync::oneshot;
 
 /// How a wait came to its end.
@@ -81,12 +83,13 @@ impl Waiters {
                     continue;
                 }
             };
+            let said = said_by(event, machine);
             let keys: Vec<Key> = table
                 .range((session, first, 0)..=(session, last, u64::MAX))
                 .map(|(k, _)| *k)
                 .collect();
             for key in keys {
-                settle_one(&mut table, key, machine, settled);
+                settle_one(&mut table, key, machine, said.clone(), settled);
             }
         }
     }
@@ -97,7 +100,7 @@ impl Waiters {
         let mut table = self.table.lock();
         let keys: Vec<Key> = table.keys().copied().collect();
         for key in keys {
-            settle_one(&mut table, key, machine, &mut settled);
+            settle_one(&mut table, key, machine, None, &mut settled);
         }
         settled
     }
@@ -112,18 +115,45 @@ const LAST: RequestNumber = match RequestNumber::new(u64::MAX) {
     None => RequestNumber::FIRST,
 };
 
+/// How a wait has ended that ends with this event. A session that has confirmed a greater number
+/// remembers the end of a wait no more, and no later state shows it.
+fn said_by(event: &Event, machine: &StateMachine) -> Option<WaitDone> {
+    let Event::WaitEnded {
+        name, session, why, ..
+    } = event
+    else {
+        return None;
+    };
+    let acquired = match why {
+        WaitEnd::TimedOut => Acquired::TimedOut { name: name.clone() },
+        WaitEnd::Cancelled => Acquired::Cancelled {
+            name: Some(name.clone()),
+        },
+        WaitEnd::Refused => {
+            let owner = machine.session_owner(*session);
+            let access = machine.access();
+            let judged = access.judge(owner, Verb::Acquire, Scope::Name(name));
+            Acquired::Refused(judged.err()?)
+        }
+        WaitEnd::SessionEnded => return None,
+    };
+    Some(WaitDone::Settled(acquired))
+}
+
 fn settle_one(
     table: &mut BTreeMap<Key, Settle>,
     key: Key,
     machine: &StateMachine,
+    said: Option<WaitDone>,
     settled: &mut Settled,
 ) {
-    let done = match machine.standing(key.0, key.1) {
-        Some(Acquired::Waiting { .. }) => return,
-        Some(acquired) => WaitDone::Settled(acquired),
+    let done = match (machine.standing(key.0, key.1), said) {
+        (Some(Acquired::Waiting { .. }), _) => return,
+        (Some(acquired), _) => WaitDone::Settled(acquired),
+        (None, Some(said)) => said,
         // Not remembered: either it has not been applied here yet, or its session is over.
-        None if machine.session(key.0).is_some() || !machine.has_opened(key.0) => return,
-        None => WaitDone::SessionGone,
+        (None, None) if machine.session(key.0).is_some() || !machine.has_opened(key.0) => return,
+        (None, None) => WaitDone::SessionGone,
     };
     if let Some(settle) = table.remove(&key) {
         settled.0.push((settle, done));

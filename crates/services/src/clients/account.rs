@@ -170,6 +170,14 @@ impl Account {
         room.expect("nothing closes this semaphore")
     }
 
+    /// Rests for so long, and lets the connection have as many fewer keep-alives under way meanwhile.
+    pub(crate) async fn rest(&self, named: usize, rest: Duration) {
+        if !rest.is_zero() {
+            let _fewer = self.keep_alive(named).await;
+            sleep(rest).await;
+        }
+    }
+
     /// A place among the streams of the connection that keep large buffers, as soon as there is one.
     pub(crate) async fn large_stream(&self) -> OwnedSemaphorePermit {
         let place = self.large.clone().acquire_owned().await;

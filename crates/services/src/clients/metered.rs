@@ -7,15 +7,16 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use tonic::Status;
 use tower::{Layer, Service};
 
 use super::account::{Account, Pool};
 use super::body::Answer;
 use super::client::Client;
+use super::counted::Counted;
 use super::incoming::Question;
 use super::reserved::Reserved;
 use crate::limits::{BYTES_PER_CALL, BYTES_PER_CONNECTION_MAX};
+use crate::problem::{is_grpc, refused};
 use crate::rates::Meter;
 use crate::status::RETRY_AFTER;
 
@@ -70,14 +71,19 @@ where
             |client| Arc::clone(client.account()),
         );
         let Some(call) = account.try_reserve(BYTES_PER_CALL) else {
-            let refused = Status::from(crowded()).into_http();
+            let refused = refused(request.headers(), crowded());
             return Box::pin(std::future::ready(Ok(refused)));
         };
         let of_question = Arc::clone(&account);
         let meter = request.extensions().get::<Meter>().cloned();
-        let request = request.map(|body| {
-            let question = Question::new(body, of_question).metered(meter.clone());
-            tonic::body::Body::new(question)
+        let frames = is_grpc(request.headers());
+        let request = request.map(|body| match frames {
+            true => {
+                let question = Question::new(body, of_question).metered(meter.clone());
+                tonic::body::Body::new(question)
+            }
+            // What reads it makes the room.
+            false => tonic::body::Body::new(Counted::new(body, meter.clone())),
         });
         let answer = self.service.call(request);
         Box::pin(async move {

@@ -37,6 +37,15 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-raft",
         ],
     ),
+    (
+        "ringfence-rest",
+        &[
+            "ringfence-core",
+            "ringfence-proto",
+            "ringfence-raft",
+            "ringfence-services",
+        ],
+    ),
     ("ringfence-model", &["ringfence-core"]),
     (
         "ringfence-check",
@@ -68,6 +77,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-kube",
             "ringfence-proto",
             "ringfence-raft",
+            "ringfence-rest",
             "ringfence-services",
             "ringfence-tls",
         ],
@@ -116,6 +126,7 @@ const CONFINED: &[Confined] = &[
             "ringfence-proto",
             "ringfence-raft",
             "ringfence-services",
+            "ringfence-rest",
             "ringfence-tls",
             "ringfence",
             "ringfence-client",

@@ -1,0 +1,81 @@
+//! Session handles as text: `NUMBER.SECRET`, the secret as 32 hexadecimal digits. What was offered
+//! is never repeated in a refusal, since it may hold a secret.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use ringfence_proto::text::{from_hex, hex};
+use ringfence_proto::{Refusal, v1};
+
+/// The bytes of a secret, and of the id of an open.
+pub(crate) const SECRET_BYTES: usize = 16;
+
+/// What a refusal says instead of what was offered.
+const HIDDEN: &str = "something else";
+
+/// Reads a handle.
+pub(crate) fn parse(text: &str) -> Result<v1::SessionHandle, Refusal> {
+    let read = || {
+        let (number, secret) = text.split_once('.')?;
+        let plain = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
+        let session = plain.then(|| number.parse().ok()).flatten()?;
+        Some(v1::SessionHandle {
+            session,
+            secret: sixteen(secret)?,
+        })
+    };
+    read().ok_or_else(|| {
+        let allowed = "NUMBER.SECRET, as the answer that opened the session has it";
+        Refusal::invalid("session", HIDDEN, allowed)
+    })
+}
+
+/// Reads a secret.
+pub(crate) fn secret(text: &str) -> Result<Bytes, Refusal> {
+    let allowed = "32 hexadecimal digits, random and kept to oneself";
+    sixteen(text).ok_or_else(|| Refusal::invalid("secret", HIDDEN, allowed))
+}
+
+/// 16 bytes as 32 hexadecimal digits.
+pub(crate) fn sixteen(text: &str) -> Option<Bytes> {
+    let plain = text.len() == 2 * SECRET_BYTES;
+    plain.then(|| from_hex(text)).flatten().map(Bytes::from)
+}
+
+/// The handle as text. It holds the secret: it is shown to the session's own caller alone.
+pub(crate) fn shown(handle: &v1::SessionHandle) -> String {
+    let mut text = format!("{}.", handle.session);
+    // Writing to a `String` cannot fail.
+    write!(text, "{}", hex(&handle.secret)).ok();
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_read_as_it_is_shown_and_nothing_else_is_one() {
+        let text = "17.0b0102030405060708090a0b0c0d0e0f";
+        let handle = parse(text).unwrap();
+        assert_eq!((handle.session, handle.secret.len()), (17, 16));
+        assert_eq!(shown(&handle), text);
+        for other in [
+            "",
+            "17",
+            "17.",
+            ".0b0102030405060708090a0b0c0d0e0f",
+            "0.0b0102030405060708090a0b0c0d0e0f",
+            "017.0b0102030405060708090a0b0c0d0e0f",
+            "+17.0b0102030405060708090a0b0c0d0e0f",
+            "17.0b0102030405060708090a0b0c0d0e0",
+            "17.0b0102030405060708090a0b0c0d0e0f0f",
+            "17.xb0102030405060708090a0b0c0d0e0f",
+            " 17.0b0102030405060708090a0b0c0d0e0f",
+        ] {
+            let refused = parse(other).unwrap_err();
+            let shown = format!("{refused:?}");
+            assert!(!shown.contains("0b01020304"), "{shown}");
+        }
+    }
+}

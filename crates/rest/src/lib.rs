@@ -1,0 +1,260 @@
+//! The calls of a node as HTTP and JSON: an edge in front of the services of `ringfence_services`,
+//! which decide who may ask what, and answer. It decides nothing and opens no socket.
+//!
+//! ```text
+//!  request ─▶ routes ─▶ call: body, fields, numbers ─▶ services' own methods ─▶ shown as JSON
+//!                                                        └▶ refusal ─▶ application/problem+json
+//! ```
+
+mod abandoned;
+mod acquire;
+mod call;
+mod changes;
+mod events;
+mod fields;
+mod handle;
+mod numbers;
+mod query;
+mod reads;
+mod routes;
+mod sessions;
+mod shown;
+mod window;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, ORIGIN};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use http_body_util::Full;
+use ringfence_proto::Refusal;
+use ringfence_services::problem::{is_grpc, problem_as};
+use ringfence_services::{Client, LeaseService, NoBody, SessionService, WholeBody};
+use serde_json::Map;
+use tonic::Status;
+use tonic::body::Body;
+use tower::Service;
+
+use crate::call::{Answer, Call, Refused, respond};
+use crate::routes::{Does, Found, find};
+
+/// The most bytes of the headers of one request, names and values together.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
+/// The description of all calls, OpenAPI 3.1.
+pub const OPENAPI: &str = include_str!("../../../proto/openapi.json");
+
+/// What serves calls in HTTP and JSON. It answers each request that no gRPC service takes.
+#[derive(Clone)]
+pub struct Rest {
+    leases: Arc<LeaseService>,
+    sessions: Arc<SessionService>,
+    /// For requests without a connection of their own.
+    stray: Client,
+}
+
+impl Rest {
+    /// Calls of these services. `stray` is charged for requests that name no connection.
+    #[must_use]
+    pub fn new(leases: Arc<LeaseService>, sessions: Arc<SessionService>, stray: Client) -> Self {
+        Self {
+            leases,
+            sessions,
+            stray,
+        }
+    }
+
+    /// The method and the path of each call, as OpenAPI writes them.
+    pub fn routes() -> impl Iterator<Item = (Method, &'static str)> {
+        let routes = routes::ROUTES.into_iter();
+        routes.map(|(method, path, _)| (method, path))
+    }
+
+    /// Answers a request.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes>,
+    {
+        if is_grpc(request.headers()) {
+            return Status::unimplemented("").into_http();
+        }
+        let (head, body) = request.into_parts();
+        if let Some(refused) = too_long(&head.headers) {
+            return refused;
+        }
+        let path = head.uri.path().to_owned();
+        let (does, rest) = match find(&head.method, &path) {
+            Found::Call(does, rest) => (does, rest),
+            Found::OtherMethod(allowed) => return other_method(&head.method, &allowed),
+            Found::Nothing => {
+                let what = format!("call {path:?}; /v1/openapi.json lists all of them");
+                return respond(Err(Refusal::not_found(what).into()));
+            }
+        };
+        if let Some(refused) = by_a_page(&head.headers) {
+            return refused;
+        }
+        if head.method == Method::GET {
+            return self.get_call(does, &Call::new(head, rest)).await;
+        }
+        if let Some(refused) = not_json(&head.headers) {
+            return refused;
+        }
+        let client = head
+            .extensions
+            .get::<Client>()
+            .unwrap_or(&self.stray)
+            .clone();
+        let call = Call::new(head, rest);
+        match client.whole_body(body).await {
+            Ok(body) => respond(self.post(does, &call, &body).await),
+            Err(why) => no_body(why),
+        }
+    }
+
+    async fn get_call(&self, does: Does, call: &Call) -> Response<Body> {
+        let answered = match does {
+            Does::OpenApi => return open_api(),
+            Does::Watch => return self.watch(call).await.unwrap_or_else(|no| respond(Err(no))),
+            Does::WatchFloors => {
+                let begun = self.watch_floors(call).await;
+                return begun.unwrap_or_else(|no| respond(Err(no)));
+            }
+            Does::ListLeases => self.list(call).await,
+            Does::GetLease => self.get(call).await,
+            Does::Check => self.check(call).await,
+            Does::History => self.history(call).await,
+            Does::HistoryOfToken => self.history_of_token(call).await,
+            Does::OpenSession
+            | Does::KeepAlive
+            | Does::Close
+            | Does::Acquire
+            | Does::Cancel
+            | Does::Release
+            | Does::Transfer
+            | Does::Revoke => Err(misrouted()),
+        };
+        respond(answered)
+    }
+
+    async fn post(&self, does: Does, call: &Call, body: &WholeBody) -> Result<Answer, Refused> {
+        let body = body.bytes();
+        match does {
+            Does::OpenSession => self.open_session(call, body).await,
+            Does::KeepAlive => self.keep_alive(call, body).await,
+            Does::Close => self.close(call, body).await,
+            Does::Acquire => Box::pin(self.acquire(call, body)).await,
+            Does::Cancel => self.cancel(call, body).await,
+            Does::Release => self.release(call, body).await,
+            Does::Transfer => self.transfer(call, body).await,
+            Does::Revoke => self.revoke(call, body).await,
+            Does::ListLeases
+            | Does::GetLease
+            | Does::Check
+            | Does::History
+            | Does::HistoryOfToken
+            | Does::Watch
+            | Does::WatchFloors
+            | Does::OpenApi => Err(misrouted()),
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for Rest
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let rest = self.clone();
+        Box::pin(async move { Ok(rest.answer(request).await) })
+    }
+}
+
+/// The table of routes names each method once, so that this is never said.
+fn misrouted() -> Refused {
+    Refusal::fault("a call came by another method than its own").into()
+}
+
+fn other_method(offered: &Method, allowed: &Method) -> Response<Body> {
+    let refusal = Refusal::invalid("method", offered, allowed);
+    let mut response = problem_as(StatusCode::METHOD_NOT_ALLOWED, &refusal, Map::new());
+    if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
+}
+
+/// Web pages are refused: a page of any site could have the browser of a developer or operator call
+/// a node that this machine reaches, and a node without rights would answer.
+fn by_a_page(headers: &HeaderMap) -> Option<Response<Body>> {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let by_a_page = headers.contains_key(ORIGIN) || site.is_some_and(|site| site != b"none");
+    if !by_a_page {
+        return None;
+    }
+    let allowed = "requests of programs; a page's server has to ask for it";
+    let refusal = Refusal::invalid("Origin", "a request of a web page", allowed);
+    Some(problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()))
+}
+
+/// What HTTP/2 limits alike for all callers.
+fn too_long(headers: &HeaderMap) -> Option<Response<Body>> {
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    let bytes = sizes.sum::<usize>();
+    if bytes <= HEADER_BYTES_MAX {
+        return None;
+    }
+    let allowed = format!("at most {HEADER_BYTES_MAX} bytes");
+    let refusal = Refusal::invalid("headers", format!("{bytes} bytes"), allowed);
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    Some(problem_as(status, &refusal, Map::new()))
+}
+
+/// A body has to be declared as JSON: what pages may send without asking first is not.
+fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or("nothing");
+    let bare = kind.split(';').next().unwrap_or_default().trim();
+    if bare.eq_ignore_ascii_case("application/json") {
+        return None;
+    }
+    let refusal = Refusal::invalid("Content-Type", kind, "application/json");
+    Some(problem_as(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        &refusal,
+        Map::new(),
+    ))
+}
+
+fn no_body(why: NoBody) -> Response<Body> {
+    let (status, refusal) = match why {
+        NoBody::TooLarge(refusal) => (StatusCode::PAYLOAD_TOO_LARGE, refusal),
+        NoBody::TooSlow(refusal) => (StatusCode::REQUEST_TIMEOUT, refusal),
+        NoBody::Crowded(refusal) => (StatusCode::TOO_MANY_REQUESTS, refusal),
+        NoBody::Broken(refusal) => (StatusCode::BAD_REQUEST, refusal),
+    };
+    problem_as(status, &refusal, Map::new())
+}
+
+fn open_api() -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(Bytes::from_static(OPENAPI.as_bytes()))));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}

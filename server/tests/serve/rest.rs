@@ -1,0 +1,6 @@
+//! The calls in HTTP and JSON, by sockets that know nothing but bytes.
+
+mod calls;
+mod client;
+mod events;
+mod strange;
