@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 use crate::handle;
 use crate::query::{unknown, whole};
 
+/// What is said of a field that is there twice.
+const TWICE: &str = "a field twice";
+
 /// The fields that are not taken yet.
 pub(crate) struct Fields(Map<String, Value>);
 
@@ -22,11 +25,12 @@ impl Fields {
             return Ok(Self(Map::new()));
         }
         let object: Object = serde_json::from_slice(body).map_err(|error| {
-            // It names a place, and no value: a value may be a secret.
+            // Nothing of its text, which repeats values: one may be a secret.
             let (line, column) = (error.line(), error.column());
-            let offered = match error.classify() {
-                serde_json::error::Category::Data => error.to_string(),
-                _ => format!("something else at line {line}, column {column}"),
+            let twice = error.is_data() && error.to_string().starts_with(TWICE);
+            let offered = match twice {
+                true => TWICE.to_owned(),
+                false => format!("something else at line {line}, column {column}"),
             };
             Refusal::invalid("body", offered, "one JSON object, each field once")
         })?;
@@ -151,15 +155,10 @@ impl<'de> Visitor<'de> for Fresh {
         let mut fields = Map::new();
         while let Some((name, value)) = access.next_entry::<String, Value>()? {
             if fields.insert(name, value).is_some() {
-                return Err(A::Error::custom("a field twice"));
+                return Err(A::Error::custom(TWICE));
             }
         }
         Ok(Object(fields))
-    }
-
-    // What is no object is said without its value, which may be a secret.
-    fn visit_str<E: Error>(self, _: &str) -> Result<Object, E> {
-        Err(E::custom("a text"))
     }
 }
 
