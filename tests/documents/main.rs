@@ -63,6 +63,21 @@ const TABLE: &[(&str, &str, Shown)] = &[
         "--example fenced_writer",
         By("tests/documents/rust.rs", "every_rust_example_runs"),
     ),
+    (
+        "client/go/README.md",
+        "cargo run --release -- dev",
+        By("client/go/internal/testnode/testnode.go", "\"dev\""),
+    ),
+    (
+        "client/go/README.md",
+        "go run ./quickstart",
+        By("client/go/tests/readme_test.go", "\"./quickstart\""),
+    ),
+    (
+        "client/go/README.md",
+        "./check ",
+        By(".ci/run", "client/go/check"),
+    ),
     ("README.md", "cat > pay.sh", Run(Ends::WithDev, &["110"])),
     (
         "client/HTTP.md",
