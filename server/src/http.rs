@@ -1,6 +1,6 @@
 //! The HTTP port: `/livez`, `/readyz` and `/metrics`, for probes and for Prometheus.
 //!
-//! Health is told to everybody. All other pages are judged as calls at the client port are: by the
+//! Health is for all callers. All other pages are judged as calls at the client port are: by the
 //! same credentials and rules, and with the same limits of failed proofs.
 
 mod judge;

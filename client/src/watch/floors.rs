@@ -121,7 +121,7 @@ struct FloorStream {
     /// Whether the stream that is open has said which cluster it is of. Servers before rights say so
     /// only once the present state is complete.
     is_identified: bool,
-    /// What the stream that is open told before it said so.
+    /// What the open stream reported before it said so.
     held: ReportedFloors,
     forgotten: u64,
     floors: ReportedFloors,
@@ -174,7 +174,7 @@ impl ReportedFloors {
 }
 
 impl FloorStream {
-    /// Keeps floors until it is known whose they are. What there is no room for is told at once: a
+    /// Keeps floors until it is known whose they are. What there is no room for is reported at once: a
     /// follower that is bound to clusters leaves it out, and all others lose nothing.
     fn hold(&mut self, floors: &[(LeaseName, FencingToken)], items: &mut Vec<FloorsItem>) {
         for (name, token) in floors {
@@ -356,7 +356,7 @@ mod tests {
         decode(&mut kind, message(5, &[("a", 3)]));
         kind.on_break();
         assert_eq!(decode(&mut kind, unnamed(&[("a", 900)])), []);
-        // This stream breaks too, before it has said whose they are: nothing of it is told.
+        // This stream breaks too, before it has said whose they are: nothing of it is reported.
         kind.on_break();
         assert_eq!(decode(&mut kind, unnamed(&[("a", 901)])), []);
         let mut other = message(1, &[]);

@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn random_bytes_are_taken_whatever_they_are() {
-        // A generator of fixed values: what is refused once in a million would be found by chance.
+        // A generator of fixed values: what is refused once in a million would fail at random.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut byte = || {
             state = state

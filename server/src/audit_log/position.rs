@@ -51,7 +51,7 @@ impl Position {
 #[derive(Clone, Debug)]
 pub(super) struct Bookmark {
     folder: PathBuf,
-    /// The audit log that it is about: one of another path begins anew.
+    /// The audit log that it is about: one of another path begins again.
     log: String,
 }
 

@@ -1,17 +1,13 @@
-//! The HTTP port of a node: health for everybody, figures for who may observe them, and TLS.
+//! The HTTP port of a node: health for all callers, figures for those that may observe them, and TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::process::Command;
 use std::time::Duration;
 
 use ringfence_services::FIGURES;
 use ringfence_testkit::certificates::{Authority, Signed};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use tokio_rustls::rustls;
 
 use crate::access::Node;
 use crate::harness::await_that;
@@ -34,7 +30,7 @@ impl Answer {
 }
 
 /// Asks for a page on an open connection, which is closed behind it.
-fn ask(mut stream: impl Read + Write, path: &str, headers: &[&str]) -> Option<Answer> {
+fn ask(mut stream: TcpStream, path: &str, headers: &[&str]) -> Option<Answer> {
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     write!(
         stream,
@@ -42,8 +38,11 @@ fn ask(mut stream: impl Read + Write, path: &str, headers: &[&str]) -> Option<An
     )
     .ok()?;
     let mut bytes = Vec::new();
-    // A TLS connection may end without a word.
-    let _read = stream.read_to_end(&mut bytes).is_ok();
+    stream.read_to_end(&mut bytes).ok()?;
+    answer_of(bytes)
+}
+
+fn answer_of(bytes: Vec<u8>) -> Option<Answer> {
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n")?;
     Some(Answer {
@@ -140,7 +139,7 @@ fn health_is_told_to_everybody_and_figures_to_who_may_observe_them() {
     let revoked = get(&node, "/metrics", &[&shown]);
     assert_eq!(revoked.status, 401, "{revoked:?}");
 
-    // Where a firewall decides who reaches the port, a rule may let everybody in.
+    // Where a firewall decides who reaches the port, a rule may admit all callers.
     node.local(&["access", "grant", "anonymous", "observe", FIGURES])
         .object();
     assert_eq!(get(&node, "/metrics", &[]).status, 200);
@@ -194,31 +193,28 @@ fn failed_proofs_count_in_the_limits_of_the_client_port() {
     assert_eq!(get(&node, "/livez", &[]).status, 200);
 }
 
-/// A connection with TLS that trusts this authority, and shows this certificate.
-fn secured(
+/// Asks over TLS, trusting this authority, and shows this certificate. `None` if there is no answer.
+fn ask_tls(
     node: &Node,
     authority: &Authority,
     own: Option<&Signed>,
-) -> StreamOwned<ClientConnection, TcpStream> {
-    let mut roots = RootCertStore::empty();
-    let trusted = CertificateDer::from_pem_slice(authority.pem().as_bytes());
-    roots.add(trusted.unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider);
-    let config = config.with_safe_default_protocol_versions().unwrap();
-    let config = config.with_root_certificates(roots);
-    let config = match own {
-        None => config.with_no_client_auth(),
-        Some(own) => {
-            let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes());
-            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes());
-            let shown = vec![certificate.unwrap()];
-            config.with_client_auth_cert(shown, key.unwrap()).unwrap()
-        }
-    };
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-    StreamOwned::new(connection, connect(node))
+    page: &str,
+    headers: &[&str],
+) -> Option<Answer> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "-i", "--http1.1", "--max-time", "10", "--cacert"]);
+    curl.arg(authority.save(folder.path(), "trusted"));
+    if let Some(own) = own {
+        let files = own.save(folder.path(), "own");
+        curl.arg("--cert").arg(files.certificate);
+        curl.arg("--key").arg(files.key);
+    }
+    headers.iter().for_each(|line| {
+        curl.args(["-H", line]);
+    });
+    curl.arg(format!("https://{}{page}", node.http));
+    answer_of(curl.output().expect("the tests need curl").stdout)
 }
 
 /// A node whose HTTP port has TLS, with its certificate in this folder.
@@ -245,14 +241,14 @@ fn the_port_speaks_tls_and_a_certificate_names_its_caller() {
     assert!(plain.body.contains("this port speaks TLS: use https://"));
 
     let bare =
-        |page: &str, headers: &[&str]| ask(secured(&node, &servers, None), page, headers).unwrap();
+        |page: &str, headers: &[&str]| ask_tls(&node, &servers, None, page, headers).unwrap();
     assert_eq!(bare("/livez", &[]).status, 200);
     assert_eq!(bare("/metrics", &[]).status, 401);
     let shown = bearer(&token(&node, "prometheus"));
     assert_eq!(bare("/metrics", &[&shown]).status, 403);
 
     let own = clients.sign(&["prometheus.example"]);
-    let known = |page: &str| ask(secured(&node, &servers, Some(&own)), page, &[]).unwrap();
+    let known = |page: &str| ask_tls(&node, &servers, Some(&own), page, &[]).unwrap();
     let denied = known("/metrics");
     assert_eq!(denied.status, 403, "{denied:?}");
     let principal = "cert:dns:prometheus.example";
@@ -262,11 +258,11 @@ fn the_port_speaks_tls_and_a_certificate_names_its_caller() {
         .object();
     assert_eq!(known("/metrics").status, 200);
     // A token that is shown counts, and the certificate beside it does not.
-    let both = ask(secured(&node, &servers, Some(&own)), "/metrics", &[&shown]);
+    let both = ask_tls(&node, &servers, Some(&own), "/metrics", &[&shown]);
     assert_eq!(both.unwrap().status, 403);
 
     let strange = Authority::new("strangers").sign(&["prometheus.example"]);
-    let strange = ask(secured(&node, &servers, Some(&strange)), "/livez", &[]);
+    let strange = ask_tls(&node, &servers, Some(&strange), "/livez", &[]);
     assert!(strange.is_none(), "{strange:?}");
 }
 
@@ -276,7 +272,7 @@ fn the_certificate_of_the_port_is_replaced_without_a_restart() {
     let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
     let node = with_tls(folder.path(), &servers, &clients);
     let is_live = |authority: &Authority| {
-        let answer = ask(secured(&node, authority, None), "/livez", &[]);
+        let answer = ask_tls(&node, authority, None, "/livez", &[]);
         answer.is_some_and(|answer| answer.status == 200)
     };
     assert!(is_live(&servers));

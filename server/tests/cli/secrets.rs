@@ -7,8 +7,8 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::access::Node;
-use crate::harness::{await_that, pid};
 use crate::calls::{ask, json_of};
+use crate::harness::{await_that, pid};
 
 /// The processes below this one, itself among them.
 fn family(of: i32) -> BTreeSet<i32> {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ringfence_access::Buckets;
 use ringfence_raft::{KeepAliveSource, since_boot};
@@ -352,7 +353,6 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use proptest::prelude::*;
     use tokio::time::timeout;
