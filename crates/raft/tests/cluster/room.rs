@@ -21,9 +21,9 @@ fn small(config: &mut NodeConfig) {
     config.wal_segment_bytes = ringfence_raft::WAL_SEGMENT_BYTES_MIN;
     config.timing.leader_wait = Duration::from_millis(500);
     // These tests tell a hand-over by the term. On a busy machine an election of its own would change
-    // the term as well.
-    config.timing.election_min = Duration::from_secs(2);
-    config.timing.election_max = Duration::from_secs(3);
+    // the term as well. With longer ones a dead member would count as live for more than a second.
+    config.timing.election_min = Duration::from_millis(400);
+    config.timing.election_max = Duration::from_millis(500);
 }
 
 /// A volume that holds everything: no snapshot helps.

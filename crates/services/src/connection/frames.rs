@@ -95,13 +95,13 @@ pub(super) async fn submit(
             Some(Ask::Open(request)) => propose(context, outbox, who, reply, request, Body::Open),
             Some(Ask::Close(request)) => propose(context, outbox, who, reply, request, Body::Close),
             Some(Ask::Cancel(request)) => {
-                propose(context, outbox, who, reply, request, Body::Cancel)
+                propose(context, outbox, who, reply, request, Body::Cancel);
             }
             Some(Ask::Release(request)) => {
-                propose(context, outbox, who, reply, request, Body::Release)
+                propose(context, outbox, who, reply, request, Body::Release);
             }
             Some(Ask::Transfer(request)) => {
-                propose(context, outbox, who, reply, request, Body::Transfer)
+                propose(context, outbox, who, reply, request, Body::Transfer);
             }
             Some(Ask::Acquire(request)) => acquire(context, outbox, who, reply, request),
             Some(Ask::KeepAlive(request)) => {
