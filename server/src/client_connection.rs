@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tonic::transport::server::Connected;
 
+use crate::limits::AHEAD_BYTES_MAX;
+
 /// What every request on a connection knows of it.
 #[derive(Clone)]
 pub(crate) struct ConnectionInfo {
@@ -29,6 +31,37 @@ pub(crate) struct ClientConnection<C = Connection> {
     info: ConnectionInfo,
     /// `None` once it has to be closed.
     closing: Option<oneshot::Receiver<()>>,
+    ahead: Ahead,
+}
+
+/// Bytes that the client has sent behind a request that is not answered yet, on HTTP/1.
+///
+/// hyper reads nothing while it has such bytes, so it does not notice that the client has gone, and a
+/// request may wait for a day. So what comes then is read here, up to a limit.
+#[derive(Default)]
+struct Ahead {
+    bytes: Vec<u8>,
+    /// hyper waits for bytes itself.
+    is_awaited: bool,
+}
+
+impl Ahead {
+    /// Reads what is there; an error if the client has gone, or has sent too much.
+    fn fill<C: AsyncRead + Unpin>(&mut self, from: &mut C, cx: &mut Context<'_>) -> io::Result<()> {
+        while !self.is_awaited {
+            let mut space = [0; 512];
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut *from).poll_read(cx, &mut buffer) {
+                Poll::Pending => break,
+                Poll::Ready(read) => read?,
+            }
+            if buffer.filled().is_empty() || self.bytes.len() > AHEAD_BYTES_MAX {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            self.bytes.extend(buffer.filled());
+        }
+        Ok(())
+    }
 }
 
 impl<C> ClientConnection<C> {
@@ -42,6 +75,10 @@ impl<C> ClientConnection<C> {
         Self {
             connection,
             closing: Some(account.closing()),
+            ahead: Ahead {
+                is_awaited: true,
+                ..Ahead::default()
+            },
             info: ConnectionInfo {
                 client: Client::new(account),
                 peer: Arc::new(peer),
@@ -71,7 +108,15 @@ impl<C: AsyncRead + Unpin> AsyncRead for ClientConnection<C> {
             self.closing = None;
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut self.connection).poll_read(cx, buffer)
+        if !self.ahead.bytes.is_empty() {
+            let count = self.ahead.bytes.len().min(buffer.remaining());
+            buffer.put_slice(&self.ahead.bytes[..count]);
+            self.ahead.bytes.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
+        let read = Pin::new(&mut self.connection).poll_read(cx, buffer);
+        self.ahead.is_awaited = read.is_pending();
+        read
     }
 }
 
@@ -85,7 +130,9 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for ClientConnection<C> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_flush(cx)
+        let this = &mut *self;
+        this.ahead.fill(&mut this.connection, cx)?;
+        Pin::new(&mut this.connection).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -203,8 +203,7 @@ impl Rest {
                 let session = opened_by(&Err(status)).map(of);
                 refusal.metadata.remove("session");
                 refusal.metadata.remove("ttl_ms");
-                // One that can be repeated still finds its session while its outcome is unknown.
-                if let Some(session) = session.filter(|_| refusal.is_certain() || !repeats) {
+                if let Some(session) = session.filter(|_| is_unused(&refusal, repeats)) {
                     self.close_unused(call, session).await;
                 }
                 return Err(refusal.into());
@@ -213,6 +212,13 @@ impl Rest {
         let opened = answered.opened.clone().unwrap_or_default();
         let (session, ttl_ms) = (of(opened.session), opened.ttl_ms);
         let grant = grant_of(answered)?;
+        if grant.name != wanted.name {
+            let message = format!(
+                "the key was used to acquire {}, not {}; use another key for another request",
+                grant.name, wanted.name
+            );
+            return Err(Refusal::new(Reason::RequestMismatch, message).into());
+        }
         // A repeat was perhaps opened by its first try, long before this one was sent.
         if repeats {
             return self.believed(call, &session, grant).await;
@@ -292,7 +298,7 @@ impl Rest {
             abandoned.answered();
         }
         let refused = answered.as_ref().err();
-        if refused.is_some_and(|refused| refused.refusal.is_certain() || !repeats) {
+        if refused.is_some_and(|refused| is_unused(&refused.refusal, repeats)) {
             self.close_unused(call, handle).await;
         }
         answered
@@ -420,6 +426,22 @@ impl Rest {
 const GIVE_UP_TRIES: usize = 10;
 /// The pause between two tries.
 const GIVE_UP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether nothing was granted to the session that a refused acquire opened, and nothing can be any
+/// more. Where its caller may repeat the request, an earlier try may have been granted the lease: then
+/// only what the log remembers of this very request says so, and any other refusal speaks of this try.
+fn is_unused(refusal: &Refusal, repeats: bool) -> bool {
+    let is_remembered = matches!(
+        refusal.reason,
+        Reason::Held
+            | Reason::Queued
+            | Reason::LockDelay
+            | Reason::Revoking
+            | Reason::QuietTime
+            | Reason::WaitTimeout
+    );
+    is_remembered || !repeats
+}
 
 /// The session that a request opened, whatever it was answered.
 fn opened_by(answered: &Result<v1::AcquireResponse, Status>) -> Option<u64> {

@@ -131,6 +131,9 @@ pub(crate) const UNKNOWN_SESSIONS_PER_CONNECTION: Rate = Rate {
     per_second: 10,
     burst: 100,
 };
+/// As how many of them a request in such a session counts, since each is an entry of the log: 200 a
+/// second of a principal, and two at once of a connection beside that.
+pub(crate) const UNKNOWN_REQUEST_COST: usize = 50;
 /// How long a connection is not read for each such session beyond these rates, and for each handle
 /// that is none: a second for the largest keep-alive.
 pub(crate) const UNKNOWN_SESSION_PAUSE: Duration = Duration::from_micros(100);

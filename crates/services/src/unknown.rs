@@ -22,7 +22,7 @@ use ringfence_raft::{KeepAlive, KeptAlive, since_boot};
 use crate::Context;
 use crate::caller::Who;
 use crate::clients::Account;
-use crate::limits::{PRINCIPALS_COUNTED_MAX, UNKNOWN_SESSIONS_PER_PRINCIPAL};
+use crate::limits::{PRINCIPALS_COUNTED_MAX, UNKNOWN_REQUEST_COST, UNKNOWN_SESSIONS_PER_PRINCIPAL};
 
 /// The name of the limit.
 const LIMIT: &str = "unknown_sessions_per_principal";
@@ -163,15 +163,17 @@ impl Context {
         }
     }
 
-    /// Takes a request in a session that this node does not know.
+    /// Takes a request in a session that this node does not know. Each is an entry of its own, while
+    /// keep-alives share one, so it costs as much as many of these.
     ///
     /// # Errors
     /// [`Refusal`] if the rates have no room for it. Nothing was done.
     pub(crate) fn take_unknown_request(&self, who: &Who, account: &Account) -> Result<(), Refusal> {
-        if Self::has_no_rates(who) || self.take_unknown(who, account, 1).0 > 0 {
+        const COST: usize = UNKNOWN_REQUEST_COST;
+        if Self::has_no_rates(who) || self.take_unknown(who, account, COST).0 == COST {
             return Ok(());
         }
-        let refusal = over(1);
+        let refusal = over(COST);
         self.metrics.limited(&refusal, name(who), true);
         Err(refusal)
     }

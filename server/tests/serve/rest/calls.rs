@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ringfence_proto::v1;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::client::Http;
@@ -371,6 +373,66 @@ async fn a_caller_that_goes_while_it_waits_leaves_no_ghost() {
     http.post("/v1/release", release).await.ok();
     let free = http.get("/v1/leases/db").await.ok();
     assert_eq!(free.get("held"), None, "{free}");
+}
+
+/// hyper reads nothing behind a request while bytes of the next one are there.
+#[tokio::test]
+async fn a_caller_that_sends_more_behind_its_request_and_goes_leaves_no_ghost_either() {
+    let (node, _dir) = single().await;
+    let http = Http::of(&node);
+    let alice = open(&http, "60s").await;
+    let wanted = json!({ "name": "db", "session": alice });
+    http.post("/v1/acquire", wanted).await.ok();
+    for more in ["\r\n", "GET /v1/leases HTTP/1.1\r\nHost: node\r\n\r\n"] {
+        let body = json!({ "name": "db", "ttl": "60s", "wait": "10m" }).to_string();
+        let request = format!(
+            "POST /v1/acquire HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}{more}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&http.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        while http.get("/v1/leases/db").await.ok()["waiters"] != 1 {
+            sleep(Duration::from_millis(20)).await;
+        }
+        drop(stream);
+        let gone = async {
+            while http.get("/v1/leases/db").await.ok()["waiters"] != 0 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, gone).await.expect("no ghost");
+    }
+}
+
+/// Whatever a later try under the key is refused for, an earlier one may have been granted the lease.
+#[tokio::test]
+async fn another_request_under_a_key_ends_nothing_that_the_first_one_was_granted() {
+    let (node, _dir) = single().await;
+    let key = "01234567-89ab-4def-8123-456789abcdef";
+    let http = Http::of(&node).with("Idempotency-Key", key);
+    let secret = "00112233445566778899aabbccddeeff";
+    let wanted = |name: &str, wait: Option<&str>| {
+        let mut body = json!({ "name": name, "ttl": "60s", "secret": secret });
+        if let Some(wait) = wait {
+            body["wait"] = wait.into();
+        }
+        body
+    };
+    let first = wanted("a", Some("1s"));
+    let granted = http.post("/v1/acquire", first.clone()).await.ok();
+    for other in [wanted("a", Some("2s")), wanted("b", Some("1s"))] {
+        let refused = http.post("/v1/acquire", other).await;
+        refused.problem(422, "REQUEST_MISMATCH");
+    }
+    let again = http.post("/v1/acquire", first).await.ok();
+    assert_eq!(again["fence"], granted["fence"]);
+    let http = Http::of(&node).with("Idempotency-Key", "11234567-89ab-4def-8123-456789abcdef");
+    let granted = http.post("/v1/acquire", wanted("c", None)).await.ok();
+    let refused = http.post("/v1/acquire", wanted("d", None)).await;
+    refused.problem(422, "REQUEST_MISMATCH");
+    let again = http.post("/v1/acquire", wanted("c", None)).await.ok();
+    assert_eq!(again["fence"], granted["fence"]);
 }
 
 /// The session has confirmed the number of the wait by then, and remembers its end no more.

@@ -32,6 +32,9 @@ impl KeepAliveSource {
 
 /// The work that one turn of a source is worth, in sessions and losses.
 const TURN_WEIGHT: u32 = 256;
+/// The most turns that one request takes to come up. Without an end a holder of many sessions would
+/// wait for one request of every other source at each of its turns, longer than its TTL.
+const TURNS_MAX: u32 = 8;
 
 /// The requests that wait, by source, and whose turn it is.
 #[derive(Debug)]
@@ -176,7 +179,7 @@ impl<T> Waiting<T> {
             let line = self.lines.get_mut(&source)?;
             let first = line.items.front()?;
             line.earned = line.earned.saturating_add(TURN_WEIGHT);
-            let is_due = first.bounded || first.weight <= line.earned;
+            let is_due = first.bounded || first.weight.min(TURNS_MAX * TURN_WEIGHT) <= line.earned;
             if !is_due && !planted(Bug::LargeKeepAlivesAtOnce) {
                 self.busy.push_back(source);
                 continue;
@@ -248,6 +251,19 @@ mod tests {
         assert!(place(501) <= 2 && place(502) <= 4, "{taken:?}");
         assert_eq!(taken.len(), 151, "each comes up");
         assert_eq!(lines.waiting.lock().count, 0);
+    }
+
+    #[test]
+    fn a_large_request_waits_for_a_few_rounds_of_others_and_no_more() {
+        const OTHERS: u64 = 40;
+        let lines = Lines::new(usize::MAX);
+        for other in 1..=OTHERS {
+            (0..100).for_each(|at| lines.push(source(other), at, TURN_WEIGHT, false).unwrap());
+        }
+        lines.push(source(500), 7, 10_000, false).unwrap();
+        let before = std::iter::from_fn(|| next(&lines)).take_while(|item| *item != (500, 7));
+        let rounds = before.count() as u64 / OTHERS;
+        assert!(rounds <= u64::from(TURNS_MAX), "{rounds}");
     }
 
     #[test]
