@@ -120,7 +120,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for ClientConnection<C> {
     }
 }
 
-impl<C: AsyncWrite + Unpin> AsyncWrite for ClientConnection<C> {
+impl<C: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientConnection<C> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
