@@ -14,7 +14,7 @@ import (
 // It is safe for use by many goroutines. Close gives back what it holds.
 type Client struct {
 	t              *transport
-	log            *slog.Logger
+	log            *journal
 	requestTimeout time.Duration
 	// wake makes the keep-alives look at once whether one is due.
 	wake       chan struct{}
@@ -47,14 +47,14 @@ func Connect(ctx context.Context, endpoints []string, with ...Option) (*Client, 
 		return nil, fmt.Errorf("ringfence: %w", err)
 	}
 	c := &Client{
-		log:            o.log,
+		log:            newJournal(o.log),
 		requestTimeout: o.requestTimeout,
 		wake:           make(chan struct{}, 1),
 		sessions:       make(map[*Session]struct{}),
 	}
 	c.t = &transport{
 		clock:          o.clock,
-		log:            o.log,
+		log:            c.log,
 		tls:            o.tls,
 		connectTimeout: o.connectTimeout,
 		silence:        4 * time.Second,

@@ -119,7 +119,11 @@ func (t *transport) dialOptions(endpoint string) []grpc.DialOption {
 		grpc.WithDisableRetry(),
 	}
 	if t.bearer != nil {
-		options = append(options, grpc.WithPerRPCCredentials(t.bearer))
+		shown := credentials.PerRPCCredentials(t.bearer)
+		if isLocal(endpoint) {
+			shown = localBearer{t.bearer}
+		}
+		options = append(options, grpc.WithPerRPCCredentials(shown))
 	}
 	return options
 }
@@ -395,8 +399,11 @@ func (m *monitor) run() (why string, failed bool) {
 	inbound := make(chan received)
 	go m.c.send()
 	go m.c.receive(inbound)
+	// When to look next is not put off by replies: there may be another token to show.
+	lookAt := time.Now().Add(m.t.silenceMax() / 4)
 	for {
-		look := time.NewTimer(m.t.silenceMax() / 4)
+		pause := min(time.Until(lookAt), m.t.silenceMax()/4)
+		look := time.NewTimer(pause)
 		select {
 		case got := <-inbound:
 			look.Stop()
@@ -410,6 +417,7 @@ func (m *monitor) run() (why string, failed bool) {
 				return why, failed
 			}
 		case <-look.C:
+			lookAt = time.Now().Add(m.t.silenceMax() / 4)
 			if m.t.bearer != nil && m.t.bearer.current() != m.c.token {
 				return "there is another token to show", false
 			}

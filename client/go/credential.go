@@ -92,5 +92,10 @@ func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]stri
 // never sent over a connection without.
 func (b *bearer) RequireTransportSecurity() bool { return b.secure }
 
+// localBearer shows it to a socket on this machine, which never speaks TLS.
+type localBearer struct{ *bearer }
+
+func (localBearer) RequireTransportSecurity() bool { return false }
+
 // Format keeps the token out of whatever is printed.
 func (b *bearer) Format(state fmt.State, _ rune) { _, _ = state.Write([]byte("bearer(redacted)")) }

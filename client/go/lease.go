@@ -126,11 +126,7 @@ func (c *Client) Lock(ctx context.Context, name string, options SessionOptions, 
 	lease, err := session.Acquire(ctx, name, with...)
 	if err != nil {
 		session.lose(&Loss{Kind: LossClosed})
-		c.inBackground(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, session.ttl)
-			defer cancel()
-			_ = session.sendClose(ctx)
-		})
+		session.closeInBackground()
 		return nil, err
 	}
 	lease.ownsSession = true
@@ -496,7 +492,7 @@ func (l *Lease) Transfer(ctx context.Context, to uint64) (Transferred, error) {
 	defer cancel()
 	ctx, stop := s.whileLive(ctx)
 	defer stop()
-	reply, err := s.repeat(ctx, func(number requestNumber) *pb.ClientFrame {
+	reply, err := s.repeat(ctx, false, func(number requestNumber) *pb.ClientFrame {
 		return &pb.ClientFrame{Body: &pb.ClientFrame_Transfer{Transfer: &pb.TransferRequest{
 			Session:   s.handle(),
 			Number:    number.number,

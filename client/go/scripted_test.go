@@ -6,11 +6,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"ringfence.io/client/go/internal/pb"
 )
@@ -24,6 +26,7 @@ type scripted struct {
 
 	mu      sync.Mutex
 	streams int
+	shown   []string // The credential of each stream.
 	seen    []*pb.ClientFrame
 	drop    func() // Breaks the present stream.
 }
@@ -33,6 +36,7 @@ func (s *scripted) Stream(stream grpc.BidiStreamingServer[pb.ClientMessage, pb.S
 	defer cancel()
 	s.mu.Lock()
 	s.streams++
+	s.shown = append(s.shown, strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), " "))
 	s.drop = cancel
 	s.mu.Unlock()
 	var sending sync.Mutex
@@ -133,7 +137,7 @@ func (c *steppedClock) step(d time.Duration) {
 	c.skip += d
 }
 
-func (s *scripted) start(t *testing.T, ttl time.Duration) (*Session, *steppedClock) {
+func (s *scripted) start(t *testing.T, ttl time.Duration, with ...Option) (*Session, *steppedClock) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,11 +151,11 @@ func (s *scripted) start(t *testing.T, ttl time.Duration) (*Session, *steppedClo
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	stepped := &steppedClock{real: newClock()}
-	client, err := Connect(t.Context(), []string{listener.Addr().String()}, WithRequestTimeout(5*time.Second),
-		func(o *options) error {
-			o.clock = stepped
-			return nil
-		})
+	with = append(with, WithRequestTimeout(5*time.Second), func(o *options) error {
+		o.clock = stepped
+		return nil
+	})
+	client, err := Connect(t.Context(), []string{listener.Addr().String()}, with...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -217,16 +217,38 @@ func (s *Session) InJeopardy() bool {
 	return s.lost == nil && s.client.t.now() >= s.window.jeopardyAt()
 }
 
-// Close ends the session and everything that it holds: belief ends first, then the request leaves. An
-// error says that the cluster is not certain to have ended it; then it ends by its TTL.
+// Close ends the session and everything that it holds: belief ends first, then the request leaves. The
+// request is repeated in the background for a TTL, also if ctx ends before. An error says that the
+// cluster is not certain to have ended it yet; at the latest it ends by its TTL.
 func (s *Session) Close(ctx context.Context) error {
 	s.lose(&Loss{Kind: LossClosed})
 	ctx, cancel := s.client.limited(ctx)
 	defer cancel()
-	if err := s.sendClose(ctx); err != nil {
+	closed := s.closeInBackground()
+	var err error
+	select {
+	case err = <-closed:
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", outcomeUnknown("not answered yet; it is repeated in the background"), ctx.Err())
+	}
+	if err != nil {
 		return fmt.Errorf("ringfence: close session %d: %w", s.id, err)
 	}
 	return nil
+}
+
+// closeInBackground sends the close for as long as the cluster may know the session, and tells what
+// became of it.
+func (s *Session) closeInBackground() <-chan error {
+	closed := make(chan error, 1)
+	if !s.client.inBackground(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, max(s.ttl, s.client.requestTimeout))
+		defer cancel()
+		closed <- s.sendClose(ctx)
+	}) {
+		closed <- fmt.Errorf("%w: %w", unavailable("nothing is sent any more"), ErrClosed)
+	}
+	return closed
 }
 
 func (s *Session) sendClose(ctx context.Context) error {
@@ -300,11 +322,7 @@ func (s *Session) loseLocked(why *Loss) {
 	}
 	if why.Kind == LossWindowPassed {
 		// The cluster may still know it as alive, and somebody may wait for what it holds.
-		go c.inBackground(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, s.ttl)
-			defer cancel()
-			_ = s.sendClose(ctx)
-		})
+		go s.closeInBackground()
 	}
 	go c.unregister(s)
 }

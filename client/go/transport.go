@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -61,7 +60,7 @@ type sessionsBelow interface {
 // transport is the way to the cluster that all sessions of a client share.
 type transport struct {
 	clock          clock
-	log            *slog.Logger
+	log            *journal
 	tls            *tls.Config
 	bearer         *bearer
 	connectTimeout time.Duration
