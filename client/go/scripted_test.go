@@ -418,13 +418,27 @@ func TestATokensFileIsReadAgain(t *testing.T) {
 	if b.current() != "first" {
 		t.Error("read at each call")
 	}
-	b.read = b.read.Add(-tokenLook)
+	const another, same = true, false
+	look := func(changes bool) {
+		t.Helper()
+		b.mu.Lock()
+		before, token := time.Now(), b.token
+		b.read = b.read.Add(-tokenLook)
+		b.mu.Unlock()
+		until(t, "it is read again", func() bool {
+			shown := b.current()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.read.After(before) && (shown != token) == changes
+		})
+	}
+	look(another)
 	if b.current() != "second" {
 		t.Error("not read again")
 	}
 	// A file that is being replaced leaves the token before in place.
 	write("")
-	b.read = b.read.Add(-tokenLook)
+	look(same)
 	if b.current() != "second" || !b.RequireTransportSecurity() {
 		t.Error("an empty file took the token away")
 	}
