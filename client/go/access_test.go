@@ -156,24 +156,6 @@ func TestATokenAndRightsDecideWhatMayBeDone(t *testing.T) {
 	})
 }
 
-func TestATokenThatEndsIsReplacedWithoutALoss(t *testing.T) {
-	cluster, command := enforced(t, 1)
-	file := filepath.Join(t.TempDir(), "token")
-	command("access", "grant", "token:short", "acquire", "*")
-	create := func() { writeToken(t, file, command("access", "token", "create", "short", "--ttl", "4s")) }
-	create()
-	client := connect(t, cluster, ringfence.WithTokenFile(file))
-	lease := acquire(t, session(t, client, 3*time.Second), "kept")
-	// Each token is replaced at its end, later than any look by itself would find it in time.
-	for range 4 {
-		time.Sleep(3900 * time.Millisecond)
-		create()
-		if err := lease.Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // authority signs certificates for tests.
 type authority struct {
 	t    *testing.T

@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"ringfence.io/client/go/internal/pb"
 )
@@ -178,6 +182,63 @@ func TestABusyStreamShowsANewToken(t *testing.T) {
 		}
 	}
 	t.Error("the stream goes on with the token before")
+}
+
+// A file that is replaced just before its old token is refused is not waited for: the lease goes on, and
+// nobody hears of a refusal.
+func TestARefusedTokensFileIsReadAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var good atomic.Value
+	good.Store("Bearer first")
+	server := &scripted{admits: func(credential string) error {
+		if credential == good.Load() {
+			return nil
+		}
+		var info []byte
+		for number, text := range []string{1: "UNAUTHENTICATED", 2: "ringfence"} {
+			if text != "" {
+				info = protowire.AppendTag(info, protowire.Number(number), protowire.BytesType)
+				info = protowire.AppendString(info, text)
+			}
+		}
+		refusal := status.New(codes.Unauthenticated, "another token is expected").Proto()
+		refusal.Details = append(refusal.Details, &anypb.Any{TypeUrl: "type.googleapis.com/google.rpc.ErrorInfo", Value: info})
+		return status.FromProto(refusal).Err()
+	}}
+	session, _ := server.start(t, 3*time.Second, WithTokenFile(file))
+	lease, err := session.Acquire(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(tokenLookMin)
+	b := session.client.t.bearer
+	b.mu.Lock()
+	b.read = time.Now() // It was read a moment ago.
+	b.mu.Unlock()
+	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good.Store("Bearer second")
+	server.breakStream()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error("while the next token is looked for:", err)
+	}
+	if other, err := session.Acquire(t.Context(), "b"); err != nil || !other.Valid() {
+		t.Error(other, err)
+	}
+	// Where there is no better one it is told soon.
+	good.Store("Bearer third")
+	server.breakStream()
+	began := time.Now()
+	if _, err := session.Acquire(t.Context(), "c"); !errors.Is(err, ErrUnauthenticated) && !errors.Is(err, ErrOutcomeUnknown) {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Error("told after", took)
+	}
 }
 
 func TestATokenThatIsShownOverTLSIsTakenByALocalSocketToo(t *testing.T) {

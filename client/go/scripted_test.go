@@ -24,6 +24,9 @@ type scripted struct {
 	// answer returns the reply, or nil for the standard one.
 	answer func(frame *pb.ClientFrame, reply func(*pb.ServerFrame)) (handled bool)
 
+	// admits says whether a stream with this credential is taken; nil takes all.
+	admits func(credential string) error
+
 	mu      sync.Mutex
 	streams int
 	shown   []string // The credential of each stream.
@@ -36,9 +39,15 @@ func (s *scripted) Stream(stream grpc.BidiStreamingServer[pb.ClientMessage, pb.S
 	defer cancel()
 	s.mu.Lock()
 	s.streams++
-	s.shown = append(s.shown, strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), " "))
+	credential := strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), " ")
+	s.shown = append(s.shown, credential)
 	s.drop = cancel
 	s.mu.Unlock()
+	if s.admits != nil {
+		if err := s.admits(credential); err != nil {
+			return err
+		}
+	}
 	var sending sync.Mutex
 	send := func(frame *pb.ServerFrame) {
 		sending.Lock()
