@@ -260,3 +260,32 @@ func TestATokenThatIsShownOverTLSIsTakenByALocalSocketToo(t *testing.T) {
 	}
 	_ = client.Close(ctx)
 }
+
+// A release that is under way closes its session, too: Close of the client does not cut it off.
+func TestClosingAClientWaitsForTheClosesOfOthers(t *testing.T) {
+	server := &scripted{}
+	var answered atomic.Bool
+	server.answer = func(frame *pb.ClientFrame, reply func(*pb.ServerFrame)) bool {
+		if _, ok := frame.GetBody().(*pb.ClientFrame_Close); !ok {
+			return false
+		}
+		go func() {
+			time.Sleep(300 * time.Millisecond)
+			answered.Store(true)
+			reply(&pb.ServerFrame{Body: &pb.ServerFrame_Close{Close: &pb.CloseResponse{}}})
+		}()
+		return true
+	}
+	session, _ := server.start(t, 30*time.Second)
+	client := session.client
+	session.beginClose()
+	for _, known := range client.list() {
+		client.unregister(known)
+	}
+	if err := client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !answered.Load() {
+		t.Error("cut off")
+	}
+}

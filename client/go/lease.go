@@ -125,8 +125,7 @@ func (c *Client) Lock(ctx context.Context, name string, options SessionOptions, 
 	}
 	lease, err := session.Acquire(ctx, name, with...)
 	if err != nil {
-		session.lose(&Loss{Kind: LossClosed})
-		session.closeInBackground()
+		session.beginClose()
 		return nil, err
 	}
 	lease.ownsSession = true
@@ -377,10 +376,13 @@ func (l *Lease) Context(parent context.Context) (context.Context, context.Cancel
 // what work returned. If work returns ErrStaleToken, a guard's refusal, the lease is lost.
 func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) error {
 	s := l.session
-	if err := l.Err(); err != nil {
-		return err
-	}
+	// In one step: the cluster must not hear of a loss, and let the next holder in, just before work
+	// begins.
 	s.mu.Lock()
+	if s.lossLocked(); l.loss != nil {
+		s.mu.Unlock()
+		return l.loss
+	}
 	s.losses.workBegins(l.token)
 	s.mu.Unlock()
 	defer func() {

@@ -165,8 +165,7 @@ func (c *Client) newSession(own *secret, options SessionOptions, reply *pb.OpenR
 	s.ctx, s.end = context.WithCancelCause(c.t.ctx)
 	s.due = sent.add(s.interval())
 	if !c.register(s) {
-		s.lose(&Loss{Kind: LossClosed})
-		_ = s.sendClose(c.t.ctx)
+		s.beginClose()
 		return nil, ErrClosed
 	}
 	if loss := s.loss(); loss != nil {
@@ -221,34 +220,17 @@ func (s *Session) InJeopardy() bool {
 // request is repeated in the background for a TTL, also if ctx ends before. An error says that the
 // cluster is not certain to have ended it yet; at the latest it ends by its TTL.
 func (s *Session) Close(ctx context.Context) error {
-	s.lose(&Loss{Kind: LossClosed})
 	ctx, cancel := s.client.limited(ctx)
 	defer cancel()
-	closed := s.closeInBackground()
-	var err error
-	select {
-	case err = <-closed:
-	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", outcomeUnknown("not answered yet; it is repeated in the background"), ctx.Err())
-	}
-	if err != nil {
-		return fmt.Errorf("ringfence: close session %d: %w", s.id, err)
-	}
-	return nil
+	return s.beginClose().wait(ctx)
 }
 
-// closeInBackground sends the close for as long as the cluster may know the session, and tells what
-// became of it.
-func (s *Session) closeInBackground() <-chan error {
-	closed := make(chan error, 1)
-	if !s.client.inBackground(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, max(s.ttl, s.client.requestTimeout))
-		defer cancel()
-		closed <- s.sendClose(ctx)
-	}) {
-		closed <- fmt.Errorf("%w: %w", unavailable("nothing is sent any more"), ErrClosed)
-	}
-	return closed
+// beginClose ends belief, and then closes the session in the background.
+func (s *Session) beginClose() *closing {
+	closing := s.client.beginClosing(s)
+	s.lose(&Loss{Kind: LossClosed})
+	closing.send()
+	return closing
 }
 
 func (s *Session) sendClose(ctx context.Context) error {
@@ -322,7 +304,7 @@ func (s *Session) loseLocked(why *Loss) {
 	}
 	if why.Kind == LossWindowPassed {
 		// The cluster may still know it as alive, and somebody may wait for what it holds.
-		go s.closeInBackground()
+		go c.beginClosing(s).send()
 	}
 	go c.unregister(s)
 }
