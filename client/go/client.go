@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,7 +16,7 @@ import (
 // It is safe for use by many goroutines. Close gives back what it holds.
 type Client struct {
 	t              *transport
-	log            *slog.Logger
+	log            *journal
 	requestTimeout time.Duration
 	// wake makes the keep-alives look at once whether one is due.
 	wake       chan struct{}
@@ -22,6 +24,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
+	closings map[*closing]struct{} // Those that are not answered.
 	closed   bool
 }
 
@@ -47,14 +50,15 @@ func Connect(ctx context.Context, endpoints []string, with ...Option) (*Client, 
 		return nil, fmt.Errorf("ringfence: %w", err)
 	}
 	c := &Client{
-		log:            o.log,
+		log:            newJournal(o.log),
 		requestTimeout: o.requestTimeout,
 		wake:           make(chan struct{}, 1),
 		sessions:       make(map[*Session]struct{}),
+		closings:       make(map[*closing]struct{}),
 	}
 	c.t = &transport{
 		clock:          o.clock,
-		log:            o.log,
+		log:            c.log,
 		tls:            o.tls,
 		connectTimeout: o.connectTimeout,
 		silence:        4 * time.Second,
@@ -103,18 +107,80 @@ func (c *Client) Close(ctx context.Context) error {
 		mu      sync.Mutex
 		errs    []error
 	)
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, session := range c.list() {
-		closing.Go(func() {
-			if err := session.Close(ctx); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
+		closing.Go(func() { note(session.Close(ctx)) })
 	}
 	closing.Wait()
+	// What others began to close is cut off by the stop, too.
+	for _, other := range c.unanswered() {
+		note(other.wait(ctx))
+	}
 	c.stop()
 	return errors.Join(errs...)
+}
+
+// closing is the close of a session that is under way.
+type closing struct {
+	session *Session
+	done    chan struct{} // Closed when it is over.
+	err     error         // Set before done is closed.
+}
+
+// beginClosing notes that a session is about to be closed, before belief in it ends: a client that is
+// closed meanwhile waits for it.
+func (c *Client) beginClosing(s *Session) *closing {
+	e := &closing{session: s, done: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closings[e] = struct{}{}
+	return e
+}
+
+func (c *Client) unanswered() []*closing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.closings))
+}
+
+// send sends the close, in the background, for as long as the cluster may know the session.
+func (e *closing) send() {
+	c := e.session.client
+	over := func(err error) {
+		e.err = err
+		close(e.done)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.closings, e)
+	}
+	if !c.inBackground(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, max(e.session.ttl, c.requestTimeout))
+		defer cancel()
+		over(e.session.sendClose(ctx))
+	}) {
+		over(fmt.Errorf("%w: %w", unavailable("nothing is sent any more"), ErrClosed))
+	}
+}
+
+// wait waits until the close is answered, or ctx is done.
+func (e *closing) wait(ctx context.Context) error {
+	var err error
+	select {
+	case <-e.done:
+		err = e.err
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", outcomeUnknown("not answered yet; it is repeated in the background"), ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("ringfence: close session %d: %w", e.session.id, err)
+	}
+	return nil
 }
 
 // stop ends the connection and everything that goes on in the background.

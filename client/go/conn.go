@@ -119,7 +119,11 @@ func (t *transport) dialOptions(endpoint string) []grpc.DialOption {
 		grpc.WithDisableRetry(),
 	}
 	if t.bearer != nil {
-		options = append(options, grpc.WithPerRPCCredentials(t.bearer))
+		shown := credentials.PerRPCCredentials(t.bearer)
+		if isLocal(endpoint) {
+			shown = localBearer{t.bearer}
+		}
+		options = append(options, grpc.WithPerRPCCredentials(shown))
 	}
 	return options
 }
@@ -225,6 +229,10 @@ const (
 	refusingMax = time.Second
 	// usefulStreamMin is how long a stream has to live to have been of use.
 	usefulStreamMin = 500 * time.Millisecond
+	// refusedRoundsMax is after how many rounds in which every member refused who this client is that is
+	// told. In one round a member may lag that does not know a new token yet, or the file with the next
+	// one is not read yet.
+	refusedRoundsMax = 4
 	// silenceMin is the least of how long a server may leave a request without any reply.
 	silenceMin = 200 * time.Millisecond
 )
@@ -264,6 +272,7 @@ func (t *transport) run() {
 // establish connects to a member, the leader if it can be reached; nil if the client was closed.
 func (t *transport) establish() *conn {
 	adoptOther := false
+	refusedRounds := 0
 	for tries := 0; t.ctx.Err() == nil; tries++ {
 		winner, errs := t.race(t.endpoints.candidates(t.now()), tries)
 		if winner != nil {
@@ -278,7 +287,17 @@ func (t *transport) establish() *conn {
 			winner.close()
 			errs = append(errs, fmt.Errorf("%s: %w", winner.endpoint, err))
 		}
-		t.unreachable(errors.Join(errs...))
+		refusal := refusalOfWho(errs)
+		if refusal != nil {
+			refusedRounds++
+			t.bearer.refused()
+		} else {
+			refusedRounds = 0
+		}
+		if refusedRounds < refusedRoundsMax {
+			refusal = nil
+		}
+		t.unreachable(errors.Join(errs...), refusal)
 		pauseFor(t.ctx, retryPause(tries, 0))
 	}
 	return nil
@@ -395,8 +414,11 @@ func (m *monitor) run() (why string, failed bool) {
 	inbound := make(chan received)
 	go m.c.send()
 	go m.c.receive(inbound)
+	// When to look next is not put off by replies: there may be another token to show.
+	lookAt := time.Now().Add(m.t.silenceMax() / 4)
 	for {
-		look := time.NewTimer(m.t.silenceMax() / 4)
+		pause := min(time.Until(lookAt), m.t.silenceMax()/4)
+		look := time.NewTimer(pause)
 		select {
 		case got := <-inbound:
 			look.Stop()
@@ -410,6 +432,7 @@ func (m *monitor) run() (why string, failed bool) {
 				return why, failed
 			}
 		case <-look.C:
+			lookAt = time.Now().Add(m.t.silenceMax() / 4)
 			if m.t.bearer != nil && m.t.bearer.current() != m.c.token {
 				return "there is another token to show", false
 			}
@@ -447,7 +470,11 @@ func (m *monitor) onMessage(message *pb.ServerMessage) (why string, failed bool)
 		}
 		answers++
 		if refusal != nil {
-			if known := refusalOfWire(refusal); known != nil && known.meaning() != meansAnswer {
+			known := refusalOfWire(refusal)
+			if known != nil && known.Reason == ErrUnauthenticated {
+				m.t.bearer.refused()
+			}
+			if known != nil && known.meaning() != meansAnswer {
 				inVain++
 				if named := known.Details["leader"]; named != "" {
 					leader = named

@@ -30,7 +30,8 @@ type ElectorOptions struct {
 	// stands in the cluster's queue.
 	RetryPeriod time.Duration
 	// OnNewLeader is called with each holder that is seen, also this candidate itself, one after the
-	// other; it should not block. nil: nobody watches.
+	// other; it must not block. nil: nobody watches. Where rights bind it needs one to read all names that
+	// begin with the lease's; without it a warning is logged, and nobody is told.
 	OnNewLeader func(name string, leader Holder)
 }
 
@@ -102,11 +103,14 @@ func (e *Elector) Run(ctx context.Context, name string, work func(ctx context.Co
 		watched := make(chan struct{})
 		go func() {
 			defer close(watched)
-			_ = e.client.WatchHolder(watching, name, func(holder *Holder) {
+			err := e.client.WatchHolder(watching, name, func(holder *Holder) {
 				if holder != nil {
 					e.options.OnNewLeader(name, *holder)
 				}
 			})
+			if watching.Err() == nil {
+				e.client.log.Warn("nobody is told of new leaders", "name", name, "why", err)
+			}
 		}()
 		defer func() {
 			stop()

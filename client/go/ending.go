@@ -56,7 +56,7 @@ func (s *Session) runEnding(e *ending) error {
 		s.mu.Unlock()
 		token = granted
 	}
-	_, err := s.repeat(s.ctx, func(number requestNumber) *pb.ClientFrame {
+	_, err := s.repeat(s.ctx, true, func(number requestNumber) *pb.ClientFrame {
 		return &pb.ClientFrame{Body: &pb.ClientFrame_Release{Release: &pb.ReleaseRequest{
 			Session: s.handle(),
 			Number:  number.number,
@@ -70,7 +70,7 @@ func (s *Session) runEnding(e *ending) error {
 
 // cancelRequest takes a request back. It returns the token that it was granted, if it was.
 func (s *Session) cancelRequest(target uint64) (granted uint64, err error) {
-	reply, err := s.repeat(s.ctx, func(number requestNumber) *pb.ClientFrame {
+	reply, err := s.repeat(s.ctx, true, func(number requestNumber) *pb.ClientFrame {
 		return &pb.ClientFrame{Body: &pb.ClientFrame_Cancel{Cancel: &pb.CancelRequest{
 			Session: s.handle(),
 			Number:  number.number,
@@ -84,9 +84,10 @@ func (s *Session) cancelRequest(target uint64) (granted uint64, err error) {
 	return 0, err
 }
 
-// repeat sends a request until it is answered or ctx is done, under one number. The request has to name
-// what it ends, so that sending it once more under another number does no harm.
-func (s *Session) repeat(ctx context.Context, body func(requestNumber) *pb.ClientFrame) (*pb.ServerFrame, error) {
+// repeat sends a request until it is answered or ctx is done. The request has to name what it ends, so
+// that sending it once more under another number does no harm. With settle it is also sent again while
+// its outcome is unknown, which tells no more whether it was the first that did it.
+func (s *Session) repeat(ctx context.Context, settle bool, body func(requestNumber) *pb.ClientFrame) (*pb.ServerFrame, error) {
 	for tries := 0; ; tries++ {
 		number, err := s.takeNumber(ctx, kindEnding)
 		if err != nil {
@@ -102,11 +103,15 @@ func (s *Session) repeat(ctx context.Context, body func(requestNumber) *pb.Clien
 			return nil, err
 		}
 		s.applyRefusal(refusal)
+		again := settle && (refusal.meaning() != meansAnswer || !refusal.coversEarlierTries(true))
 		switch refusal.Reason {
 		case ErrStaleRequest, ErrRequestMismatch, ErrLimit:
+			again = true
 		case ErrUnauthenticated:
 			// There may be another token to show soon.
-		default:
+			again = true
+		}
+		if !again {
 			return nil, err
 		}
 		if !pauseFor(ctx, retryPause(tries+3, refusal.RetryAfter)) {

@@ -133,6 +133,7 @@ func applyKeepAlive(reply *pb.KeepAliveResponse, sent moment, batch []renewal) {
 			case pb.Reason_REASON_UNAUTHENTICATED:
 				// The credential was not taken: the session lives until its window ends, and is asked
 				// for again, with another token perhaps.
+				session.client.t.bearer.refused()
 			case pb.Reason_REASON_WRONG_SECRET, pb.Reason_REASON_PERMISSION_DENIED:
 				session.lose(&Loss{Kind: LossWrongSecret, Cause: state.GetReason().String()})
 			default:

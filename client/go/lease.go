@@ -125,12 +125,7 @@ func (c *Client) Lock(ctx context.Context, name string, options SessionOptions, 
 	}
 	lease, err := session.Acquire(ctx, name, with...)
 	if err != nil {
-		session.lose(&Loss{Kind: LossClosed})
-		c.inBackground(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, session.ttl)
-			defer cancel()
-			_ = session.sendClose(ctx)
-		})
+		session.beginClose()
 		return nil, err
 	}
 	lease.ownsSession = true
@@ -381,10 +376,13 @@ func (l *Lease) Context(parent context.Context) (context.Context, context.Cancel
 // what work returned. If work returns ErrStaleToken, a guard's refusal, the lease is lost.
 func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) error {
 	s := l.session
-	if err := l.Err(); err != nil {
-		return err
-	}
+	// In one step: the cluster must not hear of a loss, and let the next holder in, just before work
+	// begins.
 	s.mu.Lock()
+	if s.lossLocked(); l.loss != nil {
+		s.mu.Unlock()
+		return l.loss
+	}
 	s.losses.workBegins(l.token)
 	s.mu.Unlock()
 	defer func() {
@@ -496,7 +494,7 @@ func (l *Lease) Transfer(ctx context.Context, to uint64) (Transferred, error) {
 	defer cancel()
 	ctx, stop := s.whileLive(ctx)
 	defer stop()
-	reply, err := s.repeat(ctx, func(number requestNumber) *pb.ClientFrame {
+	reply, err := s.repeat(ctx, false, func(number requestNumber) *pb.ClientFrame {
 		return &pb.ClientFrame{Body: &pb.ClientFrame_Transfer{Transfer: &pb.TransferRequest{
 			Session:   s.handle(),
 			Number:    number.number,

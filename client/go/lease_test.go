@@ -130,9 +130,14 @@ func TestACancelledAcquireLeavesNothingBehind(t *testing.T) {
 		info, err := client.Get(t.Context(), name)
 		return err == nil && info.Holder == nil && info.Waiters == 0
 	})
-	if lease, err := holder.TryAcquire(within(t, 10*time.Second), name); err != nil {
-		t.Fatal(lease, err)
-	}
+	// A read may overtake the last of them, which is granted then and released.
+	eventually(t, 10*time.Second, "it can be acquired", func() bool {
+		_, err := holder.TryAcquire(within(t, 10*time.Second), name)
+		if err != nil && !errors.Is(err, ringfence.ErrHeld) && !errors.Is(err, ringfence.ErrQueued) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func TestARevokedLeaseIsLostAndTheNextHolderWaitsForItsWork(t *testing.T) {

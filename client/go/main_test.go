@@ -63,7 +63,7 @@ func within(t testing.TB, limit time.Duration) context.Context {
 
 func connect(t testing.TB, cluster *testnode.Cluster, with ...ringfence.Option) *ringfence.Client {
 	t.Helper()
-	with = append(with, ringfence.WithLogger(slog.New(slog.NewTextHandler(testWriter{t}, nil))))
+	with = append([]ringfence.Option{ringfence.WithLogger(slog.New(slog.NewTextHandler(testWriter{t}, nil)))}, with...)
 	client, err := ringfence.Connect(within(t, 30*time.Second), cluster.Endpoints, with...)
 	if err != nil {
 		t.Fatal(err)

@@ -53,9 +53,13 @@ func WithTokenFile(path string) Option {
 }
 
 // WithLogger logs there what nobody called for: connections, sessions in jeopardy, losses. Without it
-// nothing is logged.
+// nothing is logged. Entries are written in order, a moment later; one that is slow holds up nothing
+// else, and misses entries.
 func WithLogger(logger *slog.Logger) Option {
 	return func(o *options) error {
+		if logger == nil {
+			return errors.New("WithLogger: the logger is nil")
+		}
 		o.log = logger
 		return nil
 	}

@@ -177,7 +177,8 @@ func (c *Client) Revoke(ctx context.Context, fence Fence, options RevokeOptions)
 
 // WatchHolder calls changed with the lease's holder, nil if nobody holds it: first with the present
 // one, then at each change, until ctx is done, which is its error. Breaks of the connection are bridged;
-// what changed meanwhile is told as one change.
+// what changed meanwhile is told as one change. It needs the right to read all names that begin with this
+// one, and returns ErrPermissionDenied without.
 func (c *Client) WatchHolder(ctx context.Context, name string, changed func(*Holder)) error {
 	if err := CheckName(name); err != nil {
 		return err

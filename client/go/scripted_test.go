@@ -6,11 +6,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"ringfence.io/client/go/internal/pb"
 )
@@ -22,8 +24,12 @@ type scripted struct {
 	// answer returns the reply, or nil for the standard one.
 	answer func(frame *pb.ClientFrame, reply func(*pb.ServerFrame)) (handled bool)
 
+	// admits says whether a stream with this credential is taken; nil takes all.
+	admits func(credential string) error
+
 	mu      sync.Mutex
 	streams int
+	shown   []string // The credential of each stream.
 	seen    []*pb.ClientFrame
 	drop    func() // Breaks the present stream.
 }
@@ -33,8 +39,15 @@ func (s *scripted) Stream(stream grpc.BidiStreamingServer[pb.ClientMessage, pb.S
 	defer cancel()
 	s.mu.Lock()
 	s.streams++
+	credential := strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), " ")
+	s.shown = append(s.shown, credential)
 	s.drop = cancel
 	s.mu.Unlock()
+	if s.admits != nil {
+		if err := s.admits(credential); err != nil {
+			return err
+		}
+	}
 	var sending sync.Mutex
 	send := func(frame *pb.ServerFrame) {
 		sending.Lock()
@@ -133,7 +146,7 @@ func (c *steppedClock) step(d time.Duration) {
 	c.skip += d
 }
 
-func (s *scripted) start(t *testing.T, ttl time.Duration) (*Session, *steppedClock) {
+func (s *scripted) start(t *testing.T, ttl time.Duration, with ...Option) (*Session, *steppedClock) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,11 +160,11 @@ func (s *scripted) start(t *testing.T, ttl time.Duration) (*Session, *steppedClo
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	stepped := &steppedClock{real: newClock()}
-	client, err := Connect(t.Context(), []string{listener.Addr().String()}, WithRequestTimeout(5*time.Second),
-		func(o *options) error {
-			o.clock = stepped
-			return nil
-		})
+	with = append(with, WithRequestTimeout(5*time.Second), func(o *options) error {
+		o.clock = stepped
+		return nil
+	})
+	client, err := Connect(t.Context(), []string{listener.Addr().String()}, with...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,13 +427,27 @@ func TestATokensFileIsReadAgain(t *testing.T) {
 	if b.current() != "first" {
 		t.Error("read at each call")
 	}
-	b.read = b.read.Add(-tokenLook)
+	const another, same = true, false
+	look := func(changes bool) {
+		t.Helper()
+		b.mu.Lock()
+		before, token := time.Now(), b.token
+		b.read = b.read.Add(-tokenLook)
+		b.mu.Unlock()
+		until(t, "it is read again", func() bool {
+			shown := b.current()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.read.After(before) && (shown != token) == changes
+		})
+	}
+	look(another)
 	if b.current() != "second" {
 		t.Error("not read again")
 	}
 	// A file that is being replaced leaves the token before in place.
 	write("")
-	b.read = b.read.Add(-tokenLook)
+	look(same)
 	if b.current() != "second" || !b.RequireTransportSecurity() {
 		t.Error("an empty file took the token away")
 	}

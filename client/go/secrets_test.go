@@ -25,7 +25,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		l Lease
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
-		for _, value := range []any{session, lease, client, token, *lease, wrapped{session, client, *lease}, &wrapped{s: session}} {
+		for _, value := range []any{session, lease, client, token, *lease, &Elector{client: client, session: session}, &closing{session: session}, wrapped{session, client, *lease}, &wrapped{s: session}} {
 			text := strings.ToLower(fmt.Sprintf(verb, value))
 			for _, shown := range []string{"very-secret", "abab", "171", "0xab, 0xab", "«"} {
 				if strings.Contains(text, shown) {

@@ -165,8 +165,7 @@ func (c *Client) newSession(own *secret, options SessionOptions, reply *pb.OpenR
 	s.ctx, s.end = context.WithCancelCause(c.t.ctx)
 	s.due = sent.add(s.interval())
 	if !c.register(s) {
-		s.lose(&Loss{Kind: LossClosed})
-		_ = s.sendClose(c.t.ctx)
+		s.beginClose()
 		return nil, ErrClosed
 	}
 	if loss := s.loss(); loss != nil {
@@ -217,16 +216,21 @@ func (s *Session) InJeopardy() bool {
 	return s.lost == nil && s.client.t.now() >= s.window.jeopardyAt()
 }
 
-// Close ends the session and everything that it holds: belief ends first, then the request leaves. An
-// error says that the cluster is not certain to have ended it; then it ends by its TTL.
+// Close ends the session and everything that it holds: belief ends first, then the request leaves. The
+// request is repeated in the background for a TTL, also if ctx ends before. An error says that the
+// cluster is not certain to have ended it yet; at the latest it ends by its TTL.
 func (s *Session) Close(ctx context.Context) error {
-	s.lose(&Loss{Kind: LossClosed})
 	ctx, cancel := s.client.limited(ctx)
 	defer cancel()
-	if err := s.sendClose(ctx); err != nil {
-		return fmt.Errorf("ringfence: close session %d: %w", s.id, err)
-	}
-	return nil
+	return s.beginClose().wait(ctx)
+}
+
+// beginClose ends belief, and then closes the session in the background.
+func (s *Session) beginClose() *closing {
+	closing := s.client.beginClosing(s)
+	s.lose(&Loss{Kind: LossClosed})
+	closing.send()
+	return closing
 }
 
 func (s *Session) sendClose(ctx context.Context) error {
@@ -300,11 +304,7 @@ func (s *Session) loseLocked(why *Loss) {
 	}
 	if why.Kind == LossWindowPassed {
 		// The cluster may still know it as alive, and somebody may wait for what it holds.
-		go c.inBackground(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, s.ttl)
-			defer cancel()
-			_ = s.sendClose(ctx)
-		})
+		go c.beginClosing(s).send()
 	}
 	go c.unregister(s)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -61,7 +60,7 @@ type sessionsBelow interface {
 // transport is the way to the cluster that all sessions of a client share.
 type transport struct {
 	clock          clock
-	log            *slog.Logger
+	log            *journal
 	tls            *tls.Config
 	bearer         *bearer
 	connectTimeout time.Duration
@@ -76,6 +75,7 @@ type transport struct {
 	current     *conn
 	changed     chan struct{} // Closed at each change of what stands below.
 	lastErr     error
+	refusal     *Refusal // If all members have refused who this client is, again and again.
 	cluster     []byte
 	clusterTime uint64
 }
@@ -100,13 +100,13 @@ func (t *transport) announce() {
 func (t *transport) connected(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.current, t.lastErr = c, nil
+	t.current, t.lastErr, t.refusal = c, nil, nil
 	t.announce()
 }
 
 func (t *transport) disconnected(c *conn, why string) {
 	t.mu.Lock()
-	t.current, t.lastErr = nil, errors.New(why)
+	t.current, t.lastErr, t.refusal = nil, errors.New(why), nil
 	t.announce()
 	t.mu.Unlock()
 	if c != nil {
@@ -115,10 +115,11 @@ func (t *transport) disconnected(c *conn, why string) {
 	}
 }
 
-func (t *transport) unreachable(err error) {
+// unreachable says that a round of connections brought nothing; refusal is why waiting would not help.
+func (t *transport) unreachable(err error, refusal *Refusal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lastErr = err
+	t.lastErr, t.refusal = err, refusal
 	t.announce()
 }
 
@@ -139,7 +140,7 @@ func (t *transport) waitForConn(ctx context.Context) (*conn, error) {
 		if t.ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", unavailable("nothing is sent any more"), ErrClosed)
 		}
-		if refusal := refusalOfWho(lastErr); refusal != nil {
+		if refusal := t.refusedForWho(); refusal != nil {
 			return nil, refusal
 		}
 		select {
@@ -154,15 +155,17 @@ func (t *transport) waitForConn(ctx context.Context) (*conn, error) {
 	}
 }
 
+func (t *transport) refusedForWho() *Refusal {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refusal
+}
+
 // refusalOfWho is the refusal among the errors of a round of connections if all of them are for who
-// asks: waiting would not help.
-func refusalOfWho(err error) *Refusal {
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		return nil
-	}
+// asks.
+func refusalOfWho(errs []error) *Refusal {
 	var last *Refusal
-	for _, one := range joined.Unwrap() {
+	for _, one := range errs {
 		refusal := refusalOfStatus(one)
 		if refusal == nil || refusal.Reason != ErrUnauthenticated && refusal.Reason != ErrPermissionDenied {
 			return nil

@@ -119,7 +119,7 @@ func (g *Guard) Install(ctx context.Context, db *sql.DB) error {
 
 // Admit shows a fence for the rest of a transaction. It must be the first statement in it: the mark is
 // written, also where it is equal, and only that write keeps the next holder out until the commit. After
-// an error roll back.
+// an error, of this or of any later statement, send nothing more and roll back; see Write.
 func (g *Guard) Admit(ctx context.Context, tx *sql.Tx, fence ringfence.Fence) error {
 	if err := g.check(fence); err != nil {
 		return err
@@ -145,7 +145,10 @@ func (g *Guard) Advance(ctx context.Context, db *sql.DB, fence ringfence.Fence) 
 	return g.Write(ctx, db, fence, func(*sql.Tx) error { return nil })
 }
 
-// Write runs a transaction that begins with the fence, and commits it if write returns no error.
+// Write runs a transaction that begins with the fence, and commits it if write returns no error. write has
+// to return the first error of any statement: SQLite ends a transaction by itself when a statement is
+// interrupted, by its context for example, or the disk is full, and what is sent behind it would be
+// committed on its own, without the fence.
 func (g *Guard) Write(ctx context.Context, db *sql.DB, fence ringfence.Fence, write func(tx *sql.Tx) error) error {
 	return g.WriteTx(ctx, db, nil, fence, write)
 }

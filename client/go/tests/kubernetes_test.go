@@ -126,7 +126,13 @@ func TestTheLockKeepsClientGosRules(t *testing.T) {
 		t.Error("renewal:", err)
 	}
 
-	// A term that is lost is never gone on with, for one lease duration after the first try.
+	short := record("a")
+	short.LeaseDurationSeconds = 0
+	if err := a.Update(ctx, short); err == nil || !lease.Valid() {
+		t.Error("a lease duration of less than a second:", err)
+	}
+
+	// A term that is lost is never gone on with, for one lease duration and a second after the first try.
 	if err := client.Revoke(ctx, lease.Fence(), ringfence.RevokeOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +142,7 @@ func TestTheLockKeepsClientGosRules(t *testing.T) {
 	}
 	time.Sleep(2500 * time.Millisecond) // However late that try comes.
 	began := time.Now()
-	for time.Since(began) < 1800*time.Millisecond {
+	for time.Since(began) < 2800*time.Millisecond {
 		if err := a.Update(ctx, record("a")); !apierrors.IsConflict(err) {
 			t.Fatal("a lost term went on:", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -68,15 +69,16 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return filepath.Join(target, "debug", "ringfence"), nil
 })
 
-// Start starts a cluster and waits until it has a leader. Stop ends it.
-func Start(nodes int) (*Cluster, error) {
+// Start starts a cluster and waits until it has a leader. Stop ends it. More arguments are those of
+// `ringfence dev`.
+func Start(nodes int, more ...string) (*Cluster, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
 	var failures []error
 	for range 5 {
-		cluster, err := start(binary, nodes)
+		cluster, err := start(binary, nodes, more)
 		if err == nil {
 			return cluster, nil
 		}
@@ -86,7 +88,7 @@ func Start(nodes int) (*Cluster, error) {
 	return nil, errors.Join(failures...)
 }
 
-func start(binary string, nodes int) (*Cluster, error) {
+func start(binary string, nodes int, more []string) (*Cluster, error) {
 	port, err := freePorts(nodes)
 	if err != nil {
 		return nil, err
@@ -96,8 +98,8 @@ func start(binary string, nodes int) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{folder: folder}
-	c.command = exec.Command(binary, "dev", "--json", "--nodes", strconv.Itoa(nodes),
-		"--port", strconv.Itoa(port), "--data-dir", filepath.Join(folder, "data"))
+	c.command = exec.Command(binary, append([]string{"dev", "--json", "--nodes", strconv.Itoa(nodes),
+		"--port", strconv.Itoa(port), "--data-dir", filepath.Join(folder, "data")}, more...)...)
 	log, err := os.Create(filepath.Join(folder, "dev.log"))
 	if err != nil {
 		return nil, err
@@ -161,6 +163,27 @@ func (c *Cluster) Stop() {
 // Socket is a node's own socket, by which its administrators come.
 func (c *Cluster) Socket(node string) string {
 	return filepath.Join(c.folder, "data", node, "admin.sock")
+}
+
+// Command runs a command of an administrator by the first node's socket, and returns what it prints.
+func (c *Cluster) Command(ctx context.Context, arguments ...string) (string, error) {
+	return Command(ctx, append([]string{"--endpoints", "unix:" + c.Socket(c.Nodes[0].Name)}, arguments...)...)
+}
+
+// Command runs ringfence and returns what it prints.
+func Command(ctx context.Context, arguments ...string) (string, error) {
+	binary, err := Binary()
+	if err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, binary, arguments...)
+	var complaint strings.Builder
+	command.Stderr = &complaint
+	told, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("ringfence %s: %w: %s", strings.Join(arguments, " "), err, complaint.String())
+	}
+	return strings.TrimSpace(string(told)), nil
 }
 
 // LeaderNow asks the nodes who leads.

@@ -97,8 +97,8 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 // release leaves. Everything else is a conflict.
 //
 // A term that was lost is never gone on with: the next try is refused, and so is every other for one
-// lease duration after it, which is longer than client-go's loop may go on. So what was begun under one
-// token is not finished under another.
+// lease duration, rounded up, after it, which is longer than client-go's loop may go on. So what was begun
+// under one token is not finished under another.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,11 +109,16 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	default:
 		return l.conflict(fmt.Errorf("it is not for %s to write the holder %q", l.identity, record.HolderIdentity))
 	}
+	if record.LeaseDurationSeconds < 1 {
+		return fmt.Errorf("resourcelock: the lease duration is %d s; client-go counts whole seconds, give one or more",
+			record.LeaseDurationSeconds)
+	}
 	duration := time.Duration(record.LeaseDurationSeconds) * time.Second
 	now := time.Now()
 	if l.lease != nil {
 		if err := l.lease.Err(); err != nil {
-			l.lease, l.quarantine = nil, now.Add(duration)
+			// client-go has rounded its duration down.
+			l.lease, l.quarantine = nil, now.Add(duration+time.Second)
 			return l.conflict(fmt.Errorf("the term is lost: %w", err))
 		}
 		if l.lease.Session().InJeopardy() {
