@@ -20,8 +20,8 @@ from ringfence.errors import OutcomeUnknown, RingfenceError, Unavailable
 
 # The most requests that may wait for a reply at one time.
 CALLS_MAX = 65_536
-
-
+# How many timers may be left over from calls that have ended.
+TIMERS_SPARE = 128
 
 
 @dataclass
@@ -221,7 +221,7 @@ class Calls:
 
     def abandon(self, number: int) -> None:
         """No caller waits for it any more: it is not sent again. The caller sees to its end."""
-        self.calls.pop(number, None)
+        self._forget(number)
 
     def fail_all(self, why: str, resolved: Resolved) -> None:
         """The client ends: what never left was not done, of the rest nothing is known."""
@@ -253,6 +253,15 @@ class Calls:
     def _finish(
         self, number: int, result: Answer | RingfenceError, resolved: Resolved
     ) -> None:
-        call = self.calls.pop(number, None)
+        call = self._forget(number)
         if call is not None:
             resolved.append((call.future, result))
+
+    def _forget(self, number: int) -> Call | None:
+        call = self.calls.pop(number, None)
+        # A deadline may be hours away: it is not left to come. A call has a few timers at most, so this
+        # goes through them once for as many calls.
+        if len(self.timers) > TIMERS_SPARE + 4 * len(self.calls):
+            self.timers = [timer for timer in self.timers if timer[1] in self.calls]
+            heapq.heapify(self.timers)
+        return call
