@@ -18,7 +18,7 @@ from typing import Any
 
 from ringfence import _clock, _refusal
 from ringfence._calls import Answer, CallFuture, Mode
-from ringfence._clock import NS_PER_MS, NS_PER_S, nanos
+from ringfence._clock import NS_PER_MS, NS_PER_S, nanos, seconds
 from ringfence._connection import Options
 from ringfence._endings import Ending, Endings, repeat
 from ringfence._numbers import Kind
@@ -62,6 +62,8 @@ TTL_MAX = 24 * 60 * 60.0
 LOCK_WAIT = 12 * 60 * 60 * NS_PER_S
 # How often a session is asked for again, under another id.
 OPEN_TRIES = 5
+# How long a client that is closed waits for the end of its threads, in nanoseconds.
+THREADS_END = NS_PER_S
 # Ends the thread of the hooks.
 _NO_MORE_HOOKS = None
 
@@ -284,7 +286,7 @@ class ClientCore:
                 return
             try:
                 call()
-            except Exception:
+            except BaseException:  # Also one that exits: the other hooks are to be called.
                 log.exception("a hook failed")
 
     def leave(self, what: Callable[[], None]) -> None:
@@ -298,9 +300,7 @@ class ClientCore:
         deadline = _clock.now() + self.options.connect_timeout
         await Wait(either(self.transport.greeted, self.transport.sleep_until(deadline)))
         if not self.transport.greeted.done():
-            error = self.transport.unreachable()
-            self.stop()
-            raise error
+            raise self.transport.unreachable()
 
     async def open_session(self, ttl: int, identity: str) -> SessionCore:
         """Opens a session and keeps it alive. If the caller gives up meanwhile, it is closed."""
@@ -615,6 +615,13 @@ class ClientCore:
         self.closed = self.is_stopped = True
         self.transport.stop()
         self._hooks.put(_NO_MORE_HOOKS)
+
+    def join(self) -> None:
+        """Waits for a moment until the threads have ended."""
+        if os.getpid() == self.pid:
+            until = _clock.now() + THREADS_END
+            for thread in self.transport.threads():
+                thread.join(max(0.0, seconds(until - _clock.now())))
 
 
 def _close_unwanted(opening: Future[SessionCore]) -> None:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Coroutine, Generator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, TypeVar, cast
+
+from ringfence.errors import RingfenceError
 
 T = TypeVar("T")
 
@@ -71,8 +74,39 @@ def _step(coroutine: Coroutine[Any, Any, T], error: BaseException | None) -> Wai
     return cast("Wait[Any]", step)
 
 
+_here = threading.local()
+
+
+def is_of_a_client() -> None:
+    """The present thread serves a client: what it waited for would wait for it."""
+    _here.of_a_client = True
+
+
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Carries it out on this thread."""
+    """Carries it out on this thread.
+
+    Python calls finalizers of the program on any thread, also on those of a client. There nothing can
+    be waited for, so this fails; what can go on without its caller is for `run_sync_or_on`."""
+    if getattr(_here, "of_a_client", False):
+        coroutine.close()
+        raise RingfenceError(
+            "a finalizer that runs on a thread of a client cannot wait for an answer; only release and "
+            "close may be called there"
+        )
+    return _run_sync(coroutine)
+
+
+def run_sync_or_on(coroutine: Coroutine[Any, Any, None]) -> bool:
+    """The same, for what goes on in the background where nothing can be waited for. Says whether it
+    has been waited for."""
+    if getattr(_here, "of_a_client", False):
+        spawn(coroutine)
+        return False
+    _run_sync(coroutine)
+    return True
+
+
+def _run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     error: BaseException | None = None
     while True:
         try:
