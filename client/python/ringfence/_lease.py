@@ -99,6 +99,8 @@ class LeaseBase:
         self._grant = grant
         # Its session was opened for it alone, and is closed with it.
         self._owns_session = owns_session
+        # Another lease object has its session now.
+        self._passed_on = False
 
     @property
     def _core(self) -> ClientCore:
@@ -189,11 +191,14 @@ class LeaseBase:
         # A lease that no variable holds cannot be checked: it is released. A finalizer may run at any
         # point, also within a lock of the client, so it takes none: the client's thread does the work.
         grant = getattr(self, "_grant", None)
-        if grant is None or grant.over is not None or os.getpid() != self._session.client.pid:
+        if grant is None or os.getpid() != self._session.client.pid:
             return
-        session, owns, core = self._session, self._owns_session, self._session.client
+        session, core = self._session, self._session.client
+        owns = self._owns_session and not self._passed_on and session.lost is None
+        if grant.over is not None and not owns:
+            return
         core.leave(lambda: core.release_unheard(session, grant, owns))
-        if not session.window.has_passed(_clock.now()):
+        if grant.over is None and not session.window.has_passed(_clock.now()):
             text = f"lease {grant.name}#{grant.token} was dropped while it was held"
             warnings.warn(text, ResourceWarning, stacklevel=2)
 

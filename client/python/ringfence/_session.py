@@ -66,6 +66,7 @@ class Grant:
         # move the session's window and not this.
         self.until = 0
         self._hooks: list[Hook] = []
+        self._wakers: set[Callable[[], object]] = set()
         self._lock = threading.RLock()
         self.ended: Future[Loss] = new_future()
 
@@ -77,8 +78,25 @@ class Grant:
             self.until = until
             self.over = why
             hooks, self._hooks = self._hooks, []
+            wakers, self._wakers = self._wakers, set()
         settle(self.ended, why)
+        for wake in wakers:
+            wake()
         return hooks
+
+    def wake_at_end(self, wake: Callable[[], object]) -> None:
+        """Calls it when belief ends, from the thread that ends it, unless `wake_no_more` comes first.
+        Whoever waits for hours leaves nothing behind here."""
+        with self._lock:
+            if self.over is None:
+                self._wakers.add(wake)
+                return
+        wake()
+
+    def wake_no_more(self, wake: Callable[[], object]) -> None:
+        """It is of no use any more."""
+        with self._lock:
+            self._wakers.discard(wake)
 
     def hook(self, hook: Hook) -> bool:
         """Calls it when belief ends; says whether it has not ended yet."""
@@ -375,6 +393,8 @@ class SessionCore:
                 taken = self._numbers.take(kind)
             if taken is not None:
                 return taken
+            if self.client.is_stopped:
+                raise Unavailable("the client is closed")
             now = _clock.now()
             if now >= deadline:
                 raise Unavailable(
@@ -394,6 +414,8 @@ class SessionCore:
             self.lose(Loss(LossKind.SESSION_ENDED, refusal.details.get("cause", "")))
         elif refusal.reason == "WRONG_SECRET":
             self.lose(Loss(LossKind.WRONG_SECRET))
+        elif refusal.reason == "UNAUTHENTICATED":
+            self.client.options.credential.refused()
         elif refusal.reason == "STALE_REQUEST":
             with self._lock:
                 self._numbers.skip_to(refusal.number("lowest") or 0)
