@@ -143,7 +143,7 @@ class ClientCore:
         self.transport = Transport(endpoints, options, self)
         self.is_stopped = False
         self.closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sessions: dict[int, SessionCore] = {}
         self._hooks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._hook_thread: threading.Thread | None = None
@@ -365,22 +365,27 @@ class ClientCore:
             loss = session.loss()
             if loss is not None:
                 raise SessionLost(loss)
-            number, lowest = await session.next_number(kind, deadline)
-            request = leases_pb2.AcquireRequest(
-                session=session.handle(),
-                number=number,
-                lowest=lowest,
-                name=name,
-                wait_ms=options.wait // NS_PER_MS if options.wait else None,
-                data=options.data,
-                lock_delay_ms=options.lock_delay // NS_PER_MS,
-            )
             answered = False
+            taken: list[int] = []
             call: CallFuture | None = None
             # From here on every way out, also an interrupt, either learns the outcome or cancels the
             # request under its number.
             try:
-                call = transport.call("acquire", request, mode, deadline)
+                number, lowest = await session.next_number(kind, deadline, taken)
+                call = transport.call(
+                    "acquire",
+                    leases_pb2.AcquireRequest(
+                        session=session.handle(),
+                        number=number,
+                        lowest=lowest,
+                        name=name,
+                        wait_ms=options.wait // NS_PER_MS if options.wait else None,
+                        data=options.data,
+                        lock_delay_ms=options.lock_delay // NS_PER_MS,
+                    ),
+                    mode,
+                    deadline,
+                )
                 reply = await Wait(call)
                 grant = Grant(reply.body.grant)
                 if grant.name != name or grant.session != session.number or not grant.token:
@@ -399,13 +404,14 @@ class ClientCore:
                     raise error from (None if error is not_done else not_done)
                 continue
             finally:
-                if answered:
-                    session.confirm(number)
-                else:
-                    if call is not None:
-                        transport.abandon(call)
-                    ending = self.endings.note_request(session, name, number)
-                    self.endings.in_background(ending)
+                if call is not None and not answered:
+                    transport.abandon(call)
+                for number in taken:
+                    if answered:
+                        session.confirm(number)
+                    else:
+                        ending = self.endings.note_request(session, name, number)
+                        self.endings.in_background(ending)
             # The window is not moved: only a keep-alive's answer tells what was lost.
             loss = session.admit(grant)
             if loss is None:

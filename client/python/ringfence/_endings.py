@@ -37,7 +37,7 @@ class Ending:
         self.token = token
         self.request = request
         self.done = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = False
         self._stopped: Future[None] = new_future()
 
@@ -70,7 +70,7 @@ class Endings:
     """All of a client's endings, by name."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._names: dict[str, list[Ending]] = {}
         self._count = 0
 
@@ -237,6 +237,7 @@ async def repeat(
     under another number does no harm."""
     transport = session.transport
     number: tuple[int, int] | None = None
+    taken: list[int] = []
     # A try under a number that was given up may have been done: then no later refusal to send says
     # that it was not.
     maybe_done: RingfenceError | None = None
@@ -247,7 +248,7 @@ async def repeat(
             after: float | None = None
             try:
                 if number is None:
-                    number = await session.next_number(Kind.ENDING, until)
+                    number = await session.next_number(Kind.ENDING, until, taken)
                 answer = await Wait(transport.call(request, body(*number), Mode.PROMPT, until))
                 return answer.body
             except Refused as refusal:
@@ -255,8 +256,8 @@ async def repeat(
                 error, after = refusal, refusal.retry_after
                 if refusal.reason in ("STALE_REQUEST", "REQUEST_MISMATCH", "LIMIT"):
                     # Other requests of this session spend its numbers, or hold them up.
-                    if number is not None:
-                        session.confirm(number[0])
+                    while taken:
+                        session.confirm(taken.pop())
                     number = None
                 elif _settles(refusal):
                     raise
@@ -270,5 +271,5 @@ async def repeat(
                 raise maybe_done or error
             await Wait(transport.sleep(_refusal.pause(PAUSE_STEP, after)))
     finally:
-        if number is not None:
-            session.confirm(number[0])
+        while taken:
+            session.confirm(taken.pop())

@@ -385,14 +385,15 @@ class SessionCore:
 
     # Request numbers.
 
-    async def next_number(self, kind: Kind, deadline: int) -> tuple[int, int]:
-        """The next request number, and the lowest unconfirmed one; waits while too many are
-        unconfirmed, and raises Unavailable at the deadline."""
+    async def next_number(self, kind: Kind, deadline: int, taken: list[int]) -> tuple[int, int]:
+        """The next request number, which is added to `taken`, and the lowest unconfirmed one; waits
+        while too many are unconfirmed, and raises Unavailable at the deadline. The caller confirms what
+        is in `taken`, also if this is interrupted."""
         while True:
             with self._lock:
-                taken = self._numbers.take(kind)
-            if taken is not None:
-                return taken
+                numbers = self._numbers.take(kind, taken)
+            if numbers is not None:
+                return numbers
             if self.client.is_stopped:
                 raise Unavailable("the client is closed")
             now = _clock.now()

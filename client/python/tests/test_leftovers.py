@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import gc
+import linecache
 import signal
 import socket
 import sys
@@ -257,7 +258,11 @@ class AtLine:
         return self._line if frame.f_code.co_filename.startswith(PACKAGE) else None
 
     def _line(self, frame: Any, event: str, argument: object) -> Any:
-        if event == "line" and self.left >= 0 and frame.f_code.co_name != "__del__":
+        # At the end of a `with` the line of its beginning comes once more, before the lock is given
+        # back. There the interpreter calls no handler.
+        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        is_safe = frame.f_code.co_name == "__del__" or text.startswith("with ")
+        if event == "line" and self.left >= 0 and not is_safe:
             self.left -= 1
             if self.left < 0:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
