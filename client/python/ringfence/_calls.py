@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import enum
 import heapq
+import itertools
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -94,7 +96,7 @@ class Calls:
     """All calls of a client."""
 
     calls: dict[int, Call] = field(default_factory=dict)
-    last_id: int = 0
+    ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     timers: list[tuple[int, int]] = field(default_factory=list)
 
     def insert(self, call: Call, resolved: Resolved) -> int | None:
@@ -103,11 +105,12 @@ class Calls:
             why = f"{CALLS_MAX} requests of this client wait for replies already"
             resolved.append((call.future, Unavailable(why)))
             return None
-        self.last_id += 1
-        self.calls[self.last_id] = call
-        call.future.number = self.last_id
-        heapq.heappush(self.timers, (call.deadline, self.last_id))
-        return self.last_id
+        # In one step: a handler of a signal may come between two, and send a request of its own.
+        number = next(self.ids)
+        self.calls[number] = call
+        call.future.number = number
+        heapq.heappush(self.timers, (call.deadline, number))
+        return number
 
     def frame(self, number: int, now: int) -> connection_pb2.ClientFrame | None:
         """The frame of a call that is ready, now given to the stream."""

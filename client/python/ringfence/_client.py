@@ -162,10 +162,10 @@ class Client:
         identity = unique_identity() if identity is None else identity
         ttl_ns = checked_seconds("the TTL", ttl, 0.001, TTL_MAX)
         asked = self._core.lock(checked_name(name), limit_of(wait), ttl_ns, identity, options)
-        session, grant = run_sync(asked)
+        claim = run_sync(asked)
+        lease = Lease(claim.session, claim.grant, True, claim)
         if on_jeopardy is not None:
-            session.jeopardy_hooks.append(on_jeopardy)
-        lease = Lease(session, grant, True)
+            claim.session.jeopardy_hooks.append(on_jeopardy)
         if on_loss is not None:
             lease.on_loss(on_loss)
         return lease
@@ -249,8 +249,8 @@ class Session(SessionBase):
         background; the next acquire of that name waits for that."""
         options = AcquireOptions.checked(wait, data, lock_delay)
         core = self._session.client
-        grant = run_sync(core.acquire(self._session, checked_name(name), options))
-        lease = Lease(self._session, grant, False)
+        claim = run_sync(core.acquire(self._session, checked_name(name), options))
+        lease = Lease(self._session, claim.grant, False, claim)
         if on_loss is not None:
             lease.on_loss(on_loss)
         return lease

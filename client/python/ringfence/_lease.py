@@ -12,7 +12,7 @@ from typing import Any
 
 from ringfence import _clock
 from ringfence._clock import seconds
-from ringfence._core import ClientCore, checked_name
+from ringfence._core import Claim, ClientCore, checked_name
 from ringfence._proto import leases_pb2
 from ringfence._session import Grant, Hook, SessionCore, SessionState
 from ringfence.errors import InvalidRequest, LeaseLost, Loss, SessionLost
@@ -94,13 +94,18 @@ class LeaseBase:
     """A lease that is held, until it is lost or given up. Its checks need no network and no other
     thread: they ask the clock."""
 
-    def __init__(self, session: SessionCore, grant: Grant, owns_session: bool) -> None:
+    def __init__(
+        self, session: SessionCore, grant: Grant, owns_session: bool, claim: Claim | None = None
+    ) -> None:
         self._session = session
-        self._grant = grant
         # Its session was opened for it alone, and is closed with it.
         self._owns_session = owns_session
         # Another lease object has its session now.
         self._passed_on = False
+        # From here on the finalizer gives it back.
+        self._grant = grant
+        if claim is not None:
+            claim.settled = True
 
     @property
     def _core(self) -> ClientCore:
@@ -195,7 +200,7 @@ class LeaseBase:
             return
         session, core = self._session, self._session.client
         owns = self._owns_session and not self._passed_on and session.lost is None
-        if grant.over is not None and not owns:
+        if grant.over is not None and not owns and not grant.is_untold():
             return
         core.leave(lambda: core.release_unheard(session, grant, owns))
         if grant.over is None and not session.window.has_passed(_clock.now()):

@@ -65,6 +65,8 @@ class Grant:
         # The end of the session's window when belief ended. Keep-alives that are acknowledged later
         # move the session's window and not this.
         self.until = 0
+        # Where this client gave it up: the cluster is told, whatever becomes of the caller.
+        self.is_told = False
         self._hooks: list[Hook] = []
         self._wakers: set[Callable[[], object]] = set()
         self._lock = threading.RLock()
@@ -83,6 +85,11 @@ class Grant:
         for wake in wakers:
             wake()
         return hooks
+
+    def is_untold(self) -> bool:
+        """This client gave it up, and was interrupted before it began to tell the cluster."""
+        given_up = (LossKind.RELEASED, LossKind.REPORTED)
+        return self.over is not None and self.over.kind in given_up and not self.is_told
 
     def wake_at_end(self, wake: Callable[[], object]) -> None:
         """Calls it when belief ends, from the thread that ends it, unless `wake_no_more` comes first.

@@ -128,10 +128,10 @@ class Client:
 
         async def acquire() -> Lease:
             who = unique_identity() if identity is None else identity
-            session, grant = await run_async(self._core.lock(name, limit, ttl_ns, who, options))
+            claim = await run_async(self._core.lock(name, limit, ttl_ns, who, options))
+            lease = Lease(claim.session, claim.grant, True, claim)
             if on_jeopardy is not None:
-                session.jeopardy_hooks.append(_in_loop(on_jeopardy))
-            lease = Lease(session, grant, True)
+                claim.session.jeopardy_hooks.append(_in_loop(on_jeopardy))
             if on_loss is not None:
                 lease.on_loss(on_loss)
             return lease
@@ -229,8 +229,8 @@ class Session(SessionBase):
         """Acquires the lease `name`; see `ringfence.Session.acquire`."""
         options = AcquireOptions.checked(wait, data, lock_delay)
         core = self._session.client
-        grant = await run_async(core.acquire(self._session, checked_name(name), options))
-        lease = Lease(self._session, grant, False)
+        claim = await run_async(core.acquire(self._session, checked_name(name), options))
+        lease = Lease(self._session, claim.grant, False, claim)
         if on_loss is not None:
             lease.on_loss(on_loss)
         return lease
