@@ -15,6 +15,12 @@ program that was stopped, or starved the client's threads, learns of a loss and 
 Times in arguments and results are seconds, as floats, unless a name says otherwise.
 """
 
+from pkgutil import extend_path
+
+# What a program has generated from /proto lies in a folder `ringfence` of its own: `ringfence.v1` is
+# found there with this package installed as without it.
+__path__ = extend_path(__path__, __name__)
+
 from ringfence._client import Client, Lease, Session, connect
 from ringfence._core import Transferred, unique_identity
 from ringfence._credential import TLS

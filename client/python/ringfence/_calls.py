@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import enum
 import heapq
+import itertools
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -20,8 +22,8 @@ from ringfence.errors import OutcomeUnknown, RingfenceError, Unavailable
 
 # The most requests that may wait for a reply at one time.
 CALLS_MAX = 65_536
-
-
+# How many timers may be left over from calls that have ended.
+TIMERS_SPARE = 128
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Calls:
     """All calls of a client."""
 
     calls: dict[int, Call] = field(default_factory=dict)
-    last_id: int = 0
+    ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     timers: list[tuple[int, int]] = field(default_factory=list)
 
     def insert(self, call: Call, resolved: Resolved) -> int | None:
@@ -103,11 +105,12 @@ class Calls:
             why = f"{CALLS_MAX} requests of this client wait for replies already"
             resolved.append((call.future, Unavailable(why)))
             return None
-        self.last_id += 1
-        self.calls[self.last_id] = call
-        call.future.number = self.last_id
-        heapq.heappush(self.timers, (call.deadline, self.last_id))
-        return self.last_id
+        # In one step: a handler of a signal may come between two, and send a request of its own.
+        number = next(self.ids)
+        self.calls[number] = call
+        call.future.number = number
+        heapq.heappush(self.timers, (call.deadline, number))
+        return number
 
     def frame(self, number: int, now: int) -> connection_pb2.ClientFrame | None:
         """The frame of a call that is ready, now given to the stream."""
@@ -221,7 +224,7 @@ class Calls:
 
     def abandon(self, number: int) -> None:
         """No caller waits for it any more: it is not sent again. The caller sees to its end."""
-        self.calls.pop(number, None)
+        self._forget(number)
 
     def fail_all(self, why: str, resolved: Resolved) -> None:
         """The client ends: what never left was not done, of the rest nothing is known."""
@@ -253,6 +256,15 @@ class Calls:
     def _finish(
         self, number: int, result: Answer | RingfenceError, resolved: Resolved
     ) -> None:
-        call = self.calls.pop(number, None)
+        call = self._forget(number)
         if call is not None:
             resolved.append((call.future, result))
+
+    def _forget(self, number: int) -> Call | None:
+        call = self.calls.pop(number, None)
+        # A deadline may be hours away: it is not left to come. A call has a few timers at most, so this
+        # goes through them once for as many calls.
+        if len(self.timers) > TIMERS_SPARE + 4 * len(self.calls):
+            self.timers = [timer for timer in self.timers if timer[1] in self.calls]
+            heapq.heapify(self.timers)
+        return call

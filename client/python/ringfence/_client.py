@@ -34,7 +34,7 @@ from ringfence._lease import (
     verdict_of,
 )
 from ringfence._session import Grant, Hook, SessionCore
-from ringfence._waiting import log, run_sync
+from ringfence._waiting import log, run_sync, run_sync_or_on
 from ringfence.errors import ConnectError, LeaseLost, Loss, NotWaiting, RingfenceError
 
 # Seconds.
@@ -115,8 +115,12 @@ def connect(
     core = start(
         endpoints, token, token_file, tls, connect_timeout, request_timeout, probe_interval, probe_timeout
     )
-    run_sync(core.greeted())
-    return Client(core)
+    try:
+        run_sync(core.greeted())
+        return Client(core)
+    except BaseException:
+        core.stop()
+        raise
 
 
 class Client:
@@ -158,10 +162,10 @@ class Client:
         identity = unique_identity() if identity is None else identity
         ttl_ns = checked_seconds("the TTL", ttl, 0.001, TTL_MAX)
         asked = self._core.lock(checked_name(name), limit_of(wait), ttl_ns, identity, options)
-        session, grant = run_sync(asked)
+        claim = run_sync(asked)
+        lease = Lease(claim.session, claim.grant, True, claim)
         if on_jeopardy is not None:
-            session.jeopardy_hooks.append(on_jeopardy)
-        lease = Lease(session, grant, True)
+            claim.session.jeopardy_hooks.append(on_jeopardy)
         if on_loss is not None:
             lease.on_loss(on_loss)
         return lease
@@ -206,7 +210,8 @@ class Client:
     def close(self) -> None:
         """Closes all sessions, which ends their leases, and ends the client's threads. Belief in all
         leases ends before a request leaves. Waits for at most the request timeout."""
-        run_sync(self._core.close())
+        if run_sync_or_on(self._core.close()):
+            self._core.join()
 
     def __enter__(self) -> Client:
         return self
@@ -244,8 +249,8 @@ class Session(SessionBase):
         background; the next acquire of that name waits for that."""
         options = AcquireOptions.checked(wait, data, lock_delay)
         core = self._session.client
-        grant = run_sync(core.acquire(self._session, checked_name(name), options))
-        lease = Lease(self._session, grant, False)
+        claim = run_sync(core.acquire(self._session, checked_name(name), options))
+        lease = Lease(self._session, claim.grant, False, claim)
         if on_loss is not None:
             lease.on_loss(on_loss)
         return lease
@@ -270,7 +275,11 @@ class Session(SessionBase):
 def close_session(session: SessionCore) -> None:
     """Closes it, unless this process has nothing to do with it."""
     if os.getpid() == session.client.pid and not session.client.is_stopped:
-        run_sync(session.client.close_session(session))
+        run_sync_or_on(_closed(session))
+
+
+async def _closed(session: SessionCore) -> None:
+    await session.client.close_session(session)
 
 
 class Lease(LeaseBase):
@@ -312,7 +321,7 @@ class Lease(LeaseBase):
         Raises `LeaseLost` if it was lost or given up before, `OutcomeUnknown` or `Unavailable` if the
         cluster did not answer within the request timeout: it is repeated in the background, and the
         lease ends by its TTL at the latest."""
-        run_sync(self._core.release(self._session, self._grant, self._owns_session))
+        run_sync_or_on(self._core.release(self._session, self._grant, self._owns_session))
 
     def transfer(self, to: int | None = None) -> Transferred:
         """Hands the lease over to the session with the number `to`, which must be waiting for it, or
@@ -330,6 +339,7 @@ class Lease(LeaseBase):
             return outcome
         error = NotWaiting("NOT_WAITING", f"no such session waits for {self.name}")
         error.lease = Lease(self._session, outcome, self._owns_session)
+        self._passed_on = True
         raise error
 
     def __enter__(self) -> Lease:

@@ -16,7 +16,7 @@ from ringfence._endpoints import LOCAL
 from ringfence._grpc import grpc
 from ringfence._proto import connection_pb2
 from ringfence._version import VERSION
-from ringfence._waiting import fail, new_future, settle
+from ringfence._waiting import fail, is_of_a_client, new_future, settle
 from ringfence.errors import AccessDenied, ConnectError
 
 # The largest message taken from a server.
@@ -29,6 +29,8 @@ BATCH_BYTES_MAX = 256 * 1024
 STAGGER = 200 * NS_PER_MS
 # How long one address has altogether.
 CONNECT_TIMEOUT = 2 * NS_PER_S
+# How often it is looked whether the client was closed.
+STOP_LOOK = 100 * NS_PER_MS
 # Both double with each round that found no server, this often.
 DOUBLED_MAX = 2
 
@@ -66,6 +68,7 @@ class Outbound:
         self._frames.put(None)
 
     def __iter__(self) -> Iterator[connection_pb2.ClientMessage]:
+        is_of_a_client()  # A thread of grpcio that does nothing else.
         while True:
             frame = self._frames.get()
             batch: list[connection_pb2.ClientFrame] = []
@@ -184,6 +187,7 @@ class Attempt:
             self.result.result()[0].close()
 
     def _run(self) -> None:
+        is_of_a_client()
         stream = None
         try:
             stream = self._stream = Stream(self.endpoint, self._options)
@@ -220,9 +224,9 @@ class Race:
     failed: list[tuple[str, str]]
 
 
-def race(candidates: list[str], options: Options, tries: int) -> Race:
-    """Tries the candidates in order, each a little after the one before, until one greets; `tries`
-    rounds have found no server."""
+def race(candidates: list[str], options: Options, tries: int, stop: threading.Event) -> Race:
+    """Tries the candidates in order, each a little after the one before, until one greets or `stop` is
+    set; `tries` rounds have found no server."""
     doubled = 1 << min(tries, DOUBLED_MAX)
     stagger, timeout = STAGGER * doubled, CONNECT_TIMEOUT * doubled
     finished: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
@@ -230,6 +234,10 @@ def race(candidates: list[str], options: Options, tries: int) -> Race:
     running: dict[Attempt, int] = {}
     failed: list[tuple[str, str]] = []
     while waiting or running:
+        if stop.is_set():
+            for attempt in running:
+                attempt.discard()
+            break
         now = _clock.now()
         if waiting:
             attempt = Attempt(waiting.pop(0), options)
@@ -238,6 +246,7 @@ def race(candidates: list[str], options: Options, tries: int) -> Race:
         until = min(running.values()) if running else now
         if waiting:
             until = min(until, now + stagger)
+        until = min(until, now + STOP_LOOK)
         try:
             done = finished.get(timeout=max(0.0, seconds(until - now)))
         except queue.Empty:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ringfence import _clock, _refusal
 from ringfence._calls import Answer, CallFuture, Mode
-from ringfence._clock import NS_PER_MS, NS_PER_S, nanos
+from ringfence._clock import NS_PER_MS, NS_PER_S, nanos, seconds
 from ringfence._connection import Options
 from ringfence._endings import Ending, Endings, repeat
 from ringfence._numbers import Kind
@@ -62,6 +62,8 @@ TTL_MAX = 24 * 60 * 60.0
 LOCK_WAIT = 12 * 60 * 60 * NS_PER_S
 # How often a session is asked for again, under another id.
 OPEN_TRIES = 5
+# How long a client that is closed waits for the end of its threads, in nanoseconds.
+THREADS_END = NS_PER_S
 # Ends the thread of the hooks.
 _NO_MORE_HOOKS = None
 
@@ -131,6 +133,36 @@ class Transferred:
     token: int
 
 
+class Claim:
+    """An acquire until its lease has a caller. One that no variable refers to any more, since an
+    interrupt has come at whatever line, is taken back: as in `Lease.__del__`, by the client's thread."""
+
+    def __init__(self, core: ClientCore, session: SessionCore, name: str) -> None:
+        self.core, self.session, self.name = core, session, name
+        # The session was opened for it alone.
+        self.owns_session = False
+        # The numbers of its request, and its grant once that is known.
+        self.taken: list[int] = []
+        self.granted: list[Grant] = []
+        self.settled = False
+
+    @property
+    def grant(self) -> Grant:
+        return self.granted[0]
+
+    def answered(self) -> None:
+        """The numbers are spent, and nothing is to be taken back under them."""
+        while self.taken:
+            self.session.confirm(self.taken[-1])
+            self.taken.pop()
+
+    def __del__(self) -> None:
+        if not self.settled and (self.taken or self.granted) and os.getpid() == self.core.pid:
+            core, session, name, owns = self.core, self.session, self.name, self.owns_session
+            taken, granted = self.taken, self.granted
+            core.leave(lambda: core.take_back(session, name, taken, granted, owns))
+
+
 class ClientCore:
     """What all sessions of a client share."""
 
@@ -141,7 +173,7 @@ class ClientCore:
         self.transport = Transport(endpoints, options, self)
         self.is_stopped = False
         self.closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sessions: dict[int, SessionCore] = {}
         self._hooks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._hook_thread: threading.Thread | None = None
@@ -284,7 +316,7 @@ class ClientCore:
                 return
             try:
                 call()
-            except Exception:
+            except BaseException:  # Also one that exits: the other hooks are to be called.
                 log.exception("a hook failed")
 
     def leave(self, what: Callable[[], None]) -> None:
@@ -298,9 +330,7 @@ class ClientCore:
         deadline = _clock.now() + self.options.connect_timeout
         await Wait(either(self.transport.greeted, self.transport.sleep_until(deadline)))
         if not self.transport.greeted.done():
-            error = self.transport.unreachable()
-            self.stop()
-            raise error
+            raise self.transport.unreachable()
 
     async def open_session(self, ttl: int, identity: str) -> SessionCore:
         """Opens a session and keeps it alive. If the caller gives up meanwhile, it is closed."""
@@ -350,7 +380,23 @@ class ClientCore:
             raise Unavailable("the client is closed")
         return session
 
-    async def acquire(self, session: SessionCore, name: str, options: AcquireOptions) -> Grant:
+    def take_back(
+        self, session: SessionCore, name: str, taken: list[int], granted: list[Grant], owns: bool
+    ) -> None:
+        """Takes back what an acquire has asked for or was granted. Doing it twice does no harm."""
+        if granted:
+            for number in taken:
+                session.confirm(number)
+            session.end_belief(granted[0], Loss(LossKind.RELEASED))
+            ending = self.endings.note_release(session, name, granted[0].token)
+            self.endings.in_background(ending)
+        else:
+            for number in taken:
+                self.endings.in_background(self.endings.note_request(session, name, number))
+        if owns:
+            self.close_in_background(session)
+
+    async def acquire(self, session: SessionCore, name: str, options: AcquireOptions) -> Claim:
         """Acquires a lease under a session. However the caller leaves, no grant is left behind and no
         place in the queue.
 
@@ -365,30 +411,37 @@ class ClientCore:
             loss = session.loss()
             if loss is not None:
                 raise SessionLost(loss)
-            number, lowest = await session.next_number(kind, deadline)
-            request = leases_pb2.AcquireRequest(
-                session=session.handle(),
-                number=number,
-                lowest=lowest,
-                name=name,
-                wait_ms=options.wait // NS_PER_MS if options.wait else None,
-                data=options.data,
-                lock_delay_ms=options.lock_delay // NS_PER_MS,
-            )
             answered = False
+            claim = Claim(self, session, name)
             call: CallFuture | None = None
             # From here on every way out, also an interrupt, either learns the outcome or cancels the
             # request under its number.
             try:
-                call = transport.call("acquire", request, mode, deadline)
+                number, lowest = await session.next_number(kind, deadline, claim.taken)
+                call = transport.call(
+                    "acquire",
+                    leases_pb2.AcquireRequest(
+                        session=session.handle(),
+                        number=number,
+                        lowest=lowest,
+                        name=name,
+                        wait_ms=options.wait // NS_PER_MS if options.wait else None,
+                        data=options.data,
+                        lock_delay_ms=options.lock_delay // NS_PER_MS,
+                    ),
+                    mode,
+                    deadline,
+                )
                 reply = await Wait(call)
                 grant = Grant(reply.body.grant)
                 if grant.name != name or grant.session != session.number or not grant.token:
                     # Taken back, which says what it was.
                     raise OutcomeUnknown("the server's reply makes no sense: another grant")
+                claim.granted.append(grant)
                 answered = True
             except NotDone as not_done:
                 answered = True
+                claim.answered()
                 if not isinstance(not_done, Refused):
                     raise
                 session.apply_refusal(not_done)
@@ -399,23 +452,23 @@ class ClientCore:
                     raise error from (None if error is not_done else not_done)
                 continue
             finally:
-                if answered:
-                    session.confirm(number)
-                else:
-                    if call is not None:
-                        transport.abandon(call)
-                    ending = self.endings.note_request(session, name, number)
-                    self.endings.in_background(ending)
+                if call is not None and not answered:
+                    transport.abandon(call)
+                if not answered:
+                    self.take_back(session, name, claim.taken, claim.granted, False)
+                    claim.settled = True
             # The window is not moved: only a keep-alive's answer tells what was lost.
             loss = session.admit(grant)
+            claim.answered()
             if loss is None:
-                return grant
+                return claim
+            claim.settled = True
             spawn(self.endings.settle(name, _clock.now() + session.ttl))
             raise LeaseLost(loss, f"{name}#{grant.token}")
 
     async def lock(
         self, name: str, limit: float | None, ttl: int, identity: str, options: AcquireOptions
-    ) -> tuple[SessionCore, Grant]:
+    ) -> Claim:
         """Acquires a lease under a session of its own. `limit` is how long to wait, in seconds,
         outages included; None: as long as it takes; 0: not at all."""
         transport = self.transport
@@ -431,9 +484,10 @@ class ClientCore:
                     left = LOCK_WAIT if until is None else max(0, until - _clock.now())
                     wait = min(left, LOCK_WAIT) // NS_PER_MS * NS_PER_MS
                     with_wait = AcquireOptions(wait, options.data, options.lock_delay)
-                    grant = await self.acquire(session, name, with_wait)
-                    held, session = session, None
-                    return held, grant
+                    claim = await self.acquire(session, name, with_wait)
+                    claim.owns_session = True
+                    session = None
+                    return claim
                 except (Held, Queued, Blocked, AcquireTimeout) as error:
                     failed: RingfenceError = error
                 except (LeaseLost, LimitReached, Unavailable, OutcomeUnknown) as error:
@@ -464,7 +518,10 @@ class ClientCore:
         if close:
             session.lose(Loss(LossKind.CLOSED))
         try:
-            await self.endings.release(ending, close)
+            try:
+                await self.endings.release(ending, close)
+            finally:
+                grant.is_told = True
         except Refused as refusal:
             if close:
                 self.close_in_background(session)
@@ -479,12 +536,14 @@ class ClientCore:
         """The same in the background, for a lease that no caller has any more."""
         if os.getpid() != self.pid:
             return
-        if session.loss_of(grant) is None and session.end_belief(grant, Loss(LossKind.RELEASED)):
+        ended = session.loss_of(grant) is None and session.end_belief(grant, Loss(LossKind.RELEASED))
+        if ended or grant.is_untold():
             ending = self.endings.note_release(session, grant.name, grant.token)
             if close:
                 spawn(self._release_and_close(session, ending))
             else:
                 self.endings.in_background(ending)
+            grant.is_told = True
         elif close:
             self.close_in_background(session)
 
@@ -503,6 +562,7 @@ class ClientCore:
             self.endings.in_background(
                 self.endings.note_release(session, grant.name, grant.token)
             )
+            grant.is_told = True
 
     async def transfer(
         self, session: SessionCore, grant: Grant, to: int | None
@@ -516,6 +576,7 @@ class ClientCore:
         if loss is not None or not session.end_belief(grant, released):
             raise LeaseLost(loss or grant.over or released, f"{grant.name}#{grant.token}")
         handing = spawn(self._hand_over(session, grant, to))
+        grant.is_told = True
         try:
             return await Wait(handing)
         except BaseException:
@@ -615,6 +676,13 @@ class ClientCore:
         self.closed = self.is_stopped = True
         self.transport.stop()
         self._hooks.put(_NO_MORE_HOOKS)
+
+    def join(self) -> None:
+        """Waits for a moment until the threads have ended."""
+        if os.getpid() == self.pid:
+            until = _clock.now() + THREADS_END
+            for thread in self.transport.threads():
+                thread.join(max(0.0, seconds(until - _clock.now())))
 
 
 def _close_unwanted(opening: Future[SessionCore]) -> None:

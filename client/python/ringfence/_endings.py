@@ -37,7 +37,7 @@ class Ending:
         self.token = token
         self.request = request
         self.done = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = False
         self._stopped: Future[None] = new_future()
 
@@ -70,7 +70,7 @@ class Endings:
     """All of a client's endings, by name."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._names: dict[str, list[Ending]] = {}
         self._count = 0
 
@@ -116,7 +116,8 @@ class Endings:
             if ending is None:
                 return
             await self.settle_one(ending, deadline)
-            if not ending.done and _clock.now() >= deadline:
+            over = _clock.now() >= deadline or ending.session.client.is_stopped
+            if not ending.done and over:
                 raise Unavailable(f"an earlier grant or request of {name} is not settled yet")
 
     async def settle_one(self, ending: Ending, deadline: int) -> None:
@@ -144,8 +145,8 @@ class Endings:
             deadline = ending.session.transport.deadline()
             await _release(ending, deadline, close_session)
             settled = True
-        except Refused:
-            settled = True
+        except Refused as refusal:
+            settled = _settles(refusal)
             raise
         finally:
             self._finish(ending, settled)
@@ -164,6 +165,12 @@ class Endings:
         ending.stop(done)
 
 
+def _settles(refusal: Refused) -> bool:
+    """Whether it says that there is nothing to be ended any more. Who asks speaks of one try: the
+    session lives on, and another token may be shown soon."""
+    return _refusal.covers_earlier_tries(refusal, "release")
+
+
 async def _end(ending: Ending, deadline: int | None) -> bool:
     """Repeats the ending until the cluster has answered it; with a deadline until then, without one
     as long as the session lives. Says whether it is settled: a refusal settles it as well."""
@@ -179,7 +186,10 @@ async def _end(ending: Ending, deadline: int | None) -> bool:
             session.forget_grant(token)
             ending.token = token
         await _release(ending, deadline, False)
-    except Refused:
+    except Refused as refusal:
+        if not _settles(refusal):
+            log.debug("%s is not settled: %s", ending.name, refusal)
+            return False
         if ending.token is None:
             session.confirm(ending.request)
         return True
@@ -227,6 +237,7 @@ async def repeat(
     under another number does no harm."""
     transport = session.transport
     number: tuple[int, int] | None = None
+    taken: list[int] = []
     # A try under a number that was given up may have been done: then no later refusal to send says
     # that it was not.
     maybe_done: RingfenceError | None = None
@@ -237,25 +248,28 @@ async def repeat(
             after: float | None = None
             try:
                 if number is None:
-                    number = await session.next_number(Kind.ENDING, until)
+                    number = await session.next_number(Kind.ENDING, until, taken)
                 answer = await Wait(transport.call(request, body(*number), Mode.PROMPT, until))
                 return answer.body
             except Refused as refusal:
                 session.apply_refusal(refusal)
-                if refusal.reason not in ("STALE_REQUEST", "REQUEST_MISMATCH", "LIMIT"):
+                error, after = refusal, refusal.retry_after
+                if refusal.reason in ("STALE_REQUEST", "REQUEST_MISMATCH", "LIMIT"):
+                    # Other requests of this session spend its numbers, or hold them up.
+                    while taken:
+                        session.confirm(taken.pop())
+                    number = None
+                elif _settles(refusal):
                     raise
-                # Other requests of this session spend its numbers, or hold them up.
-                if number is not None:
-                    session.confirm(number[0])
-                number, error, after = None, refusal, refusal.retry_after
             except OutcomeUnknown as unknown:
                 error = maybe_done = unknown
             except NotDone as unavailable:
                 error = unavailable
-            over = session.loss() is not None or session.client.is_stopped
-            if over if deadline is None else _clock.now() >= deadline:
+            over = session.loss() is not None if deadline is None else _clock.now() >= deadline
+            # A client that is closed sends nothing, and does not sleep either.
+            if over or session.client.is_stopped:
                 raise maybe_done or error
             await Wait(transport.sleep(_refusal.pause(PAUSE_STEP, after)))
     finally:
-        if number is not None:
-            session.confirm(number[0])
+        while taken:
+            session.confirm(taken.pop())

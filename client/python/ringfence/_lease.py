@@ -12,7 +12,7 @@ from typing import Any
 
 from ringfence import _clock
 from ringfence._clock import seconds
-from ringfence._core import ClientCore, checked_name
+from ringfence._core import Claim, ClientCore, checked_name
 from ringfence._proto import leases_pb2
 from ringfence._session import Grant, Hook, SessionCore, SessionState
 from ringfence.errors import InvalidRequest, LeaseLost, Loss, SessionLost
@@ -94,11 +94,18 @@ class LeaseBase:
     """A lease that is held, until it is lost or given up. Its checks need no network and no other
     thread: they ask the clock."""
 
-    def __init__(self, session: SessionCore, grant: Grant, owns_session: bool) -> None:
+    def __init__(
+        self, session: SessionCore, grant: Grant, owns_session: bool, claim: Claim | None = None
+    ) -> None:
         self._session = session
-        self._grant = grant
         # Its session was opened for it alone, and is closed with it.
         self._owns_session = owns_session
+        # Another lease object has its session now.
+        self._passed_on = False
+        # From here on the finalizer gives it back.
+        self._grant = grant
+        if claim is not None:
+            claim.settled = True
 
     @property
     def _core(self) -> ClientCore:
@@ -189,11 +196,14 @@ class LeaseBase:
         # A lease that no variable holds cannot be checked: it is released. A finalizer may run at any
         # point, also within a lock of the client, so it takes none: the client's thread does the work.
         grant = getattr(self, "_grant", None)
-        if grant is None or grant.over is not None or os.getpid() != self._session.client.pid:
+        if grant is None or os.getpid() != self._session.client.pid:
             return
-        session, owns, core = self._session, self._owns_session, self._session.client
+        session, core = self._session, self._session.client
+        owns = self._owns_session and not self._passed_on and session.lost is None
+        if grant.over is not None and not owns and not grant.is_untold():
+            return
         core.leave(lambda: core.release_unheard(session, grant, owns))
-        if not session.window.has_passed(_clock.now()):
+        if grant.over is None and not session.window.has_passed(_clock.now()):
             text = f"lease {grant.name}#{grant.token} was dropped while it was held"
             warnings.warn(text, ResourceWarning, stacklevel=2)
 

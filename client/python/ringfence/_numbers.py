@@ -27,13 +27,16 @@ class RequestNumbers:
         self._next = 1
         self._unconfirmed: set[int] = set()
 
-    def take(self, kind: Kind) -> tuple[int, int] | None:
-        """The next number and the lowest unconfirmed one; None while those are too far apart."""
+    def take(self, kind: Kind, taken: list[int] | None = None) -> tuple[int, int] | None:
+        """The next number and the lowest unconfirmed one; None while those are too far apart. `taken`
+        has the number before it holds up others: an interrupt may come before the caller has it."""
         number = self._next
         lowest = min(self._unconfirmed, default=number)
         room = SPAN_MAX if kind is Kind.ENDING else SPAN_MAX - RESERVED
         if number - lowest >= room:
             return None
+        if taken is not None:
+            taken.append(number)
         self._next += 1
         if kind is not Kind.WAIT:
             self._unconfirmed.add(number)

@@ -65,7 +65,10 @@ class Grant:
         # The end of the session's window when belief ended. Keep-alives that are acknowledged later
         # move the session's window and not this.
         self.until = 0
+        # Where this client gave it up: the cluster is told, whatever becomes of the caller.
+        self.is_told = False
         self._hooks: list[Hook] = []
+        self._wakers: set[Callable[[], object]] = set()
         self._lock = threading.RLock()
         self.ended: Future[Loss] = new_future()
 
@@ -77,8 +80,30 @@ class Grant:
             self.until = until
             self.over = why
             hooks, self._hooks = self._hooks, []
+            wakers, self._wakers = self._wakers, set()
         settle(self.ended, why)
+        for wake in wakers:
+            wake()
         return hooks
+
+    def is_untold(self) -> bool:
+        """This client gave it up, and was interrupted before it began to tell the cluster."""
+        given_up = (LossKind.RELEASED, LossKind.REPORTED)
+        return self.over is not None and self.over.kind in given_up and not self.is_told
+
+    def wake_at_end(self, wake: Callable[[], object]) -> None:
+        """Calls it when belief ends, from the thread that ends it, unless `wake_no_more` comes first.
+        Whoever waits for hours leaves nothing behind here."""
+        with self._lock:
+            if self.over is None:
+                self._wakers.add(wake)
+                return
+        wake()
+
+    def wake_no_more(self, wake: Callable[[], object]) -> None:
+        """It is of no use any more."""
+        with self._lock:
+            self._wakers.discard(wake)
 
     def hook(self, hook: Hook) -> bool:
         """Calls it when belief ends; says whether it has not ended yet."""
@@ -367,14 +392,17 @@ class SessionCore:
 
     # Request numbers.
 
-    async def next_number(self, kind: Kind, deadline: int) -> tuple[int, int]:
-        """The next request number, and the lowest unconfirmed one; waits while too many are
-        unconfirmed, and raises Unavailable at the deadline."""
+    async def next_number(self, kind: Kind, deadline: int, taken: list[int]) -> tuple[int, int]:
+        """The next request number, which is added to `taken`, and the lowest unconfirmed one; waits
+        while too many are unconfirmed, and raises Unavailable at the deadline. The caller confirms what
+        is in `taken`, also if this is interrupted."""
         while True:
             with self._lock:
-                taken = self._numbers.take(kind)
-            if taken is not None:
-                return taken
+                numbers = self._numbers.take(kind, taken)
+            if numbers is not None:
+                return numbers
+            if self.client.is_stopped:
+                raise Unavailable("the client is closed")
             now = _clock.now()
             if now >= deadline:
                 raise Unavailable(
@@ -394,6 +422,8 @@ class SessionCore:
             self.lose(Loss(LossKind.SESSION_ENDED, refusal.details.get("cause", "")))
         elif refusal.reason == "WRONG_SECRET":
             self.lose(Loss(LossKind.WRONG_SECRET))
+        elif refusal.reason == "UNAUTHENTICATED":
+            self.client.options.credential.refused()
         elif refusal.reason == "STALE_REQUEST":
             with self._lock:
                 self._numbers.skip_to(refusal.number("lowest") or 0)

@@ -22,7 +22,7 @@ from ringfence._clock import NS_PER_MS, NS_PER_S, seconds
 from ringfence._connection import Attempt, Options, Stream, describe, race
 from ringfence._endpoints import Endpoints
 from ringfence._grpc import grpc
-from ringfence._waiting import fail, log, new_future, settle
+from ringfence._waiting import fail, is_of_a_client, log, new_future, settle
 from ringfence.errors import ConnectError, RingfenceError, Unavailable
 
 # How long the leader has to answer when another member names it; that member serves as well.
@@ -105,9 +105,11 @@ class Transport:
         with self._lock:
             self._calls.fail_all("the client is closed", resolved)
         _resolve(resolved)
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout=1.0)
+
+    def threads(self) -> list[threading.Thread]:
+        """Those that have not ended yet, without the present one."""
+        present = threading.current_thread()
+        return [thread for thread in self._threads if thread.is_alive() and thread is not present]
 
     @property
     def endpoint(self) -> str | None:
@@ -190,6 +192,7 @@ class Transport:
     # The connection.
 
     def _connect_for_ever(self) -> None:
+        is_of_a_client()
         short_streams = 0
         while not self._stopped:
             try:
@@ -243,7 +246,7 @@ class Transport:
         while not self._stopped:
             with self._lock:
                 candidates = self._endpoints.candidates(_clock.now())
-            raced = race(candidates, self.options, tries)
+            raced = race(candidates, self.options, tries, self._stop)
             errors = []
             for endpoint, why in raced.failed:
                 with self._lock:
@@ -378,6 +381,7 @@ class Transport:
     # The clock.
 
     def _look_at_the_clock(self) -> None:
+        is_of_a_client()
         while not self._stopped:
             with self._wake:
                 self._woken = False

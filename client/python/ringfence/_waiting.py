@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import threading
 from collections.abc import Coroutine, Generator
 from concurrent.futures import Future, InvalidStateError
+from types import FrameType
 from typing import Any, Generic, TypeVar, cast
+
+from ringfence.errors import RingfenceError
 
 T = TypeVar("T")
 
@@ -66,13 +71,60 @@ def either(*futures: Future[Any]) -> Future[Any]:
     return first
 
 
+_here = threading.local()
+
+
 def _step(coroutine: Coroutine[Any, Any, T], error: BaseException | None) -> Wait[Any]:
     step = coroutine.send(None) if error is None else coroutine.throw(error)
     return cast("Wait[Any]", step)
 
 
+def _cannot_wait() -> bool:
+    """Whether this is a thread of a client, or one that was interrupted within `_step`. The stack says
+    that: a flag would be left behind by an interrupt."""
+    if getattr(_here, "of_a_client", False):
+        return True
+    frame: FrameType | None = sys._getframe(1)
+    try:
+        while frame is not None and frame.f_code is not _step.__code__:
+            frame = frame.f_back
+        return frame is not None
+    finally:
+        del frame  # It would keep what the callers refer to.
+
+
+def is_of_a_client() -> None:
+    """The present thread serves a client: what it waited for would wait for it."""
+    _here.of_a_client = True
+
+
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Carries it out on this thread."""
+    """Carries it out on this thread.
+
+    Python calls finalizers of the program on any thread, also on those of a client, and they and
+    handlers of signals interrupt a caller at any line, also where it has a lock of the client. There
+    nothing can be waited for, so this fails; what can go on without its caller is for
+    `run_sync_or_on`."""
+    if _cannot_wait():
+        coroutine.close()
+        raise RingfenceError(
+            "a finalizer or a handler of a signal has interrupted the client itself and cannot wait for "
+            "an answer here; only release and close may be called in one"
+        )
+    return _run_sync(coroutine)
+
+
+def run_sync_or_on(coroutine: Coroutine[Any, Any, None]) -> bool:
+    """The same, for what goes on in the background where nothing can be waited for. Says whether it
+    has been waited for."""
+    if _cannot_wait():
+        spawn(coroutine)
+        return False
+    _run_sync(coroutine)
+    return True
+
+
+def _run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     error: BaseException | None = None
     while True:
         try:

@@ -20,13 +20,13 @@ import asyncio
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar
 
+from ringfence import _clock
 from ringfence._client import TTL_DEFAULT, start
-from ringfence._clock import nanos
 from ringfence._core import (
+    THREADS_END,
     TTL_MAX,
     AcquireOptions,
     ClientCore,
@@ -48,14 +48,14 @@ from ringfence._lease import (
     verdict_of,
 )
 from ringfence._session import Hook
-from ringfence._waiting import done_in_loop, either, log, run_async
+from ringfence._waiting import log, run_async
 from ringfence.errors import LeaseLost, Loss, NotWaiting, RingfenceError
 
 T = TypeVar("T")
 
-# How often a task that waits for a loss asks the clock, in nanoseconds: timers of the system stand
+# How often a task that waits for a loss asks the clock, in seconds: timers of the system stand
 # still while the machine is suspended.
-_LOOK = nanos(0.5)
+_LOOK = 0.5
 
 
 def _in_loop(hook: Callable[[Any], object]) -> Callable[[Any], None]:
@@ -96,10 +96,10 @@ async def connect(
     )
     try:
         await run_async(core.greeted())
-    except asyncio.CancelledError:
+        return Client(core)
+    except BaseException:
         core.stop()
         raise
-    return Client(core)
 
 
 class Client:
@@ -128,10 +128,10 @@ class Client:
 
         async def acquire() -> Lease:
             who = unique_identity() if identity is None else identity
-            session, grant = await run_async(self._core.lock(name, limit, ttl_ns, who, options))
+            claim = await run_async(self._core.lock(name, limit, ttl_ns, who, options))
+            lease = Lease(claim.session, claim.grant, True, claim)
             if on_jeopardy is not None:
-                session.jeopardy_hooks.append(_in_loop(on_jeopardy))
-            lease = Lease(session, grant, True)
+                claim.session.jeopardy_hooks.append(_in_loop(on_jeopardy))
             if on_loss is not None:
                 lease.on_loss(on_loss)
             return lease
@@ -170,6 +170,9 @@ class Client:
     async def close(self) -> None:
         """Closes all sessions and ends the client's threads; see `ringfence.Client.close`."""
         await run_async(self._core.close())
+        until = _clock.now() + THREADS_END
+        while self._core.transport.threads() and _clock.now() < until:
+            await asyncio.sleep(0.01)
 
     async def __aenter__(self) -> Client:
         return self
@@ -226,8 +229,8 @@ class Session(SessionBase):
         """Acquires the lease `name`; see `ringfence.Session.acquire`."""
         options = AcquireOptions.checked(wait, data, lock_delay)
         core = self._session.client
-        grant = await run_async(core.acquire(self._session, checked_name(name), options))
-        lease = Lease(self._session, grant, False)
+        claim = await run_async(core.acquire(self._session, checked_name(name), options))
+        lease = Lease(self._session, claim.grant, False, claim)
         if on_loss is not None:
             lease.on_loss(on_loss)
         return lease
@@ -261,13 +264,35 @@ class Lease(LeaseBase):
 
     async def wait_lost(self) -> Loss:
         """Waits until the lease is lost or given up; returns why."""
-        transport = self._core.transport
-        while True:
-            loss = self.loss
-            if loss is not None:
-                return loss
-            ended: Future[Any] = either(self._grant.ended, transport.sleep(_LOOK))
-            await done_in_loop(ended)
+        loop = asyncio.get_running_loop()
+        here: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            if not here.done():
+                here.set_result(None)
+
+        def ended() -> None:
+            try:
+                loop.call_soon_threadsafe(look)
+            except RuntimeError:
+                pass  # The loop was closed: no task waits there any more.
+
+        self._grant.wake_at_end(ended)
+        try:
+            while True:
+                loss = self.loss
+                if loss is not None:
+                    return loss
+                here = loop.create_future()
+                timer = loop.call_later(_LOOK, look)
+                try:
+                    # Belief may have ended since the clock was asked, and woken the one before.
+                    if self._grant.over is None:
+                        await here
+                finally:
+                    timer.cancel()
+        finally:
+            self._grant.wake_no_more(ended)
 
     async def run(self, work: Awaitable[T]) -> T:
         """Runs `work` until it is done or the lease is lost, whichever comes first; at loss `work` is
@@ -302,6 +327,7 @@ class Lease(LeaseBase):
             return outcome
         error = NotWaiting("NOT_WAITING", f"no such session waits for {self.name}")
         error.lease = Lease(self._session, outcome, self._owns_session)
+        self._passed_on = True
         raise error
 
     async def __aenter__(self) -> Lease:

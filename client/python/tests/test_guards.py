@@ -207,3 +207,70 @@ def test_sqlalchemy_rolls_back_what_follows_a_commit_in_the_block(engine: sqlalc
     with engine.connect() as connection:
         seen = connection.execute(sqlalchemy.text("SELECT 1 FROM balance WHERE name = :n"), {"n": name})
         assert seen.one_or_none() is None
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_sqlalchemy_commits_nothing_behind_the_end_of_the_admitted_transaction(
+    engine: sqlalchemy.Engine, name: str, end: str
+) -> None:
+    """The retry of a program that rolls back and tries anew: the second try was not admitted."""
+    guard = SqlGuard(name)
+    guard.install(engine)
+    add = sqlalchemy.text("INSERT INTO balance VALUES (:name, 1)")
+    sessions = sqlalchemy.orm.sessionmaker(engine)
+    with pytest.raises(NotFirst), guard.session(sessions, Fence(name, 3)) as session:
+        getattr(session, end)()
+        for _ in range(2):  # Also behind a refusal that the block does not let out.
+            with pytest.raises(NotFirst):
+                session.execute(add, {"name": name})
+                session.commit()
+        session.commit()
+    with engine.connect() as connection:
+        seen = connection.execute(sqlalchemy.text("SELECT 1 FROM balance WHERE name = :n"), {"n": name})
+        assert seen.one_or_none() is None
+
+
+def test_sqlalchemy_savepoints_are_within_what_was_admitted(engine: sqlalchemy.Engine, name: str) -> None:
+    guard = SqlGuard(name)
+    guard.install(engine)
+    add = sqlalchemy.text("INSERT INTO balance VALUES (:name, 1)")
+    sessions = sqlalchemy.orm.sessionmaker(engine)
+    with guard.session(sessions, Fence(name, 3)) as session:
+        with pytest.raises(RuntimeError), session.begin_nested():
+            session.execute(add, {"name": f"{name}/1"})
+            raise RuntimeError("taken back")
+        with session.begin_nested():
+            session.execute(add, {"name": f"{name}/2"})
+    assert guard.mark(engine) == 3
+    with engine.connect() as connection:
+        rows = connection.execute(sqlalchemy.text("SELECT name FROM balance WHERE name LIKE :n"), {"n": f"{name}/%"})
+        assert [row[0] for row in rows] == [f"{name}/2"]
+
+
+def test_sqlalchemy_refuses_another_database_in_the_session(
+    engine: sqlalchemy.Engine, name: str, tmp_path: pathlib.Path
+) -> None:
+    guard = SqlGuard(name)
+    guard.install(engine)
+    other = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/other.db")
+    with other.begin() as connection:
+        connection.execute(sqlalchemy.text(TABLE))
+    add = sqlalchemy.text("INSERT INTO balance VALUES ('x', 1)")
+    sessions = sqlalchemy.orm.sessionmaker(engine)
+    with pytest.raises(ringfence.GuardError), guard.session(sessions, Fence(name, 3)) as session:
+        session.execute(add, bind_arguments={"bind": other})
+    with other.connect() as connection:
+        assert connection.execute(sqlalchemy.text("SELECT count(*) FROM balance")).scalar_one() == 0
+    other.dispose()
+
+
+def test_sqlalchemy_refuses_a_session_within_a_transaction_of_its_connection(
+    engine: sqlalchemy.Engine, name: str
+) -> None:
+    guard = SqlGuard(name)
+    guard.install(engine)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("SELECT count(*) FROM balance"))
+        sessions = sqlalchemy.orm.sessionmaker(connection)
+        with pytest.raises(NotFirst), guard.session(sessions, Fence(name, 3)):
+            raise AssertionError("not reached")

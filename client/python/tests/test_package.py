@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -89,3 +90,26 @@ def test_what_is_no_fence_is_refused(text: str) -> None:
         ringfence.Fence.parse(text)
 
 
+# What protoc makes of a later version of the same files, in a process that has this package too.
+RAW = """
+import ringfence
+from google.protobuf import descriptor_pb2, descriptor_pool
+from ringfence._proto import types_pb2
+later = descriptor_pb2.FileDescriptorProto()
+types_pb2.DESCRIPTOR.CopyToProto(later)
+later.message_type.add(name="Later")
+descriptor_pool.Default().AddSerializedFile(later.SerializeToString())
+import ringfence.v1.raw as raw
+print(raw.FOUND, ringfence.__version__)
+"""
+
+
+def test_generated_code_in_a_folder_of_the_same_name_is_found(tmp_path: pathlib.Path) -> None:
+    """As the README of the repository makes it: `ringfence/v1` beside the program, without __init__."""
+    (tmp_path / "ringfence" / "v1").mkdir(parents=True)
+    (tmp_path / "ringfence" / "v1" / "raw.py").write_text("FOUND = 'found'")
+    environment = dict(os.environ, PYTHONPATH=str(HERE))
+    done = subprocess.run(
+        [sys.executable, "-c", RAW], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["found", ringfence.__version__], done.stderr

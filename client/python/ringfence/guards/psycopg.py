@@ -78,7 +78,8 @@ class PostgresGuard:
         self, connection: psycopg.Connection[Any], lease: LeaseBase | Fence
     ) -> Iterator[psycopg.Connection[Any]]:
         """A transaction that admits the fence first; leaving the block commits it, an error rolls it
-        back.
+        back. COMMIT and ROLLBACK that are sent as text end what was admitted, and neither psycopg nor this
+        guard sees it: leave the block instead.
 
         Raises `LeaseLost` before anything is sent if the lease is lost, `StaleFence` if a later grant
         has been here (belief in the lease has ended then), another `FenceRefused`, `NotFirst` if a

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 
 from ringfence._core import checked_name
 from ringfence._lease import Fence, LeaseBase
@@ -96,22 +96,23 @@ class SqlGuard:
         self, sessions: Callable[[], Session], lease: LeaseBase | Fence
     ) -> Iterator[Session]:
         """A new session from a `sessionmaker`, in a transaction that admits the fence first; leaving
-        the block flushes and commits it. Errors as for `begin`. A commit in the block ends the
-        transaction that was admitted: what follows it there is refused with `NotFirst`, and rolled
-        back."""
+        the block flushes and commits it. Errors as for `begin`. A commit or rollback in the block ends
+        the transaction that was admitted: what follows it there is refused with `NotFirst`, and not
+        committed; repeat the whole block instead. So is what goes to another connection, which this
+        guard does not guard."""
         fence = fence_of(lease, self.name)
         with sessions() as session:
-            if session.in_transaction():
+            bind = session.get_bind()
+            if session.in_transaction() or (isinstance(bind, Connection) and bind.in_transaction()):
                 raise NotFirst("the session is in a transaction; the fence is admitted first in one")
             transaction = session.begin()
             connection = session.connection()
             _dialect(connection.engine)
             _admit(connection, fence, lease)
-            yield session
-            if session.get_transaction() not in (transaction, None):
-                session.rollback()
-                raise NotFirst("the block has ended its transaction and begun another one")
-            session.commit()
+            with _admitted_alone(session, transaction, connection):
+                yield session
+                if session.in_transaction():
+                    session.commit()
 
     def advance(self, engine: Engine, lease: LeaseBase | Fence) -> None:
         """Says, in a transaction of its own, that this is the grant in force: once it has returned,
@@ -125,6 +126,35 @@ class SqlGuard:
         with engine.connect() as connection:
             row = connection.execute(_MARK, {"name": self.name}).one_or_none()
             return None if row is None else int(row[0])
+
+
+@contextmanager
+def _admitted_alone(
+    session: Session, transaction: SessionTransaction, connection: Connection
+) -> Iterator[None]:
+    """Lets the session begin and commit nothing but the transaction that was admitted. A block that goes
+    on behind the refusal does not commit either."""
+    refused: list[GuardError] = []
+
+    def begun(_: Session, __: SessionTransaction, on: Connection) -> None:
+        if session.get_transaction() is not transaction:
+            refused.append(NotFirst("the block has ended its transaction and begun another one"))
+        elif on is not connection:
+            refused.append(GuardError("the session uses a connection on which no fence was admitted"))
+        committing(session)
+
+    def committing(_: Session) -> None:
+        if refused:
+            raise refused[0]
+
+    listeners = (("after_begin", begun), ("before_commit", committing))
+    for name, listener in listeners:
+        event.listen(session, name, listener)
+    try:
+        yield
+    finally:
+        for name, listener in listeners:
+            event.remove(session, name, listener)
 
 
 def _dialect(engine: Engine) -> str:
