@@ -46,16 +46,16 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Reads what is there; an error if the client has gone, or has sent too much.
+    /// Reads what is there, up to the limit; an error if the client has gone.
     fn fill<C: AsyncRead + Unpin>(&mut self, from: &mut C, cx: &mut Context<'_>) -> io::Result<()> {
-        while !self.is_awaited {
+        while !self.is_awaited && self.bytes.len() < AHEAD_BYTES_MAX {
             let mut space = [0; 512];
             let mut buffer = ReadBuf::new(&mut space);
             match Pin::new(&mut *from).poll_read(cx, &mut buffer) {
                 Poll::Pending => break,
                 Poll::Ready(read) => read?,
             }
-            if buffer.filled().is_empty() || self.bytes.len() > AHEAD_BYTES_MAX {
+            if buffer.filled().is_empty() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             self.bytes.extend(buffer.filled());

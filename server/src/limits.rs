@@ -28,9 +28,9 @@ pub(crate) const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 pub(crate) const CANCELLED_UNSEEN_MAX: usize = STREAMS_PER_CONNECTION_MAX as usize;
 /// The most bytes of the headers of one call.
 pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
-/// How many bytes a client of HTTP/1 may send behind a request that is not answered yet. The
-/// connection of one that sends more is closed.
-pub(crate) const AHEAD_BYTES_MAX: usize = 64 << 10;
+/// How many bytes of what a client of HTTP/1 sends behind a request are read before that is answered,
+/// about. Of one that has sent more it is not noticed that it has gone.
+pub(crate) const AHEAD_BYTES_MAX: usize = 4 << 10;
 /// How often a silent connection is asked whether it still lives.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer.
