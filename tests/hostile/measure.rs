@@ -6,7 +6,7 @@ use ringfence_proto::v1::cluster_client::ClusterClient;
 use ringfence_proto::v1::sessions_client::SessionsClient;
 use ringfence_proto::v1::{KeepAliveRequest, KeepAliveResponse, StatusRequest};
 use ringfence_tests::{Caller, Cluster, Options, Session};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -30,6 +30,9 @@ const TTL: Duration = Duration::from_secs(300);
 /// Elections of a cluster that shares two cores with its attackers and other tests: a leader that is
 /// starved for longer than this loses its place.
 pub(crate) const PATIENT: [&str; 4] = ["--heartbeat-ms", "250", "--election-ms", "2000..3000"];
+
+/// Held by a test whose attack takes all of the machine: two at once would measure each other.
+pub(crate) static WHOLE_MACHINE: Mutex<()> = Mutex::const_new(());
 
 /// A cluster, its leader and term, and a client that keeps its session alive.
 pub(crate) struct Stage {

@@ -137,6 +137,9 @@ class Claim:
     """An acquire until its lease has a caller. One that no variable refers to any more, since an
     interrupt has come at whatever line, is taken back: as in `Lease.__del__`, by the client's thread."""
 
+    # Until it is made: an interrupt may come before that.
+    settled = True
+
     def __init__(self, core: ClientCore, session: SessionCore, name: str) -> None:
         self.core, self.session, self.name = core, session, name
         # The session was opened for it alone.
@@ -481,7 +484,10 @@ class ClientCore:
                 try:
                     if session is None or session.loss() is not None:
                         session = await self.open_session(ttl, identity)
-                    left = LOCK_WAIT if until is None else max(0, until - _clock.now())
+                    # What is left of a wait is one, however little: its end is no refusal of one who asked
+                    # not to wait.
+                    least = NS_PER_MS if limit else 0
+                    left = LOCK_WAIT if until is None else max(least, until - _clock.now())
                     wait = min(left, LOCK_WAIT) // NS_PER_MS * NS_PER_MS
                     with_wait = AcquireOptions(wait, options.data, options.lock_delay)
                     claim = await self.acquire(session, name, with_wait)
