@@ -149,7 +149,7 @@ func (c *conn) forget(id uint64) {
 	delete(c.pending, id)
 }
 
-// answer hands a reply to whoever waits for it.
+// answer hands a reply to the call that waits for it.
 func (c *conn) answer(reply *pb.ServerFrame) {
 	c.mu.Lock()
 	p := c.pending[reply.GetId()]

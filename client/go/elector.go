@@ -20,18 +20,18 @@ var ErrLeave = errors.New("the work leaves the campaign")
 type ElectorOptions struct {
 	// Identity is who the candidate is, for people; unique to this process unless set.
 	Identity string
-	// LeaseDuration is the session's TTL: nobody else is granted the lease sooner than this after the
+	// LeaseDuration is the session's TTL: no other is granted the lease sooner than this after the
 	// last acknowledged keep-alive was received.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long after it sent the last keep-alive that was acknowledged a leader stops,
 	// or at the end of its window if that is sooner. Keep-alives go out every third of it.
 	RenewDeadline time.Duration
 	// RetryPeriod is the first pause after a term or a try that failed. Nobody polls: a candidate
-	// stands in the cluster's queue.
+	// waits in the cluster's queue.
 	RetryPeriod time.Duration
 	// OnNewLeader is called with each holder that is seen, also this candidate itself, one after the
-	// other; it must not block. nil: nobody watches. Where rights bind it needs one to read all names that
-	// begin with the lease's; without it a warning is logged, and nobody is told.
+	// other; it must not block. nil: no watch is opened. Where rights bind it needs one to read all names that
+	// begin with the lease's; without it a warning is logged, and it is not called.
 	OnNewLeader func(name string, leader Holder)
 }
 
@@ -87,7 +87,7 @@ func (e *Elector) Identity() string { return e.options.Identity }
 
 // Run campaigns until ctx is done: it waits for the lease, runs work while it is held, and campaigns
 // again when that is over. The work's context is cancelled when the lease is lost, with the *Loss as
-// its cause; the work has to return then, and nobody is granted the lease because of this process
+// its cause; the work has to return then, and no other is granted the lease because of this process
 // before it has, as long as the lease's window lasts. When the work returns by itself the lease is
 // given up. If it returns ErrLeave, Run returns nil. Other errors of the work are logged; the pause
 // after them doubles up to ten retry periods.
@@ -109,7 +109,7 @@ func (e *Elector) Run(ctx context.Context, name string, work func(ctx context.Co
 				}
 			})
 			if watching.Err() == nil {
-				e.client.log.Warn("nobody is told of new leaders", "name", name, "why", err)
+				e.client.log.Warn("new leaders are not reported", "name", name, "why", err)
 			}
 		}()
 		defer func() {

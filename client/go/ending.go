@@ -86,7 +86,7 @@ func (s *Session) cancelRequest(target uint64) (granted uint64, err error) {
 
 // repeat sends a request until it is answered or ctx is done. The request has to name what it ends, so
 // that sending it once more under another number does no harm. With settle it is also sent again while
-// its outcome is unknown, which tells no more whether it was the first that did it.
+// its outcome is unknown, which does not tell whether it was the first that did it.
 func (s *Session) repeat(ctx context.Context, settle bool, body func(requestNumber) *pb.ClientFrame) (*pb.ServerFrame, error) {
 	for tries := 0; ; tries++ {
 		number, err := s.takeNumber(ctx, kindEnding)

@@ -24,7 +24,7 @@ type Reason string
 const (
 	ErrInvalidArgument  Reason = "INVALID_ARGUMENT"  // a field is missing, malformed or out of range
 	ErrHeld             Reason = "HELD"              // somebody holds the lease; details: holder, identity, token, mine
-	ErrQueued           Reason = "QUEUED"            // nobody holds it, but others wait; details: waiters
+	ErrQueued           Reason = "QUEUED"            // it is free, but others wait; details: waiters
 	ErrLockDelay        Reason = "LOCK_DELAY"        // the last holder's end was dirty and its lock-delay runs
 	ErrRevoking         Reason = "REVOKING"          // the last grant was revoked and its holder may not know yet
 	ErrQuietTime        Reason = "QUIET_TIME"        // the cluster was restored and grants nothing yet

@@ -105,7 +105,7 @@ func WithData(data []byte) AcquireOption {
 	}
 }
 
-// WithLockDelay says for how long nobody is granted the lease if this grant ends by expiry or revoke,
+// WithLockDelay says for how long the lease is granted to no session if this grant ends by expiry or revoke,
 // in whole milliseconds, up to a minute.
 func WithLockDelay(delay time.Duration) AcquireOption {
 	return func(request *pb.AcquireRequest) error {
@@ -132,9 +132,9 @@ func (c *Client) Lock(ctx context.Context, name string, options SessionOptions, 
 	return lease, nil
 }
 
-// Acquire stands in the lease's queue until it is granted or ctx is done. If ctx ends first, or
+// Acquire waits in the lease's queue until it is granted or ctx is done. If ctx ends first, or
 // anything else goes wrong, the request is taken back in the background, again and again until the
-// cluster has answered: no grant is left behind and nobody stands in the queue for it.
+// cluster has answered: neither a grant nor a place in the queue is left behind.
 //
 // If this session held the name before, and what became of that is not settled yet, that is settled
 // first: new work has a new token.
@@ -154,7 +154,7 @@ func (s *Session) Acquire(ctx context.Context, name string, with ...AcquireOptio
 	}
 }
 
-// TryAcquire acquires the lease if nobody holds it or waits for it, and is answered at once: by
+// TryAcquire acquires the lease if no session holds it or waits for it, and is answered at once: by
 // ErrHeld, ErrQueued, ErrLockDelay, ErrRevoking or ErrQuietTime if not. Otherwise it is as Acquire.
 func (s *Session) TryAcquire(ctx context.Context, name string, with ...AcquireOption) (*Lease, error) {
 	ctx, cancel := s.client.limited(ctx)
@@ -476,7 +476,7 @@ type Transferred struct {
 
 // Transfer hands the lease over to a session that waits for it, or, with 0, to the head of the queue:
 // in one step, with a new token. Belief ends first, then the request leaves. A hand-over that is
-// refused, with ErrNotWaiting if nobody waits, releases the lease.
+// refused, with ErrNotWaiting if no session waits, releases the lease.
 func (l *Lease) Transfer(ctx context.Context, to uint64) (Transferred, error) {
 	s := l.session
 	s.mu.Lock()

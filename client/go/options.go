@@ -52,7 +52,7 @@ func WithTokenFile(path string) Option {
 	}
 }
 
-// WithLogger logs there what nobody called for: connections, sessions in jeopardy, losses. Without it
+// WithLogger logs there what no call returns: connections, sessions in jeopardy, losses. Without it
 // nothing is logged. Entries are written in order, a moment later; one that is slow holds up nothing
 // else, and misses entries.
 func WithLogger(logger *slog.Logger) Option {

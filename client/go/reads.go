@@ -23,7 +23,7 @@ type Holder struct {
 // LeaseInfo is a lease as a reader sees it, at one moment.
 type LeaseInfo struct {
 	Name string
-	// Holder is nil if nobody holds it.
+	// Holder is nil if the lease is free.
 	Holder *Holder
 	// TTL is that of the holder's session, Remaining what is left of it unless it is kept alive.
 	TTL, Remaining time.Duration
@@ -31,7 +31,7 @@ type LeaseInfo struct {
 	Waiters int
 	// Floor is the greatest token that was ever granted for this name.
 	Floor uint64
-	// Blocked is for how long nobody is granted the lease: lock-delay, or a revoke.
+	// Blocked is for how long the lease is granted to no session: lock-delay, or a revoke.
 	Blocked time.Duration
 }
 
@@ -175,7 +175,7 @@ func (c *Client) Revoke(ctx context.Context, fence Fence, options RevokeOptions)
 	return nil
 }
 
-// WatchHolder calls changed with the lease's holder, nil if nobody holds it: first with the present
+// WatchHolder calls changed with the lease's holder, nil if it is free: first with the present
 // one, then at each change, until ctx is done, which is its error. Breaks of the connection are bridged;
 // what changed meanwhile is told as one change. It needs the right to read all names that begin with this
 // one, and returns ErrPermissionDenied without.
@@ -183,7 +183,7 @@ func (c *Client) WatchHolder(ctx context.Context, name string, changed func(*Hol
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	var told *uint64 // The token that was told last, 0 for nobody.
+	var told *uint64 // The token that was told last, 0 for none.
 	tell := func(holder *Holder) {
 		token := uint64(0)
 		if holder != nil {

@@ -128,7 +128,7 @@ func (c *Client) open(ctx context.Context, options SessionOptions) (*Session, er
 		request.Id = id
 		request.SeenClusterTimeMs = proto.Uint64(c.t.seenClusterTime())
 		reply, sent, err := c.t.call(ctx, &pb.ClientFrame{Body: &pb.ClientFrame_Open{Open: request}}, modePrompt)
-		// The id is known and its session over: an earlier try opened it, nobody heard, and nobody kept
+		// The id is known and its session over: an earlier try opened it, its answer was lost, and no one kept
 		// it alive.
 		if errors.Is(err, ErrOpenIDUsed) && tries < openTries {
 			continue
@@ -264,7 +264,7 @@ func (s *Session) retryDelay() time.Duration {
 }
 
 // loss is why the session is over, if it is. It asks the clock: a window that has passed is lost here
-// and now, whoever looks first.
+// and now, by the first look.
 func (s *Session) loss() *Loss {
 	s.mu.Lock()
 	defer s.mu.Unlock()

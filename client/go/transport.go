@@ -46,7 +46,7 @@ type replyMode int
 
 const (
 	modePrompt  replyMode = iota // Answered at once, and repeated until it is.
-	modeWaiting                  // May rightly be answered late: it stands in a queue. Repeated, too.
+	modeWaiting                  // May rightly be answered late: it waits in a queue. Repeated, too.
 	modeOnce                     // Not repeated: a newer one takes its place.
 )
 

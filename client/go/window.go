@@ -6,7 +6,7 @@ const (
 	// marginMin is the least that is taken off a TTL.
 	marginMin = 50 * time.Millisecond
 	// leadMax is how long before the end of a window belief is ended by itself, at most: a timer
-	// fires late, and whoever waits for the loss shall know of it by the window's end.
+	// fires late, and what waits for the loss shall know of it by the window's end.
 	leadMax = 20 * time.Millisecond
 )
 

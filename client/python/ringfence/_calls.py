@@ -42,7 +42,7 @@ class Mode(enum.Enum):
     """How a request is treated."""
 
     PROMPT = "it is answered at once, and repeated until it is"
-    WAITING = "it may rightly be answered late, since it stands in a queue; repeated too"
+    WAITING = "it may rightly be answered late, since it waits in a queue; repeated too"
     ONCE = "it is not repeated: a newer one takes its place"
 
 

@@ -1,4 +1,4 @@
-//! What stands in a URL: percent-encoded names, and parameters behind `?`.
+//! The parts of a URL: percent-encoded names, and parameters behind `?`.
 
 use ringfence_proto::Refusal;
 use ringfence_proto::text::parse_duration;

@@ -116,7 +116,7 @@ const LAST: RequestNumber = match RequestNumber::new(u64::MAX) {
 };
 
 /// How a wait has ended that ends with this event. A session that has confirmed a greater number
-/// remembers the end of a wait no more, and no later state shows it.
+/// does not remember the end of a wait any longer, and no later state shows it.
 fn said_by(event: &Event, machine: &StateMachine) -> Option<WaitDone> {
     let Event::WaitEnded {
         name, session, why, ..
