@@ -521,11 +521,14 @@ class ClientCore:
                 await self.close_session(session)
             raise LeaseLost(loss, f"{grant.name}#{grant.token}")
         ending = self.endings.note_release(session, grant.name, grant.token)
-        if close:
-            session.lose(Loss(LossKind.CLOSED))
         try:
             try:
+                if close:
+                    session.lose(Loss(LossKind.CLOSED))
                 await self.endings.release(ending, close)
+            except BaseException:
+                self.endings.in_background(ending)
+                raise
             finally:
                 grant.is_told = True
         except Refused as refusal:

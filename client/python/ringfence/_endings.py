@@ -8,7 +8,7 @@ have no order, so it could pass the release, and new work must have a new token.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,11 @@ class Ending:
                 return False
             self._running = True
             return True
+
+    def is_running(self) -> bool:
+        """Whether a task works on it."""
+        with self._lock:
+            return self._running
 
     def stop(self, done: bool) -> None:
         """No task works on it from now on."""
@@ -103,8 +108,7 @@ class Endings:
 
     def in_background(self, ending: Ending) -> None:
         """Works on it as long as its session lives."""
-        if ending.claim():
-            spawn(self._work(ending, None))
+        self._start(ending, self._work(ending, None))
 
     async def settle(self, name: str, deadline: int) -> None:
         """Waits until nothing of `name` is unsettled, and works on what no task works on; raises
@@ -122,13 +126,19 @@ class Endings:
 
     async def settle_one(self, ending: Ending, deadline: int) -> None:
         """Works on one until the deadline, or waits for the task that does."""
-        if ending.claim():
-            await self._work(ending, deadline)
+        if ending.is_running():
+            await Wait(either(ending.stopped(), ending.session.transport.sleep_until(deadline)))
         else:
-            transport = ending.session.transport
-            await Wait(either(ending.stopped(), transport.sleep_until(deadline)))
+            await Wait(self._start(ending, self._work(ending, deadline)))
+
+    def _start(self, ending: Ending, work: Coroutine[Any, Any, None]) -> Future[None]:
+        """Begins it on the timer thread, where no handler of a signal interrupts it: an ending that was
+        claimed and never stopped would hold back its name until its session is over."""
+        return spawn(work, ending.session.transport.sleep_until(0))
 
     async def _work(self, ending: Ending, deadline: int | None) -> None:
+        if not ending.claim():
+            return
         done = False
         try:
             done = await _end(ending, deadline)
@@ -138,6 +148,9 @@ class Endings:
     async def release(self, ending: Ending, close_session: bool) -> None:
         """Releases a grant, belief in which has ended. It goes on in the background if it is not
         answered in time, or if the caller does not wait."""
+        await Wait(self._start(ending, self._release(ending, close_session)))
+
+    async def _release(self, ending: Ending, close_session: bool) -> None:
         if not ending.claim():
             return
         settled = False

@@ -172,8 +172,9 @@ async def done_in_loop(future: Future[Any]) -> None:
     await here
 
 
-def spawn(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Carries it out in the background, on the threads that resolve what it waits for."""
+def spawn(coroutine: Coroutine[Any, Any, T], after: Future[Any] | None = None) -> Future[T]:
+    """Carries it out in the background, on the threads that resolve what it waits for. It begins on this
+    thread, or where `after` is done."""
     result = new_future()
 
     def step(_: Future[Any] | None = None) -> None:
@@ -186,5 +187,8 @@ def spawn(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         else:
             wait.future.add_done_callback(step)
 
-    step()
+    if after is None:
+        step()
+    else:
+        after.add_done_callback(step)
     return result

@@ -289,12 +289,12 @@ def use_session(client: ringfence.Client, session: ringfence.Session) -> None:
 def test_interrupted_at_any_line_nothing_is_left(
     local: ringfence.Client, scripted: Scripted, use: Callable[..., None]
 ) -> None:
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(280, exit=True)
     left = []
     session = local.session()
     try:
-        # Each line takes half a minute; which lines are left out differs with the version of Python.
-        for number in range(0, 10_000, 7):
+        # All lines take some minutes; which of them are left out differs with the version of Python.
+        for number in range(0, 10_000, 17):
             at = AtLine(number, interrupted)
             try:
                 with at:

@@ -156,7 +156,7 @@ with client.lock(sys.argv[1], ttl=ttl) as lease:
 """
 
 
-@pytest.mark.parametrize(("threads", "ttl"), [(1, 3.0), (8, 6.0)])
+@pytest.mark.parametrize(("threads", "ttl"), [(1, 3.0), (8, 10.0)])
 def test_a_cpu_bound_program_keeps_its_lease(
     cluster: Cluster, name: str, threads: int, ttl: float
 ) -> None:
