@@ -11,7 +11,7 @@ fn sources(folder: &Path, text: &mut String) {
         let name = name.to_string_lossy();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
             sources(&path, text);
-        } else if name.ends_with(".rs") {
+        } else if [".rs", ".go", ".py"].iter().any(|end| name.ends_with(end)) {
             text.push_str(&fs::read_to_string(&path).unwrap());
         } else if let Some(story) = name.strip_suffix(".txt") {
             text.push_str(&format!("fn {story}()\n"));
@@ -26,11 +26,15 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 fn assert_it_exists(name: &str, text: &str) {
     let claim = name.rsplit("::").next().unwrap();
-    let sought = match claim.strip_suffix('*') {
-        Some(start) => format!("fn {start}"),
-        None => format!("fn {claim}("),
+    let (start, end) = match claim.strip_suffix('*') {
+        Some(start) => (start, ""),
+        None => (claim, "("),
     };
-    assert!(text.contains(&sought), "there is no test `{name}`");
+    // In Rust, in Go, in Python.
+    let exists = ["fn", "func", "def"]
+        .iter()
+        .any(|keyword| text.contains(&format!("{keyword} {start}{end}")));
+    assert!(exists, "there is no test `{name}`");
 }
 
 #[test]
@@ -53,6 +57,20 @@ fn every_test_that_a_table_names_exists() {
         }
         assert!(count > 20, "{count} tests were found in the table");
     }
+    let clients = fs::read_to_string(root.join("client/README.md")).unwrap();
+    let mut count = [0; 4];
+    for row in clients.lines().filter(|line| line.starts_with("| S")) {
+        for (client, cell) in row.split('|').skip(2).take(4).enumerate() {
+            for name in quoted(cell) {
+                assert_it_exists(name, &text);
+                count[client] += 1;
+            }
+        }
+    }
+    assert!(
+        count[0] >= 50 && count[1..].iter().all(|tests| *tests >= 9),
+        "{count:?} tests were found in the table of clients"
+    );
     let security = fs::read_to_string(root.join("SECURITY.md")).unwrap();
     let (_, threats) = security.split_once("## Threat model").unwrap();
     let mut count = 0;
