@@ -371,7 +371,7 @@ type Member struct {
 	Leader        bool                   `protobuf:"varint,6,opt,name=leader,proto3" json:"leader,omitempty"`
 	// 16 bytes, drawn when the node's directory was made.
 	Incarnation []byte `protobuf:"bytes,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Log index the leader knows it has; only the leader tells.
+	// Log index the leader knows it has; only the leader sends it.
 	MatchedIndex  uint64 `protobuf:"varint,8,opt,name=matched_index,json=matchedIndex,proto3" json:"matched_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

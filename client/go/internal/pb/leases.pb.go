@@ -27,7 +27,7 @@ type CancelResponse_Result int32
 
 const (
 	CancelResponse_RESULT_UNSPECIFIED CancelResponse_Result = 0
-	// It waited, and waits no more.
+	// It waited, and has left the queue.
 	CancelResponse_REMOVED CancelResponse_Result = 1
 	// It had been granted: release the grant below.
 	CancelResponse_GRANTED CancelResponse_Result = 2
@@ -90,7 +90,7 @@ const (
 	CheckResponse_CURRENT CheckResponse_Verdict = 1
 	// A later grant of that name is known.
 	CheckResponse_SUPERSEDED CheckResponse_Verdict = 2
-	// It was granted and has ended, or is so old that no more is known.
+	// It was granted and has ended, or is so old that its end is forgotten.
 	CheckResponse_ENDED CheckResponse_Verdict = 3
 	// Greater than any token the cluster granted.
 	CheckResponse_UNKNOWN CheckResponse_Verdict = 4
@@ -161,7 +161,7 @@ type AcquireRequest struct {
 	WaitMs *uint64 `protobuf:"varint,6,opt,name=wait_ms,json=waitMs,proto3,oneof" json:"wait_ms,omitempty"`
 	// At most 1 KiB.
 	Data []byte `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
-	// After a dirty end of this grant (expiry, revoke) nobody is granted the lease for this long;
+	// After a dirty end of this grant (expiry, revoke) no session is granted the lease for this long;
 	// at most 60,000.
 	LockDelayMs   uint64 `protobuf:"varint,8,opt,name=lock_delay_ms,json=lockDelayMs,proto3" json:"lock_delay_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -964,7 +964,7 @@ func (x *GetResponse) GetAt() *ReadPoint {
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Absent if nobody holds it.
+	// Absent if no session holds it.
 	Holder *Grant `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	// The holder's TTL.
 	TtlMs uint64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
@@ -974,7 +974,7 @@ type Lease struct {
 	Waiters uint32 `protobuf:"varint,5,opt,name=waiters,proto3" json:"waiters,omitempty"`
 	// The greatest token ever granted for this name.
 	Floor uint64 `protobuf:"varint,6,opt,name=floor,proto3" json:"floor,omitempty"`
-	// Nobody is granted the lease for this long: lock-delay, or a revoke its holder may not know of.
+	// No session is granted the lease for this long: lock-delay, or a revoke its holder may not know of.
 	BlockedMs     uint64 `protobuf:"varint,7,opt,name=blocked_ms,json=blockedMs,proto3" json:"blocked_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1317,7 +1317,7 @@ type WatchRequest struct {
 	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Continue behind this position; absent: begin with the present state. A reader that lets a
 	// message of it wait for 30 s, or takes less than 5,000 leases a second of it besides, hears
-	// UNAVAILABLE and has to begin anew: others may wait for the memory.
+	// UNAVAILABLE and has to begin again: others may wait for the memory.
 	From          *Position `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1529,7 +1529,7 @@ type WatchEvent_Ended struct {
 }
 
 type WatchEvent_Present struct {
-	// Part of the present state that a watch begins with: a lease that is held. What is not told is
+	// Part of the present state that a watch begins with: a lease that is held. What is not reported is
 	// free.
 	Present *Lease `protobuf:"bytes,3,opt,name=present,proto3,oneof"`
 }
@@ -1674,7 +1674,7 @@ type WatchFloorsResponse struct {
 	Forgotten uint64 `protobuf:"varint,1,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
 	// Changed floors; in the first message(s) all of them.
 	Floors []*Floor `protobuf:"bytes,2,rep,name=floors,proto3" json:"floors,omitempty"`
-	// Everything up to here has been told once `complete` is set. Its cluster is that of these floors, in
+	// Everything up to here has been reported once `complete` is set. Its cluster is that of these floors, in
 	// each message.
 	Position *Position `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
 	// The present state is complete.

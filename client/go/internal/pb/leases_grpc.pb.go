@@ -39,7 +39,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type LeasesClient interface {
 	// Acquires a lease; with `wait_ms` the call lasts until it is granted or the wait is over.
-	// A broken call ends nothing by itself: the place in the queue belongs to the session and the
+	// A broken call ends nothing: the place in the queue belongs to the session and the
 	// request number. Repeat the call with the same number, or send Cancel.
 	// With `open`, a refusal whose metadata have `session` and `ttl_ms` has opened the session all
 	// the same.
@@ -211,7 +211,7 @@ func (c *leasesClient) History(ctx context.Context, in *HistoryRequest, opts ...
 // for forward compatibility.
 type LeasesServer interface {
 	// Acquires a lease; with `wait_ms` the call lasts until it is granted or the wait is over.
-	// A broken call ends nothing by itself: the place in the queue belongs to the session and the
+	// A broken call ends nothing: the place in the queue belongs to the session and the
 	// request number. Repeat the call with the same number, or send Cancel.
 	// With `open`, a refusal whose metadata have `session` and `ttl_ms` has opened the session all
 	// the same.

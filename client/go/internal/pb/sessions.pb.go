@@ -37,8 +37,8 @@ type OpenRequest struct {
 	TtlMs *uint64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
 	// At most 255 bytes, for people.
 	Identity string `protobuf:"bytes,5,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Binds the session to this Pod instead of a TTL, which must be absent then: it is kept alive by nobody
-	// and ends when the cluster's leader sees the Pod's end. Only for a cluster that watches Pods, and
+	// Binds the session to this Pod instead of a TTL, which must be absent then: no client keeps it alive,
+	// and it ends when the cluster's leader sees the Pod's end. Only for a cluster that watches Pods, and
 	// not within an AcquireRequest.
 	Pod           *Pod `protobuf:"bytes,6,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -345,8 +345,8 @@ type KeepAliveResponse struct {
 	// Set if nothing of the request was acknowledged: repeat it.
 	Refusal *Refusal `protobuf:"bytes,5,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// Sessions of the request with so much to tell that this reply had no room for it or that another
-	// reply tells it at the same moment, and sessions whose time has come, but whose end is still to be
-	// carried out. This reply extends nothing for them: acknowledge what it tells, and ask again at once.
+	// reply reports it at the same moment, and sessions whose time has come, but whose end is still to be
+	// carried out. This reply extends nothing for them: acknowledge what it reports, and ask again at once.
 	Untold        []uint64 `protobuf:"varint,6,rep,packed,name=untold,proto3" json:"untold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

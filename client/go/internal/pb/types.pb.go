@@ -53,9 +53,9 @@ const (
 	Reason_REASON_UNAVAILABLE Reason = 2
 	// DEADLINE_EXCEEDED. The request may take effect or may have: repeat it with the same number.
 	Reason_REASON_OUTCOME_UNKNOWN Reason = 3
-	// FAILED_PRECONDITION. Somebody holds the lease; `holder`, `identity`, `token`, `mine`.
+	// FAILED_PRECONDITION. Another session holds the lease, or this one does; `holder`, `identity`, `token`, `mine`.
 	Reason_REASON_HELD Reason = 4
-	// FAILED_PRECONDITION. Nobody holds it, but others wait; `waiters`.
+	// FAILED_PRECONDITION. No session holds it, but others wait; `waiters`.
 	Reason_REASON_QUEUED Reason = 5
 	// FAILED_PRECONDITION. The last holder's end was dirty and its lock-delay runs; RetryInfo.
 	Reason_REASON_LOCK_DELAY Reason = 6
@@ -91,7 +91,8 @@ const (
 	Reason_REASON_OPEN_ID_USED Reason = 19
 	// ABORTED. The settings have changed since; `set_at`.
 	Reason_REASON_STALE_SETTINGS Reason = 20
-	// ABORTED. The stream's position, or the change of rights, belongs to another cluster; start anew.
+	// ABORTED. The stream's position, or the change of rights, belongs to another cluster; start again
+	// without a position.
 	Reason_REASON_CLUSTER_CHANGED Reason = 21
 	// OUT_OF_RANGE. The history asked for is gone.
 	Reason_REASON_COMPACTED Reason = 22
@@ -230,7 +231,7 @@ const (
 	PodSeen_POD_SEEN_GONE      PodSeen = 1
 	PodSeen_POD_SEEN_SUCCEEDED PodSeen = 2
 	PodSeen_POD_SEEN_FAILED    PodSeen = 3
-	// Its node is not ready, and somebody marked it as out of service.
+	// Its node is not ready, and an operator marked it as out of service.
 	PodSeen_POD_SEEN_NODE_OUT_OF_SERVICE PodSeen = 4
 	// Another session was opened for the same container.
 	PodSeen_POD_SEEN_RESTARTED PodSeen = 5
@@ -742,7 +743,7 @@ type Pod struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// At most 253 bytes.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// At most 64 bytes; tells it from a Pod of the same name before or after it.
+	// At most 64 bytes; distinguishes it from a Pod of the same name before or after it.
 	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	// At most 63 bytes; empty if the Pod has one that opens sessions, or none matters. One session at
 	// a time is bound to a container: opening another one ends the one before.

@@ -84,7 +84,8 @@ const LIST: &str = "crates/xtask/src/tidy/prose.rs";
 /// PostgreSQL say it, too.
 const KEPT: &str = " was overtaken by token ";
 
-/// Checks the prose of a Markdown file; of a Rust file the comments and what it says to people. A doc
+/// Checks the prose of a Markdown file and the comments of a schema; of a Rust file the comments and
+/// what it says to people. A doc
 /// comment of a command is its help text, too.
 pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
     if file.path.starts_with(RECORDS) || file.path == LIST {
@@ -94,7 +95,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<Violation> {
         .prose()
         .map(|(number, line)| (number, line, "a document"));
     let mut violations = Vec::new();
-    for (number, line, place) in prose.chain(rust(file)) {
+    for (number, line, place) in prose.chain(rust(file)).chain(proto(file)) {
         let line = line.to_lowercase();
         let found = WORDS
             .iter()
@@ -133,6 +134,20 @@ fn rust(file: &SourceFile) -> Vec<(usize, String, &'static str)> {
         }
     }
     found
+}
+
+/// The comments of a schema, which is what authors of clients read.
+fn proto(file: &SourceFile) -> Vec<(usize, String, &'static str)> {
+    if !file.has_extension("proto") {
+        return Vec::new();
+    }
+    let lines = file.text.lines().enumerate();
+    lines
+        .filter_map(|(index, line)| {
+            let (_, comment) = line.split_once("//")?;
+            Some((index + 1, outside_of_code(comment), "a comment"))
+        })
+        .collect()
 }
 
 /// Whether a person may read what this file says: tests say it to their authors.
@@ -192,6 +207,14 @@ mod tests {
         }
         let code = "let told = anew(); // `told` stays\n/// ```\n/// told();\n/// ```\n";
         assert_eq!(faults("a.rs", code), Vec::new());
+    }
+
+    #[test]
+    fn comments_of_a_schema_are_prose() {
+        let schema = "// Sessions.\nmessage A {\n  // It is told.\n  bool told = 1;\n}\n";
+        let found = faults("proto/a.proto", schema);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 3);
     }
 
     #[test]
