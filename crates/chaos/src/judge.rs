@@ -244,6 +244,9 @@ fn reproduce(plan: &Plan) -> String {
     if plan.break_quorum {
         command.push_str(" --break-quorum");
     }
+    for client in &plan.foreign {
+        command.push_str(&format!(" --client '{client}'"));
+    }
     command
 }
 

@@ -119,6 +119,9 @@ pub struct Plan {
     pub nodes: u32,
     /// Clients, 1 to 32.
     pub clients: u32,
+    /// Programs of clients in other languages, run by a shell with the arguments of `chaos-client`:
+    /// they take the place of the last of the clients.
+    pub foreign: Vec<String>,
     /// How long the workload lasts.
     pub duration: Duration,
     /// Fixes the schedule of faults, and the clients' dice.

@@ -43,6 +43,10 @@ pub(crate) struct Chaos {
     /// How many clients
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(span(plan::CLIENTS)))]
     clients: u32,
+    /// A program that takes the place of one of the clients, and speaks as `ringfence chaos-client`
+    /// does; repeat it for more of them
+    #[arg(long = "client", value_name = "CMD")]
+    foreign: Vec<String>,
     /// How long the clients work
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = super::duration::parse)]
     duration: Duration,
@@ -124,6 +128,13 @@ impl Chaos {
             return Err(Failure::usage("faults of a target need a script")
                 .hint("name one with --hook, or leave --faults out"));
         }
+        if self.foreign.len() > self.clients as usize {
+            return Err(Failure::usage(format!(
+                "got {} programs of --client, expected at most --clients {}",
+                self.foreign.len(),
+                self.clients
+            )));
+        }
         let program = std::env::current_exe().map_err(|cause| {
             let message = format!("cannot find this program's own file: {cause}");
             Failure::new(exit::UNAVAILABLE, "FAULT", message)
@@ -132,6 +143,7 @@ impl Chaos {
             program,
             nodes: self.nodes,
             clients: self.clients,
+            foreign: self.foreign,
             duration: self.duration,
             seed: self.seed.unwrap_or_else(rand::random),
             faults,

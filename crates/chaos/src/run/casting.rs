@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::cluster::{CLIENT_PORT, without_settings};
 use crate::crew::Crew;
+use crate::plan::Plan;
 use crate::stage::{MEMORY_SOCKET, Stage};
 use crate::sys;
 
@@ -28,6 +29,27 @@ pub(super) fn cast(stage: &Stage, prefix: &str) -> io::Result<Crew> {
     Ok(crew)
 }
 
+/// What a client is run by: the last ones by the programs that were named. A shell reads those, so
+/// that they may have arguments of their own.
+fn program(plan: &Plan, number: u32) -> Command {
+    let ours = plan.clients as usize - plan.foreign.len().min(plan.clients as usize);
+    let foreign = (number as usize)
+        .checked_sub(ours + 1)
+        .and_then(|place| plan.foreign.get(place));
+    match foreign {
+        Some(given) => {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &format!("exec {given} \"$@\""), "client"]);
+            command
+        }
+        None => {
+            let mut command = Command::new(&plan.program);
+            command.arg("chaos-client");
+            command
+        }
+    }
+}
+
 fn client(stage: &Stage, prefix: &str, number: u32, logs: &Path) -> io::Result<Command> {
     let plan = &stage.plan;
     let log = std::fs::File::create(logs.join(format!("c{number}.log")))?;
@@ -37,9 +59,8 @@ fn client(stage: &Stage, prefix: &str, number: u32, logs: &Path) -> io::Result<C
             .map(|place| format!("{}:{CLIENT_PORT}", stage.home(place).address))
             .collect(),
     };
-    let mut command = Command::new(&plan.program);
+    let mut command = program(plan, number);
     command
-        .arg("chaos-client")
         .arg(format!("--number={number}"))
         .arg(format!(
             "--seed={}",

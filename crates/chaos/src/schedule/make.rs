@@ -318,6 +318,7 @@ mod tests {
             program: "ringfence".into(),
             nodes: 5,
             clients: 8,
+            foreign: Vec::new(),
             duration: Duration::from_secs(seconds),
             seed,
             faults: Kind::ALL.to_vec(),
