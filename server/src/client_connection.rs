@@ -10,9 +10,10 @@ use ringfence_services::{Account, Client, ConnectionPrincipals, Pool};
 use ringfence_tls::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
 
-use crate::limits::AHEAD_BYTES_MAX;
+use crate::limits::{AHEAD_BYTES_MAX, AHEAD_PATIENCE};
 
 /// What every request on a connection knows of it.
 #[derive(Clone)]
@@ -43,6 +44,9 @@ struct Ahead {
     bytes: Vec<u8>,
     /// hyper waits for bytes itself.
     is_awaited: bool,
+    /// Runs while there is no more room. Behind what is not read, a client's end is not seen: so one that
+    /// fills it is closed when this ends.
+    full: Option<Pin<Box<Sleep>>>,
 }
 
 impl Ahead {
@@ -60,7 +64,25 @@ impl Ahead {
             }
             self.bytes.extend(buffer.filled());
         }
-        Ok(())
+        if self.is_awaited || self.bytes.len() < AHEAD_BYTES_MAX {
+            self.full = None;
+            return Ok(());
+        }
+        let full = self
+            .full
+            .get_or_insert_with(|| Box::pin(sleep(AHEAD_PATIENCE)));
+        match full.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Hands out what was read.
+    fn take(&mut self, into: &mut ReadBuf<'_>) {
+        let count = self.bytes.len().min(into.remaining());
+        into.put_slice(&self.bytes[..count]);
+        self.bytes.drain(..count);
+        self.full = None;
     }
 }
 
@@ -109,9 +131,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for ClientConnection<C> {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         if !self.ahead.bytes.is_empty() {
-            let count = self.ahead.bytes.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.bytes[..count]);
-            self.ahead.bytes.drain(..count);
+            self.ahead.take(buffer);
             return Poll::Ready(Ok(()));
         }
         let read = Pin::new(&mut self.connection).poll_read(cx, buffer);

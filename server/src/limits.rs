@@ -29,8 +29,11 @@ pub(crate) const CANCELLED_UNSEEN_MAX: usize = STREAMS_PER_CONNECTION_MAX as usi
 /// The most bytes of the headers of one call.
 pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
 /// How many bytes of what a client of HTTP/1 sends behind a request are read before that is answered,
-/// about. Of one that has sent more it is not noticed that it has gone.
+/// about.
 pub(crate) const AHEAD_BYTES_MAX: usize = 4 << 10;
+/// How long a client that has sent more is still served: from there on it is not noticed that it has
+/// gone, so it is closed.
+pub(crate) const AHEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a silent connection is asked whether it still lives.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer.

@@ -112,7 +112,7 @@ impl Rest {
                 let open = v1::OpenRequest {
                     ttl_ms: Some(ttl_ms),
                     identity,
-                    ..open_request(id, secret)
+                    ..open_request(id.map(of_acquire), secret)
                 };
                 match wanted.wait_ms {
                     None => Box::pin(self.open_and_acquire(call, open, &wanted, repeats)).await,
@@ -426,6 +426,16 @@ impl Rest {
 const GIVE_UP_TRIES: usize = 10;
 /// The pause between two tries.
 const GIVE_UP_PAUSE: Duration = Duration::from_secs(1);
+
+/// The id of an opening that is part of an acquire. A key belongs to its call: used for `sessions`
+/// before, it would name a session here that this acquire has not opened and must not close.
+fn of_acquire(key: Bytes) -> Bytes {
+    const CALL: [u8; handle::SECRET_BYTES] = *b"acquire with ttl";
+    key.iter()
+        .zip(CALL)
+        .map(|(byte, call)| byte ^ call)
+        .collect()
+}
 
 /// Whether nothing was granted to the session that a refused acquire opened, and nothing can be any
 /// more. Where its caller may repeat the request, an earlier try may have been granted the lease: then

@@ -383,7 +383,10 @@ async fn a_caller_that_sends_more_behind_its_request_and_goes_leaves_no_ghost_ei
     let alice = open(&http, "60s").await;
     let wanted = json!({ "name": "db", "session": alice });
     http.post("/v1/acquire", wanted).await.ok();
-    for more in ["\r\n", "GET /v1/leases HTTP/1.1\r\nHost: node\r\n\r\n"] {
+    let get = "GET /v1/leases HTTP/1.1\r\nHost: node\r\n\r\n";
+    // More than is read ahead, and more than the kernel keeps for one that does not read.
+    let many = get.repeat(10_000);
+    for more in ["\r\n", get, many.as_str()] {
         let body = json!({ "name": "db", "ttl": "60s", "wait": "10m" }).to_string();
         let request = format!(
             "POST /v1/acquire HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\n\
@@ -391,7 +394,9 @@ async fn a_caller_that_sends_more_behind_its_request_and_goes_leaves_no_ghost_ei
             body.len()
         );
         let mut stream = TcpStream::connect(&http.address).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
+        // The last one may not find room for all of it.
+        let all = timeout(Duration::from_secs(1), stream.write_all(request.as_bytes())).await;
+        drop(all);
         while http.get("/v1/leases/db").await.ok()["waiters"] != 1 {
             sleep(Duration::from_millis(20)).await;
         }
@@ -403,6 +408,40 @@ async fn a_caller_that_sends_more_behind_its_request_and_goes_leaves_no_ghost_ei
         };
         timeout(PATIENCE, gone).await.expect("no ghost");
     }
+}
+
+/// A key belongs to its call: what `sessions` opened under it, `acquire` neither uses nor closes.
+#[tokio::test]
+async fn the_key_of_a_session_names_another_one_in_an_acquire() {
+    let (node, _dir) = single().await;
+    let http = Http::of(&node).with("Idempotency-Key", "21234567-89ab-4def-8123-456789abcdef");
+    let plain = Http::of(&node);
+    let secret = "00112233445566778899aabbccddeeff";
+    let opened = json!({ "ttl": "60s", "secret": secret });
+    let session = http.post("/v1/sessions", opened).await.ok()["session"].clone();
+    let wanted = json!({ "name": "own", "session": session });
+    let own = plain.post("/v1/acquire", wanted).await.ok();
+    let other = open(&plain, "60s").await;
+    let held = json!({ "name": "held", "session": other });
+    plain.post("/v1/acquire", held).await.ok();
+    for wait in [None, Some("100ms")] {
+        let mut wanted = json!({ "name": "held", "ttl": "60s", "secret": secret });
+        if let Some(wait) = wait {
+            wanted["wait"] = wait.into();
+        }
+        let refused = http.post("/v1/acquire", wanted).await;
+        assert_eq!(refused.status, 409, "{refused:?}");
+    }
+    let kept = plain
+        .post("/v1/keep-alive", json!({ "session": session }))
+        .await
+        .ok();
+    assert_eq!(kept["lost"], json!([]), "{kept}");
+    let token = &own["token"];
+    assert_eq!(
+        plain.get("/v1/leases/own").await.ok()["holder"]["token"],
+        *token
+    );
 }
 
 /// Whatever a later try under the key is refused for, an earlier one may have been granted the lease.
