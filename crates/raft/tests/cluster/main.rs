@@ -9,6 +9,7 @@ mod disk;
 mod forming;
 mod harness;
 mod history;
+mod losses;
 mod members;
 mod peers;
 mod rights;
