@@ -53,8 +53,8 @@ impl Holder {
         }
     }
 
-    /// Looks on for two TTLs while the attack goes on, which counts its answers.
-    pub(crate) async fn lasts(self, mut attack: JoinSet<()>, answered: &AtomicU64) {
+    /// Looks on for two TTLs while the attack goes on, which counts its answers; how many there were.
+    pub(crate) async fn lasts(&self, mut attack: JoinSet<()>, answered: &AtomicU64) -> u64 {
         let (begun, whole) = (now(), self.whole);
         let mut least = whole;
         while begun.elapsed() < 2 * self.ttl && self.held.term().is_valid() {
@@ -77,6 +77,7 @@ impl Holder {
         drop(attack);
         let after = term(&self.cluster.caller(), self.leader).await;
         assert_eq!(after, self.term, "the leader changed");
+        answered
     }
 }
 
