@@ -125,22 +125,20 @@ pub(crate) fn prove(text: &str, tokens: &dyn Tokens, now: u64) -> Result<Proven,
     /// The same for an unknown id and for a wrong secret.
     const UNKNOWN: NotProven =
         not("no cluster token of this cluster; it may be revoked, or another cluster's");
-
-    const BEHIND: NotProven = NotProven {
-        behind: true,
-        ..not("this node has not caught up yet, so it may not know this cluster token")
-    };
+    /// The same for both while it is not sure.
+    const BEHIND: &str = "this node has not caught up yet, so it may not know this cluster token";
 
     let offered = BearerToken::parse(text)
         .ok_or(const { not("malformed cluster token; expected rft_ID_ and 43 characters") })?;
     let stored = tokens.token(offered.id);
     let stored = stored.filter(|stored| offered.secret.matches(&stored.digest));
     let Some(stored) = stored else {
-        // One answer for an unknown id and a wrong secret here, too.
-        return Err(if tokens.has_caught_up() {
-            UNKNOWN
-        } else {
-            BEHIND
+        return Err(match tokens.has_caught_up() {
+            true => UNKNOWN,
+            false => NotProven {
+                behind: true,
+                ..not(BEHIND)
+            },
         });
     };
     let mut proven = Proven::of(stored.principal);

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
 use ringfence_core::{Access, Command, Frozen, Mode, RequestNumber, SessionId, StateMachine};
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_command;
 use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
