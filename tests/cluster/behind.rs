@@ -83,7 +83,7 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
     }
     cluster.spawn(late);
     for token in [&valid, &invalid] {
-        // At first nobody listens, which is answered alike.
+        // At first the node does not listen yet, which the command answers alike.
         let told = async {
             loop {
                 let said = whoami(&cluster, late, token);

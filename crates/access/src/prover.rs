@@ -199,7 +199,7 @@ impl Prover {
             self.check_source(peer, now)?;
         }
         let proven = bearer.and_then(|token| self.by_token(token, now));
-        // A guess that nothing is said of brings nobody nearer to a token.
+        // An answer that says nothing of the credential is no failed proof: a guess gains nothing by it.
         if matches!(&proven, Err(not) if !not.behind) {
             peer.failures().count(now);
             self.failures.count(now);

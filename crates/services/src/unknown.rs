@@ -147,7 +147,7 @@ impl Context {
         }
         let mut left_out = self.leave_out_sessions(who, account, keep_alive);
         // Behind the sessions: of one that is left out no loss is acknowledged either.
-        left_out.losses = self.leave_out_losses(who, account, keep_alive);
+        left_out.losses = self.leave_out_losses(who, account, keep_alive, left_out.asked);
         if left_out.named() > 0 {
             self.metrics.limited(&left_out.refusal(), name(who), true);
         }
@@ -187,13 +187,14 @@ impl Context {
         left_out
     }
 
-    /// What is taken for a loss is not given back if the leader has it: its answer does not say so, and
-    /// there are few.
+    /// As many as `paid` sessions of the message were taken for cost nothing more. What is taken for a
+    /// loss is not given back if the leader has it: its answer does not say so, and there are few.
     fn leave_out_losses(
         &self,
         who: &Who,
         account: &Account,
         keep_alive: &mut KeepAlive,
+        paid: usize,
     ) -> Vec<Acknowledgement> {
         if keep_alive.acknowledged.is_empty() || planted(Bug::UnknownLossesUnlimited) {
             return Vec::new();
@@ -202,8 +203,9 @@ impl Context {
         let is_known = |one: &Acknowledgement| known.binary_search(one).is_ok();
         let all = std::mem::take(&mut keep_alive.acknowledged);
         let (known, mut unknown): (Vec<_>, Vec<_>) = all.into_iter().partition(is_known);
-        let (asked, _) = self.take_unknown(who, account, unknown.len());
-        let mut beyond = unknown.split_off(asked);
+        let paid = paid.min(unknown.len());
+        let (taken, _) = self.take_unknown(who, account, unknown.len() - paid);
+        let mut beyond = unknown.split_off(paid + taken);
         keep_alive.acknowledged = known;
         keep_alive.acknowledged.append(&mut unknown);
         beyond.sort_unstable();
