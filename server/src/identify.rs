@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::{Either, Ready, ready};
 use ringfence_access::{
@@ -26,12 +27,19 @@ use crate::config::Access;
 /// How many seconds' worth of failed proofs one source may have at once.
 const FAILED_PROOFS_BURST: u64 = 10;
 
+/// How soon a node that has a leader knows whether it has caught up, once it is asked.
+const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
+
 /// The cluster tokens as this node's state has them.
 struct StateTokens(Node);
 
 impl Tokens for StateTokens {
     fn token(&self, id: u64) -> Option<ClusterToken> {
         self.0.access().token(id).cloned()
+    }
+
+    fn has_caught_up(&self) -> bool {
+        self.0.has_caught_up()
     }
 }
 
@@ -84,7 +92,7 @@ impl IdentifyLayer {
     /// a reason to refuse only where rights bind.
     ///
     /// # Errors
-    /// What is wrong with the credential, or the limit of failed proofs that was reached.
+    /// What is wrong with the credential, that this node may not know it yet, or the limit of failed proofs that was reached.
     pub(crate) fn identify(
         &self,
         peer: &Peer,
@@ -96,6 +104,10 @@ impl IdentifyLayer {
             Ok(proven) => return Ok(Some(self.identified(proven))),
             Err(not) => not,
         };
+        // It does not know either whether rights bind.
+        if not.behind {
+            return Err(refusal(&not));
+        }
         let source = || {
             peer.source()
                 .map_or_else(String::new, |from| from.to_string())
@@ -201,8 +213,11 @@ where
     }
 }
 
-/// What was shown proves nothing; nothing was done.
+/// What was shown proves nothing, or nothing yet; nothing was done.
 fn refusal(not: &NotProven) -> Refusal {
+    if not.behind {
+        return Refusal::unavailable(not, None, CAUGHT_UP_AFTER);
+    }
     if let Some(reached) = &not.reached {
         return Refusal::new(Reason::Limit, not.to_string())
             .with("limit", reached.limit)

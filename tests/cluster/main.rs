@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod behind;
 mod elections;
 mod failing_disks;
 mod long_pauses;

@@ -5,8 +5,10 @@
 
 mod attackers;
 mod crowds;
+mod holder;
 mod hunt;
 mod invented;
+mod invented_losses;
 mod keep_alives;
 mod many_leases;
 mod measure;

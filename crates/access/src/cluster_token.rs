@@ -29,6 +29,10 @@ const ID_TEXT_BYTES_MAX: usize = 20;
 pub trait Tokens: Send + Sync {
     /// The token with this id, unless there is none, or it was revoked.
     fn token(&self, id: u64) -> Option<ClusterToken>;
+
+    /// Whether this state has held all tokens of the cluster at some time since the node started. Before
+    /// that it may be from long ago, and a token that it has not proves nothing.
+    fn has_caught_up(&self) -> bool;
 }
 
 /// The 256 random bits of a token.
@@ -121,13 +125,22 @@ pub(crate) fn prove(text: &str, tokens: &dyn Tokens, now: u64) -> Result<Proven,
     /// The same for an unknown id and for a wrong secret.
     const UNKNOWN: NotProven =
         not("no cluster token of this cluster; it may be revoked, or another cluster's");
+    /// The same for both while it is not sure.
+    const BEHIND: &str = "this node has not caught up yet, so it may not know this cluster token";
 
     let offered = BearerToken::parse(text)
         .ok_or(const { not("malformed cluster token; expected rft_ID_ and 43 characters") })?;
-    let stored = tokens.token(offered.id).ok_or(UNKNOWN)?;
-    if !offered.secret.matches(&stored.digest) {
-        return Err(UNKNOWN);
-    }
+    let stored = tokens.token(offered.id);
+    let stored = stored.filter(|stored| offered.secret.matches(&stored.digest));
+    let Some(stored) = stored else {
+        return Err(match tokens.has_caught_up() {
+            true => UNKNOWN,
+            false => NotProven {
+                behind: true,
+                ..not(BEHIND)
+            },
+        });
+    };
     let mut proven = Proven::of(stored.principal);
     proven.token = Some(offered.id);
     proven.expires_unix = stored.expires.map(|ends| ends.saturating_add(LEEWAY));

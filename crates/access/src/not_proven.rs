@@ -14,6 +14,9 @@ pub struct NotProven {
     pub credential: Credential,
     /// What is wrong with it, and what is expected. It repeats no part of the credential.
     pub why: Cow<'static, str>,
+    /// Whether nothing can be said of it, since the node that was asked may not know yet what the cluster
+    /// knows: the same credential may be good at another node, and here in a moment.
+    pub behind: bool,
     /// Whether it was not looked at because too many proofs have failed: the same credential may be
     /// good in the next second.
     pub limited: bool,
@@ -69,6 +72,7 @@ impl NotProven {
         Self {
             credential,
             why: Cow::Borrowed(why),
+            behind: false,
             limited: false,
             reached: None,
         }
@@ -78,6 +82,7 @@ impl NotProven {
         Self {
             credential,
             why: Cow::Owned(why),
+            behind: false,
             limited: false,
             reached: None,
         }

@@ -154,6 +154,7 @@ impl Prover {
 
     fn counted(&self, proven: Result<Proven, NotProven>) -> Result<Proven, NotProven> {
         match &proven {
+            Err(not) if not.behind => return proven,
             Ok(_) => &self.counts.proven,
             Err(not) if not.limited => &self.counts.limited,
             Err(not) => &self.counts.failed[not.credential as usize],
@@ -198,7 +199,8 @@ impl Prover {
             self.check_source(peer, now)?;
         }
         let proven = bearer.and_then(|token| self.by_token(token, now));
-        if proven.is_err() {
+        // An answer that says nothing of the credential is no failed proof: a guess gains nothing by it.
+        if matches!(&proven, Err(not) if !not.behind) {
             peer.failures().count(now);
             self.failures.count(now);
             if let Some(source) = peer.source() {

@@ -14,7 +14,7 @@ use crate::id::{ClusterId, FencingToken, Secret, SessionId};
 use crate::lease::{GrantRecord, Lease};
 use crate::looks::Looks;
 use crate::name::{Identity, LeaseName};
-use crate::outcome::Rejection;
+use crate::outcome::{LostGrant, Rejection};
 use crate::pod::{Pod, PodKey, PodUid};
 use crate::query::{LeaseView, SessionView, Summary, Verdict};
 use crate::session::Session;
@@ -333,6 +333,13 @@ impl Frozen {
     #[must_use]
     pub fn silence(&self, id: SessionId) -> Option<Millis> {
         Some(self.time().since(self.sessions.get(&id)?.seen()))
+    }
+
+    /// Grants of a session that ended against its will and that it has not acknowledged; none if it is
+    /// not alive.
+    #[must_use]
+    pub fn lost(&self, id: SessionId) -> &[LostGrant] {
+        self.sessions.get(&id).map_or(&[], Session::lost)
     }
 
     /// Why a session ended, within the last minute of cluster time.

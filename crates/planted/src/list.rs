@@ -284,7 +284,13 @@ bugs! {
         FullFollowersFed "full-followers-fed"
             "A leader takes proposals that only followers without room could commit."
         LossesToldToEach "losses-told-to-each"
-            "Each mention of a session in a batch of keep-alives copies all that the session has lost.";
+            "Each mention of a session in a batch of keep-alives copies all that the session has lost."
+        CaughtUpAtOnce "caught-up-at-once"
+            "A node that has just started takes its state, which may be old, for the newest."
+        InventedLossesLogged "invented-losses-logged"
+            "The log gets every loss that a keep-alive acknowledges, whether there is such a loss or not."
+        LeftOutLossTold "left-out-loss-told"
+            "An acknowledgement that came before its loss was applied is answered as if it had been heard.";
     client:
         WindowFromTheAnswer "window-from-the-answer"
             "Belief is counted from the answer and not from the request."
@@ -330,6 +336,8 @@ bugs! {
             "A keep-alive that names more than it may waits for its turn, uncounted, to be refused."
         LossesUncounted "losses-uncounted"
             "The losses that a keep-alive acknowledges count neither as bytes nor as under way."
+        UnknownLossesUnlimited "unknown-losses-unlimited"
+            "Every loss that a keep-alive acknowledges goes to the leader, whether there is such a loss or not."
         UnknownSessionsUnlimited "unknown-sessions-unlimited"
             "Keep-alives and requests for sessions that were never opened have no rate."
         LeftOutUntold "left-out-untold"

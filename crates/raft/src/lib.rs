@@ -146,8 +146,8 @@ pub use platform::place;
 pub use platform::runtime::spawn;
 pub use read::reading::Known;
 pub use requests::keepalive::{
-    KEEP_ALIVES_FORWARDED_MAX, KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeepAliveSource, KeptAlive,
-    SESSIONS_PER_RENEW_MAX,
+    Acknowledgement, KEEP_ALIVES_FORWARDED_MAX, KEEP_ALIVES_QUEUED_MAX, KeepAlive, KeepAliveSource,
+    KeptAlive, SESSIONS_PER_RENEW_MAX,
 };
 pub use requests::propose::PROPOSALS_QUEUED_MAX;
 pub use ringfence_history::{

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringfence_core::{
-    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, Command, HolderData,
-    Identity, LEVEL_ACCESS, LeaseName, Millis, Mode, Open, OpenId, Opened, Outcome, Principal,
-    Request, RequestNumber, Secret, SessionId,
+    AccessChange, Acquire, Acquired, Ask, Called, Caller, ChangeAccess, Command, Granted,
+    HolderData, Identity, LEVEL_ACCESS, LeaseName, Millis, Mode, Open, OpenId, Opened, Outcome,
+    Principal, Request, RequestNumber, Revoke, Secret, SessionId,
 };
 use ringfence_raft::{Hooks, Node, NodeConfig};
 use ringfence_testkit::ports::Port;
@@ -81,6 +81,26 @@ impl Alone {
             panic!("{opened:?}");
         };
         (session, secret)
+    }
+
+    /// A session with a secret of ones that has lost a lease and not acknowledged it.
+    pub(super) async fn lose(&self) -> Granted {
+        let (session, secret) = self.open(1).await;
+        let first = RequestNumber::new(1).unwrap();
+        let acquired = self.propose(acquire(session, secret, first, first)).await;
+        let Outcome::Acquired(Acquired::Granted(granted)) = acquired else {
+            panic!("{acquired:?}");
+        };
+        let revoke = Revoke {
+            name: LeaseName::parse("lease/1").unwrap(),
+            token: granted.token,
+            now: false,
+            reason: String::new(),
+            operator: String::new(),
+        };
+        self.propose(Command::Revoke(revoke)).await;
+        assert_eq!(self.node.read(|machine| machine.lost(session).len()), 1);
+        granted
     }
 
     /// Lets rights bind, of which no principal has any.

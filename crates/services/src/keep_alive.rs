@@ -29,7 +29,7 @@ use crate::status::not_proposed;
 /// How long a connection rests behind a keep-alive, for what of it was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rest {
-    /// The sessions that it was refused.
+    /// The sessions and losses that it was refused.
     pub(super) named: usize,
     /// Zero for a keep-alive of which nothing was refused.
     pub(super) pause: Duration,
@@ -38,10 +38,10 @@ pub(super) struct Rest {
 impl Rest {
     /// What a refusal costs is little, and a flood of refusals is not.
     fn behind(named: usize) -> Self {
-        let sessions = u32::try_from(named).unwrap_or(u32::MAX);
+        let refused = u32::try_from(named).unwrap_or(u32::MAX);
         Self {
             named,
-            pause: UNKNOWN_SESSION_PAUSE.saturating_mul(sessions),
+            pause: UNKNOWN_SESSION_PAUSE.saturating_mul(refused),
         }
     }
 }
@@ -84,8 +84,8 @@ pub(super) fn submit(
         return Rest::default();
     }
     let left_out = context.leave_out_unknown(who, account, &mut keep_alive);
-    let rest = Rest::behind(left_out.sessions.len() + malformed.len());
-    if !left_out.sessions.is_empty() && keep_alive.sessions.is_empty() {
+    let rest = Rest::behind(left_out.named() + malformed.len());
+    if left_out.named() > 0 && keep_alive.sessions.is_empty() {
         let answer = Err(left_out.refusal());
         metrics.answered(Call::KeepAlive, &answer);
         done(answer);
@@ -103,9 +103,7 @@ pub(super) fn submit(
             }
             let answer = kept
                 .map(|mut kept| {
-                    if !planted(Bug::LeftOutUntold) {
-                        kept.untold.extend(&left_out.sessions);
-                    }
+                    left_out.add_to(&mut kept);
                     wire::kept_alive_to_wire(id, kept.time, &kept.ended, &kept.lost, &kept.untold)
                 })
                 .map_err(|error| hinted(&asker.node, not_proposed(error)));

@@ -118,9 +118,10 @@ pub(crate) const CONNECTIONS_PER_PRINCIPAL: u64 = 5_000;
 pub(crate) const PRINCIPALS_COUNTED_MAX: usize = 16_384;
 /// The principals that one connection counts for, if it carries the calls of several.
 pub(crate) const PRINCIPALS_PER_CONNECTION_MAX: usize = 16;
-/// Sessions that a node does not know as the caller's, and that one principal may name in a second and
-/// at once all the same: two of the largest keep-alives, so that a client hears at once that all of its
-/// sessions have ended. Through the log each costs up to a microsecond or two of the leader.
+/// Sessions that a node does not know as the caller's, and losses that it does not know, of which one
+/// principal may name so many in a second and at once all the same: two of the largest keep-alives, so
+/// that a client hears at once that all of its sessions have ended. Through the log each session costs
+/// up to a microsecond or two of the leader.
 pub(crate) const UNKNOWN_SESSIONS_PER_PRINCIPAL: Rate = Rate {
     per_second: 10_000,
     burst: 20_000,
@@ -134,8 +135,8 @@ pub(crate) const UNKNOWN_SESSIONS_PER_CONNECTION: Rate = Rate {
 /// As how many of them a request in such a session counts, since each is an entry of the log: 200 a
 /// second of a principal, and two at once of a connection beside that.
 pub(crate) const UNKNOWN_REQUEST_COST: usize = 50;
-/// How long a connection is not read for each such session beyond these rates, and for each handle
-/// that is none: a second for the largest keep-alive.
+/// How long a connection is not read for each such session or loss beyond these rates, and for each
+/// handle that is none: a second for 10,000 of them.
 pub(crate) const UNKNOWN_SESSION_PAUSE: Duration = Duration::from_micros(100);
 /// The kinds of refusals, by principal and verb, that are counted apart for the audit log between two
 /// of its lines.

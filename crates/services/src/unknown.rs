@@ -1,13 +1,16 @@
 //! How many sessions a caller may name that this node does not know, in every mode: those that have
-//! ended, that never were, or that are not the caller's.
+//! ended, that never were, or that are not the caller's. Losses that a keep-alive acknowledges count
+//! like them if there is no such loss here of a session that it names.
 //!
 //! Naming one is dear: it is judged twice, and waits for an entry. So what a caller names is looked up
 //! in this node's state first, and taken from two rates: a few of each connection, so that one which
 //! shares its principal with a flood still hears that its own sessions have ended; then those of its
-//! principal. Sessions that the state has as the caller's are never left out, whatever others ask.
+//! principal. Sessions that the state has as the caller's, and losses that it has, are never left out,
+//! whatever others ask.
 //!
-//! The state may lag, so it never says that a session is over: one beyond the rates is to be asked for
-//! again, and nothing is acknowledged to it.
+//! The state may lag, so it never says that a session is over, or that there is no such loss: a session
+//! beyond the rates is to be asked for again, and nothing is acknowledged to it; and so is one whose
+//! loss the leader lists though its acknowledgement was left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +20,7 @@ use ringfence_core::{Command, Principal, Secret, SessionId, StateMachine};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use ringfence_raft::{KeepAlive, KeptAlive, since_boot};
+use ringfence_raft::{Acknowledgement, KeepAlive, KeptAlive, since_boot};
 
 use crate::Context;
 use crate::caller::Who;
@@ -44,32 +47,48 @@ impl UnknownSessions {
     }
 }
 
-/// What became of the unknown sessions of a keep-alive.
+/// What became of the unknown sessions and losses of a keep-alive.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Those beyond the rates: they are not asked for.
+    /// Sessions beyond the rates: they are not asked for.
     pub(crate) sessions: Vec<SessionId>,
-    /// How many are asked for all the same.
+    /// Acknowledgements beyond the rates, sorted: the leader does not receive them.
+    losses: Vec<Acknowledgement>,
+    /// How many sessions are asked for all the same.
     asked: usize,
     /// How many of these were taken from the principal's rate.
     taken: u64,
 }
 
 impl LeftOut {
+    /// How many sessions and losses were left out.
+    pub(crate) fn named(&self) -> usize {
+        self.sessions.len() + self.losses.len()
+    }
+
     /// What a keep-alive is answered that names nothing else.
     pub(crate) fn refusal(&self) -> Refusal {
-        over(self.sessions.len())
+        over(self.named())
+    }
+
+    /// Says in an answer for which sessions nothing was done, or not all.
+    pub(crate) fn add_to(&self, kept: &mut KeptAlive) {
+        kept.ask_again_for(&self.losses);
+        if !planted(Bug::LeftOutUntold) {
+            kept.untold.extend(&self.sessions);
+        }
     }
 }
 
-/// The rate of a principal has no room for so many sessions.
-fn over(sessions: usize) -> Refusal {
+/// The rate of a principal has no room for so many sessions and losses.
+fn over(named: usize) -> Refusal {
     let max = UNKNOWN_SESSIONS_PER_PRINCIPAL.per_second;
-    let sessions = u64::try_from(sessions).unwrap_or(u64::MAX);
-    let millis = (sessions.saturating_mul(1_000) / max).clamp(1, 1_000);
+    let named = u64::try_from(named).unwrap_or(u64::MAX);
+    let millis = (named.saturating_mul(1_000) / max).clamp(1, 1_000);
     let message = format!(
-        "{LIMIT}: at most {max} sessions a second that this node does not know as the caller's may be \
-         named by one principal; drop those that have ended, and ask again in {millis} ms"
+        "{LIMIT}: at most {max} sessions, and losses of them, a second that this node does not know as \
+         the caller's may be named by one principal; drop those that have ended, and ask again in \
+         {millis} ms"
     );
     Refusal::new(Reason::Limit, message)
         .with("limit", LIMIT)
@@ -115,8 +134,8 @@ impl Context {
         name(who) == Principal::LOCAL || planted(Bug::UnknownSessionsUnlimited)
     }
 
-    /// Takes the sessions out of a keep-alive that this node does not know as the caller's, beyond the
-    /// rates.
+    /// Takes the sessions out of a keep-alive that this node does not know as the caller's, and the losses
+    /// that it does not know, beyond the rates.
     pub(crate) fn leave_out_unknown(
         &self,
         who: &Who,
@@ -126,6 +145,21 @@ impl Context {
         if Self::has_no_rates(who) {
             return LeftOut::default();
         }
+        let mut left_out = self.leave_out_sessions(who, account, keep_alive);
+        // Behind the sessions: of one that is left out no loss is acknowledged either.
+        left_out.losses = self.leave_out_losses(who, account, keep_alive, left_out.asked);
+        if left_out.named() > 0 {
+            self.metrics.limited(&left_out.refusal(), name(who), true);
+        }
+        left_out
+    }
+
+    fn leave_out_sessions(
+        &self,
+        who: &Who,
+        account: &Account,
+        keep_alive: &mut KeepAlive,
+    ) -> LeftOut {
         let unknown = self.node.unknown_sessions(keep_alive);
         if unknown.is_empty() {
             return LeftOut::default();
@@ -133,6 +167,7 @@ impl Context {
         let (asked, taken) = self.take_unknown(who, account, unknown.len());
         let mut left_out = LeftOut {
             sessions: Vec::with_capacity(unknown.len() - asked),
+            losses: Vec::new(),
             asked,
             taken,
         };
@@ -149,8 +184,32 @@ impl Context {
             }
             !is_beyond
         });
-        self.metrics.limited(&left_out.refusal(), name(who), true);
         left_out
+    }
+
+    /// As many as `paid` sessions of the message were taken for cost nothing more. What is taken for a
+    /// loss is not given back if the leader has it: its answer does not say so, and there are few.
+    fn leave_out_losses(
+        &self,
+        who: &Who,
+        account: &Account,
+        keep_alive: &mut KeepAlive,
+        paid: usize,
+    ) -> Vec<Acknowledgement> {
+        if keep_alive.acknowledged.is_empty() || planted(Bug::UnknownLossesUnlimited) {
+            return Vec::new();
+        }
+        let known = self.node.known_losses(keep_alive);
+        let is_known = |one: &Acknowledgement| known.binary_search(one).is_ok();
+        let all = std::mem::take(&mut keep_alive.acknowledged);
+        let (known, mut unknown): (Vec<_>, Vec<_>) = all.into_iter().partition(is_known);
+        let paid = paid.min(unknown.len());
+        let (taken, _) = self.take_unknown(who, account, unknown.len() - paid);
+        let mut beyond = unknown.split_off(paid + taken);
+        keep_alive.acknowledged = known;
+        keep_alive.acknowledged.append(&mut unknown);
+        beyond.sort_unstable();
+        beyond
     }
 
     /// Gives back what was taken for sessions that were the caller's after all: this node lagged.
@@ -220,10 +279,19 @@ mod tests {
         account: &Account,
         sessions: impl Iterator<Item = v1::SessionHandle>,
     ) -> (Result<v1::KeepAliveResponse, Refusal>, Duration) {
+        acknowledge(alone, account, sessions, Vec::new()).await
+    }
+
+    async fn acknowledge(
+        alone: &Alone,
+        account: &Account,
+        sessions: impl Iterator<Item = v1::SessionHandle>,
+        acknowledged: Vec<v1::Acknowledged>,
+    ) -> (Result<v1::KeepAliveResponse, Refusal>, Duration) {
         let request = v1::KeepAliveRequest {
             id: 1,
             sessions: sessions.collect(),
-            acknowledged: Vec::new(),
+            acknowledged,
         };
         let (tell, told) = oneshot::channel();
         let (context, nobody) = (&alone.context, Who::default());
@@ -357,5 +425,75 @@ mod tests {
         }
         let other = alone.context.new_account();
         ask(&other, invented, secret).expect("a connection has some of its own");
+    }
+    fn losses(session: SessionId, tokens: impl Iterator<Item = u64>) -> Vec<v1::Acknowledged> {
+        let session = session.get();
+        let loss = |token| v1::Acknowledged { session, token };
+        tokens.map(loss).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn invented_losses_are_left_out_and_make_a_connection_rest_and_true_ones_are_noticed() {
+        let alone = strict().await;
+        let lost = alone.lose().await;
+        let flooding = flood(&alone).await;
+        let living = || std::iter::once(handle(lost.session.get(), 1));
+        let mut acknowledged = losses(lost.session, 1 << 40..(1 << 40) + 9_999);
+        acknowledged.extend(losses(lost.session, std::iter::once(lost.token.get())));
+
+        let (answer, rest) = acknowledge(&alone, &flooding, living(), acknowledged).await;
+        assert!(rest > Duration::from_millis(900), "{rest:?}");
+        let answer = answer.unwrap();
+        assert!(answer.ended.is_empty() && answer.untold.is_empty());
+        assert!(answer.lost.is_empty(), "it was noticed");
+        let left = alone.node.read(|machine| machine.lost(lost.session).len());
+        assert_eq!(left, 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn losses_of_no_session_of_the_message_beyond_the_rate_are_refused() {
+        let alone = strict().await;
+        let lost = alone.lose().await;
+        let flooding = flood(&alone).await;
+        let of_another = losses(lost.session, std::iter::repeat_n(lost.token.get(), 10_000));
+        let nobody = std::iter::empty();
+        let (answer, rest) = acknowledge(&alone, &flooding, nobody, of_another).await;
+        assert_eq!(answer.unwrap_err().reason, Reason::Limit);
+        assert!(rest > Duration::from_millis(900), "{rest:?}");
+        let left = alone.node.read(|machine| machine.lost(lost.session).len());
+        assert_eq!(left, 1, "its own session has not acknowledged it");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_session_whose_acknowledgement_a_lagging_node_left_out_asks_again() {
+        let alone = strict().await;
+        let (session, secret) = alone.open(1).await;
+        let flooding = flood(&alone).await;
+        let token = |n| FencingToken::new(n).unwrap();
+        let mut keep_alive = KeepAlive {
+            sessions: vec![(session, secret)],
+            acknowledged: (1..=1_000).map(|n| (session, token(n))).collect(),
+            caller: None,
+        };
+        let (context, who) = (&alone.context, Who::default());
+        let left_out = context.leave_out_unknown(&who, &flooding, &mut keep_alive);
+        assert_eq!(keep_alive.sessions.len(), 1);
+        // The leader has this one, and does not know that it was acknowledged.
+        let listed = |n| ringfence_core::LostGrant {
+            name: LeaseName::parse("db").unwrap(),
+            token: token(n),
+            cause: ringfence_core::EndCause::Expired,
+        };
+        let kept = |n| KeptAlive {
+            lost: vec![(session, vec![listed(n)])],
+            ..KeptAlive::default()
+        };
+        let mut left_out_by_this = kept(1_000);
+        left_out.add_to(&mut left_out_by_this);
+        assert_eq!(left_out_by_this.untold, [session]);
+        assert_eq!(left_out_by_this.lost, []);
+        let mut another = kept(2_000);
+        left_out.add_to(&mut another);
+        assert_eq!((another.lost.len(), another.untold.len()), (1, 0));
     }
 }

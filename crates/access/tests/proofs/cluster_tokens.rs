@@ -1,5 +1,7 @@
 //! Cluster tokens.
 
+use std::sync::atomic::Ordering;
+
 use ringfence_access::{BearerToken, Peer, Proven, TokenSecret};
 use ringfence_core::{ClusterToken, Principal};
 
@@ -36,6 +38,43 @@ fn a_token_proves_its_principal_and_its_id() {
     };
     assert_eq!(site.prove(&token), Ok(expected));
     assert!(site.prove_at(&token, u64::MAX).is_ok(), "it has no end");
+}
+
+#[test]
+fn a_node_that_may_not_know_a_token_yet_says_so_and_counts_no_failure() {
+    let site = site();
+    let known = made(&site, 1, None);
+    let made_since = BearerToken {
+        id: 9,
+        secret: TokenSecret::generate(),
+    };
+    let wrong = BearerToken {
+        id: 1,
+        secret: TokenSecret::generate(),
+    };
+    let peer = Peer::bare();
+    let behind = |behind| site.tokens.1.store(behind, Ordering::Relaxed);
+    behind(true);
+    assert!(site.prove(&known.to_text()).is_ok(), "it knows this one");
+    for _ in 0..1_000 {
+        for token in [&made_since, &wrong] {
+            let not = site.prove_on(&peer, &token.to_text(), NOW).unwrap_err();
+            assert!(not.behind && !not.limited, "{not:?}");
+            assert!(not.to_string().contains("not caught up"), "{not}");
+        }
+    }
+    let malformed = site.prove("rft_1_x").unwrap_err();
+    assert!(!malformed.behind, "whatever the state");
+
+    behind(false);
+    let limited = |_| {
+        site.prove_on(&peer, &made_since.to_text(), NOW)
+            .unwrap_err()
+    };
+    let refused: Vec<_> = (0..20).map(limited).collect();
+    assert!(refused.iter().all(|not| !not.behind));
+    assert!(!refused[0].limited, "none of those before counted");
+    assert!(refused[19].limited, "each of these does");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod keys;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ringfence_access::{
@@ -21,13 +22,20 @@ pub(crate) const NOW: u64 = 1_800_000_000;
 pub(crate) const ISSUER: &str = "https://idp.example";
 pub(crate) const AUDIENCE: &str = "ringfence";
 
-/// The cluster tokens of a test.
+/// The cluster tokens of a test, and whether their node is behind.
 #[derive(Default)]
-pub(crate) struct Stored(pub(crate) Mutex<BTreeMap<u64, ClusterToken>>);
+pub(crate) struct Stored(
+    pub(crate) Mutex<BTreeMap<u64, ClusterToken>>,
+    pub(crate) AtomicBool,
+);
 
 impl Tokens for Stored {
     fn token(&self, id: u64) -> Option<ClusterToken> {
         self.0.lock().unwrap().get(&id).cloned()
+    }
+
+    fn has_caught_up(&self) -> bool {
+        !self.1.load(Ordering::Relaxed)
     }
 }
 

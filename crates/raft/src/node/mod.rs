@@ -14,6 +14,7 @@ use bytes::Bytes;
 use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
 use ringfence_core::{Access, Command, Frozen, Mode, RequestNumber, SessionId, StateMachine};
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_command;
 use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
@@ -24,7 +25,9 @@ use crate::node::metrics::NodeMetrics;
 use crate::platform::clock;
 use crate::read::freshness::status_of;
 use crate::read::reading::{self, Known};
-use crate::requests::keepalive::{KeepAlive, KeepAliveSource, KeptAlive, unknown_here};
+use crate::requests::keepalive::{
+    Acknowledgement, KeepAlive, KeepAliveSource, KeptAlive, losses_known_here, unknown_here,
+};
 use crate::requests::propose::{Origin, Pending};
 use crate::shared::inner::Inner;
 use crate::store::events::{EventFeed, Position};
@@ -159,6 +162,13 @@ impl Node {
         unknown_here(&self.inner.state, request)
     }
 
+    /// The losses that a keep-alive acknowledges and that this node's state has of the sessions that it
+    /// names, sorted. The state may lag, so another may be a loss all the same.
+    #[must_use]
+    pub fn known_losses(&self, request: &KeepAlive) -> Vec<Acknowledgement> {
+        losses_known_here(&self.inner.state, request)
+    }
+
     /// How long keep-alives wait for a leader: no longer than half of the shortest TTL, so that the
     /// client learns in time to ask another node.
     fn keep_alive_wait(&self, request: &KeepAlive) -> Duration {
@@ -210,6 +220,14 @@ impl Node {
         }
         self.inner.age_wanted.store(true, Ordering::Relaxed);
         self.inner.newest_ago()
+    }
+
+    /// Whether local state has held everything acknowledged at some time since the node started. Before
+    /// that it may be from long ago, and what it has not may be there all the same. Asking makes the node
+    /// find out.
+    #[must_use]
+    pub fn has_caught_up(&self) -> bool {
+        self.age().is_some() || planted(Bug::CaughtUpAtOnce)
     }
 
     /// Looks one thing up in the local applied state. It is locked meanwhile, and nothing is applied:

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_core::{
-    Acquire, Acquired, Ask, Command, HolderData, Identity, LeaseName, Millis, Open, OpenId, Opened,
-    Outcome, Request, RequestNumber, Secret, SessionId, Settings,
+    Acquire, Acquired, Ask, Command, FencingToken, HolderData, Identity, LeaseName, Millis, Open,
+    OpenId, Opened, Outcome, Request, RequestNumber, Revoke, Secret, SessionId, Settings,
 };
 use ringfence_raft::{Node, NodeConfig, ProposeError, Role};
 use ringfence_testkit::ports::Port;
@@ -285,6 +285,39 @@ pub(crate) async fn acquired(node: &Node, session: Session, n: u64, lease: &str)
         Outcome::Acquired(Acquired::Granted(granted)) => granted.token.get(),
         other => panic!("{other:?}"),
     }
+}
+
+/// Grants the session so many leases and revokes them; the tokens that it has lost. Its requests have
+/// the numbers from 1 on.
+pub(crate) async fn lose(node: &Node, session: Session, leases: u64) -> Vec<FencingToken> {
+    const AT_ONCE: u64 = 100;
+    let mut lost = Vec::new();
+    for first in (1..=leases).step_by(AT_ONCE as usize) {
+        let some = first..=leases.min(first + AT_ONCE - 1);
+        let losing = some.map(|n| async move {
+            let lease = format!("lost/{n}");
+            let mut command = acquire(session, n, &lease, None);
+            if let Command::Request(request) = &mut command {
+                request.lowest = number(first);
+            }
+            let token = match propose(node, command).await {
+                Outcome::Acquired(Acquired::Granted(granted)) => granted.token,
+                other => panic!("{other:?}"),
+            };
+            let revoke = Revoke {
+                name: name(&lease),
+                token,
+                now: false,
+                reason: String::new(),
+                operator: String::new(),
+            };
+            let revoked = propose(node, Command::Revoke(revoke)).await;
+            assert!(!matches!(revoked, Outcome::Rejected(_)), "{revoked:?}");
+            token
+        });
+        lost.extend(futures_util::future::join_all(losing).await);
+    }
+    lost
 }
 
 /// Who holds a lease in a node's own state.

@@ -3,12 +3,14 @@
 
 mod alone;
 mod away;
+mod caught_up;
 mod clocks;
 mod data_v1;
 mod disk;
 mod forming;
 mod harness;
 mod history;
+mod losses;
 mod members;
 mod peers;
 mod rights;

@@ -1,6 +1,9 @@
 //! What a request is answered, and how much of it at once.
 
 use ringfence_core::{ClusterTime, EndCause, LostGrant, Rejection, SessionEnd, SessionId};
+use ringfence_planted::{Bug, planted};
+
+use super::Acknowledgement;
 
 /// How many bytes of ended sessions and lost grants an answer tells, about; a single session is
 /// reported in whole, even if it takes more. With the numbers of all that a request of 1 MiB can
@@ -20,13 +23,32 @@ pub struct KeptAlive {
     pub ended: Vec<(SessionId, Rejection)>,
     /// Grants that ended against their session's will and that it has not acknowledged.
     pub lost: Vec<(SessionId, Vec<LostGrant>)>,
-    /// Sessions with an end or losses that this answer had no room for, and those whose time has
-    /// come and that are not ended yet. Nothing is acknowledged to them: asked again, they are
+    /// Sessions with an end or losses that this answer had no room for, those whose time has come and
+    /// that are not ended yet, and those with a loss whose acknowledgement was left out. Nothing is acknowledged to them: asked again, they are
     /// notified, once what was reported now has been taken notice of.
     pub untold: Vec<SessionId>,
 }
 
 impl KeptAlive {
+    /// Some acknowledgements, sorted, were left out, since a state that may lag had no such losses. A
+    /// session of which the answer lists one of these has to acknowledge it again. Its client takes what
+    /// a keep-alive acknowledged for heard, unless it stands in `untold`.
+    pub fn ask_again_for(&mut self, left_out: &[Acknowledgement]) {
+        if left_out.is_empty() || planted(Bug::LeftOutLossTold) {
+            return;
+        }
+        let untold = &mut self.untold;
+        self.lost.retain(|(session, grants)| {
+            let is_left_out =
+                |lost: &LostGrant| left_out.binary_search(&(*session, lost.token)).is_ok();
+            let again = grants.iter().any(is_left_out);
+            if again {
+                untold.push(*session);
+            }
+            !again
+        });
+    }
+
     /// Leaves out what would make the answer too long. A session receives all it lost or nothing:
     /// its client believes in every grant that a renewal does not list.
     pub(super) fn limited(mut self) -> Self {

@@ -1,11 +1,9 @@
 //! The entries by which a batch of keep-alives is logged.
 
-use std::collections::BTreeSet;
-
 use ringfence_core::{Renew, SessionId};
 use ringfence_planted::{Bug, planted};
 
-use super::{Checked, SESSIONS_PER_RENEW_MAX};
+use super::{Acknowledgement, Checked, SESSIONS_PER_RENEW_MAX};
 
 /// The most bytes that the sessions of one entry take. Numbers that lie far apart take more bytes,
 /// and then fewer of them fit.
@@ -22,16 +20,8 @@ pub(super) fn entries(checked: &[Checked]) -> Vec<Renew> {
         .collect();
     sessions.sort_unstable();
     sessions.dedup();
-    let mut acknowledged = Vec::new();
-    for one in checked {
-        if one.asked.request.acknowledged.is_empty() {
-            continue;
-        }
-        // A loss counts as noticed only on the word of a client that knows the session's secret.
-        let alive: BTreeSet<SessionId> = one.alive.iter().copied().collect();
-        let noticed = one.asked.request.acknowledged.iter();
-        acknowledged.extend(noticed.filter(|(session, _)| alive.contains(session)));
-    }
+    let noticed = checked.iter().flat_map(|one| one.noticed.iter().copied());
+    let mut acknowledged: Vec<Acknowledgement> = noticed.collect();
     acknowledged.sort_unstable();
     acknowledged.dedup();
     if planted(Bug::SizeLeftToTheLog) {

@@ -1,7 +1,8 @@
 //! Keep-alives: gathered for a moment, logged together, acknowledged when they are applied.
 //!
-//! Secrets are checked here, before the log: an entry carries session numbers only. That a session
-//! is not alive is said only once the entry is applied, since only then is it sure that the state
+//! Secrets are checked here, before the log: an entry carries session numbers only. Of the losses that
+//! a request acknowledges, those are logged that the leader's state has. That a session is not alive
+//! is said only once the entry is applied, since only then is it sure that the state
 //! was not an old one. The same holds for the caller's principal, which travels with each request.
 
 mod adopting;
@@ -12,6 +13,8 @@ mod due_tests;
 mod entries;
 mod judging;
 mod lines;
+#[cfg(test)]
+mod losses_tests;
 #[cfg(test)]
 mod principal_tests;
 #[cfg(test)]
@@ -37,8 +40,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::adopting::Adoptions;
 pub use self::answer::KeptAlive;
-pub(crate) use self::checked::unknown_here;
 use self::checked::{CHECKED_AT_ONCE, Checked, check};
+pub(crate) use self::checked::{losses_known_here, unknown_here};
 use self::entries::entries;
 use self::judging::Judge;
 pub use self::lines::KeepAliveSource;
@@ -75,13 +78,16 @@ pub const KEEP_ALIVES_FORWARDED_MAX: usize = 2 * SESSIONS_PER_RENEW_MAX;
 /// How long a request waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
+/// A session, and the token of a lost grant of which belief has ended.
+pub type Acknowledgement = (SessionId, FencingToken);
+
 /// Keep-alives of sessions of one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeepAlive {
     /// The sessions, each with its secret.
     pub sessions: Vec<(SessionId, Secret)>,
     /// Losses that these sessions have taken notice of: belief in the grants has ended.
-    pub acknowledged: Vec<(SessionId, FencingToken)>,
+    pub acknowledged: Vec<Acknowledgement>,
     /// Who asks; `None` if nothing was proven of that. Sessions of other principals are not kept
     /// alive once rights bind.
     pub caller: Option<Caller>,
@@ -440,6 +446,8 @@ fn answer(state: &State, checked: Checked, results: &mut Results) {
         alive,
         unowned: _,
         doubtful,
+        noticed: _,
+        left_out,
     } = checked;
     let mut kept = KeptAlive {
         time: results.time,
@@ -483,6 +491,7 @@ fn answer(state: &State, checked: Checked, results: &mut Results) {
     }
     if !results.lost.is_empty() {
         results.tell_lost(alive, &mut kept);
+        kept.ask_again_for(&left_out);
     }
     asked.reply.send(Ok(kept.limited()));
 }

@@ -8,15 +8,17 @@ use ringfence_proto::record::encode_command;
 use super::*;
 use crate::types::entry_size;
 
-fn checked(sessions: Vec<SessionId>, acknowledged: Vec<(SessionId, FencingToken)>) -> Checked {
+fn checked(sessions: Vec<SessionId>, noticed: Vec<Acknowledgement>) -> Checked {
     Checked {
         alive: sessions,
         unowned: Vec::new(),
         doubtful: Vec::new(),
+        noticed,
+        left_out: Vec::new(),
         asked: Asked {
             request: KeepAlive {
                 sessions: Vec::new(),
-                acknowledged,
+                acknowledged: Vec::new(),
                 caller: None,
             },
             reply: Reply::new(drop),

@@ -101,7 +101,13 @@ impl TestState {
         time: ClusterTime,
         batch: Vec<KeepAlive>,
     ) -> Vec<KeptAlive> {
-        let (told, mut answers) = mpsc::unbounded_channel();
+        let batch = self.check(batch);
+        self.log(time, batch).await
+    }
+
+    /// A batch that is checked and not logged yet.
+    pub(super) fn check(&self, batch: Vec<KeepAlive>) -> Batch {
+        let (told, answers) = mpsc::unbounded_channel();
         let checked = batch.into_iter().map(|request| {
             let told = told.clone();
             let asked = Asked {
@@ -114,6 +120,15 @@ impl TestState {
             check(&self.state, asked)
         });
         let checked: Vec<Checked> = checked.collect();
+        Batch { checked, answers }
+    }
+
+    /// Logs and applies a batch, and answers it.
+    pub(super) async fn log(&mut self, time: ClusterTime, batch: Batch) -> Vec<KeptAlive> {
+        let Batch {
+            checked,
+            mut answers,
+        } = batch;
         let mut results = Vec::new();
         for renew in entries(&checked) {
             match self.apply(time, Command::Renew(renew)).await {
@@ -128,4 +143,10 @@ impl TestState {
         let answers = std::iter::from_fn(|| answers.try_recv().ok());
         answers.map(Result::unwrap).collect()
     }
+}
+
+/// Requests that were checked together.
+pub(super) struct Batch {
+    pub(super) checked: Vec<Checked>,
+    answers: mpsc::UnboundedReceiver<Result<KeptAlive, ProposeError>>,
 }

@@ -37,6 +37,8 @@ fn told(batch: &[usize]) -> Vec<KeptAlive> {
             alive: vec![id; *times],
             unowned: Vec::new(),
             doubtful: Vec::new(),
+            noticed: Vec::new(),
+            left_out: Vec::new(),
             asked: Asked {
                 request: KeepAlive {
                     sessions: vec![session(); *times],

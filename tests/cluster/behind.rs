@@ -1,0 +1,117 @@
+//! A node that has just started and cannot hear yet what the others know.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use ringfence_tests::{Cluster, Options, Signal, server};
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(50);
+/// Exit codes of the command line.
+const UNAVAILABLE: Option<i32> = Some(69);
+const DENIED: Option<i32> = Some(77);
+
+fn ringfence(arguments: &[&str]) -> Output {
+    let mut command = Command::new(server());
+    command.env_clear().arg("--json").args(arguments);
+    command.output().unwrap()
+}
+
+/// Runs a command by the admin socket of a node; what it prints.
+fn local(cluster: &Cluster, at: usize, arguments: &[&str]) -> String {
+    let socket = cluster.data_dir(at).join("admin.sock");
+    let endpoints = format!("--endpoints=unix:{}", socket.display());
+    let done = ringfence(&[&[endpoints.as_str()], arguments].concat());
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// A token of the cluster, and what it is in a file.
+fn token(cluster: &Cluster, at: usize, name: &str) -> tempfile::NamedTempFile {
+    let made = local(cluster, at, &["access", "token", "create", name]);
+    let begin = made.find("rft_").unwrap_or_else(|| panic!("{made}"));
+    let token: String = made[begin..].chars().take_while(|c| *c != '"').collect();
+    save(token.trim())
+}
+
+fn save(token: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), token).unwrap();
+    file
+}
+
+/// What a node answers a caller with this token.
+fn whoami(cluster: &Cluster, at: usize, token: &tempfile::NamedTempFile) -> Output {
+    let endpoints = format!("--endpoints={}", cluster.endpoints()[at]);
+    let file = format!("--token-file={}", token.path().display());
+    ringfence(&[&endpoints, &file, "--timeout=2s", "access", "whoami"])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
+    let mut cluster = Cluster::start(Options {
+        flags: ["--access", "enforced"].map(str::to_owned).to_vec(),
+        probed: false,
+        ..Options::default()
+    })
+    .await;
+    let everywhere = async {
+        for at in 0..cluster.len() {
+            while !local(&cluster, at, &["access", "mode"]).contains("enforced") {
+                sleep(GLANCE).await;
+            }
+        }
+    };
+    timeout(PATIENCE, everywhere).await.expect("rights bind");
+    let leader = cluster.wait_for_leader(PATIENCE).await;
+    let late = (leader + 1) % cluster.len();
+    cluster.signal(late, Signal::Kill);
+    let leader = cluster.wait_for_leader(PATIENCE).await;
+    let valid = token(&cluster, leader, "ci");
+    let made = std::fs::read_to_string(valid.path()).unwrap();
+    // The same number, and another secret.
+    let (number, secret) = made.rsplit_once('_').unwrap();
+    let (first, rest) = secret.split_at(1);
+    let other = if first == "A" { "B" } else { "A" };
+    let invalid = save(&format!("{number}_{other}{rest}"));
+    assert_eq!(whoami(&cluster, leader, &valid).status.code(), Some(0));
+    assert_eq!(whoami(&cluster, leader, &invalid).status.code(), DENIED);
+
+    let others: Vec<usize> = (0..cluster.len()).filter(|at| *at != late).collect();
+    for at in &others {
+        cluster.signal(*at, Signal::Kill);
+    }
+    cluster.spawn(late);
+    for token in [&valid, &invalid] {
+        // At first the node does not listen yet, which the command answers alike.
+        let told = async {
+            loop {
+                let said = whoami(&cluster, late, token);
+                let error = String::from_utf8(said.stderr.clone()).unwrap();
+                assert_eq!(said.status.code(), UNAVAILABLE, "{said:?}");
+                if error.contains("not caught up") {
+                    return;
+                }
+            }
+        };
+        timeout(PATIENCE, told)
+            .await
+            .expect("an answer that says why");
+    }
+
+    for at in others {
+        cluster.spawn(at);
+    }
+    for (token, end) in [(&valid, Some(0)), (&invalid, DENIED)] {
+        let ends = async {
+            loop {
+                let said = whoami(&cluster, late, token);
+                if said.status.code() == end {
+                    return;
+                }
+                assert_eq!(said.status.code(), UNAVAILABLE, "{said:?}");
+            }
+        };
+        timeout(PATIENCE, ends).await.expect("it catches up");
+    }
+}
