@@ -3,4 +3,5 @@
 mod calls;
 mod client;
 mod events;
+mod schema;
 mod strange;
