@@ -85,11 +85,11 @@ pub(crate) enum AppError {
     },
 }
 
-/// Runs a node until SIGTERM or SIGINT.
+/// Runs a node until SIGTERM or SIGINT. At each `hangup` it opens its audit log again.
 ///
 /// # Errors
 /// [`AppError`] if it cannot start, or ends on its own.
-pub(crate) async fn run(config: Config) -> Result<(), AppError> {
+pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> {
     let mut signals = Signals::new().map_err(AppError::Signals)?;
     let client_listener = bind("listen-client", config.listen_client)?;
     if let Err(error) = tcp_probes::enable(&client_listener) {
@@ -132,7 +132,7 @@ pub(crate) async fn run(config: Config) -> Result<(), AppError> {
     let identify = IdentifyLayer::new(&config.access, &node, &context);
     let identify = identify.map_err(AppError::Credentials)?;
     if let Some(target) = &config.audit_log {
-        let log = AuditLog::open(target, &config.data_dir, &node, &context);
+        let log = AuditLog::open(target, &config.data_dir, &node, &context, hangup);
         let log = log.map_err(AppError::AuditLog)?;
         tokio::spawn(log.run(stopping.clone()));
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use ringfence_core::Frozen;
 use ringfence_raft::Node;
 use ringfence_services::Context;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -70,15 +70,16 @@ pub(crate) struct AuditLog {
 }
 
 impl AuditLog {
-    /// Opens it for this node, which has this data directory.
+    /// Opens it for this node, which has this data directory; a file is opened again at each hangup.
     ///
     /// # Errors
-    /// If the file cannot be opened, or signals cannot be received.
+    /// If the file cannot be opened.
     pub(crate) fn open(
         target: &AuditTarget,
         data_dir: &Path,
         node: &Node,
         context: &Context,
+        hangup: Signal,
     ) -> io::Result<Self> {
         let path = match target {
             AuditTarget::Stdout => None,
@@ -89,8 +90,7 @@ impl AuditLog {
             None => (Out::stdout()?, None),
             Some(path) => (Out::open(path)?, last_written(path)?),
         };
-        let hangup = path.is_some().then(|| signal(SignalKind::hangup()));
-        let hangup = hangup.transpose()?;
+        let hangup = path.is_some().then_some(hangup);
         context.metrics().refusals().want();
         Ok(Self {
             path,

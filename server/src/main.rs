@@ -13,6 +13,7 @@ mod config;
 mod descriptors;
 mod duration;
 mod forming;
+mod hangup;
 mod http;
 mod identify;
 mod kube;

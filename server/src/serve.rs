@@ -9,6 +9,7 @@ use tracing::{error, warn};
 use crate::app::{self, AppError};
 use crate::cli::exit;
 use crate::config::{Config, LogFormat, ServeArgs};
+use crate::hangup;
 use crate::limits::RUNTIME_STOP_MAX;
 
 /// The node could not start, or ended on its own, for a reason of its own.
@@ -16,6 +17,14 @@ const EXIT_FAILED: u8 = 1;
 
 /// Runs a node until it is asked to stop.
 pub(crate) fn run(args: ServeArgs) -> ExitCode {
+    // First of all: what follows takes its time.
+    let hangup = match hangup::catch() {
+        Ok(hangup) => hangup,
+        Err(error) => {
+            eprintln!("error: cannot listen for signals: {error}");
+            return ExitCode::from(exit::SYSTEM);
+        }
+    };
     let config = match Config::load(args) {
         Ok(config) => config,
         Err(error) => {
@@ -33,7 +42,7 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
         }
     };
     let log_format = config.log_format;
-    let ended = runtime.block_on(app::run(config));
+    let ended = runtime.block_on(app::run(config, hangup));
     runtime.shutdown_timeout(RUNTIME_STOP_MAX);
     let Err(error) = ended else {
         return ExitCode::SUCCESS;

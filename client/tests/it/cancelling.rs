@@ -6,6 +6,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use ringfence_client::{AcquireError, Client, HeldLease, Session};
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::Reason;
 use ringfence_proto::v1::client_frame::Body as Ask;
 
 use crate::support::{
@@ -123,6 +125,25 @@ async fn a_cancel_is_repeated_until_it_is_answered() {
         cancels.windows(2).all(|pair| pair[0].1 == pair[1].1),
         "{cancels:?}"
     );
+}
+
+#[tokio::test]
+async fn a_cancel_goes_on_until_its_credential_is_accepted() {
+    for reason in [Reason::Unauthenticated, Reason::PermissionDenied] {
+        let (cluster, node, session) = alone().await;
+        node.script(is_acquire, Act::HoldReply, 1);
+        let refusal = Refusal::new(reason, "no credential of today");
+        node.script(is_cancel, Act::Refuse(refusal.clone()), 2);
+        node.script(is_release, Act::Refuse(refusal), 2);
+        let acquire = begin(&session);
+        eventually("the grant", || node.holds() == 1).await;
+
+        drop(acquire);
+
+        eventually("nothing left", || cluster.model().is_quiet()).await;
+        assert_eq!(cluster.count(is_cancel), 3);
+        assert_eq!(cluster.count(is_release), 3);
+    }
 }
 
 /// More than a session has request numbers for at once, while the cluster is away for longer than

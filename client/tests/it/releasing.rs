@@ -4,15 +4,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ringfence_client::attach::{Attached, Unsent};
-use ringfence_client::{HeldLease, Loss, ReleaseError, Session, TransferError, unstable};
+use ringfence_client::{
+    CallError, HeldLease, Loss, ReleaseError, Session, TransferError, unstable,
+};
+use ringfence_proto::Refusal;
 use ringfence_proto::v1::client_frame::Body as Ask;
-use ringfence_proto::v1::{ReleaseRequest, SessionHandle};
+use ringfence_proto::v1::{Reason, ReleaseRequest, SessionHandle};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::support::{
-    Act, Cluster, LONG, Node, alone, client, eventually, is_acquire, is_release, served, session,
-    within,
+    Act, Cluster, LONG, Node, alone, client, eventually, is_acquire, is_release, served,
+    served_within, session, within,
 };
 
 const TTL: Duration = Duration::from_secs(60);
@@ -65,6 +68,78 @@ async fn a_dropped_release_goes_on() {
     release.abort();
 
     eventually("the release", || cluster.model().is_quiet()).await;
+}
+
+/// Refusals of one try that say nothing about the grant: another credential may be shown soon.
+fn refusals_of_one_try() -> [Refusal; 2] {
+    [
+        Refusal::new(Reason::Unauthenticated, "the token has expired"),
+        Refusal::new(Reason::PermissionDenied, "this principal is banned"),
+    ]
+}
+
+#[tokio::test]
+async fn a_release_goes_on_until_its_credential_is_accepted() {
+    for refusal in refusals_of_one_try() {
+        let (cluster, node, session) = alone().await;
+        let lease = session.acquire("db").send().await.unwrap();
+        node.script(is_release, Act::Refuse(refusal.clone()), 2);
+        let released = within("the release", lease.release()).await;
+        assert!(released.is_ok(), "{refusal}: {released:?}");
+        assert!(cluster.model().is_quiet(), "{refusal}");
+
+        let lease = session.acquire("db").send().await.unwrap();
+        node.script(is_release, Act::Refuse(refusal), 2);
+        drop(lease);
+        eventually("the release", || cluster.model().is_quiet()).await;
+        assert_eq!(cluster.count(is_release), 6);
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_accepted_in_time_goes_on_in_the_background() {
+    for (tries_lost, refusal) in [0, 1].into_iter().zip(refusals_of_one_try()) {
+        let (cluster, node, client) = served_within(Duration::from_secs(1)).await;
+        let session = session(&client, TTL).await;
+        let lease = session.acquire("db").send().await.unwrap();
+        node.script(is_release, Act::BreakBefore, tries_lost);
+        node.script(is_release, Act::Refuse(refusal), usize::MAX);
+
+        let error = within("the answer", lease.release()).await.unwrap_err();
+
+        // A try whose fate is not known is not refused by the refusal of another one; the last one
+        // may be under way at the deadline.
+        let unknown = matches!(error, ReleaseError::Call(CallError::Unknown { .. }));
+        let refused = matches!(error, ReleaseError::Call(CallError::Refused(_)));
+        assert!(
+            unknown || (refused && tries_lost == 0),
+            "{tries_lost}: {error:?}"
+        );
+        let passed = session.acquire("db").send().await;
+        assert!(passed.is_err(), "it has overtaken the release");
+        assert_eq!(cluster.count(is_acquire), 1);
+
+        node.behave();
+        eventually("the release", || cluster.model().is_quiet()).await;
+        let next = within("the next grant", session.acquire("db").send()).await;
+        assert_eq!(next.unwrap().token().get(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_goes_on_until_its_credential_is_accepted() {
+    let (cluster, node, alice) = alone().await;
+    let bob = session(&client(&[&node]).await, TTL).await;
+    let lease = alice.acquire("db").send().await.unwrap();
+    let waiting = tokio::spawn(bob.acquire("db").wait(TTL).send());
+    eventually("the waiter", || !cluster.model().queue.is_empty()).await;
+    let [expired, _] = refusals_of_one_try();
+    node.script(is_transfer, Act::Refuse(expired), 2);
+
+    let transferred = within("the hand-over", lease.transfer_to(Some(bob.id()))).await;
+
+    let held = within("the grant", waiting).await.unwrap().unwrap();
+    assert_eq!(transferred.unwrap().token, held.token());
 }
 
 #[tokio::test]

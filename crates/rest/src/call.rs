@@ -128,6 +128,13 @@ const FIELDS: [(&str, &str, &str); 8] = [
     ("target", "request", ""),
 ];
 
+/// What a refusal of a field says is allowed, where that names fields of messages, and how calls in
+/// JSON name them.
+const ALLOWED: [(&str, &str); 2] = [
+    ("next_page_token", "next_page"),
+    ("0 to `number`, ", "0 to the Idempotency-Key, "),
+];
+
 /// A refusal of a field with the name that the caller has for it.
 fn in_json(mut refusal: Refusal) -> Refusal {
     let Some(field) = refusal.metadata.get_mut("field") else {
@@ -139,6 +146,15 @@ fn in_json(mut refusal: Refusal) -> Refusal {
         let before = std::mem::replace(field, (*name).to_owned());
         if let Some(rest) = refusal.message.strip_prefix(&before) {
             refusal.message = format!("{name}{unit}{rest}");
+        }
+    }
+    if let Some(allowed) = refusal.metadata.get_mut("allowed") {
+        for (message, name) in ALLOWED {
+            if allowed.contains(message) {
+                let ours = allowed.replace(message, name);
+                refusal.message = refusal.message.replace(&*allowed, &ours);
+                *allowed = ours;
+            }
         }
     }
     refusal

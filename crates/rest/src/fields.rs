@@ -4,13 +4,12 @@
 use std::fmt;
 
 use bytes::Bytes;
-use ringfence_proto::text::parse_duration;
 use ringfence_proto::{Refusal, v1};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::handle;
-use crate::query::{unknown, whole};
+use crate::query::{DURATION, millis, unknown, whole};
 
 /// What is said of a field that is there twice.
 const TWICE: &str = "a field twice";
@@ -61,11 +60,9 @@ impl Fields {
             return Ok(None);
         };
         let Value::String(text) = value else {
-            let allowed = "a text with a number and its unit, as in \"15s\" or \"500ms\"";
-            return Err(Refusal::invalid(name, value, allowed));
+            return Err(Refusal::invalid(name, value, format!("a text: {DURATION}")));
         };
-        let read = parse_duration(&text).map_err(|why| Refusal::invalid(name, &text, why))?;
-        Ok(Some(u64::try_from(read.as_millis()).unwrap_or(u64::MAX)))
+        millis(&text, name).map(Some)
     }
 
     /// A whole number, as a number or as its digits in a text: above 2^53 not every program keeps

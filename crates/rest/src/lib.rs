@@ -19,6 +19,7 @@ mod reads;
 mod routes;
 mod sessions;
 mod shown;
+mod urls;
 mod window;
 
 use std::convert::Infallible;
@@ -40,6 +41,7 @@ use tonic::body::Body;
 use tower::Service;
 
 use crate::call::{Answer, Call, Refused, respond};
+use crate::query::Query;
 use crate::routes::{Does, Found, find};
 
 /// The most bytes of the headers of one request, names and values together.
@@ -86,6 +88,9 @@ impl Rest {
         if let Some(refused) = too_long(&head.headers) {
             return refused;
         }
+        if let Err(refusal) = urls::without_secrets(&head.uri) {
+            return respond(Err(refusal.into()));
+        }
         let path = head.uri.path().to_owned();
         let (does, rest) = match find(&head.method, &path) {
             Found::Call(does, rest) => (does, rest),
@@ -118,7 +123,12 @@ impl Rest {
 
     async fn get_call(&self, does: Does, call: &Call) -> Response<Body> {
         let answered = match does {
-            Does::OpenApi => return open_api(),
+            Does::OpenApi => {
+                return match call.query().and_then(Query::end) {
+                    Ok(()) => open_api(),
+                    Err(refusal) => respond(Err(refusal.into())),
+                };
+            }
             Does::Watch => return self.watch(call).await.unwrap_or_else(|no| respond(Err(no))),
             Does::WatchFloors => {
                 let begun = self.watch_floors(call).await;

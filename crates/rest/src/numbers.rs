@@ -18,6 +18,8 @@ use bytes::Bytes;
 
 /// The header with a caller's own number.
 const HEADER: &str = "idempotency-key";
+/// The greatest number of a caller's own: answers show it as an `int64`.
+const KEY_MAX: u64 = u64::MAX >> 1;
 /// How often a request without a number of its caller gets another one.
 pub(crate) const TRIES_MAX: usize = 8;
 /// Random bits below the milliseconds: two nodes hardly ever choose one number. The whole stays below
@@ -68,9 +70,10 @@ pub(crate) fn of_request(
     };
     let number = whole(text, "Idempotency-Key")
         .ok()
-        .filter(|number| *number > 0);
+        .filter(|number| (1..=KEY_MAX).contains(number));
     let number = number.ok_or_else(|| {
-        let allowed = "the request's number in its session: 1, 2, 3 ...";
+        let allowed =
+            format!("the request's number in its session, 1, 2, 3 and so on up to {KEY_MAX},");
         Refusal::invalid("Idempotency-Key", format!("{text:?}"), allowed)
     })?;
     let lowest = lowest.unwrap_or(number);
@@ -149,6 +152,9 @@ mod tests {
             "0",
             "",
             "seven",
+            "9223372036854775808",
+            "18446744073709551615",
+            "18446744073709551616",
             "\"7",
             "8e03978e-40d5-43e8-bc93-6894a57f9324",
         ] {
@@ -156,6 +162,8 @@ mod tests {
         }
         assert_eq!(of_request(&HeaderMap::new(), None).unwrap(), None);
         of_request(&HeaderMap::new(), Some(1)).unwrap_err();
+        let greatest = of_request(&with("9223372036854775807"), None).unwrap();
+        assert_eq!(greatest.unwrap().number, KEY_MAX);
     }
 
     #[test]

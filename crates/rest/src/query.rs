@@ -43,8 +43,19 @@ impl Query {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
-        let read = parse_duration(&text).map_err(|why| Refusal::invalid(name, &text, why))?;
-        Ok(Some(u64::try_from(read.as_millis()).unwrap_or(u64::MAX)))
+        millis(&text, name).map(Some)
+    }
+
+    /// How much is wanted at most; 0, which calls take for their standard, if it is not there.
+    pub(crate) fn limit(&mut self, max: u32) -> Result<u32, Refusal> {
+        let Some(text) = self.text("limit")? else {
+            return Ok(0);
+        };
+        let number = whole(&text, "limit").ok();
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        number
+            .filter(|number| (1..=max).contains(number))
+            .ok_or_else(|| Refusal::invalid("limit", format!("{text:?}"), format!("1 to {max}")))
     }
 
     /// That nothing is left.
@@ -58,17 +69,28 @@ impl Query {
 
 /// A field or parameter that the call does not have.
 pub(crate) fn unknown(name: &str, what: &str) -> Refusal {
+    let allowed = "what /v1/openapi.json lists for this call";
+    if name.is_empty() {
+        return Refusal::invalid(what, format!("a {what} without a name"), allowed);
+    }
     let offered = format!("a {what} with this name");
-    Refusal::invalid(
-        &cut(name),
-        offered,
-        "what /v1/openapi.json lists for this call",
-    )
+    Refusal::invalid(&cut(name), offered, allowed)
 }
 
 /// A name as a refusal shows it.
 fn cut(name: &str) -> String {
     name.chars().take(64).collect()
+}
+
+/// What a duration is.
+pub(crate) const DURATION: &str =
+    "a whole number and its unit ms, s, m or h, as in 500ms or 30s, below 2^64 ms in all";
+
+/// A duration, in milliseconds.
+pub(crate) fn millis(text: &str, field: &str) -> Result<u64, Refusal> {
+    let read = parse_duration(text).ok();
+    let millis = read.and_then(|read| u64::try_from(read.as_millis()).ok());
+    millis.ok_or_else(|| Refusal::invalid(field, format!("{text:?}"), DURATION))
 }
 
 /// A whole number in decimal digits, without a sign.
@@ -121,6 +143,38 @@ mod tests {
         assert_eq!(refused.metadata["field"], "prefx");
         let twice = Query::parse(Some("a=1&a=2")).unwrap().text("a");
         twice.unwrap_err();
+    }
+
+    #[test]
+    fn a_duration_beyond_any_clock_is_refused_with_what_is_one() {
+        for text in [
+            "18446744073709551615h",
+            "99999999999999999999s",
+            "5",
+            "1x",
+            "",
+        ] {
+            let refused = millis(text, "ttl").unwrap_err();
+            assert_eq!(refused.metadata["allowed"], DURATION, "{text}");
+        }
+        assert_eq!(millis("18446744073709551615ms", "ttl").unwrap(), u64::MAX);
+    }
+
+    #[test]
+    fn a_limit_is_at_least_one() {
+        let limit = |raw| Query::parse(Some(raw)).unwrap().limit(1_000);
+        assert_eq!(limit("limit=1000").unwrap(), 1_000);
+        assert_eq!(limit("").unwrap(), 0);
+        for raw in [
+            "limit=0",
+            "limit=",
+            "limit=1001",
+            "limit=-1",
+            "limit=4294967297",
+        ] {
+            let refused = limit(raw).unwrap_err();
+            assert_eq!(refused.metadata["allowed"], "1 to 1000", "{raw}");
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What is answered from the state and from the history.
 
 use http::StatusCode;
+use ringfence_core::FencingToken;
 use ringfence_proto::v1::Reason;
 use ringfence_proto::v1::check_response::Verdict;
 use ringfence_proto::v1::leases_server::Leases;
+use ringfence_proto::wire::{HISTORY_LIMIT_MAX, LEASES_PAGE_MAX};
 use ringfence_proto::{Refusal, v1};
 use serde_json::{Value, json};
 
@@ -18,18 +20,13 @@ fn read_options(query: &mut Query) -> Result<Option<v1::ReadOptions>, Refusal> {
     Ok(max.map(|max_staleness_ms| v1::ReadOptions { max_staleness_ms }))
 }
 
-fn at_most_u32(number: Option<u64>, name: &str) -> Result<u32, Refusal> {
-    let number = number.unwrap_or_default();
-    u32::try_from(number).map_err(|_| Refusal::invalid(name, number, "a smaller number"))
-}
-
 impl Rest {
     /// `GET /v1/leases`
     pub(crate) async fn list(&self, call: &Call) -> Result<Answer, Refused> {
         let mut query = call.query()?;
         let list = v1::ListRequest {
             prefix: query.text("prefix")?.unwrap_or_default(),
-            page_size: at_most_u32(query.number("limit")?, "limit")?,
+            page_size: query.limit(LEASES_PAGE_MAX)?,
             page_token: query.text("page")?.unwrap_or_default(),
             read: read_options(&mut query)?,
         };
@@ -104,7 +101,7 @@ impl Rest {
         let ask = v1::HistoryRequest {
             name: decoded(call.rest(), "name")?,
             token: 0,
-            limit: at_most_u32(query.number("limit")?, "limit")?,
+            limit: query.limit(HISTORY_LIMIT_MAX)?,
         };
         query.end()?;
         self.records(call, ask).await
@@ -116,8 +113,13 @@ impl Rest {
         let token = query.number("token")?;
         query.end()?;
         let token = token.ok_or_else(|| {
-            Refusal::missing("token", "a token; a name's history is /v1/history/NAME")
+            Refusal::missing("token", "a token here, or a name as in /v1/history/NAME,")
         })?;
+        if token == 0 {
+            // The message takes it for no token.
+            let allowed = format!("1 to {}", FencingToken::MAX);
+            return Err(Refusal::invalid("token", token, allowed).into());
+        }
         let ask = v1::HistoryRequest {
             token,
             ..v1::HistoryRequest::default()

@@ -98,6 +98,12 @@ impl Failure {
         Self::new(exit, reason, message).hint(hint)
     }
 
+    /// A node's refusal of this caller: it shows nothing that proves who it is, or may not ask.
+    pub(crate) fn denied(status: &tonic::Status) -> Option<Self> {
+        let refusal = Refusal::from_status(status).map(Self::from);
+        refusal.filter(|failure| failure.exit == exit::DENIED)
+    }
+
     /// A session or a grant that is over.
     pub(crate) fn lost(what: &str, why: &Loss) -> Self {
         let reason = match why {

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ringfence_client::unstable::{Channel, Credential};
-use ringfence_client::{ClientBuilder, Tls};
+use ringfence_client::{ClientBuilder, ConnectError, Tls};
 use ringfence_tls::{ClientTls, Connector, Pem};
 use tonic::Status;
 use tonic::transport::Endpoint;
+
+use super::{Failure, Global};
 
 /// Whom a command trusts, and what it shows.
 #[derive(Args, Clone, Debug, Default)]
@@ -128,6 +130,35 @@ impl TlsArgs {
             .collect()
     }
 
+    /// That it can be used, for what asks each node separately: it would fail at each of them alike.
+    ///
+    /// # Errors
+    /// As [`Failure::connect`] for a client that is set up so.
+    pub(super) fn check(&self, global: &Global) -> Result<(), Failure> {
+        let wrong = |cause| Failure::connect(&cause, global);
+        if let Some(path) = &self.token_file {
+            Credential::of_file(path).map_err(wrong)?;
+        }
+        self.certificate().map_err(Failure::usage)?;
+        if self.given() {
+            let tls = self.connector();
+            tls.map_err(|why| wrong(ConnectError::Tls { why }))?;
+        }
+        Ok(())
+    }
+
+    /// What encrypts connections.
+    fn connector(&self) -> Result<Connector, String> {
+        let certificate = self.certificate()?;
+        let tls = ClientTls {
+            ca: self.cacert.iter().cloned().map(Pem::File).collect(),
+            certificate: certificate.map(|(of, key)| (of.into(), key.into())),
+            server_name: self.server_name.clone(),
+            fall_back_to_plain: false,
+        };
+        Connector::new(tls).map_err(|error| error.to_string())
+    }
+
     /// A connection to one node, for what asks each separately.
     ///
     /// # Errors
@@ -152,13 +183,7 @@ impl TlsArgs {
         let connected = match encrypted {
             false => endpoint.connect().await,
             true => {
-                let tls = ClientTls {
-                    ca: self.cacert.iter().cloned().map(Pem::File).collect(),
-                    certificate: self.certificate()?.map(|(of, key)| (of.into(), key.into())),
-                    server_name: self.server_name.clone(),
-                    fall_back_to_plain: false,
-                };
-                let connector = Connector::new(tls).map_err(|error| error.to_string())?;
+                let connector = self.connector()?;
                 let origin = format!("https://{host}").parse();
                 let origin = origin.map_err(|_| "it is no address".to_owned())?;
                 let endpoint = endpoint.origin(origin);

@@ -119,7 +119,7 @@ impl Drop for Node {
 }
 
 #[track_caller]
-fn refused(said: &Said, code: i32, reason: &str) {
+pub(crate) fn refused(said: &Said, code: i32, reason: &str) {
     let seen = (said.code, said.reason());
     assert_eq!(seen, (Some(code), reason.to_owned()), "{said:?}");
     assert_eq!(said.out, "");

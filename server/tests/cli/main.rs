@@ -8,6 +8,7 @@ mod bench;
 mod calls;
 mod chaos;
 mod commands;
+mod credentials;
 mod demo;
 mod dev;
 mod gate;

@@ -3,4 +3,6 @@
 mod calls;
 mod client;
 mod events;
+mod refused;
+mod schema;
 mod strange;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ringfence_proto::v1::Reason;
 use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::api::{Api, open_request, refusal};
@@ -243,4 +244,36 @@ async fn a_node_that_others_reach_is_told_about_rights_or_does_not_start() {
     }
     let output = run(&[&data, "--access=on"]).await;
     assert_failed(&output, 2, &["--access", "off, permissive or enforced"]);
+}
+
+/// What rotates files sends it at any moment, and a terminal when it closes.
+#[tokio::test]
+async fn a_hangup_while_it_starts_ends_no_node() {
+    for audited in [true, false] {
+        let dir = TempDir::new().unwrap();
+        let audit = format!("--audit-log={}", dir.path().join("audit").display());
+        let mut flags = vec!["--token-floor=0", "--allow-anonymous"];
+        flags.extend(audited.then_some(audit.as_str()));
+        let hosts = ["0.0.0.0", "127.0.0.1", "127.0.0.1"];
+        let node = Process::start_on(hosts, &dir.path().join("n1"), Ports::free(), &flags);
+        let logs = async |what: &str| {
+            while !node.logged().contains(what) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // Written before anything that takes time.
+        timeout(PATIENCE, logs("ALL interfaces")).await.unwrap();
+        node.signal("HUP");
+        if audited {
+            // It is done once it can be.
+            timeout(PATIENCE, logs("the audit log was opened again"))
+                .await
+                .unwrap();
+        }
+        let mut node = node.ready().await;
+        node.signal("HUP");
+        node.signal("TERM");
+        let ended = node.ended_within(PATIENCE).await.unwrap();
+        assert_eq!(ended.code(), Some(0), "{}", node.logged());
+    }
 }

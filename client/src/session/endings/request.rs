@@ -15,7 +15,7 @@ use crate::session::inner::SessionInner;
 use crate::session::request_numbers::{RequestKind, RequestNumber};
 use crate::transport::calls::ReplyMode;
 use crate::transport::error::CallError;
-use crate::transport::refusal::Reason;
+use crate::transport::refusal::{Reason, Refusal};
 use crate::transport::retry;
 
 /// Between two tries: as long as after so many in a row.
@@ -52,9 +52,16 @@ pub(super) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
     }
 }
 
-/// A refusal settles the matter as well: what was to be ended has ended.
-fn is_answer(error: &CallError) -> bool {
-    matches!(error, CallError::Refused(_))
+/// Whether a failure settles the matter as well: the cluster says that there is nothing to be ended
+/// any more.
+pub(super) fn is_answer(error: &CallError) -> bool {
+    matches!(error, CallError::Refused(refusal) if settles(refusal))
+}
+
+/// A refusal of one try settles nothing. The session lives on, and what was to be ended with it,
+/// while a credential proves nothing or a principal is banned: the next token may be shown soon.
+fn settles(refusal: &Refusal) -> bool {
+    retry::covers_earlier_tries(refusal, true)
 }
 
 /// Takes a request back. Returns the token it was granted, if it was.
@@ -146,6 +153,9 @@ async fn repeat(
 ) -> Result<server_frame::Body, CallError> {
     let transport = &session.transport;
     let mut number: Option<ConfirmOnDrop> = None;
+    // A try that was sent may have been done: then no later refusal of another try says that it was
+    // not.
+    let mut maybe_done: Option<CallError> = None;
     loop {
         let until = deadline.unwrap_or_else(|| transport.deadline());
         let with = match &number {
@@ -160,7 +170,7 @@ async fn repeat(
                 }
                 // As many are under way as there may be; what was given up is not forgotten for that.
                 Err(_) if deadline.is_none() && session.loss().is_none() => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(maybe_done.unwrap_or(error)),
             },
         };
         let error = match transport.call(body(with), ReplyMode::Prompt, until).await {
@@ -176,15 +186,19 @@ async fn repeat(
                 // names the token or the request that it ends, so a second one finds nothing to
                 // end.
                 Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
-                _ => return Err(error),
+                _ if settles(refusal) => return Err(error),
+                _ => {}
             }
+        }
+        if matches!(error, CallError::Unknown { .. }) {
+            maybe_done = Some(error.clone());
         }
         let give_up = match deadline {
             Some(deadline) => transport.now() >= deadline,
             None => session.loss().is_some(),
         };
         if give_up {
-            return Err(error);
+            return Err(maybe_done.unwrap_or(error));
         }
         // Also where nothing was sent, which may be reported at once.
         let retry_after = match &error {

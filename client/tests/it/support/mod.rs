@@ -61,7 +61,16 @@ pub(crate) async fn served() -> (Cluster, Node, Client) {
     (cluster, node, client)
 }
 
-/// The same, and a session with a TTL that no test outlasts.
+/// The same, with this timeout for each request.
+pub(crate) async fn served_within(timeout: Duration) -> (Cluster, Node, Client) {
+    let cluster = Cluster::new();
+    let node = cluster.node().await;
+    let builder = Client::builder().endpoints([node.address()]);
+    let client = builder.request_timeout(timeout).connect().await.unwrap();
+    (cluster, node, client)
+}
+
+/// A cluster of one node, and a session with a TTL that no test outlasts.
 pub(crate) async fn alone() -> (Cluster, Node, Session) {
     let (cluster, node, client) = served().await;
     let session = session(&client, Duration::from_secs(60)).await;

@@ -77,8 +77,11 @@ impl Refusal {
                 Reason::StaleRequest,
                 format!(
                     "request {number} is below {lowest}, the lowest this session still waits for; \
-                     its answer is forgotten; ask again under a new request number, above \
-                     {lowest}"
+                     its answer is forgotten; {}",
+                    match lowest.get() < u64::MAX >> 1 {
+                        true => format!("ask again under a new request number, above {lowest}"),
+                        false => "no number is left above it, open another session".to_owned(),
+                    }
                 ),
             )
             .with("number", number)

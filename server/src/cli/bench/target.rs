@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ringfence_client::Client;
 use ringfence_client::unstable::Channel;
+use ringfence_client::{Client, ConnectError};
 use ringfence_core::Mode;
 use ringfence_proto::v1::StatusRequest;
 use ringfence_proto::v1::cluster_client::ClusterClient;
@@ -32,6 +32,7 @@ impl Target {
     /// If nodes of our own do not start.
     pub(super) async fn reach(global: &Global, own: bool) -> Result<Self, Failure> {
         if !own && global.endpoints_given() {
+            global.tls.check(global)?;
             return Ok(Self {
                 endpoints: global.endpoints(),
                 nodes: None,
@@ -70,7 +71,7 @@ impl Target {
     /// Connections to the leader, one for every eight clients.
     ///
     /// # Errors
-    /// If no node knows a leader, or it cannot be reached.
+    /// If no node knows a leader, the nodes refuse this caller, or the leader cannot be reached.
     pub(super) async fn leader_channels(&self, clients: u32) -> Result<Vec<Channel>, Failure> {
         let leader = self.leader().await?;
         let mut channels = Vec::new();
@@ -81,6 +82,7 @@ impl Target {
     }
 
     async fn leader(&self) -> Result<String, Failure> {
+        let mut denied = None;
         for endpoint in &self.endpoints {
             let Ok(channel) = self.connect(endpoint).await else {
                 continue;
@@ -90,13 +92,14 @@ impl Target {
                 Ok(status) if status.get_ref().leader_id != 0 => {
                     return Ok(status.into_inner().leader_client_address);
                 }
-                Ok(_) | Err(_) => {}
+                Ok(_) => {}
+                Err(status) => denied = Failure::denied(&status).or(denied),
             }
         }
-        Err(
+        Err(denied.unwrap_or_else(|| {
             Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", "no node knows a leader")
-                .hint("`cluster status` shows which nodes answer"),
-        )
+                .hint("`cluster status` shows which nodes answer")
+        }))
     }
 
     /// A client of the client crate.
@@ -106,9 +109,10 @@ impl Target {
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         let builder = Client::builder().endpoints(self.endpoints.clone());
         let builder = self.tls.set_up(builder).map_err(Failure::usage)?;
-        builder.connect().await.map_err(|cause| {
-            Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", cause.to_string())
-                .hint("check the addresses in --endpoints")
+        builder.connect().await.map_err(|cause| match cause {
+            ConnectError::Refused(refusal) => (*refusal).into(),
+            cause => Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", cause.to_string())
+                .hint("check the addresses in --endpoints"),
         })
     }
 

@@ -11,7 +11,8 @@ use crate::cli::{Failure, Global, exit, tls, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
-/// Every endpoint is asked separately. The exit code is 69 unless one that knows a leader answers.
+/// Every endpoint is asked separately. Unless one that knows a leader answers the exit code is 69, or
+/// 77 if all that answer refuse the credential.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
   ringfence cluster status --endpoints 10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420")]
@@ -20,11 +21,44 @@ pub(crate) struct Status {}
 /// One endpoint and what it said, or why it did not.
 struct Answer {
     endpoint: String,
-    said: Result<StatusResponse, String>,
+    said: Result<StatusResponse, Silence>,
+}
+
+/// Why a node did not say what it knows.
+struct Silence {
+    why: String,
+    /// It refuses this caller.
+    denied: Option<Failure>,
+}
+
+impl From<String> for Silence {
+    fn from(why: String) -> Self {
+        Self { why, denied: None }
+    }
+}
+
+impl From<tonic::Status> for Silence {
+    fn from(status: tonic::Status) -> Self {
+        Self {
+            why: tls::said(&status),
+            denied: Failure::denied(&status),
+        }
+    }
+}
+
+impl Silence {
+    /// How the node seems from here.
+    fn role(&self) -> &'static str {
+        match self.denied {
+            Some(_) => "denied",
+            None => "down",
+        }
+    }
 }
 
 impl Status {
     pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        global.tls.check(global)?;
         let endpoints = global.endpoints();
         let asked = endpoints.into_iter().map(|endpoint| ask(endpoint, global));
         let answers = futures_util::future::join_all(asked).await;
@@ -53,11 +87,16 @@ impl Status {
             return Ok(ExitCode::SUCCESS);
         }
         let answered = answers.iter().filter(|answer| answer.said.is_ok()).count();
+        if answered == 0
+            && let Some(denied) = answers.into_iter().find_map(Answer::denied)
+        {
+            return Err(denied);
+        }
         let message = match answered {
             0 => "no node answers".to_owned(),
             _ => format!(
                 "{answered} of {} nodes answer, and none knows a leader",
-                answers.len()
+                objects.len()
             ),
         };
         Err(
@@ -68,17 +107,22 @@ impl Status {
     }
 }
 
+impl Answer {
+    /// The refusal of a node that does not accept what this caller shows.
+    fn denied(self) -> Option<Failure> {
+        self.said.err()?.denied
+    }
+}
+
 async fn ask(endpoint: String, global: &Global) -> Answer {
     let asked = async {
         let channel = global.tls.connect(&endpoint, global.timeout).await?;
         let answer = ClusterClient::new(channel).status(StatusRequest {}).await;
-        answer
-            .map(tonic::Response::into_inner)
-            .map_err(|status| tls::said(&status))
+        Ok::<_, Silence>(answer?.into_inner())
     };
     let said = match tokio::time::timeout(global.timeout, asked).await {
         Ok(said) => said,
-        Err(_) => Err("no answer in time".to_owned()),
+        Err(_) => Err("no answer in time".to_owned().into()),
     };
     Answer { endpoint, said }
 }
@@ -98,8 +142,9 @@ fn table(answers: &[Answer]) -> Table {
                 said.applied_index.to_string(),
                 said.version.clone(),
             ],
-            Err(why) => {
-                let mut cells = vec![endpoint.clone(), "-".into(), format!("down: {why}")];
+            Err(silence) => {
+                let role = format!("{}: {}", silence.role(), silence.why);
+                let mut cells = vec![endpoint.clone(), "-".into(), role];
                 cells.extend(std::iter::repeat_n("-".to_owned(), 4));
                 cells
             }
@@ -111,7 +156,10 @@ fn table(answers: &[Answer]) -> Table {
 fn object(answer: &Answer) -> Value {
     let said = match &answer.said {
         Ok(said) => said,
-        Err(why) => return json!({ "endpoint": answer.endpoint, "role": "down", "why": why }),
+        Err(silence) => {
+            let (role, why) = (silence.role(), &silence.why);
+            return json!({ "endpoint": answer.endpoint, "role": role, "why": why });
+        }
     };
     json!({
         "endpoint": answer.endpoint,

@@ -5,6 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::schema;
 use crate::process::{PATIENCE, Process};
 
 /// Where requests go, and what proves them.
@@ -101,11 +102,14 @@ impl Http {
         self.send(raw.as_bytes()).await
     }
 
-    /// Sends these bytes, and reads until the node closes the connection.
+    /// Sends these bytes, and reads until the node closes the connection. What it answers has to be
+    /// as the description of all calls has it.
     pub(crate) async fn send(&self, raw: &[u8]) -> Told {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         stream.write_all(raw).await.unwrap();
-        told(&mut stream).await
+        let told = told(&mut stream).await;
+        schema::check(raw, &told);
+        told
     }
 }
 
