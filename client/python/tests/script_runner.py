@@ -120,7 +120,7 @@ class Runner:
 
     async def do_open(self, order: Json) -> Json:
         session = await self.clients[order["client"]].session(
-            ttl=seconds(order, "ttl_ms", 15.0), identity=order.get("identity", "")
+            ttl=seconds(order, "ttl_ms", 15.0), identity=order.get("identity")
         )
         self.sessions[order["as"]] = session
         return {"session": session.id, "ttl_ms": round(session.ttl * 1_000)}
