@@ -87,7 +87,14 @@ pub(crate) async fn play(
 
 /// The members of a step that are not for the runner.
 const OWN: [&str; 8] = [
-    "do", "start", "ok", "error", "eventually", "steadily", "for_ms", "why",
+    "do",
+    "start",
+    "ok",
+    "error",
+    "eventually",
+    "steadily",
+    "for_ms",
+    "why",
 ];
 
 impl Play<'_> {
@@ -97,9 +104,28 @@ impl Play<'_> {
         let members = step.as_object().ok_or("a step is an object")?;
         // The member that says what the step is comes first in none of them, so it is looked for.
         let verbs = [
-            "do", "start", "result", "pending", "eventually", "steadily", "expect", "answer", "none",
-            "keep_alives", "automatic", "manual", "cut", "silence", "refuse", "revive", "greeting",
-            "refuse_streams", "going_away", "delay_ms", "until_ms", "abandon",
+            "do",
+            "start",
+            "result",
+            "pending",
+            "eventually",
+            "steadily",
+            "expect",
+            "answer",
+            "none",
+            "keep_alives",
+            "automatic",
+            "manual",
+            "cut",
+            "silence",
+            "refuse",
+            "revive",
+            "greeting",
+            "refuse_streams",
+            "going_away",
+            "delay_ms",
+            "until_ms",
+            "abandon",
         ];
         let mut found = verbs.iter().filter(|verb| members.contains_key(**verb));
         let verb = match (found.next(), found.next()) {
@@ -194,11 +220,7 @@ impl Play<'_> {
     }
 
     /// Tells the runner what a step says, with what goes without saying.
-    fn ask(
-        &mut self,
-        verb: &str,
-        step: &Value,
-    ) -> Result<(u64, oneshot::Receiver<Value>), String> {
+    fn ask(&mut self, verb: &str, step: &Value) -> Result<(u64, oneshot::Receiver<Value>), String> {
         let what = text(&step[verb])?;
         let mut fields = step.clone();
         if let Some(members) = fields.as_object_mut() {
@@ -368,12 +390,18 @@ impl Play<'_> {
         let first = received.first().map(|one| one.at);
         for one in &received {
             let since = first.map(|first| one.at.saturating_since(first).as_millis());
-            let (since, seen) = (since.unwrap_or(0), if one.seen { "" } else { " (not expected)" });
+            let (since, seen) = (
+                since.unwrap_or(0),
+                if one.seen { "" } else { " (not expected)" },
+            );
             let mut fields = one.fields.clone();
             if let Some(fields) = fields.as_object_mut() {
                 fields.remove("secret");
             }
-            text += &format!("\n    {since:5} ms {} {} {fields}{seen}", one.node, one.kind);
+            text += &format!(
+                "\n    {since:5} ms {} {} {fields}{seen}",
+                one.node, one.kind
+            );
         }
         text
     }

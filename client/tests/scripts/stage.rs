@@ -196,7 +196,10 @@ impl Stage {
         let notice = Reply::GoingAway(GoingAway {
             leader_client_address: leader.to_owned(),
         });
-        for out in indices.iter().flat_map(|&index| &state.nodes[index].streams) {
+        for out in indices
+            .iter()
+            .flat_map(|&index| &state.nodes[index].streams)
+        {
             send(out, 0, notice.clone());
         }
         Ok(())
@@ -224,7 +227,13 @@ impl Stage {
         }
         state.keep_alives = KeepAlives::Reply(json!({}));
         let kinds = [
-            "open", "close", "keep_alive", "acquire", "release", "cancel", "transfer",
+            "open",
+            "close",
+            "keep_alive",
+            "acquire",
+            "release",
+            "cancel",
+            "transfer",
         ];
         state.automatic.extend(kinds.map(str::to_owned));
         for at in 0..state.received.len() {

@@ -148,7 +148,9 @@ fn judge(language: &str, outcomes: &Outcomes, complete: bool, took: Duration) {
         match (outcome, known.get(name)) {
             (Ok(()), None) => {}
             (Err(why), Some(known)) => {
-                say(&format!("{language}: known not to pass {name}: {known}: {why}"));
+                say(&format!(
+                    "{language}: known not to pass {name}: {known}: {why}"
+                ));
             }
             (Err(why), None) => wrong.push(format!("{name}: {why}")),
             (Ok(()), Some(_)) => wrong.push(format!(
@@ -158,7 +160,9 @@ fn judge(language: &str, outcomes: &Outcomes, complete: bool, took: Duration) {
     }
     for name in known.keys().filter(|_| complete) {
         if !outcomes.contains_key(name) {
-            wrong.push(format!("{name}: known not to pass, but there is no such script"));
+            wrong.push(format!(
+                "{name}: known not to pass, but there is no such script"
+            ));
         }
     }
     let passed = outcomes.values().filter(|outcome| outcome.is_ok()).count();

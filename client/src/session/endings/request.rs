@@ -38,23 +38,24 @@ pub(super) async fn end(ending: &Ending, deadline: Option<Moment>) -> bool {
                 granted
             }
             Err(error) => {
-                if is_answer(&error) {
+                if settles(&error) {
                     ending.session.confirm(target);
                 }
-                return is_answer(&error);
+                return settles(&error);
             }
         },
     };
     let Some(token) = token else { return true };
     match release(ending, token, deadline).await {
         Ok(()) => true,
-        Err(error) => is_answer(&error),
+        Err(error) => settles(&error),
     }
 }
 
-/// A refusal settles the matter as well: what was to be ended has ended.
-fn is_answer(error: &CallError) -> bool {
-    matches!(error, CallError::Refused(_))
+/// A refusal of the request itself settles the matter as well: what was to be ended has ended. One
+/// that speaks of its own try, as of a credential that proves nothing, leaves it as it was.
+pub(super) fn settles(error: &CallError) -> bool {
+    matches!(error, CallError::Refused(refusal) if retry::covers_earlier_tries(refusal, true))
 }
 
 /// Takes a request back. Returns the token it was granted, if it was.
@@ -176,7 +177,9 @@ async fn repeat(
                 // names the token or the request that it ends, so a second one finds nothing to
                 // end.
                 Reason::StaleRequest | Reason::RequestMismatch | Reason::Limit => number = None,
-                _ => return Err(error),
+                _ if settles(&error) => return Err(error),
+                // There may be another credential to show soon.
+                _ => {}
             }
         }
         let give_up = match deadline {

@@ -65,7 +65,7 @@ impl Endings {
         let releasing = ReleaseOnDrop(Some((work, keep)));
         let deadline = session.transport.deadline();
         let answer = request::release(&ending, token, Some(deadline)).await;
-        if matches!(answer, Ok(()) | Err(CallError::Refused(_))) {
+        if answer.as_ref().map_or_else(request::settles, |()| true) {
             releasing.over();
         }
         answer
