@@ -25,8 +25,8 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
-fn works(program: &str, argument: &str) -> bool {
-    let tried = Command::new(program).arg(argument).output();
+fn works(program: &str, arguments: &[&str]) -> bool {
+    let tried = Command::new(program).args(arguments).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
@@ -34,7 +34,7 @@ fn works(program: &str, argument: &str) -> bool {
 pub(crate) fn go() -> PathBuf {
     // Where it is installed by hand it may not be on the path.
     let places = ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"];
-    let found = places.into_iter().find(|go| works(go, "version"));
+    let found = places.into_iter().find(|go| works(go, &["version"]));
     let go = found.unwrap_or_else(|| {
         missing(
             "Go",
@@ -70,7 +70,7 @@ pub(crate) fn python() -> PathBuf {
     if is_ready() {
         return python;
     }
-    if !works("python3", "--version") {
+    if !works("python3", &["-c", "import ensurepip, venv"]) {
         missing(
             "Python 3.9 or later with venv",
             "install python3 and python3-venv",
