@@ -141,12 +141,12 @@ func applyKeepAlive(reply *pb.KeepAliveResponse, sent moment, batch []renewal) {
 			}
 			continue
 		}
+		session.grantsLost(lost[session.id])
 		// What has something untold may have lost anything: nothing is extended, and it asks again soon.
 		if untold[session.id] {
 			session.askSoon()
 			continue
 		}
-		session.grantsLost(lost[session.id])
 		session.acknowledged(part.acknowledged)
 		session.extend(sent)
 	}

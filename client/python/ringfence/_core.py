@@ -719,14 +719,15 @@ def _apply_keep_alive(
             else:
                 session.lose(Loss(LossKind.SESSION_ENDED, cause_text(end.cause)))
             continue
-        # It may have lost anything: nothing is extended, and it asks again soon.
-        if number in untold:
-            continue
         # What was lost first, then what the reply extends: nothing for the lost.
         if number in lost:
             for grant in lost[number].grants:
                 why = Loss(LossKind.GRANT_ENDED, cause_text(grant.cause))
                 session.grant_lost(grant.token, why)
+        # It may have lost anything: nothing is extended, and it asks again at once.
+        if number in untold:
+            session.ask_soon()
+            continue
         session.acknowledge(sent, acknowledged)
 
 

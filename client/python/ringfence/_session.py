@@ -387,6 +387,12 @@ class SessionCore:
         with self._lock:
             self._renew_now()
 
+    def ask_soon(self) -> None:
+        """A keep-alive is due after a moment: the cluster has more to tell. The pause keeps one that
+        says so again and again from being asked without end."""
+        with self._lock:
+            self._due = min(self._due, _clock.now() + NS_PER_MS)
+
     def _renew_now(self) -> None:
         self._due, self._unanswered = _clock.now(), 0
 

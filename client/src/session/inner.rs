@@ -376,6 +376,15 @@ impl SessionInner {
         };
     }
 
+    /// A keep-alive is due after a moment: the cluster has more to tell. The pause keeps one that says
+    /// so again and again from being asked without end.
+    pub(crate) fn ask_soon(&self) {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let soon = self.transport.now() + PAUSE;
+        let renewal = &mut lock(&self.locked).renewal;
+        renewal.due = renewal.due.min(soon);
+    }
+
     /// The cluster knows now that these losses were noticed.
     pub(crate) fn acknowledged(&self, tokens: &[u64]) {
         lock(&self.locked).losses.acknowledged(tokens);

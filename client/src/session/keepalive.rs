@@ -169,13 +169,14 @@ fn apply(reply: KeepAliveResponse, sent: Moment, batch: &Batch) {
             session.lose(&why);
             continue;
         }
-        // It may have lost anything: nothing is extended, and it asks again soon.
-        if reply.untold.contains(&number) {
-            continue;
-        }
         // What was lost first, then what the reply extends: nothing for the lost.
         if let Some(lost) = reply.lost.iter().find(|lost| lost.session == number) {
             session.grants_lost(&lost.grants);
+        }
+        // It may have lost anything: nothing is extended, and it asks again at once.
+        if reply.untold.contains(&number) {
+            session.ask_soon();
+            continue;
         }
         // What this keep-alive acknowledged has reached the cluster. Losses that were noticed since
         // stay in the list for the next one.
