@@ -92,6 +92,7 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
                 if error.contains("not caught up") {
                     return;
                 }
+                sleep(GLANCE).await;
             }
         };
         timeout(PATIENCE, told)
@@ -110,6 +111,7 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
                     return;
                 }
                 assert_eq!(said.status.code(), UNAVAILABLE, "{said:?}");
+                sleep(GLANCE).await;
             }
         };
         timeout(PATIENCE, ends).await.expect("it catches up");
