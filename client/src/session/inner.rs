@@ -376,13 +376,9 @@ impl SessionInner {
         };
     }
 
-    /// A keep-alive is due after a moment: the cluster has more to tell. The pause keeps one that says
-    /// so again and again from being asked without end.
+    /// A keep-alive is due: the cluster has more to tell.
     pub(crate) fn ask_soon(&self) {
-        const PAUSE: Duration = Duration::from_millis(1);
-        let soon = self.transport.now() + PAUSE;
-        let renewal = &mut lock(&self.locked).renewal;
-        renewal.due = renewal.due.min(soon);
+        lock(&self.locked).renewal.soon(self.transport.now());
     }
 
     /// The cluster knows now that these losses were noticed.

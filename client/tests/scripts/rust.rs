@@ -34,7 +34,7 @@ struct Runner {
     clock: Arc<SteppedClock>,
 }
 
-/// Does what it is told until it is told nothing any more.
+/// Does what it receives, until nothing more comes.
 pub(crate) async fn run(
     mut told: mpsc::UnboundedReceiver<Value>,
     answers: mpsc::UnboundedSender<Value>,

@@ -14,6 +14,14 @@ pub(super) struct Renewal {
     pub(super) unanswered: u32,
 }
 
+impl Renewal {
+    /// One is due after a moment: a cluster that has more to tell each time is not asked without end.
+    pub(super) fn soon(&mut self, now: Moment) {
+        const PAUSE: Duration = Duration::from_millis(1);
+        self.due = self.due.min(now + PAUSE);
+    }
+}
+
 /// The time between keep-alives: a third of the TTL less up to a twentieth of it, so that clients
 /// that started together do not stay together.
 pub(super) fn interval(ttl: Duration) -> Duration {
