@@ -363,9 +363,7 @@ impl SessionInner {
 
     /// The keep-alives look at once whether one is due.
     pub(crate) fn wake(&self) {
-        if let Some(callbacks) = self.callbacks.upgrade() {
-            callbacks.wake();
-        }
+        self.callbacks.upgrade().inspect(|one| one.wake());
     }
 
     /// A keep-alive is due now: there is a new stream.
@@ -376,13 +374,11 @@ impl SessionInner {
         };
     }
 
-    /// A keep-alive is due after a moment: the cluster has more to tell. The pause keeps one that says
-    /// so again and again from being asked without end.
+    /// A keep-alive is due: there is more to report. The pause spares a cluster that repeats this.
     pub(crate) fn ask_soon(&self) {
-        const PAUSE: Duration = Duration::from_millis(1);
-        let soon = self.transport.now() + PAUSE;
-        let renewal = &mut lock(&self.locked).renewal;
-        renewal.due = renewal.due.min(soon);
+        let soon = self.transport.now() + Duration::from_millis(1);
+        let due = &mut lock(&self.locked).renewal.due;
+        *due = soon.min(*due);
     }
 
     /// The cluster knows now that these losses were noticed.

@@ -1,5 +1,5 @@
 //! The scripts in `client/scripts`, which the clients in Rust, Go and Python pass alike: this plays
-//! the server's side, and judges. What a script is made of, and what a program under test is told and
+//! the server's side, and judges. What a script is made of, and which orders a program under test gets and
 //! answers, is written in `client/scripts/README.md`.
 //!
 //! `RINGFENCE_SCRIPT=NAME` runs only the scripts whose file names contain NAME, and prints each step.

@@ -1,4 +1,4 @@
-//! A program under test: it is told in JSON what to do, and answers in JSON.
+//! A program under test: it receives orders in JSON, and answers in JSON.
 
 use std::collections::HashMap;
 use std::process::Stdio;

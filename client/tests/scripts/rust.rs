@@ -34,7 +34,7 @@ struct Runner {
     clock: Arc<SteppedClock>,
 }
 
-/// Does what it is told until it is told nothing any more.
+/// Carries orders out until no more come.
 pub(crate) async fn run(
     mut told: mpsc::UnboundedReceiver<Value>,
     answers: mpsc::UnboundedSender<Value>,
