@@ -363,15 +363,14 @@ impl SessionInner {
 
     /// The keep-alives look at once whether one is due.
     pub(crate) fn wake(&self) {
-        self.callbacks.upgrade().inspect(|one| one.wake());
+        if let Some(callbacks) = self.callbacks.upgrade() {
+            callbacks.wake();
+        }
     }
 
     /// A keep-alive is due now: there is a new stream.
     pub(crate) fn renew_now(&self, now: Moment) {
-        lock(&self.locked).renewal = Renewal {
-            due: now,
-            unanswered: 0,
-        };
+        lock(&self.locked).renew_at(now);
     }
 
     /// A keep-alive is due: there is more to report. The pause spares a cluster that repeats this.
