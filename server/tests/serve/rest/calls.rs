@@ -388,7 +388,7 @@ async fn the_key_of_a_session_names_another_one_in_an_acquire() {
     assert_eq!(kept["lost"], json!([]), "{kept}");
     let token = &own["token"];
     assert_eq!(
-        plain.get("/v1/leases/own").await.ok()["holder"]["token"],
+        plain.get("/v1/leases/own").await.ok()["held"]["token"],
         *token
     );
 }
