@@ -21,8 +21,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let campaign = Elector::new(&client).campaign("examples/cron");
 
     let handle = campaign.handle();
+    let end = common::the_end();
     tokio::spawn(async move {
-        common::the_end().await;
+        end.await;
         handle.leave(Successor::Next);
     });
 

@@ -24,8 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .on_stopped(|stopped| println!("I lead no more: {}", stopped.cause));
 
     let handle = campaign.handle();
+    let end = common::the_end();
     tokio::spawn(async move {
-        common::the_end().await;
+        end.await;
         handle.leave(Successor::Next);
     });
 

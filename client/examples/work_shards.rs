@@ -26,8 +26,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             campaign
         });
 
+    let end = common::the_end();
     tokio::spawn(async move {
-        common::the_end().await;
+        end.await;
         handles
             .iter()
             .for_each(|handle| handle.leave(Successor::Next));

@@ -23,20 +23,24 @@ pub(crate) async fn connect() -> Result<Client, Box<dyn Error>> {
     Ok(client.connect().await?)
 }
 
-/// Completes at Ctrl-C, at SIGTERM, or after the seconds that the first argument says.
-pub(crate) async fn the_end() {
+/// Completes at Ctrl-C, at SIGTERM, or after the seconds that the first argument says. SIGTERM is caught
+/// from this call on, not only from when its future is first polled.
+pub(crate) fn the_end() -> impl Future<Output = ()> {
     let seconds = env::args()
         .nth(1)
         .and_then(|argument| argument.parse().ok());
+    let terminate = signal(SignalKind::terminate());
     let terminated = async {
-        match signal(SignalKind::terminate()) {
+        match terminate {
             Ok(mut terminate) => terminate.recv().await,
             Err(_) => std::future::pending().await,
         }
     };
-    tokio::select! {
-        () = tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(SECONDS))) => {}
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated => {}
+    async move {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(SECONDS))) => {}
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated => {}
+        }
     }
 }
