@@ -46,7 +46,7 @@ type scriptRunner struct {
 	writing  sync.Mutex
 }
 
-// RunScripts does what it is told on its standard input until that ends.
+// RunScripts carries out the orders on its standard input until that ends.
 func RunScripts() {
 	r := &scriptRunner{clock: &steppedClock{real: newClock()}, running: make(map[uint64]context.CancelFunc)}
 	r.forget()

@@ -32,7 +32,7 @@ pub struct KeptAlive {
 impl KeptAlive {
     /// Some acknowledgements, sorted, were left out, since a state that may lag had no such losses. A
     /// session of which the answer lists one of these has to acknowledge it again. Its client takes what
-    /// a keep-alive acknowledged for heard, unless it stands in `untold`.
+    /// a keep-alive acknowledged for heard, unless it is in `untold`.
     pub fn ask_again_for(&mut self, left_out: &[Acknowledgement]) {
         if left_out.is_empty() || planted(Bug::LeftOutLossTold) {
             return;

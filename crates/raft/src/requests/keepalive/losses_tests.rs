@@ -96,7 +96,7 @@ async fn what_the_state_has_as_lost_is_logged_and_nothing_else() {
 
     let kept = state.log(NOW, batch).await;
     assert!(kept[0].lost.is_empty() && kept[0].untold.is_empty());
-    assert_eq!(kept[1].lost[0].0, other.0, "nobody has acknowledged it");
+    assert_eq!(kept[1].lost[0].0, other.0, "no session has acknowledged it");
 }
 
 #[tokio::test]
