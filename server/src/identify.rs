@@ -157,6 +157,7 @@ impl IdentifyLayer {
 
     fn identified(&self, proven: Proven) -> Identified {
         // Pods of another Kubernetes may have the same names, and no node here sees their ends.
+        let pod_uid = proven.pod.as_ref().map(|pod| Arc::from(pod.uid.as_str()));
         let pod = proven
             .pod
             .filter(|pod| self.pods_of.as_deref() == Some(&pod.issuer));
@@ -168,6 +169,7 @@ impl IdentifyLayer {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
             }),
+            pod_uid,
             expires_unix: proven.expires_unix,
         }
     }

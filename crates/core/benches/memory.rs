@@ -145,7 +145,13 @@ fn unshared(record: &Record) -> Record {
                 }
             }
         }
-        Record::Header(_) | Record::Ended(_) | Record::Access(_) | Record::Audit(_) => {}
+        Record::Header(_)
+        | Record::Ended(_)
+        | Record::Access(_)
+        | Record::Audit(_)
+        | Record::Object(_)
+        | Record::GoneObject(_)
+        | Record::Owing(_) => {}
     }
     record
 }

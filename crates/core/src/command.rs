@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::access::change::{Caller, ChangeAccess, Mode};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
+use crate::objects::object::ObjectMetadata;
 use crate::pod::{Pod, PodSeen, PodUid};
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Millis, WallTime};
@@ -89,6 +90,8 @@ pub enum Command {
         /// The change, for people: `remove n3 (node 17)`. At most [`OPERATE_BYTES_MAX`].
         change: String,
     },
+    /// Writes or deletes a Lease object.
+    WriteObject(Box<WriteObject>),
 }
 
 /// The longest text of a [`Command::Operate`], in bytes.
@@ -117,7 +120,8 @@ impl Command {
             | Self::Evict(_)
             | Self::ChangeAccess(_)
             | Self::Adopt { .. }
-            | Self::Operate { .. } => true,
+            | Self::Operate { .. }
+            | Self::WriteObject(_) => true,
             Self::Form(_)
             | Self::TermStart { .. }
             | Self::Tick
@@ -304,4 +308,50 @@ pub struct PodEnded {
     pub uid: PodUid,
     /// What was seen.
     pub seen: PodSeen,
+}
+
+/// See [`Command::WriteObject`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WriteObject {
+    /// The lease, and the object beside it.
+    pub name: LeaseName,
+    /// The version that it is based on; `None`: there is no object of this name. Another one means
+    /// that another write came first.
+    pub version: Option<u64>,
+    /// The Pod that the caller's token was made for, as a node has proven it.
+    pub pod: Option<PodUid>,
+    /// What is written.
+    pub write: ObjectWrite,
+}
+
+/// What is written to a Lease object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectWrite {
+    /// Makes or changes it.
+    Put {
+        /// Its labels, annotations and owners from now on.
+        metadata: ObjectMetadata,
+        /// Who holds the lease; left out where the writer changes nothing of that.
+        spec: Option<ObjectSpec>,
+    },
+    /// Deletes it. Its holder releases the lease with that.
+    Delete {
+        /// Ends the grant of another one first.
+        revoke: Option<Revoke>,
+    },
+}
+
+/// Who holds a lease, as the writer of its object says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectSpec {
+    /// The holder; empty: none. The present one's own write is its keep-alive.
+    pub holder: Identity,
+    /// For how long it may be believed without another write, in seconds.
+    pub seconds: u32,
+    /// Whether the writer, which holds the lease, has started again: it is granted a new token.
+    pub new_term: bool,
+    /// The id of the session to open if this is a grant.
+    pub open: OpenId,
+    /// The secret of that session, which no client is shown.
+    pub secret: Secret,
 }

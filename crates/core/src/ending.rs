@@ -262,6 +262,7 @@ impl StateMachine {
             return;
         };
         self.state.held -= 1;
+        self.object_freed(name, &identity, cause);
         self.events.push(Event::Ended {
             name: name.clone(),
             token: grant.token,

@@ -32,13 +32,7 @@ impl StateMachine {
         let name = ask.name.clone();
         // Before anything of the lease is shown: a refusal names its holder.
         self.check_right(session, &name)?;
-        let mut obstacle = self.obstacle(session, &name);
-        if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
-            // Its time may be over, with a budget that ended before its deadline was looked at.
-            self.lift_block(&name);
-            obstacle = self.obstacle(session, &name);
-        }
-        let queued = match obstacle {
+        let queued = match self.obstacle_now(Some(session), &name) {
             // Before the limits, since what cannot be granted at all passes none.
             Some(held @ Rejection::Held { mine: true, .. }) => return Err(held),
             Some(obstacle) if ask.wait.is_none() => return Err(obstacle),
@@ -113,8 +107,22 @@ impl StateMachine {
         Ok(())
     }
 
-    /// What keeps the lease from being granted to this session now.
-    fn obstacle(&self, session: SessionId, name: &LeaseName) -> Option<Rejection> {
+    /// What keeps the lease from being granted to this session now, or to a new one.
+    pub(crate) fn obstacle_now(
+        &mut self,
+        session: Option<SessionId>,
+        name: &LeaseName,
+    ) -> Option<Rejection> {
+        let obstacle = self.obstacle(session, name);
+        if let Some(Rejection::LockDelay { .. } | Rejection::Revoking { .. }) = obstacle {
+            // Its time may be over, with a budget that ended before its deadline was looked at.
+            self.lift_block(name);
+            return self.obstacle(session, name);
+        }
+        obstacle
+    }
+
+    fn obstacle(&self, session: Option<SessionId>, name: &LeaseName) -> Option<Rejection> {
         let now = self.time();
         let lease = self.leases.get(name);
         if let Some(grant) = lease.and_then(|lease| lease.grant.as_deref()) {
@@ -124,7 +132,7 @@ impl StateMachine {
                 token: grant.token,
                 data: grant.data.clone(),
             };
-            let mine = grant.session == session;
+            let mine = Some(grant.session) == session;
             return Some(Rejection::Held { holder, mine });
         }
         if let Some(block) = lease.and_then(|lease| lease.blocked.as_deref()) {
@@ -183,17 +191,19 @@ impl StateMachine {
             index: header.index,
             since: header.wall,
         };
-        let identity = self.change_session(grant.session, |holder| {
+        let holder = self.change_session(grant.session, |holder| {
             holder.add_hold(name.clone(), token);
-            holder.identity.clone()
+            (holder.identity.clone(), holder.ttl())
         });
-        let granted = grant.granted(name, identity?);
+        let (identity, ttl) = holder?;
+        let granted = grant.granted(name, identity);
         self.events.push(Event::Granted(granted));
         self.state.held += 1;
         let grant = Box::new(grant);
         self.change_or_make_lease(name, |lease| {
             (lease.floor, lease.grant) = (Some(token), Some(grant));
         });
+        self.object_granted(name, ttl);
         Some(token)
     }
 

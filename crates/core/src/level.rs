@@ -17,3 +17,7 @@ pub const LEVEL_REPEATS: u32 = 3;
 /// From this level on there are principals and rights: [`Command::Called`](crate::Command::Called)
 /// and [`Command::ChangeAccess`](crate::Command::ChangeAccess).
 pub const LEVEL_ACCESS: u32 = 4;
+
+/// From this level on there are Lease objects:
+/// [`Command::WriteObject`](crate::Command::WriteObject).
+pub const LEVEL_OBJECTS: u32 = 5;

@@ -34,6 +34,7 @@ mod level;
 mod looks;
 mod machine;
 mod name;
+mod objects;
 mod opening;
 mod operator;
 mod outcome;
@@ -63,19 +64,24 @@ pub use access::{Access, AccessRecord};
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use command::{
     Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, Open,
-    OpenForPod, PodEnded, Renew, Request, Revoke,
+    ObjectSpec, ObjectWrite, OpenForPod, PodEnded, Renew, Request, Revoke, WriteObject,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};
 pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
-pub use level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS};
+pub use level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS};
 pub use machine::StateMachine;
 pub use name::{
     HOLDER_DATA_BYTES_MAX, HolderData, IDENTITY_BYTES_MAX, Identity, InvalidName, InvalidText,
     LEASE_NAME_BYTES_MAX, LeaseName,
 };
+pub use objects::object::{
+    Candidate, GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX,
+    OBJECT_METADATA_BYTES_MAX, OBJECTS_MAX, OWING_MAX, ObjectMetadata, ObjectView, Owing, Term,
+};
+pub use objects::term_ttl;
 pub use outcome::{
-    Acquired, Cancelled, Holder, Limit, LostGrant, Opened, Outcome, Rejection, Renewed,
+    Acquired, Cancelled, Holder, Limit, LostGrant, ObjectWritten, Opened, Outcome, Rejection, Renewed,
 };
 pub use pod::{
     CONTAINER_BYTES_MAX, InvalidPod, POD_NAME_BYTES_MAX, POD_NAMESPACE_BYTES_MAX,

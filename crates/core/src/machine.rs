@@ -90,6 +90,8 @@ impl StateMachine {
             forgotten: None,
             quiet_until: ClusterTime(0),
             unserved: Vec::new(),
+            versions: 0,
+            versions_forgotten: 0,
         })
     }
 
@@ -194,12 +196,14 @@ impl StateMachine {
                 if self.is_at(LEVEL_REPEATS) {
                     self.state.looks = Looks::default();
                 }
+                self.raise_versions();
                 Ok(Outcome::Done)
             }
             Command::ChangeAccess(change) => self.change_access(change),
             Command::Adopt { session, secret } => self.adopt(*session, secret),
             // Judged before; the leader does the rest.
             Command::Operate { .. } => Ok(Outcome::Done),
+            Command::WriteObject(write) => self.write_object(write),
             // Only one caller asks.
             Command::Called(_) => Err(Rejection::NotReady),
         }
@@ -219,6 +223,7 @@ impl StateMachine {
         {
             header.tokens.raise(seconds << FencingToken::CLOCK_SHIFT);
         }
+        self.raise_versions();
         Outcome::Done
     }
 

@@ -10,6 +10,7 @@ use crate::access::rules::Rule;
 use crate::event::{EndCause, Granted, SessionEnd};
 use crate::id::{ClusterId, FencingToken, RequestNumber, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
+use crate::objects::object::ObjectView;
 use crate::settings::InvalidSetting;
 use crate::time::{ClusterTime, Millis};
 
@@ -52,8 +53,19 @@ pub enum Outcome {
         /// The id of the new cluster token, if there is one.
         token: Option<u64>,
     },
+    /// A Lease object was written, or deleted.
+    Object(Box<ObjectWritten>),
     /// Refused without effect.
     Rejected(Rejection),
+}
+
+/// See [`Outcome::Object`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectWritten {
+    /// As it is now; a deleted one as it was last, with the version of its deletion.
+    pub object: ObjectView,
+    /// The token, and the TTL that has begun, if the writer holds the lease.
+    pub held: Option<(FencingToken, Millis)>,
 }
 
 /// See [`Outcome::Opened`].
@@ -314,6 +326,16 @@ pub enum Rejection {
     InvalidAccess(InvalidAccess),
     /// The change would take from its author the right to change rights.
     WouldLockOut,
+    /// Another write of the object came first.
+    ObjectChanged {
+        /// Its present version; `None` if there is no object of this name.
+        present: Option<u64>,
+    },
+    /// The candidate lost its last term and may not know yet.
+    Owing {
+        /// For how much longer it is refused.
+        remaining: Millis,
+    },
 }
 
 /// A limit that a command would have passed.
@@ -331,4 +353,8 @@ pub enum Limit {
     PrincipalSessions(u64),
     /// Leases and waits of one principal.
     PrincipalLeases(u64),
+    /// Lease objects in the cluster.
+    Objects(u64),
+    /// Lease objects of one namespace.
+    NamespaceObjects(u64),
 }

@@ -12,7 +12,7 @@ use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::requests::Requests;
 use crate::session::Session;
-use crate::snapshot::{BadSnapshot, LeaseRecord, Record, SessionRecord, WaiterRecord};
+use crate::snapshot::{BadSnapshot, LeaseRecord, ObjectRecord, Record, SessionRecord, WaiterRecord};
 use crate::time::Millis;
 
 impl StateMachine {
@@ -40,6 +40,16 @@ impl StateMachine {
                 Record::Ended(ended) => machine.restore_ended(ended),
                 Record::Audit(act) => {
                     machine.state.audit.add(act);
+                    Ok(())
+                }
+                Record::Object(object) => machine.restore_object(object),
+                Record::GoneObject(gone) => {
+                    let objects = &mut machine.state.objects;
+                    objects.add_gone(gone.version, gone.name, gone.gone);
+                    Ok(())
+                }
+                Record::Owing(owing) => {
+                    machine.state.objects.add_owing(owing.name, owing.notes);
                     Ok(())
                 }
                 Record::Access(part) => {
@@ -162,6 +172,27 @@ impl StateMachine {
         };
         self.index_waiter(name, place, &waiter);
         lease.queue.insert(place, waiter);
+        Ok(())
+    }
+
+    fn restore_object(&mut self, record: ObjectRecord) -> Result<(), &'static str> {
+        let ObjectRecord { name, object } = record;
+        if object.version > self.header.versions || object.created > object.version {
+            return Err("is an object whose version was never given out");
+        }
+        if self.state.objects.get(&name).is_some() {
+            return Err("repeats an object");
+        }
+        if let Some(term) = &object.term {
+            let grant = self.grant_of(&name);
+            let held = grant.is_some_and(|grant| {
+                (grant.token, grant.session) == (term.token, term.session)
+            });
+            if !held {
+                return Err("is an object with a term that holds nothing");
+            }
+        }
+        self.state.objects.put(&name, object);
         Ok(())
     }
 

@@ -90,6 +90,11 @@ impl Session {
         self.seen = self.seen.max(now);
     }
 
+    /// Gives it a longer TTL; a shorter one changes nothing, so that its end moves to later times only.
+    pub(crate) fn lengthen(&mut self, ttl: Millis) {
+        self.ttl = self.ttl.max(ttl);
+    }
+
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however
     /// many terms follow: the second one begins after `seen + ttl` and so counts for nothing more.
     pub(crate) fn deadline(&self, term_start: ClusterTime) -> ClusterTime {

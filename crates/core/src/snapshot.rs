@@ -9,6 +9,7 @@ use crate::access::principal::Principal;
 use crate::audit::AuditRecord;
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
+use crate::objects::object::{GoneObject, LeaseObject, Owing};
 use crate::outcome::LostGrant;
 use crate::pod::Pod;
 use crate::settings::Settings;
@@ -34,6 +35,41 @@ pub enum Record {
     Access(AccessRecord),
     /// An act of an operator; oldest first.
     Audit(AuditRecord),
+    /// A Lease object; in the order of their names.
+    Object(ObjectRecord),
+    /// A deleted one; in the order of their deletions.
+    GoneObject(GoneRecord),
+    /// Who lost terms of a lease; in the order of the names.
+    Owing(OwingRecord),
+}
+
+/// A Lease object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectRecord {
+    /// Its name.
+    pub name: LeaseName,
+    /// The object.
+    pub object: LeaseObject,
+}
+
+/// A deleted Lease object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GoneRecord {
+    /// The version of its deletion.
+    pub version: u64,
+    /// Its name.
+    pub name: LeaseName,
+    /// What is remembered of it.
+    pub gone: GoneObject,
+}
+
+/// Who lost terms of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwingRecord {
+    /// The lease.
+    pub name: LeaseName,
+    /// Who; the oldest first.
+    pub notes: Vec<Owing>,
 }
 
 /// Cluster-wide state.
@@ -71,6 +107,10 @@ pub struct Header {
     pub quiet_until: ClusterTime,
     /// Free leases whose queue has not been served yet, in the order in which they came free.
     pub unserved: Vec<LeaseName>,
+    /// The newest version of a Lease object, 0 before the first.
+    pub versions: u64,
+    /// The greatest version of a deletion that is forgotten, 0 if none is.
+    pub versions_forgotten: u64,
 }
 
 /// A living session.

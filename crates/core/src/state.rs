@@ -14,6 +14,7 @@ use crate::id::{ClusterId, FencingToken, Secret, SessionId};
 use crate::lease::{GrantRecord, Lease};
 use crate::looks::Looks;
 use crate::name::{Identity, LeaseName};
+use crate::objects::Objects;
 use crate::outcome::{LostGrant, Rejection};
 use crate::pod::{Pod, PodKey, PodUid};
 use crate::query::{LeaseView, SessionView, Summary, Verdict};
@@ -46,6 +47,7 @@ pub struct Frozen {
     pub(crate) waiters: u64,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
+    pub(crate) objects: Objects,
 }
 
 impl Frozen {
@@ -63,6 +65,7 @@ impl Frozen {
             waiters: 0,
             access: Access::default(),
             audit: Audit::default(),
+            objects: Objects::default(),
         }
     }
 
@@ -413,6 +416,7 @@ impl Frozen {
             .chain(self.ended.iter().cloned().map(Record::Ended))
             .chain(self.access.records().map(Record::Access))
             .chain(self.audit.iter().cloned().map(Record::Audit))
+            .chain(self.objects.records())
     }
 
     fn header_record(&self) -> Header {

@@ -283,6 +283,8 @@ impl Model {
                 Err(refused) => Outcome::Rejected(refused),
             },
             Command::Operate { .. } => Outcome::Done,
+            // It knows sessions and leases only: no history that it is given has objects.
+            Command::WriteObject(_) => Outcome::Rejected(Rejection::NotReady),
             Command::Called(_) => Outcome::Rejected(Rejection::NotReady),
         }
     }

@@ -12,6 +12,7 @@ mod event;
 mod id;
 mod kind;
 mod numbers;
+mod object;
 mod outcome;
 mod pod;
 mod rejection;
@@ -32,7 +33,7 @@ use crate::generated::ringfence::record::v1 as pb;
 
 /// The newest version of log commands that this release reads and writes. A release that adds a
 /// kind of command, or a field to one, raises it by one and says in [`version_of`] what needs it.
-pub const RECORD_VERSION: u32 = 4;
+pub const RECORD_VERSION: u32 = 5;
 
 /// The version from which on releases understand the command in `bytes`, by its kind; `None` if
 /// this release does not know the kind. Cheap: it does not decode the command.
@@ -44,6 +45,7 @@ pub fn version_of(bytes: &[u8]) -> Option<u32> {
         12..=13 => Some(2),
         14 => Some(3),
         15..=18 => Some(4),
+        19 => Some(5),
         _ => None,
     }
 }

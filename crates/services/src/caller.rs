@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ringfence_core::{Called, Caller, Command, Pod, Principal};
+use ringfence_core::{Called, Caller, Command, Pod, PodUid, Principal};
 use tonic::Request;
 
 /// Who a request was proven to come from. What proves puts it among the request's extensions; a
@@ -16,6 +16,9 @@ pub struct Identified {
     pub token: Option<u64>,
     /// The Pod whose own credential was shown.
     pub pod: Option<ProvenPod>,
+    /// The UID of the Pod that the credential was made for, by the word of its issuer: of whichever
+    /// Kubernetes, so that it tells processes behind one principal apart and says nothing else.
+    pub pod_uid: Option<Arc<str>>,
     /// When streams and watches that began with this credential end, in seconds since the Unix
     /// epoch, by this node's clock; never if left out. Leeway is added by who proves.
     pub expires_unix: Option<u64>,
@@ -78,6 +81,12 @@ impl Who {
                 && own.name == pod.name()
                 && own.uid == pod.uid().as_str()
         })
+    }
+
+    /// The Pod that the credential was made for, if it names one.
+    pub(crate) fn pod_uid(&self) -> Option<PodUid> {
+        let uid = self.0.as_ref()?.pod_uid.as_deref()?;
+        PodUid::parse(uid).ok()
     }
 
     /// How long the credential is valid still, zero if it is no more; `None` if it never expires.

@@ -70,6 +70,15 @@ fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> 
         Command::OpenForPod(open) if binds && !machine.knows_open(&open.id) => {
             access.judge(principal, Verb::Acquire, Scope::Any)
         }
+        // Keep-alives and releases need no right; who could ask for neither costs no entry.
+        Command::WriteObject(write) if binds => {
+            let name = &write.name;
+            let holds = principal.is_some_and(|who| machine.holds_object(name, who));
+            match holds || access.judge(principal, Verb::Revoke, Scope::Name(name)).is_ok() {
+                true => Ok(()),
+                false => access.judge(principal, Verb::Acquire, Scope::Name(name)),
+            }
+        }
         asked if !binds || planted(Bug::EarlyLookIsFinal) => match wanted(asked) {
             Some(scope) => access.judge(principal, Verb::Acquire, scope),
             None => Ok(()),

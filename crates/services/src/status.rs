@@ -66,7 +66,8 @@ pub(crate) fn unexpected(outcome: &Outcome) -> Refusal {
         | Outcome::Closed { .. }
         | Outcome::Renewed(_)
         | Outcome::NodeId(_)
-        | Outcome::AccessChanged { .. } => {
+        | Outcome::AccessChanged { .. }
+        | Outcome::Object(_) => {
             Refusal::fault("the log answered another question than was asked")
         }
     }

@@ -10,7 +10,8 @@ pub(super) fn told_outcome(outcome: &Outcome) -> history::Outcome {
         Outcome::Done
         | Outcome::Renewed(_)
         | Outcome::NodeId(_)
-        | Outcome::AccessChanged { .. } => history::Outcome::Done,
+        | Outcome::AccessChanged { .. }
+        | Outcome::Object(_) => history::Outcome::Done,
         Outcome::Opened(Opened {
             session,
             ttl,

@@ -28,11 +28,18 @@ impl Usages {
 
     /// Counts what a principal has more or less. One that has nothing left is forgotten.
     pub(crate) fn change(&mut self, principal: &Principal, change: impl FnOnce(&mut Usage)) {
-        let mut usage = self.of(principal);
+        // One search where the principal has something before and after: each request passes here.
+        if let Some(known) = self.by_principal.get_mut(principal) {
+            change(known);
+            if *known == Usage::default() {
+                self.by_principal.remove(principal);
+            }
+            return;
+        }
+        let mut usage = Usage::default();
         change(&mut usage);
-        match usage == Usage::default() {
-            true => drop(self.by_principal.remove(principal)),
-            false => drop(self.by_principal.insert(principal.clone(), usage)),
+        if usage != Usage::default() {
+            self.by_principal.insert(principal.clone(), usage);
         }
     }
 }

@@ -51,6 +51,7 @@ impl From<&Command> for pb::Command {
             Command::Operate { change } => Kind::Operate(pb::Operate {
                 change: change.clone(),
             }),
+            Command::WriteObject(write) => Kind::WriteObject((&**write).into()),
         };
         Self { kind: Some(kind) }
     }
@@ -98,6 +99,7 @@ impl TryFrom<Kind> for Command {
             Kind::Operate(pb::Operate { change }) => Self::Operate {
                 change: operate_text(change)?,
             },
+            Kind::WriteObject(write) => Self::WriteObject(Box::new(write.try_into()?)),
         })
     }
 }

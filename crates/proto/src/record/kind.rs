@@ -43,6 +43,8 @@ pub enum CommandKind {
     Adopt,
     /// [`Command::Operate`].
     Operate,
+    /// [`Command::WriteObject`].
+    WriteObject,
 }
 
 /// The kind of the command in `bytes`, in constant time: it does not decode the command. `None` if
@@ -74,6 +76,7 @@ pub fn kind_of(mut bytes: &[u8]) -> Option<CommandKind> {
         16 => CommandKind::ChangeAccess,
         17 => CommandKind::Adopt,
         18 => CommandKind::Operate,
+        19 => CommandKind::WriteObject,
         _ => return None,
     })
 }
@@ -99,6 +102,7 @@ impl From<&Command> for CommandKind {
             Command::ChangeAccess(_) => Self::ChangeAccess,
             Command::Adopt { .. } => Self::Adopt,
             Command::Operate { .. } => Self::Operate,
+            Command::WriteObject(_) => Self::WriteObject,
         }
     }
 }

@@ -31,6 +31,7 @@ impl From<&Outcome> for pb::Outcome {
                 set_at: *set_at,
                 token: token.unwrap_or_default(),
             }),
+            Outcome::Object(written) => Kind::Object((&**written).into()),
             Outcome::Rejected(rejection) => Kind::Rejected(rejection.into()),
         };
         Self { kind: Some(kind) }
@@ -67,6 +68,7 @@ impl TryFrom<Kind> for Outcome {
                 set_at: changed.set_at,
                 token: (changed.token > 0).then_some(changed.token),
             },
+            Kind::Object(written) => Self::Object(Box::new(written.try_into()?)),
             Kind::Rejected(rejection) => Self::Rejected(rejection.try_into()?),
         })
     }

@@ -100,6 +100,8 @@ impl From<&Rejection> for pb::Rejection {
                 Kind::InvalidAccess(pb::InvalidAccess::from(*why).into())
             }
             Rejection::WouldLockOut => Kind::WouldLockOut(NOTHING),
+            Rejection::ObjectChanged { present } => Kind::ObjectChanged(present.unwrap_or_default()),
+            Rejection::Owing { remaining } => Kind::Owing(remaining.0),
         };
         Self { kind: Some(kind) }
     }
@@ -191,6 +193,12 @@ impl TryFrom<pb::Rejection> for Rejection {
             Kind::StaleAccess(set_at) => Self::StaleAccess { set_at },
             Kind::InvalidAccess(why) => Self::InvalidAccess(invalid_access(why)?),
             Kind::WouldLockOut(_) => Self::WouldLockOut,
+            Kind::ObjectChanged(present) => Self::ObjectChanged {
+                present: (present > 0).then_some(present),
+            },
+            Kind::Owing(remaining) => Self::Owing {
+                remaining: Millis(remaining),
+            },
         })
     }
 }
@@ -241,6 +249,8 @@ impl From<Limit> for pb::Limit {
             Limit::Sessions(max) => Kind::Sessions(max),
             Limit::PrincipalSessions(max) => Kind::PrincipalSessions(max),
             Limit::PrincipalLeases(max) => Kind::PrincipalLeases(max),
+            Limit::Objects(max) => Kind::Objects(max),
+            Limit::NamespaceObjects(max) => Kind::NamespaceObjects(max),
         };
         Self { kind: Some(kind) }
     }
@@ -258,6 +268,8 @@ impl TryFrom<pb::Limit> for Limit {
             Kind::Sessions(max) => Self::Sessions(max),
             Kind::PrincipalSessions(max) => Self::PrincipalSessions(max),
             Kind::PrincipalLeases(max) => Self::PrincipalLeases(max),
+            Kind::Objects(max) => Self::Objects(max),
+            Kind::NamespaceObjects(max) => Self::NamespaceObjects(max),
         })
     }
 }

@@ -21,6 +21,9 @@ impl From<&Record> for pb::Record {
             Record::Ended(ended) => Kind::Ended(ended.into()),
             Record::Access(access) => Kind::Access(access.into()),
             Record::Audit(act) => Kind::Audit(act.into()),
+            Record::Object(object) => Kind::Object(object.into()),
+            Record::GoneObject(gone) => Kind::GoneObject(gone.into()),
+            Record::Owing(owing) => Kind::Owing(owing.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -37,6 +40,9 @@ impl TryFrom<Kind> for Record {
             Kind::Ended(ended) => Self::Ended(ended.try_into()?),
             Kind::Access(access) => Self::Access(access.try_into()?),
             Kind::Audit(act) => Self::Audit(act.try_into()?),
+            Kind::Object(object) => Self::Object(object.try_into()?),
+            Kind::GoneObject(gone) => Self::GoneObject(gone.try_into()?),
+            Kind::Owing(owing) => Self::Owing(owing.try_into()?),
         })
     }
 }
@@ -69,6 +75,8 @@ impl From<&Header> for pb::Header {
                 .iter()
                 .map(|name| name.as_str().into())
                 .collect(),
+            versions: header.versions,
+            versions_forgotten: header.versions_forgotten,
         }
     }
 }
@@ -97,6 +105,8 @@ impl TryFrom<pb::Header> for Header {
             unserved: unserved
                 .map(|name| fields::lease_name(name, "header.unserved"))
                 .collect::<Result<_, _>>()?,
+            versions: header.versions,
+            versions_forgotten: header.versions_forgotten,
         })
     }
 }

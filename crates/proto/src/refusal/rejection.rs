@@ -185,6 +185,20 @@ impl Refusal {
                  another administrator make it, or make it over the socket in a node's data directory",
             )
             .with("field", "changes"),
+            Rejection::ObjectChanged { present } => {
+                let now = present.map_or("it is not there".to_owned(), |version| {
+                    format!("its version is {version}")
+                });
+                Self::new(
+                    Reason::RequestMismatch,
+                    format!("another write of the object came first: {now}; read it again"),
+                )
+            }
+            Rejection::Owing { remaining } => Self::blocked(
+                Reason::LockDelay,
+                "this candidate lost its last term, and its process may not know yet",
+                *remaining,
+            ),
         }
     }
 
@@ -361,6 +375,18 @@ fn reached(limit: Limit) -> Refusal {
             max,
             "leases and waits of one principal",
             "release some, or raise the limit: ringfence access limits",
+        ),
+        Limit::Objects(max) => (
+            "objects",
+            max,
+            "Lease objects in the cluster",
+            "delete some",
+        ),
+        Limit::NamespaceObjects(max) => (
+            "namespace_objects",
+            max,
+            "Lease objects in one namespace",
+            "delete some",
         ),
     };
     let message = format!("there are as many {what} as there may be, {max}; {remedy}");

@@ -53,7 +53,8 @@ pub(crate) fn allowed(command: &[u8]) -> Result<(), Refused> {
         CommandKind::Called
         | CommandKind::ChangeAccess
         | CommandKind::Adopt
-        | CommandKind::Operate => readable(command),
+        | CommandKind::Operate
+        | CommandKind::WriteObject => readable(command),
         CommandKind::Configure
         | CommandKind::Open
         | CommandKind::OpenForPod

@@ -70,6 +70,7 @@ pub(super) fn who(name: &str) -> Identified {
         principal: Principal::parse(&format!("cert:cn:{name}")).unwrap(),
         token: None,
         pod: None,
+        pod_uid: None,
         expires_unix: None,
     }
 }

@@ -1,0 +1,279 @@
+//! All objects, and the order of their last changes.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use super::object::{
+    GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX, OBJECTS_MAX, ObjectView,
+    Owing,
+};
+use crate::access::principal::Principal;
+use crate::id::FencingToken;
+use crate::level::LEVEL_OBJECTS;
+use crate::machine::StateMachine;
+use crate::name::LeaseName;
+use crate::outcome::Limit;
+use crate::snapshot::{GoneRecord, ObjectRecord, OwingRecord, Record};
+use crate::state::Frozen;
+use crate::tree::Tree;
+
+/// Versions stay below 2^53 until the year 2242.
+const VERSION_SECONDS_MAX: u64 = 1 << 33;
+
+/// The objects, and those deleted last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    by_name: Tree<LeaseName, LeaseObject>,
+    /// Exactly one entry per object, under its version.
+    changes: Tree<u64, LeaseName>,
+    /// By the version of the deletion.
+    gone: Tree<u64, (LeaseName, GoneObject)>,
+    /// Who lost a term of this name and has not been granted one since; the oldest first.
+    pub(super) owing: Tree<LeaseName, Vec<Owing>>,
+    /// How many objects have names that begin with the same two segments.
+    namespaces: Tree<String, u64>,
+}
+
+impl Objects {
+    pub(crate) fn get(&self, name: &LeaseName) -> Option<&LeaseObject> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.by_name.len() as u64
+    }
+
+    /// Objects whose names begin with `prefix` and stand behind `after`, by name.
+    pub(crate) fn named<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'a LeaseName, &'a LeaseObject)> + use<'a> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.by_name
+            .iter_from::<str>(from)
+            .take_while(move |(name, _)| name.as_str().starts_with(prefix))
+    }
+
+    /// Objects that were changed last behind this version, in the order of their versions.
+    pub(crate) fn changed_after(
+        &self,
+        version: u64,
+    ) -> impl Iterator<Item = (u64, &LeaseName)> + use<'_> {
+        let changes = self.changes.iter_from(Bound::Excluded(&version));
+        changes.map(|(version, name)| (*version, name))
+    }
+
+    /// Objects deleted behind this version, in the order of their deletions.
+    pub(crate) fn gone_after(
+        &self,
+        version: u64,
+    ) -> impl Iterator<Item = (u64, &LeaseName, &GoneObject)> + use<'_> {
+        let gone = self.gone.iter_from(Bound::Excluded(&version));
+        gone.map(|(version, (name, gone))| (*version, name, gone))
+    }
+
+    /// Whether there is room for a new object of this name.
+    pub(crate) fn room_for(&self, name: &LeaseName) -> Result<(), Limit> {
+        if self.len() >= OBJECTS_MAX {
+            return Err(Limit::Objects(OBJECTS_MAX));
+        }
+        let here = self.namespaces.get(namespace_of(name));
+        if here.is_some_and(|count| *count >= NAMESPACE_OBJECTS_MAX) {
+            return Err(Limit::NamespaceObjects(NAMESPACE_OBJECTS_MAX));
+        }
+        Ok(())
+    }
+
+    /// Puts in an object, or the next version of one.
+    pub(crate) fn put(&mut self, name: &LeaseName, object: LeaseObject) {
+        self.changes.insert(object.version, name.clone());
+        let before = self.by_name.insert(name.clone(), object);
+        match before {
+            Some(before) => drop(self.changes.remove(&before.version)),
+            None => self.count(name, 1),
+        }
+    }
+
+    /// Takes an object out, which was deleted with this version. The greatest version of a deletion
+    /// that is forgotten for it, 0 if none is.
+    pub(crate) fn delete(&mut self, name: &LeaseName, version: u64) -> u64 {
+        let Some(object) = self.by_name.remove(name) else {
+            return 0;
+        };
+        self.changes.remove(&object.version);
+        self.count(name, -1);
+        let gone = GoneObject {
+            created: object.created,
+            created_at: object.created_at,
+        };
+        self.add_gone(version, name.clone(), gone);
+        let mut forgotten = 0;
+        while self.gone.len() as u64 > GONE_OBJECTS_MAX
+            && let Some((version, _)) = self.gone.pop_first()
+        {
+            forgotten = version;
+        }
+        forgotten
+    }
+
+    pub(crate) fn add_gone(&mut self, version: u64, name: LeaseName, gone: GoneObject) {
+        self.gone.insert(version, (name, gone));
+    }
+
+    pub(crate) fn add_owing(&mut self, name: LeaseName, notes: Vec<Owing>) {
+        self.owing.insert(name, notes);
+    }
+
+    /// Objects by name, deleted ones by version, and what candidates owe, by name.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + use<'_> {
+        let objects = self.by_name.iter().map(|(name, object)| {
+            let (name, object) = (name.clone(), object.clone());
+            Record::Object(ObjectRecord { name, object })
+        });
+        let gone = self.gone.iter().map(|(version, (name, gone))| {
+            let (version, name, gone) = (*version, name.clone(), *gone);
+            Record::GoneObject(GoneRecord {
+                version,
+                name,
+                gone,
+            })
+        });
+        let owing = self.owing.iter().map(|(name, notes)| {
+            let (name, notes) = (name.clone(), notes.clone());
+            Record::Owing(OwingRecord { name, notes })
+        });
+        objects.chain(gone).chain(owing)
+    }
+
+    fn count(&mut self, name: &LeaseName, step: i64) {
+        let namespace = namespace_of(name);
+        let count = self.namespaces.get(namespace).copied().unwrap_or_default();
+        match count.saturating_add_signed(step) {
+            0 => drop(self.namespaces.remove(namespace)),
+            count => drop(self.namespaces.insert(namespace.into(), count)),
+        }
+    }
+}
+
+/// The first two segments of a name.
+fn namespace_of(name: &LeaseName) -> &str {
+    let text = name.as_str();
+    let end = text.match_indices('/').nth(1).map(|(at, _)| at);
+    &text[..end.unwrap_or(text.len())]
+}
+
+impl Frozen {
+    /// One Lease object.
+    #[must_use]
+    pub fn object(&self, name: &LeaseName) -> Option<ObjectView> {
+        let object = self.objects.get(name)?;
+        Some(self.object_view(name, object))
+    }
+
+    /// Lease objects whose names begin with `prefix` and stand behind `after`, in the order of their
+    /// names.
+    pub fn objects<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = ObjectView> + use<'a> {
+        let named = self.objects.named(prefix, after);
+        named.map(|(name, object)| self.object_view(name, object))
+    }
+
+    /// The names of objects whose last change is behind this version, in the order of their versions.
+    pub fn objects_changed_after(
+        &self,
+        version: u64,
+    ) -> impl Iterator<Item = (u64, &LeaseName)> + use<'_> {
+        self.objects.changed_after(version)
+    }
+
+    /// Objects that were deleted behind this version, in the order of their deletions. Some may be
+    /// missing if it is before [`Frozen::objects_forgotten`].
+    pub fn objects_gone_after(
+        &self,
+        version: u64,
+    ) -> impl Iterator<Item = (u64, &LeaseName, &GoneObject)> + use<'_> {
+        self.objects.gone_after(version)
+    }
+
+    /// The version of the newest change of an object; 0 before the first.
+    #[must_use]
+    pub fn objects_version(&self) -> u64 {
+        self.header.versions
+    }
+
+    /// The greatest version of a deletion that is forgotten; 0 if none is.
+    #[must_use]
+    pub fn objects_forgotten(&self) -> u64 {
+        self.header.versions_forgotten
+    }
+
+    /// Whether a process of this principal holds the lease through its object.
+    #[must_use]
+    pub fn holds_object(&self, name: &LeaseName, principal: &Principal) -> bool {
+        let term = self.objects.get(name).and_then(|object| object.term.as_ref());
+        // A term that began while nothing was proven is the first one's that renews it.
+        term.is_some_and(|term| {
+            let holder = term.candidate.principal.as_ref();
+            holder.is_none_or(|holder| holder == principal)
+        })
+    }
+
+    fn object_view(&self, name: &LeaseName, object: &LeaseObject) -> ObjectView {
+        let grant = self.grant_of(name);
+        ObjectView {
+            name: name.clone(),
+            version: object.version,
+            created: object.created,
+            created_at: object.created_at,
+            metadata: object.metadata.clone(),
+            holder: grant.map(|grant| (self.identity_of(grant.session), grant.token)),
+            seconds: object.seconds,
+            acquired: object.acquired,
+            renewed: object.renewed,
+            transitions: object.transitions,
+        }
+    }
+}
+
+impl StateMachine {
+    /// The next version. Versions neither fall nor repeat.
+    pub(super) fn next_version(&mut self) -> u64 {
+        let header = &mut self.state.header;
+        header.versions += 1;
+        header.versions
+    }
+
+    /// Raises the versions as a term raises tokens, so that they do not fall where the cluster's state
+    /// is an older one.
+    pub(crate) fn raise_versions(&mut self) {
+        if self.is_at(LEVEL_OBJECTS) {
+            let header = &mut self.state.header;
+            let seconds = header.wall.0 / 1_000;
+            let raised = seconds.min(VERSION_SECONDS_MAX) << FencingToken::CLOCK_SHIFT;
+            header.versions = header.versions.max(raised);
+        }
+    }
+
+    /// Changes an object, if there is one, and gives it the next version.
+    pub(super) fn change_object(
+        &mut self,
+        name: &LeaseName,
+        change: impl FnOnce(&mut LeaseObject),
+    ) {
+        let Some(object) = self.state.objects.get(name) else {
+            return;
+        };
+        let mut object = object.clone();
+        change(&mut object);
+        object.version = self.next_version();
+        self.state.objects.put(name, object);
+    }
+}

@@ -1,0 +1,231 @@
+//! Lease objects, for the Lease endpoint: read, listed and written. What they mean in the API of
+//! Kubernetes is the endpoint's part; who may read or write one is decided here and by the entry.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Extensions;
+use ringfence_core::{
+    Access, Command, Frozen, LEVEL_OBJECTS, LeaseName, ObjectView, ObjectWritten, Outcome, PodUid,
+    Rejection, Scope, WriteObject,
+};
+use ringfence_proto::Refusal;
+use tokio::time::{Instant, sleep};
+
+use crate::Context;
+use crate::caller::{Identified, Who};
+use crate::clients::{Account, Client};
+use crate::rights::judged;
+use crate::status::{RETRY_AFTER, not_proposed, not_read, unexpected};
+
+/// How often a state is looked at for a version that is awaited.
+const VERSION_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How new a state has to be that a read is answered from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fresh {
+    /// It reflects everything that was acknowledged before.
+    Newest,
+    /// What this node has.
+    Any,
+    /// It has this version, or a later one, within so long.
+    Version(u64, Duration),
+}
+
+/// Why a read or write of an object has no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ObjectRefused {
+    /// Refused by the entry, without an effect on the object.
+    Rejected(Rejection),
+    /// Refused or failed otherwise.
+    Refused(Box<Refusal>),
+    /// This node has not come to the version in time.
+    Behind {
+        /// Its own version.
+        own: u64,
+    },
+}
+
+impl From<Refusal> for ObjectRefused {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+}
+
+/// Objects of one state.
+#[derive(Clone, Debug)]
+pub struct ObjectPage {
+    /// The objects, by name.
+    pub objects: Vec<ObjectView>,
+    /// The version of the state.
+    pub version: u64,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// Who asks for objects.
+#[derive(Clone, Debug)]
+pub struct ObjectCaller {
+    who: Who,
+    account: Arc<Account>,
+}
+
+impl ObjectCaller {
+    /// The Pod that the caller's credential was made for, if it names one.
+    #[must_use]
+    pub fn pod(&self) -> Option<PodUid> {
+        self.who.pod_uid()
+    }
+}
+
+/// Reads and writes Lease objects.
+#[derive(Clone)]
+pub struct ObjectService {
+    context: Context,
+}
+
+impl ObjectService {
+    /// Objects of this node's cluster.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// The caller of a request with these extensions.
+    #[must_use]
+    pub fn caller(&self, beside: &Extensions) -> ObjectCaller {
+        let client = beside.get::<Client>();
+        ObjectCaller {
+            who: Who::new(beside.get::<Identified>().cloned()),
+            account: client.map_or_else(
+                || self.context.new_account(),
+                |client| Arc::clone(client.account()),
+            ),
+        }
+    }
+
+    /// One object; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`].
+    pub async fn get(
+        &self,
+        caller: &ObjectCaller,
+        name: &LeaseName,
+        fresh: Fresh,
+    ) -> Result<Option<ObjectView>, ObjectRefused> {
+        let state = self.state(caller, Scope::Name(name), fresh).await?;
+        Ok(state.object(name))
+    }
+
+    /// At most `size` objects whose names begin with `prefix` and stand behind `after`.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`].
+    pub async fn list(
+        &self,
+        caller: &ObjectCaller,
+        prefix: &str,
+        after: Option<&str>,
+        size: usize,
+        fresh: Fresh,
+    ) -> Result<ObjectPage, ObjectRefused> {
+        let state = self.state(caller, Scope::Prefix(prefix), fresh).await?;
+        let mut objects: Vec<_> = state.objects(prefix, after).take(size + 1).collect();
+        let more = objects.len() > size;
+        objects.truncate(size);
+        Ok(ObjectPage {
+            objects,
+            version: state.objects_version(),
+            more,
+        })
+    }
+
+    /// This node's state for a caller that may read all names with this prefix: for watches, which
+    /// look at it again and again.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`].
+    pub async fn look(
+        &self,
+        caller: &ObjectCaller,
+        prefix: &str,
+        fresh: Fresh,
+    ) -> Result<Frozen, ObjectRefused> {
+        self.state(caller, Scope::Prefix(prefix), fresh).await
+    }
+
+    /// The version that this node's objects have come to.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.context
+            .node
+            .read(|machine| machine.objects_version())
+    }
+
+    async fn state(
+        &self,
+        caller: &ObjectCaller,
+        scope: Scope<'_>,
+        fresh: Fresh,
+    ) -> Result<Frozen, ObjectRefused> {
+        let who = &caller.who;
+        self.context.admit(who)?;
+        self.context.cluster()?;
+        match fresh {
+            Fresh::Newest => self.context.node.read_barrier().await.map_err(not_read)?,
+            Fresh::Any => {}
+            Fresh::Version(version, within) => self.wait_for(version, within).await?,
+        }
+        let state = self.context.node.frozen();
+        let judge = |access: &Access| access.judge_read(who.principal(), scope);
+        let asker = self.context.caller(who);
+        self.context
+            .heed(judged(state.access(), asker.as_ref(), judge))?;
+        Ok(state)
+    }
+
+    async fn wait_for(&self, version: u64, within: Duration) -> Result<(), ObjectRefused> {
+        let until = Instant::now() + within;
+        loop {
+            let own = self.version();
+            if own >= version {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(ObjectRefused::Behind { own });
+            }
+            sleep(VERSION_LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Writes or deletes an object.
+    ///
+    /// # Errors
+    /// [`ObjectRefused::Rejected`] if the entry was refused; other refusals say by their reason
+    /// whether the write may have been done.
+    pub async fn write(
+        &self,
+        caller: &ObjectCaller,
+        write: WriteObject,
+    ) -> Result<ObjectWritten, ObjectRefused> {
+        self.context.cluster()?;
+        let level = self.context.node.read(|machine| machine.level());
+        if level < LEVEL_OBJECTS {
+            let why = format!(
+                "Lease objects begin with level {LEVEL_OBJECTS}, and the level of the cluster is \
+                 {level}: it is raised once every node runs this release"
+            );
+            return Err(Refusal::unavailable(why, None, RETRY_AFTER).into());
+        }
+        let command = Command::WriteObject(Box::new(write));
+        let command = self.context.asked(&caller.who, &caller.account, command)?;
+        let applied = self.context.node.propose(command).await;
+        let applied = applied.map_err(not_proposed)?;
+        match applied.outcome {
+            Outcome::Object(written) => Ok(*written),
+            Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+}
