@@ -65,7 +65,7 @@ pub struct OwnerReference {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its uid, by which references are told apart.
+    /// Its uid, by which references are distinguished.
     pub uid: String,
     /// Whether the owner manages the object; at most one does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -273,8 +273,9 @@ mod tests {
 
         #[test]
         fn no_text_is_a_panic(text in ".{0,40}", near in "[0-9TZ:.+-]{0,36}") {
-            MicroTime::parse(&text);
-            MicroTime::parse(&near);
+            for time in [text, near].iter().filter_map(|text| MicroTime::parse(text)) {
+                prop_assert_eq!(MicroTime::parse(&time.to_string()), Some(time));
+            }
         }
     }
 }

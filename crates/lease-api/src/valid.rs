@@ -13,7 +13,7 @@ const HOLDER: &str = "spec.holderIdentity";
 
 /// Checks a lease that is to be written: 422 with every fault. What is not kept here (`strategy`,
 /// `preferredHolder`) is taken out; the result has a warning for each.
-pub fn settle(lease: &mut Lease) -> Result<Vec<String>, Failure> {
+pub(crate) fn settle(lease: &mut Lease) -> Result<Vec<String>, Failure> {
     let mut causes = Vec::new();
     name(lease, &mut causes);
     metadata::check(&lease.metadata, &mut causes);
