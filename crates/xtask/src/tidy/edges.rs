@@ -46,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-services",
         ],
     ),
+    ("ringfence-lease-api", &[]),
     ("ringfence-model", &["ringfence-core"]),
     (
         "ringfence-check",
@@ -75,6 +76,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringfence-core",
             "ringfence-guard",
             "ringfence-kube",
+            "ringfence-lease-api",
             "ringfence-proto",
             "ringfence-raft",
             "ringfence-rest",

@@ -1,0 +1,183 @@
+//! Answers as JSON: an object, a list, and the lines of a watch.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::lease::Lease;
+use crate::status::{API_VERSION, Failure, KIND};
+
+/// The annotation of the bookmark that ends the initial events of a watch.
+pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// One lease.
+#[must_use]
+pub fn object(lease: &Lease) -> Vec<u8> {
+    bytes(&lease.shown())
+}
+
+/// What a list says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The version as of which the list is complete: a watch goes on from here.
+    pub resource_version: u64,
+    /// What the client sends to get the next page; `None` on the last one.
+    pub continue_at: Option<String>,
+    /// How many leases come after this page; `None` if it is not known, or a selector is set.
+    pub remaining: Option<u64>,
+}
+
+impl Page {
+    /// `metav1.ListMeta`.
+    pub(crate) fn metadata(&self) -> Map<String, Value> {
+        let mut metadata = Map::new();
+        let version = self.resource_version.to_string();
+        metadata.insert("resourceVersion".to_owned(), Value::from(version));
+        if let Some(at) = &self.continue_at {
+            metadata.insert("continue".to_owned(), Value::from(at.as_str()));
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), Value::from(remaining));
+        }
+        metadata
+    }
+}
+
+/// A `LeaseList`. Its items have no kind of their own, as those of kube-apiserver.
+#[must_use]
+pub fn list<'a>(leases: impl IntoIterator<Item = &'a Lease>, page: &Page) -> Vec<u8> {
+    let items: Vec<&Lease> = leases.into_iter().collect();
+    bytes(&List {
+        kind: "LeaseList",
+        api_version: API_VERSION,
+        metadata: page.metadata(),
+        items,
+    })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Map<String, Value>,
+    items: Vec<&'a Lease>,
+}
+
+/// What happened to a lease, as a watch sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is there, or matches the selectors, for the first time.
+    Added,
+    /// It was there before.
+    Modified,
+    /// It is gone, or does not match any more; shown in its last state, with the version of the end.
+    Deleted,
+}
+
+impl Change {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// A line of a watch: what happened to a lease.
+#[must_use]
+pub fn change(change: Change, lease: &Lease) -> Vec<u8> {
+    line(change.word(), &lease.shown())
+}
+
+/// A line of a watch: everything up to this version was sent. `initial`: this ends the initial events.
+#[must_use]
+pub fn bookmark(resource_version: u64, initial: bool) -> Vec<u8> {
+    line("BOOKMARK", &bookmarked(resource_version, initial))
+}
+
+pub(crate) fn bookmarked(resource_version: u64, initial: bool) -> Value {
+    let mut metadata = json!({ "resourceVersion": resource_version.to_string() });
+    if initial {
+        metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
+    }
+    json!({ "kind": KIND, "apiVersion": API_VERSION, "metadata": metadata, "spec": {} })
+}
+
+/// The last line of a watch that failed after its start: 410 makes clients list again.
+#[must_use]
+pub fn error(failure: &Failure) -> Vec<u8> {
+    line("ERROR", failure)
+}
+
+pub(crate) fn line(kind: &'static str, object: &impl Serialize) -> Vec<u8> {
+    let mut line = bytes(&Event { kind, object });
+    line.push(b'\n');
+    line
+}
+
+#[derive(Serialize)]
+struct Event<'a, T> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    object: &'a T,
+}
+
+/// Nothing that is shown here can fail to be JSON: keys are texts, numbers are finite.
+pub(crate) fn bytes(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::fixtures::held;
+
+    fn read(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_list_has_its_version_and_items_without_kind() {
+        let page = Page {
+            resource_version: 42,
+            continue_at: Some("next".to_owned()),
+            remaining: Some(3),
+        };
+        let shown = read(&list([&held()], &page));
+        assert_eq!(shown["kind"], "LeaseList");
+        let metadata = json!({
+            "resourceVersion": "42", "continue": "next", "remainingItemCount": 3,
+        });
+        assert_eq!(shown["metadata"], metadata);
+        assert_eq!(shown["items"][0]["metadata"]["name"], "leader");
+        assert_eq!(shown["items"][0]["kind"], Value::Null);
+        let none = read(&list([], &Page::default()));
+        assert_eq!(none["items"], json!([]));
+        assert_eq!(none["metadata"], json!({ "resourceVersion": "0" }));
+    }
+
+    #[test]
+    fn a_watch_is_made_of_lines() {
+        let lines = [
+            change(Change::Deleted, &held()),
+            bookmark(9, true),
+            bookmark(9, false),
+            error(&Failure::too_old(1, 5)),
+        ];
+        for line in &lines {
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            assert_eq!(line.last(), Some(&b'\n'));
+        }
+        assert_eq!(read(&lines[0])["type"], "DELETED");
+        assert_eq!(read(&lines[0])["object"]["kind"], "Lease");
+        let metadata = &read(&lines[1])["object"]["metadata"];
+        assert_eq!(metadata["annotations"]["k8s.io/initial-events-end"], "true");
+        assert_eq!(metadata["resourceVersion"], "9");
+        assert_eq!(
+            read(&lines[2])["object"]["metadata"]["annotations"],
+            Value::Null
+        );
+        assert_eq!(read(&lines[3])["object"]["code"], 410);
+    }
+}
