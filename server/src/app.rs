@@ -38,7 +38,7 @@ use crate::leave::leave_if_scaled_away;
 use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
-use crate::served::services;
+use crate::served::{lease_api as lease_api_services, services};
 use crate::{forming, http, kube, pods, tcp_probes};
 
 /// Why a node did not start, or ended on its own.
@@ -97,6 +97,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     }
     let client_tls = config.client_tls.clone().map(Acceptor::http);
     let client_tls = client_tls.transpose().map_err(AppError::Tls)?;
+    let lease_api = lease_api_port(&config)?;
     let http_listener = bind("listen-http", config.listen_http)?;
     let http_tls = config.http_tls.clone().map(Acceptor::http1);
     let http_tls = http_tls.transpose().map_err(AppError::Tls)?;
@@ -188,6 +189,27 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         health_service.clone(),
     )
     .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
+    if let Some((listener, tls)) = lease_api {
+        let limits = PortLimits::http(usize::try_from(room).unwrap_or(usize::MAX));
+        let figures = ports.lease_api.clone();
+        let port = Port::new("lease-api", listener, Some(tls), limits, figures);
+        let (of_connections, callers) = (context.clone(), identify.clone());
+        let of_electors = Arc::clone(&pool);
+        let connections = port.incoming().map(move |accepted| {
+            let accepted = accepted?;
+            let peer = callers.peer(&accepted);
+            let principals = of_connections.connection_principals();
+            io::Result::Ok(ClientConnection::new(
+                accepted,
+                peer,
+                principals,
+                &of_electors,
+            ))
+        });
+        let served = lease_api_services(&context, identify.clone(), &ports.pool)
+            .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
+        tokio::spawn(served);
+    }
     let judge = http::Judge::new(identify.clone(), context.clone());
     let admin = AdminSocket::bind(&config.data_dir).map(|socket| {
         let (pool, of_connections) = (ports.pool.clone(), context.clone());
@@ -283,6 +305,16 @@ fn clear(data_dir: &Path) {
             "not cleared: a node that is started here will learn that it was removed"
         ),
     }
+}
+
+/// The port of the Lease endpoint, if it is served. It speaks HTTP/1.1 alone.
+fn lease_api_port(config: &Config) -> Result<Option<(TcpListener, Acceptor)>, AppError> {
+    let (Some(address), Some(tls)) = (config.listen_lease_api, config.client_tls.clone()) else {
+        return Ok(None);
+    };
+    let listener = bind("listen-lease-api", address)?;
+    let tls = Acceptor::http1(tls).map_err(AppError::Tls)?;
+    Ok(Some((listener, tls)))
 }
 
 /// The way to the API server of Kubernetes, if anything is asked of it.

@@ -71,6 +71,8 @@ pub(crate) struct Config {
     pub(crate) listen_peer: SocketAddr,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub(crate) listen_http: SocketAddr,
+    /// Where the Lease endpoint is served, if anywhere; with the TLS of the client port.
+    pub(crate) listen_lease_api: Option<SocketAddr>,
     /// The most connections of clients.
     pub(crate) client_connections_max: u64,
     /// TLS of the client port.
@@ -138,6 +140,9 @@ impl Config {
             .unwrap_or_default();
         let config = Self::check(args.given.over(file))?;
         config.access.check_reach(config.listen_client)?;
+        if let Some(address) = config.listen_lease_api {
+            config.access.check_reach(address)?;
+        }
         Ok(config)
     }
 
@@ -158,7 +163,23 @@ impl Config {
         let listen_client = listen("listen-client", given.listen_client, "[::]:7420")?;
         let listen_peer = listen("listen-peer", given.listen_peer, "[::]:7421")?;
         let listen_http = listen("listen-http", given.listen_http, "[::]:7422")?;
-        check_distinct(listen_client, listen_peer, listen_http)?;
+        let lease_api = given.listen_lease_api.clone();
+        let listen_lease_api = lease_api
+            .map(|raw| listen("listen-lease-api", Some(raw), ""))
+            .transpose()?;
+        check_distinct(&[
+            ("listen-client", Some(listen_client)),
+            ("listen-peer", Some(listen_peer)),
+            ("listen-http", Some(listen_http)),
+            ("listen-lease-api", listen_lease_api),
+        ])?;
+        if let (Some(address), None) = (listen_lease_api, &client_tls) {
+            // Clients of Kubernetes send no token where there is no TLS.
+            let allowed =
+                "with --cert-file and --key-file: clients of Kubernetes show tokens over TLS only";
+            let offered = format!("{address} without TLS");
+            return Err(ConfigError::value("listen-lease-api", offered, allowed));
+        }
         access::check_peers(access.mode, listen_peer, peer_tls.as_ref())?;
 
         let mut initial_cluster = first_members(&given.initial_cluster)?;
@@ -197,6 +218,7 @@ impl Config {
             listen_client,
             listen_peer,
             listen_http,
+            listen_lease_api,
             client_connections_max: in_range(
                 "client-connections-max",
                 given
@@ -259,19 +281,14 @@ fn check_node_name(flag: &'static str, name: &str) -> Result<(), ConfigError> {
     Err(ConfigError::value(flag, name, allowed))
 }
 
-fn check_distinct(
-    client: SocketAddr,
-    peer: SocketAddr,
-    http: SocketAddr,
-) -> Result<(), ConfigError> {
-    let pairs = [
-        ("listen-peer", peer, "listen-client", client),
-        ("listen-http", http, "listen-client", client),
-        ("listen-http", http, "listen-peer", peer),
-    ];
-    for (flag, address, other_flag, other) in pairs {
-        if address == other {
-            let allowed = format!("an address of its own; --{other_flag} has this one");
+fn check_distinct(ports: &[(&'static str, Option<SocketAddr>)]) -> Result<(), ConfigError> {
+    for (at, (flag, address)) in ports.iter().enumerate() {
+        let Some(address) = address else { continue };
+        let same = ports[..at]
+            .iter()
+            .find(|(_, other)| *other == Some(*address));
+        if let Some((other, _)) = same {
+            let allowed = format!("an address of its own; --{other} has this one");
             return Err(ConfigError::value(flag, address.to_string(), allowed));
         }
     }

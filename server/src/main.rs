@@ -17,6 +17,7 @@ mod hangup;
 mod http;
 mod identify;
 mod kube;
+mod lease_api;
 mod leave;
 mod limits;
 mod metrics;

@@ -27,6 +27,7 @@ struct CauseLabels {
 pub(crate) struct Ports {
     pub(crate) client: Arc<PortFigures>,
     pub(crate) http: Arc<PortFigures>,
+    pub(crate) lease_api: Arc<PortFigures>,
     /// What the connections of clients hold.
     pub(crate) pool: Arc<Pool>,
 }
@@ -36,6 +37,7 @@ impl Ports {
         Self {
             client: Arc::default(),
             http: Arc::default(),
+            lease_api: Arc::default(),
             pool: Pool::new(),
         }
     }
@@ -86,6 +88,7 @@ impl Metrics {
             ("client", ports.client.clone()),
             ("peer", node.peer_port().clone()),
             ("http", ports.http.clone()),
+            ("lease-api", ports.lease_api.clone()),
         ];
         registry.register_collector(Box::new(PortCollector::new(ports, pool)));
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));

@@ -23,6 +23,7 @@ use tower::layer::util::{Identity, Stack};
 use tower::util::MapResponseLayer;
 
 use crate::identify::IdentifyLayer;
+use crate::lease_api::LeaseApi;
 use crate::limits::{
     CANCELLED_UNSEEN_MAX, CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PING_INTERVAL, PING_TIMEOUT,
     STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
@@ -59,6 +60,23 @@ type Layers = Stack<
 >;
 
 type Answered = tonic::codegen::http::Response<Body>;
+
+/// The Lease endpoint, with what stands before it. On HTTP/2 a client notices a dead node later than an
+/// elector may wait, so it is served by HTTP/1.1 alone.
+pub(crate) fn lease_api(
+    context: &Context,
+    identify: IdentifyLayer,
+    pool: &Arc<Pool>,
+) -> Router<Layers> {
+    let api = axum::Router::new().fallback_service(LeaseApi::new(context));
+    server()
+        .layer(identify)
+        .layer(MeteredLayer::new(Arc::clone(pool)))
+        .layer(MapResponseLayer::new(
+            name_malformed as fn(Answered) -> Answered,
+        ))
+        .add_routes(Routes::from(api))
+}
 
 /// All that clients are served, with what stands before it.
 pub(crate) fn services(

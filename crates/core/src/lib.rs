@@ -63,8 +63,8 @@ pub use access::verb::{UnknownVerb, Verb};
 pub use access::{Access, AccessRecord};
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use command::{
-    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, Open,
-    ObjectSpec, ObjectWrite, OpenForPod, PodEnded, Renew, Request, Revoke, WriteObject,
+    Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, ObjectSpec,
+    ObjectWrite, Open, OpenForPod, PodEnded, Renew, Request, Revoke, WriteObject,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};
@@ -81,7 +81,8 @@ pub use objects::object::{
 };
 pub use objects::term_ttl;
 pub use outcome::{
-    Acquired, Cancelled, Holder, Limit, LostGrant, ObjectWritten, Opened, Outcome, Rejection, Renewed,
+    Acquired, Cancelled, Holder, Limit, LostGrant, ObjectWritten, Opened, Outcome, Rejection,
+    Renewed,
 };
 pub use pod::{
     CONTAINER_BYTES_MAX, InvalidPod, POD_NAME_BYTES_MAX, POD_NAMESPACE_BYTES_MAX,

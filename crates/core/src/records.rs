@@ -12,7 +12,9 @@ use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::requests::Requests;
 use crate::session::Session;
-use crate::snapshot::{BadSnapshot, LeaseRecord, ObjectRecord, Record, SessionRecord, WaiterRecord};
+use crate::snapshot::{
+    BadSnapshot, LeaseRecord, ObjectRecord, Record, SessionRecord, WaiterRecord,
+};
 use crate::time::Millis;
 
 impl StateMachine {
@@ -185,9 +187,8 @@ impl StateMachine {
         }
         if let Some(term) = &object.term {
             let grant = self.grant_of(&name);
-            let held = grant.is_some_and(|grant| {
-                (grant.token, grant.session) == (term.token, term.session)
-            });
+            let held = grant
+                .is_some_and(|grant| (grant.token, grant.session) == (term.token, term.session));
             if !held {
                 return Err("is an object with a term that holds nothing");
             }

@@ -44,6 +44,8 @@ use crate::call::{Answer, Call, Refused, respond};
 use crate::query::Query;
 use crate::routes::{Does, Found, find};
 
+pub use window::validity;
+
 /// The most bytes of the headers of one request, names and values together.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 

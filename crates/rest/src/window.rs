@@ -7,7 +7,8 @@ const MARGIN_MIN: u64 = 50;
 
 /// How long a session may be believed in, counted from before its acknowledged keep-alive was sent:
 /// `0.99 TTL - max(50 ms, TTL / 50)`, rounded down.
-pub(crate) fn validity(ttl: u64) -> u64 {
+#[must_use]
+pub fn validity(ttl: u64) -> u64 {
     ttl.saturating_sub(ttl.div_ceil(100))
         .saturating_sub(MARGIN_MIN.max(ttl.div_ceil(50)))
 }

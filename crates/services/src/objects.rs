@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use http::Extensions;
 use ringfence_core::{
-    Access, Command, Frozen, LEVEL_OBJECTS, LeaseName, ObjectView, ObjectWritten, Outcome, PodUid,
-    Rejection, Scope, WriteObject,
+    Access, ClusterId, Command, Frozen, LEVEL_OBJECTS, LeaseName, Mode, ObjectView, ObjectWritten,
+    Outcome, PodUid, Rejection, Scope, WriteObject,
 };
 use ringfence_proto::Refusal;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use crate::Context;
 use crate::caller::{Identified, Who};
 use crate::clients::{Account, Client};
-use crate::rights::judged;
-use crate::status::{RETRY_AFTER, not_proposed, not_read, unexpected};
+use crate::limits::WATCHERS_MAX;
+use crate::rights::{expired, judged};
+use crate::status::{RETRY_AFTER, limit, not_proposed, not_read, unexpected};
 
 /// How often a state is looked at for a version that is awaited.
 const VERSION_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -41,6 +43,8 @@ pub enum ObjectRefused {
     Refused(Box<Refusal>),
     /// This node has not come to the version in time.
     Behind {
+        /// The version that was asked for.
+        asked: u64,
         /// Its own version.
         own: u64,
     },
@@ -155,12 +159,49 @@ impl ObjectService {
         self.state(caller, Scope::Prefix(prefix), fresh).await
     }
 
+    /// Whether the caller holds this lease through its object, as far as this node knows.
+    #[must_use]
+    pub fn holds(&self, caller: &ObjectCaller, name: &LeaseName) -> bool {
+        let (pod, principal) = (caller.pod(), caller.who.principal());
+        self.context.node.read(|machine| {
+            machine.object_term(name).is_some_and(|term| {
+                let holder = &term.candidate;
+                holder.pod == pod
+                    && holder
+                        .principal
+                        .as_ref()
+                        .is_none_or(|of| Some(of) == principal)
+            })
+        })
+    }
+
     /// The version that this node's objects have come to.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.context
-            .node
-            .read(|machine| machine.objects_version())
+        self.context.node.read(|machine| machine.objects_version())
+    }
+
+    /// A place for one more watch of this node.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`] if it serves as many as it may.
+    pub fn watch_place(&self) -> Result<OwnedSemaphorePermit, ObjectRefused> {
+        let watchers = Arc::clone(&self.context.watchers);
+        watchers.try_acquire_owned().map_err(|_| {
+            let advice = "watch at another node, or with fewer watches";
+            limit("watchers_per_node", WATCHERS_MAX, advice).into()
+        })
+    }
+
+    /// Resolves when the node is stopping.
+    pub async fn stopped(&self) {
+        self.context.stopped().await;
+    }
+
+    /// The cluster of the objects; `None` before it is formed.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.context.node.read(|machine| machine.cluster())
     }
 
     async fn state(
@@ -171,6 +212,9 @@ impl ObjectService {
     ) -> Result<Frozen, ObjectRefused> {
         let who = &caller.who;
         self.context.admit(who)?;
+        if who.has_expired() && self.context.node.access_mode() == Mode::Enforced {
+            return Err(expired().into());
+        }
         self.context.cluster()?;
         match fresh {
             Fresh::Newest => self.context.node.read_barrier().await.map_err(not_read)?,
@@ -193,7 +237,10 @@ impl ObjectService {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(ObjectRefused::Behind { own });
+                return Err(ObjectRefused::Behind {
+                    asked: version,
+                    own,
+                });
             }
             sleep(VERSION_LOOK_INTERVAL).await;
         }

@@ -73,8 +73,16 @@ fn early(machine: &StateMachine, caller: Option<&Caller>, command: &Command) -> 
         // Keep-alives and releases need no right; who could ask for neither costs no entry.
         Command::WriteObject(write) if binds => {
             let name = &write.name;
-            let holds = principal.is_some_and(|who| machine.holds_object(name, who));
-            match holds || access.judge(principal, Verb::Revoke, Scope::Name(name)).is_ok() {
+            // A term that began while nothing was proven is the first one's that renews it.
+            let holds = machine.object_term(name).is_some_and(|term| {
+                let holder = &term.candidate.principal;
+                holder.is_none() || holder.as_ref() == principal
+            });
+            match holds
+                || access
+                    .judge(principal, Verb::Revoke, Scope::Name(name))
+                    .is_ok()
+            {
                 true => Ok(()),
                 false => access.judge(principal, Verb::Acquire, Scope::Name(name)),
             }

@@ -67,9 +67,7 @@ pub(crate) fn unexpected(outcome: &Outcome) -> Refusal {
         | Outcome::Renewed(_)
         | Outcome::NodeId(_)
         | Outcome::AccessChanged { .. }
-        | Outcome::Object(_) => {
-            Refusal::fault("the log answered another question than was asked")
-        }
+        | Outcome::Object(_) => Refusal::fault("the log answered another question than was asked"),
     }
 }
 

@@ -36,10 +36,8 @@ impl View {
                 Record::Lease(lease) => leases.push(lease),
                 Record::Ended(session) => ended.push(session),
                 Record::Access(part) => access.push(part),
-                Record::Audit(_)
-                | Record::Object(_)
-                | Record::GoneObject(_)
-                | Record::Owing(_) => {}
+                Record::Audit(_) | Record::Object(_) | Record::GoneObject(_) | Record::Owing(_) => {
+                }
             }
         }
         Self {

@@ -116,6 +116,10 @@ pub(super) struct Given {
     /// right to observe ringfence/metrics [default: port 7422 of every interface]
     #[arg(long, env = "RINGFENCE_LISTEN_HTTP", value_name = "IP:PORT")]
     pub(super) listen_http: Option<String>,
+    /// Where the Lease endpoint is served: coordination.k8s.io/v1 for electors of Kubernetes, with the
+    /// certificate of the client port; usually port 7425 [default: nowhere]
+    #[arg(long, env = "RINGFENCE_LISTEN_LEASE_API", value_name = "IP:PORT")]
+    pub(super) listen_lease_api: Option<String>,
     /// The most connections of clients at a time; fewer if the process may not have so many files open
     /// [default: 10000]
     #[arg(long, env = "RINGFENCE_CLIENT_CONNECTIONS_MAX", value_name = "N")]
@@ -374,6 +378,7 @@ impl Given {
             listen_client: self.listen_client.or(lower.listen_client),
             listen_peer: self.listen_peer.or(lower.listen_peer),
             listen_http: self.listen_http.or(lower.listen_http),
+            listen_lease_api: self.listen_lease_api.or(lower.listen_lease_api),
             client_connections_max: self.client_connections_max.or(lower.client_connections_max),
             advertise_client: self.advertise_client.or(lower.advertise_client),
             advertise_peer: self.advertise_peer.or(lower.advertise_peer),

@@ -6,9 +6,8 @@ use core::ops::Bound;
 
 use super::object::{
     GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX, OBJECTS_MAX, ObjectView,
-    Owing,
+    Owing, Term,
 };
-use crate::access::principal::Principal;
 use crate::id::FencingToken;
 use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
@@ -215,15 +214,10 @@ impl Frozen {
         self.header.versions_forgotten
     }
 
-    /// Whether a process of this principal holds the lease through its object.
+    /// The grant of an object that was made through the Lease endpoint and is in force.
     #[must_use]
-    pub fn holds_object(&self, name: &LeaseName, principal: &Principal) -> bool {
-        let term = self.objects.get(name).and_then(|object| object.term.as_ref());
-        // A term that began while nothing was proven is the first one's that renews it.
-        term.is_some_and(|term| {
-            let holder = term.candidate.principal.as_ref();
-            holder.is_none_or(|holder| holder == principal)
-        })
+    pub fn object_term(&self, name: &LeaseName) -> Option<&Term> {
+        self.objects.get(name)?.term.as_ref()
     }
 
     fn object_view(&self, name: &LeaseName, object: &LeaseObject) -> ObjectView {

@@ -12,8 +12,8 @@ use crate::command::{Acquire, ObjectSpec, ObjectWrite, Open, Revoke, WriteObject
 use crate::ending::EndKind;
 use crate::event::{EndCause, SessionEnd};
 use crate::id::{FencingToken, SessionId};
-use crate::level::LEVEL_OBJECTS;
 use crate::lease::GrantRecord;
+use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::outcome::{Acquired, Holder, ObjectWritten, Outcome, Rejection};

@@ -2,8 +2,8 @@
 
 use ringfence_core::snapshot::{GoneRecord, ObjectRecord, OwingRecord};
 use ringfence_core::{
-    Candidate, ClusterTime, GoneObject, LeaseObject, Millis, ObjectMetadata, ObjectSpec, ObjectView,
-    ObjectWrite, ObjectWritten, Owing, PodUid, Term, WallTime, WriteObject,
+    Candidate, ClusterTime, GoneObject, LeaseObject, Millis, ObjectMetadata, ObjectSpec,
+    ObjectView, ObjectWrite, ObjectWritten, Owing, PodUid, Term, WallTime, WriteObject,
 };
 
 use super::access::{principal_or_none, text_of};

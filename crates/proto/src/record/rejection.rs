@@ -100,7 +100,9 @@ impl From<&Rejection> for pb::Rejection {
                 Kind::InvalidAccess(pb::InvalidAccess::from(*why).into())
             }
             Rejection::WouldLockOut => Kind::WouldLockOut(NOTHING),
-            Rejection::ObjectChanged { present } => Kind::ObjectChanged(present.unwrap_or_default()),
+            Rejection::ObjectChanged { present } => {
+                Kind::ObjectChanged(present.unwrap_or_default())
+            }
             Rejection::Owing { remaining } => Kind::Owing(remaining.0),
         };
         Self { kind: Some(kind) }

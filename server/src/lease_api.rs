@@ -1,0 +1,193 @@
+//! The Lease endpoint: `coordination.k8s.io/v1` for electors that speak the API of Kubernetes and
+//! know neither sessions nor tokens.
+//!
+//! ```text
+//!  request ─▶ ringfence_lease_api: route, body, patch ─▶ reads, writes, watch ─▶ ObjectService
+//!  answer  ◀─ ringfence_lease_api: object, list, table, Status ◀─ shown ◀──────────┘
+//! ```
+//!
+//! It decides nothing: who holds a lease, and on which version a write is based, is judged by the
+//! entry that the write becomes.
+
+mod failures;
+mod reads;
+mod shown;
+mod watch;
+mod writes;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WARNING,
+};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use ringfence_lease_api::route::{Route, parse};
+use ringfence_lease_api::{Failure, accept, discovery, shown as encoded};
+use ringfence_services::{Client, Context, ObjectCaller, ObjectService};
+use tonic::body::Body;
+use tower::Service;
+
+/// The most bytes of a request's body: an object takes 4 KiB, and a client may send more of it than
+/// is kept.
+const BODY_BYTES_MAX: usize = 256 << 10;
+
+/// What serves the Lease endpoint.
+#[derive(Clone)]
+pub(crate) struct LeaseApi {
+    objects: ObjectService,
+    /// For requests without a connection of their own.
+    stray: Arc<Client>,
+}
+
+/// An answer that is complete.
+struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+    warnings: Vec<String>,
+    /// Headers of its own.
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Answer {
+    fn ok(body: Vec<u8>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body,
+            warnings: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    fn response(self) -> Response<Body> {
+        let mut response = Response::new(Body::new(Full::new(Bytes::from(self.body))));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(accept::CONTENT_TYPE));
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        for warning in self.warnings {
+            if let Ok(value) = HeaderValue::from_str(&encoded::warning(&warning)) {
+                headers.append(WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+/// A refusal as Kubernetes words it.
+fn refused(failure: &Failure) -> Response<Body> {
+    let status = StatusCode::from_u16(failure.code());
+    let mut answer = Answer::ok(failure.body());
+    answer.status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(seconds) = failure.retry_after() {
+        answer.headers.push((RETRY_AFTER, seconds.into()));
+    }
+    answer.response()
+}
+
+/// A request without its body.
+struct Asked {
+    head: Parts,
+    caller: ObjectCaller,
+}
+
+impl Asked {
+    fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.head.headers.get(name)?.to_str().ok()
+    }
+
+    fn content_type(&self) -> Option<&str> {
+        self.header(&CONTENT_TYPE)
+    }
+
+    fn accept(&self) -> Option<String> {
+        all_of(&self.head.headers, &ACCEPT)
+    }
+}
+
+/// The values of a header that may be sent more than once.
+fn all_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let values = headers.get_all(name).iter();
+    let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+impl LeaseApi {
+    pub(crate) fn new(context: &Context) -> Self {
+        Self {
+            objects: ObjectService::new(context.clone()),
+            stray: Arc::new(Client::new(context.new_account())),
+        }
+    }
+
+    async fn answer(self, request: Request<Body>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+        let route = match parse(method.as_str(), &path, head.uri.query()) {
+            Ok(Route::Document(document)) => {
+                let version = env!("CARGO_PKG_VERSION");
+                return Answer::ok(discovery::body(document, version)).response();
+            }
+            Ok(route) => route,
+            Err(failure) => return refused(&failure),
+        };
+        let client = head.extensions.get::<Client>().cloned();
+        let client = client.unwrap_or_else(|| Client::clone(&self.stray));
+        let caller = self.objects.caller(&head.extensions);
+        let asked = Asked { head, caller };
+        if let Route::Watch(namespace, options) = route {
+            let begun = self.watch(asked, namespace, options).await;
+            return begun.unwrap_or_else(|failure| refused(&failure));
+        }
+        let body = match client.whole_body(body).await {
+            Ok(body) => body,
+            Err(why) => return refused(&failures::no_body(why)),
+        };
+        if body.bytes().len() > BODY_BYTES_MAX {
+            return refused(&Failure::too_large(BODY_BYTES_MAX));
+        }
+        let answered = self.route(asked, route, body.bytes()).await;
+        match answered {
+            Ok(answer) => answer.response(),
+            Err(failure) => refused(&failure),
+        }
+    }
+
+    async fn route(&self, asked: Asked, route: Route, body: &[u8]) -> Result<Answer, Failure> {
+        match route {
+            Route::Get(key, options) => self.get(&asked, key, options).await,
+            Route::List(namespace, options) => self.list(&asked, namespace, options).await,
+            Route::Create(namespace, options) => {
+                self.create(&asked, namespace, options, body).await
+            }
+            Route::Update(key, options) => self.update(&asked, key, options, body).await,
+            Route::Patch(key, options) => self.patch(&asked, key, options, body).await,
+            Route::Delete(key, options) => self.delete(&asked, key, options, body).await,
+            Route::Document(_) | Route::Watch(..) => {
+                Err(Failure::internal("the request was routed twice"))
+            }
+        }
+    }
+}
+
+impl Service<Request<Body>> for LeaseApi {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let api = self.clone();
+        Box::pin(async move { Ok(api.answer(request).await) })
+    }
+}

@@ -1,0 +1,80 @@
+//! Refusals in the words of Kubernetes, such that client-go does with each what is right: it repeats a
+//! write by itself only after 429 and 503 with `Retry-After`, which are answered only where nothing was
+//! done.
+
+use ringfence_core::{Limit, Rejection};
+use ringfence_lease_api::Failure;
+use ringfence_proto::Refusal;
+use ringfence_proto::v1::Reason;
+use ringfence_services::{NoBody, ObjectRefused};
+
+/// When a caller may come back, in seconds.
+const RETRY_AFTER: u32 = 1;
+
+/// What was asked, for the words of a refusal.
+#[derive(Clone, Copy)]
+pub(super) struct What<'a> {
+    pub(super) verb: &'static str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+/// A refusal of [`ringfence_services::ObjectService`].
+pub(super) fn of(what: What<'_>, refused: &ObjectRefused) -> Failure {
+    match refused {
+        ObjectRefused::Rejected(rejection) => rejected(what, rejection),
+        ObjectRefused::Refused(refusal) => other(what, refusal),
+        ObjectRefused::Behind { asked, own } => {
+            Failure::too_large_version(*asked, *own, RETRY_AFTER)
+        }
+    }
+}
+
+fn rejected(what: What<'_>, rejection: &Rejection) -> Failure {
+    let name = what.name;
+    let message = || Refusal::from_rejection(rejection).message;
+    match rejection {
+        Rejection::ObjectChanged { .. } => Failure::modified(name),
+        Rejection::Held { .. }
+        | Rejection::Queued { .. }
+        | Rejection::LockDelay { .. }
+        | Rejection::Revoking { .. }
+        | Rejection::QuietTime { .. }
+        | Rejection::Owing { .. } => Failure::conflict(name, &message()),
+        Rejection::InvalidTtl { .. } => Failure::not_allowed(name, &message()),
+        Rejection::Limit(Limit::Objects(_) | Limit::NamespaceObjects(_)) => {
+            Failure::not_allowed(name, &message())
+        }
+        Rejection::NotReady | Rejection::TokensExhausted => {
+            Failure::service_unavailable(message(), RETRY_AFTER)
+        }
+        rejection => other(what, &Refusal::from_rejection(rejection)),
+    }
+}
+
+fn other(what: What<'_>, refusal: &Refusal) -> Failure {
+    let message = refusal.message.clone();
+    match refusal.reason {
+        Reason::Unavailable => Failure::service_unavailable(message, RETRY_AFTER),
+        // It may be done yet: a client must look before it writes again.
+        Reason::OutcomeUnknown => Failure::timeout(message),
+        Reason::PermissionDenied => {
+            let of_caller = refusal.metadata.get("principal");
+            let user = of_caller.map_or("anonymous", String::as_str);
+            Failure::forbidden(user, what.verb, what.namespace, what.name, &message)
+        }
+        Reason::Unauthenticated => Failure::unauthorized(),
+        Reason::Limit => Failure::too_many_requests(message, RETRY_AFTER),
+        Reason::InvalidArgument => Failure::bad_request(message),
+        _ => Failure::internal(message),
+    }
+}
+
+/// A body that did not come.
+pub(super) fn no_body(why: NoBody) -> Failure {
+    match why {
+        NoBody::TooLarge(_) => Failure::too_large(super::BODY_BYTES_MAX),
+        NoBody::Crowded(refusal) => Failure::too_many_requests(refusal.message, RETRY_AFTER),
+        NoBody::TooSlow(refusal) | NoBody::Broken(refusal) => Failure::bad_request(refusal.message),
+    }
+}

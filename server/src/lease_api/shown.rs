@@ -1,0 +1,140 @@
+//! Objects as leases of Kubernetes.
+
+use ringfence_core::{ClusterId, FencingToken, GoneObject, LeaseName, ObjectView, WallTime};
+use ringfence_lease_api::lease::{Metadata, Spec};
+use ringfence_lease_api::metadata::Stored;
+use ringfence_lease_api::route::Key;
+use ringfence_lease_api::time::MicroTime;
+use ringfence_lease_api::{Failure, Lease};
+
+/// What the names of leases begin with that have objects.
+pub(super) const PREFIX: &str = "k8s/";
+
+/// The annotation that shows the holder's token, as in mirrored leases.
+const TOKEN: &str = "ringfence.io/token";
+
+/// The name of a lease; 404 for what no lease can be called.
+pub(super) fn name_of(key: &Key) -> Result<LeaseName, Failure> {
+    let text = format!("{PREFIX}{}/{}", key.namespace, key.name);
+    LeaseName::parse(&text).map_err(|_| Failure::not_found(&key.name))
+}
+
+/// What the names of a namespace's leases begin with; those of all if it is left out.
+pub(super) fn prefix_of(namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{PREFIX}{namespace}/"),
+        None => PREFIX.to_owned(),
+    }
+}
+
+/// Namespace and name.
+fn parts(name: &LeaseName) -> (String, String) {
+    let rest = name.as_str().strip_prefix(PREFIX).unwrap_or_default();
+    let (namespace, name) = rest.split_once('/').unwrap_or((rest, ""));
+    (namespace.to_owned(), name.to_owned())
+}
+
+/// An object's uid: the version that it was made with is no other object's in this cluster.
+pub(super) fn uid(cluster: Option<ClusterId>, created: u64) -> String {
+    let of_cluster = cluster.map_or([0; 16], |cluster| *cluster.as_bytes());
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&of_cluster[..8]);
+    bytes[8..].copy_from_slice(&created.to_be_bytes());
+    // Version 8, made by a rule of one's own, of the variant of RFC 9562.
+    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex = |part: &[u8]| {
+        part.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    format!(
+        "{}-{}-{}-{}-{}",
+        hex(&bytes[..4]),
+        hex(&bytes[4..6]),
+        hex(&bytes[6..8]),
+        hex(&bytes[8..10]),
+        hex(&bytes[10..])
+    )
+}
+
+fn micro(time: WallTime) -> Option<MicroTime> {
+    let micros = i64::try_from(time.0.checked_mul(1_000)?).ok()?;
+    (micros > 0).then(|| MicroTime::from_micros(micros))
+}
+
+/// An object as a lease. One that no process holds has no holder, the shortest duration and its times:
+/// some clients cannot read a lease without them.
+pub(super) fn lease(object: &ObjectView, cluster: Option<ClusterId>) -> Lease {
+    let (namespace, name) = parts(&object.name);
+    let stored = Stored::decode(object.metadata.as_bytes()).unwrap_or_default();
+    let mut annotations = stored.annotations;
+    if let Some((_, token)) = &object.holder {
+        annotations.insert(TOKEN.to_owned(), token.to_string());
+    }
+    let holder = object
+        .holder
+        .as_ref()
+        .map(|(identity, _)| identity.as_str());
+    let seconds = match holder {
+        Some(_) => i32::try_from(object.seconds).unwrap_or(i32::MAX),
+        None => 1,
+    };
+    let began = object.acquired.0 > 0;
+    let spec = Spec {
+        holder_identity: Some(holder.unwrap_or_default().to_owned()),
+        lease_duration_seconds: Some(seconds),
+        acquire_time: micro(if began {
+            object.acquired
+        } else {
+            object.created_at
+        }),
+        renew_time: micro(if began {
+            object.renewed
+        } else {
+            object.created_at
+        }),
+        lease_transitions: Some(i32::try_from(object.transitions).unwrap_or(i32::MAX)),
+        ..Spec::default()
+    };
+    Lease {
+        metadata: Metadata {
+            name,
+            namespace,
+            uid: Some(uid(cluster, object.created)),
+            resource_version: Some(object.version.to_string()),
+            creation_timestamp: micro(object.created_at),
+            labels: stored.labels,
+            annotations,
+            owner_references: stored.owner_references,
+            ..Metadata::default()
+        },
+        spec,
+    }
+}
+
+/// A deleted object, as the last event of it shows it.
+pub(super) fn gone(
+    name: &LeaseName,
+    version: u64,
+    gone: &GoneObject,
+    cluster: Option<ClusterId>,
+) -> Lease {
+    let (namespace, name) = parts(name);
+    Lease {
+        metadata: Metadata {
+            name,
+            namespace,
+            uid: Some(uid(cluster, gone.created)),
+            resource_version: Some(version.to_string()),
+            creation_timestamp: micro(gone.created_at),
+            ..Metadata::default()
+        },
+        spec: Spec::default(),
+    }
+}
+
+/// A fence as guards take it.
+pub(super) fn fence(name: &LeaseName, token: FencingToken) -> String {
+    format!("{name}#{token}")
+}

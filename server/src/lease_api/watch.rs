@@ -1,0 +1,292 @@
+//! Watches: each object's newest state behind a version, in the order of the versions.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use ringfence_core::{Frozen, LeaseName};
+use ringfence_lease_api::accept::{self, Form, form};
+use ringfence_lease_api::options::WatchOptions;
+use ringfence_lease_api::selector::Selector;
+use ringfence_lease_api::shown::{self as encoded, Change};
+use ringfence_lease_api::table::Rows;
+use ringfence_lease_api::{Failure, Lease};
+use ringfence_services::Fresh;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
+use tonic::body::Body;
+
+use super::failures::{self, What};
+use super::reads::{fresh, now};
+use super::shown::{gone, lease, prefix_of};
+use super::{Asked, LeaseApi};
+
+/// How often a watch looks whether anything has changed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a bookmark says where a quiet watch stands.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(30);
+/// The longest a watch lasts; its client begins another one.
+const WATCH_MAX: Duration = Duration::from_secs(1_800);
+/// How long a client may leave a line unread.
+const READ_STALL_MAX: Duration = Duration::from_secs(30);
+/// How many lines may wait for a slow reader.
+const LINES_MAX: usize = 16;
+
+/// A watch under way.
+struct Watch {
+    api: LeaseApi,
+    asked: Asked,
+    prefix: String,
+    selector: Selector,
+    rows: Option<Rows>,
+    /// Everything up to this version was sent.
+    sent: u64,
+    /// The names that its client knows of.
+    known: HashSet<LeaseName>,
+    lines: mpsc::Sender<Vec<u8>>,
+    first: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The watch is over.
+struct Over;
+
+impl LeaseApi {
+    pub(super) async fn watch(
+        &self,
+        asked: Asked,
+        namespace: Option<String>,
+        options: WatchOptions,
+    ) -> Result<Response<Body>, Failure> {
+        let form = form(asked.accept().as_deref(), true)?;
+        let selector = Selector::parse(&options.label_selector, &options.field_selector)?;
+        let what = What {
+            verb: "watch",
+            namespace: namespace.as_deref().unwrap_or_default(),
+            name: "",
+        };
+        let failed = |refused| failures::of(what, &refused);
+        let prefix = prefix_of(namespace.as_deref());
+        let place = self.objects.watch_place().map_err(failed)?;
+        let from = options.resource_version.filter(|version| *version > 0);
+        let state = self
+            .objects
+            .look(&asked.caller, &prefix, fresh(options.resource_version))
+            .await
+            .map_err(failed)?;
+        let forgotten = state.objects_forgotten();
+        let present = match (options.send_initial_events, from) {
+            (Some(true), _) | (None, None) => true,
+            (Some(false), None) => false,
+            (_, Some(from)) => {
+                if from < forgotten {
+                    return Err(Failure::too_old(from, forgotten));
+                }
+                false
+            }
+        };
+        let (lines, waiting) = mpsc::channel(LINES_MAX);
+        let rows = matches!(form, Form::Table).then(|| Rows {
+            now: now(),
+            include: options.include,
+        });
+        let mut watch = Watch {
+            api: self.clone(),
+            asked,
+            prefix,
+            selector,
+            rows,
+            sent: from.unwrap_or_else(|| state.objects_version()),
+            known: HashSet::new(),
+            lines,
+            first: true,
+            _place: place,
+        };
+        let until = options.timeout_seconds.filter(|seconds| *seconds > 0);
+        let until = until.map_or(WATCH_MAX, |seconds| {
+            Duration::from_secs(seconds).min(WATCH_MAX)
+        });
+        let until = Instant::now() + until;
+        let ends = options.send_initial_events == Some(true);
+        let bookmarks = options.bookmarks;
+        tokio::spawn(async move {
+            if present {
+                watch.present(&state, ends).await?;
+            } else {
+                watch.know(&state);
+            }
+            drop(state);
+            tokio::select! {
+                over = watch.run(bookmarks) => over,
+                () = sleep_until(until) => Err(Over),
+            }
+        });
+        let body = stream::unfold(waiting, |mut waiting| async {
+            let line = waiting.recv().await?;
+            let frame = Frame::data(Bytes::from(line));
+            Some((Ok::<_, Infallible>(frame), waiting))
+        });
+        let mut response = Response::new(Body::new(StreamBody::new(body)));
+        let json = HeaderValue::from_static(accept::CONTENT_TYPE);
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        Ok(response)
+    }
+}
+
+impl Watch {
+    async fn send(&mut self, line: Vec<u8>) -> Result<(), Over> {
+        self.first = false;
+        let sent = self.lines.send_timeout(line, READ_STALL_MAX).await;
+        sent.map_err(|_| Over)
+    }
+
+    async fn change(&mut self, change: Change, lease: &Lease) -> Result<(), Over> {
+        let line = match &self.rows {
+            None => encoded::change(change, lease),
+            Some(rows) => {
+                let rows = Rows {
+                    now: now(),
+                    ..*rows
+                };
+                rows.change(change, lease, self.first)
+            }
+        };
+        self.send(line).await
+    }
+
+    async fn bookmark(&mut self, initial: bool) -> Result<(), Over> {
+        let line = match &self.rows {
+            None => encoded::bookmark(self.sent, initial),
+            Some(rows) => rows.bookmark(self.sent, initial, self.first),
+        };
+        self.send(line).await
+    }
+
+    /// Sends the present state.
+    async fn present(&mut self, state: &Frozen, ends: bool) -> Result<(), Over> {
+        let prefix = self.prefix.clone();
+        for object in state.objects(&prefix, None) {
+            let shown = lease(&object, self.api.cluster());
+            if self.selector.matches(&shown) {
+                self.known.insert(object.name);
+                self.change(Change::Added, &shown).await?;
+            }
+        }
+        self.sent = state.objects_version();
+        match ends {
+            true => self.bookmark(true).await,
+            false => Ok(()),
+        }
+    }
+
+    /// What a client that goes on behind a version knows of: all that was there then, as far as that
+    /// can be said.
+    fn know(&mut self, state: &Frozen) {
+        let sent = self.sent;
+        for object in state.objects(&self.prefix, None) {
+            if object.created <= sent && self.selector.matches(&lease(&object, None)) {
+                self.known.insert(object.name);
+            }
+        }
+        for (_, name, gone) in state.objects_gone_after(sent) {
+            if gone.created <= sent && name.as_str().starts_with(&self.prefix) {
+                self.known.insert(name.clone());
+            }
+        }
+    }
+
+    async fn run(&mut self, bookmarks: bool) -> Result<(), Over> {
+        let mut quiet_since = Instant::now();
+        loop {
+            tokio::select! {
+                () = sleep(LOOK_INTERVAL) => {}
+                () = self.api.objects.stopped() => return Err(Over),
+                () = self.lines.closed() => return Err(Over),
+            }
+            if self.api.objects.version() > self.sent {
+                if self.look().await? {
+                    quiet_since = Instant::now();
+                }
+            }
+            if bookmarks && quiet_since.elapsed() >= BOOKMARK_INTERVAL {
+                self.bookmark(false).await?;
+                quiet_since = Instant::now();
+            }
+        }
+    }
+
+    /// Sends what has changed; whether anything was sent.
+    async fn look(&mut self) -> Result<bool, Over> {
+        let caller = &self.asked.caller;
+        let looked = self
+            .api
+            .objects
+            .look(caller, &self.prefix, Fresh::Any)
+            .await;
+        let state = match looked {
+            Ok(state) => state,
+            Err(refused) => {
+                let what = What {
+                    verb: "watch",
+                    namespace: "",
+                    name: "",
+                };
+                return self.fail(&failures::of(what, &refused)).await;
+            }
+        };
+        let forgotten = state.objects_forgotten();
+        if self.sent < forgotten {
+            return self.fail(&Failure::too_old(self.sent, forgotten)).await;
+        }
+        let cluster = self.api.cluster();
+        let here = |name: &LeaseName| name.as_str().starts_with(&self.prefix);
+        let changed = state.objects_changed_after(self.sent);
+        let changed = changed.filter(|(_, name)| here(name));
+        let changed = changed.map(|(version, name)| (version, name.clone(), None));
+        let ended = state.objects_gone_after(self.sent);
+        let ended = ended.filter(|(_, name, _)| here(name));
+        let ended = ended.map(|(version, name, gone)| (version, name.clone(), Some(*gone)));
+        let mut news: Vec<_> = changed.chain(ended).collect();
+        news.sort_by_key(|(version, ..)| *version);
+        let any = !news.is_empty();
+        for (version, name, ended) in news {
+            if let Some(ended) = ended {
+                // One that was made and deleted since is nothing to a client that never saw it.
+                if self.known.remove(&name) {
+                    let shown = gone(&name, version, &ended, cluster);
+                    self.change(Change::Deleted, &shown).await?;
+                }
+                continue;
+            }
+            let Some(object) = state.object(&name) else {
+                continue;
+            };
+            let shown = lease(&object, cluster);
+            match (self.selector.matches(&shown), self.known.contains(&name)) {
+                (true, true) => self.change(Change::Modified, &shown).await?,
+                (true, false) => {
+                    self.known.insert(name);
+                    self.change(Change::Added, &shown).await?;
+                }
+                (false, true) => {
+                    self.known.remove(&name);
+                    self.change(Change::Deleted, &shown).await?;
+                }
+                (false, false) => {}
+            }
+        }
+        self.sent = state.objects_version();
+        Ok(any)
+    }
+
+    async fn fail(&mut self, failure: &Failure) -> Result<bool, Over> {
+        self.send(encoded::error(failure)).await?;
+        Err(Over)
+    }
+}
