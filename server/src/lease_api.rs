@@ -26,6 +26,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
 use http_body_util::Full;
 use ringfence_lease_api::route::{Route, parse};
 use ringfence_lease_api::{Failure, accept, discovery, shown as encoded};
@@ -127,7 +128,10 @@ impl LeaseApi {
         }
     }
 
-    async fn answer(self, request: Request<Body>) -> Response<Body> {
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+    {
         let (head, body) = request.into_parts();
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         let route = match parse(method.as_str(), &path, head.uri.query()) {
@@ -177,7 +181,10 @@ impl LeaseApi {
     }
 }
 
-impl Service<Request<Body>> for LeaseApi {
+impl<B> Service<Request<B>> for LeaseApi
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+{
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -186,7 +193,7 @@ impl Service<Request<Body>> for LeaseApi {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let api = self.clone();
         Box::pin(async move { Ok(api.answer(request).await) })
     }
