@@ -8,6 +8,7 @@ mod descriptors;
 mod families;
 mod handover;
 mod headers;
+mod lease_api;
 mod limits;
 mod members;
 mod metrics;

@@ -1,0 +1,249 @@
+//! The Lease endpoint with rights, asked by curl: who may read and write, what is refused in the words
+//! of Kubernetes, and what a watch shows. Real electors are in the tests' module of the Go client.
+
+use std::process::{Command, Output, Stdio};
+
+use ringfence_testkit::certificates::Authority;
+use ringfence_testkit::ports::Port;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::{Ports, Process};
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/shop/leases";
+const WEB: &str = "/apis/coordination.k8s.io/v1/namespaces/shop/leases/web";
+
+/// A node with a Lease endpoint, where rights are enforced.
+struct Secured {
+    node: Process,
+    folder: TempDir,
+    port: Port,
+}
+
+/// What the endpoint answers.
+struct Answer {
+    status: u16,
+    headers: String,
+    body: Value,
+}
+
+impl Secured {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let servers = Authority::new("servers");
+        let own = servers.sign(&["127.0.0.1"]).save(folder.path(), "node");
+        drop(servers.save(folder.path(), "servers"));
+        let port = Port::any();
+        let flags = [
+            format!("--cert-file={}", own.certificate.display()),
+            format!("--key-file={}", own.key.display()),
+            format!("--listen-lease-api=127.0.0.1:{}", port.number()),
+            "--access=enforced".to_owned(),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let node = Process::start(&folder.path().join("data"), Ports::free(), &flags);
+        let node = node.ready().await;
+        Self { node, folder, port }
+    }
+
+    /// An operator's command over the admin socket.
+    fn operate(&self, args: &[&str]) -> String {
+        let socket = self.folder.path().join("data/admin.sock");
+        let endpoint = format!("unix:{}", socket.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+        command.env_clear().stdin(Stdio::null());
+        let done = command.args(["--endpoints", &endpoint]).args(args).output();
+        let Output { status, stdout, .. } = done.unwrap();
+        assert!(status.success(), "{args:?}");
+        String::from_utf8(stdout).unwrap().trim().to_owned()
+    }
+
+    /// The token of a new principal with these rules.
+    fn principal(&self, name: &str, rules: &[(&str, &str)]) -> String {
+        let token = self.operate(&["access", "token", "create", name]);
+        for (verb, names) in rules {
+            let principal = format!("token:{name}");
+            self.operate(&["access", "grant", &principal, verb, names]);
+        }
+        token
+    }
+
+    fn curl(&self, token: Option<&str>, path: &str) -> Command {
+        let mut command = Command::new("curl");
+        command.stdin(Stdio::null()).args(["-s", "-i", "--cacert"]);
+        command.arg(self.folder.path().join("servers.pem"));
+        if let Some(token) = token {
+            let header = format!("Authorization: Bearer {token}");
+            command.args(["-H", &header]);
+        }
+        command.arg(format!("https://127.0.0.1:{}{path}", self.port.number()));
+        command
+    }
+
+    fn ask(&self, token: Option<&str>, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let mut command = self.curl(token, path);
+        command.args(["-X", method, "--max-time", "20"]);
+        if let Some(body) = body {
+            let kind = match method {
+                "PATCH" => "application/merge-patch+json",
+                _ => "application/json",
+            };
+            command.args(["-H", &format!("Content-Type: {kind}")]);
+            command.args(["-d", &body.to_string()]);
+        }
+        let Output { stdout, .. } = command.output().unwrap();
+        let text = String::from_utf8(stdout).unwrap();
+        let (headers, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = headers.split(' ').nth(1).and_then(|code| code.parse().ok());
+        Answer {
+            status: status.unwrap_or_else(|| panic!("{method} {path}: {text}")),
+            headers: headers.to_lowercase(),
+            body: serde_json::from_str(body).unwrap_or_default(),
+        }
+    }
+}
+
+fn web(holder: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": "web" },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 6 },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_of_the_lease_endpoint_needs_its_right() {
+    let node = Secured::start().await;
+    let electors = node.principal("electors", &[("acquire", "k8s/shop/*")]);
+    let reader = node.principal("reader", &[("observe", "k8s/shop/*")]);
+    let operator = node.principal("operator", &[("revoke", "k8s/shop/*"), ("observe", "*")]);
+    let stranger = node.principal("stranger", &[("acquire", "k8s/bank/*")]);
+    let patch = json!({ "metadata": { "annotations": { "team": "a" } } });
+    let watch = format!("{LEASES}?watch=true&timeoutSeconds=1");
+
+    let made = node.ask(Some(&electors), "POST", LEASES, Some(&web("one")));
+    assert_eq!(made.status, 201, "{}", made.body);
+    assert!(
+        made.headers.contains("ringfence-fence: k8s/shop/web#"),
+        "{}",
+        made.headers
+    );
+    assert!(
+        made.headers.contains("ringfence-valid-for: 8730"),
+        "{}",
+        made.headers
+    );
+
+    // Of each call: what is asked, and the status for nobody, a stranger, a reader and an elector.
+    let cases: [(&str, &str, Option<&Value>, [u16; 4]); 6] = [
+        ("GET", WEB, None, [401, 403, 200, 200]),
+        ("GET", LEASES, None, [401, 403, 200, 200]),
+        ("GET", &watch, None, [401, 403, 200, 200]),
+        ("POST", LEASES, Some(&web("two")), [401, 403, 409, 409]),
+        ("PATCH", WEB, Some(&patch), [401, 403, 403, 200]),
+        ("DELETE", WEB, None, [401, 403, 403, 403]),
+    ];
+    let callers = [None, Some(&stranger), Some(&reader), Some(&electors)];
+    for (method, path, body, statuses) in cases {
+        for (caller, expected) in callers.into_iter().zip(statuses) {
+            let token = caller.map(String::as_str);
+            let answer = node.ask(token, method, path, body);
+            assert_eq!(answer.status, expected, "{method} {path}: {}", answer.body);
+        }
+    }
+    // An absent name is refused as one that is there.
+    for path in [
+        WEB,
+        "/apis/coordination.k8s.io/v1/namespaces/shop/leases/absent",
+    ] {
+        let answer = node.ask(Some(&stranger), "GET", path, None);
+        assert_eq!(answer.status, 403);
+        assert_eq!(answer.body["reason"], "Forbidden");
+    }
+    let deleted = node.ask(Some(&operator), "DELETE", WEB, None);
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
+    assert_eq!(node.ask(Some(&reader), "GET", WEB, None).status, 404);
+    // Its holder may believe for one more TTL.
+    let refused = node.ask(Some(&electors), "POST", LEASES, Some(&web("two")));
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    node.operate(&["access", "ban", "token:electors"]);
+    assert_eq!(node.ask(Some(&electors), "GET", LEASES, None).status, 403);
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_based_on_a_version_and_a_watch_shows_each() {
+    let node = Secured::start().await;
+    let one = node.principal("one", &[("acquire", "k8s/shop/*")]);
+    let two = node.principal("two", &[("acquire", "k8s/shop/*")]);
+    let watch = format!("{LEASES}?watch=true&timeoutSeconds=6");
+    let watching = node.curl(Some(&two), &watch).stdout(Stdio::piped()).spawn();
+    let watching = watching.unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let made = node.ask(Some(&one), "POST", LEASES, Some(&web("one")));
+    let put = |token: &str, holder: &str, version: &Value| {
+        let mut body = web(holder);
+        body["metadata"]["resourceVersion"] = version.clone();
+        node.ask(Some(token), "PUT", WEB, Some(&body))
+    };
+    let first = made.body["metadata"]["resourceVersion"].clone();
+    let renewed = put(&one, "one", &first);
+    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    let fence = |answer: &Answer| {
+        let mut lines = answer.headers.lines();
+        let found = lines.find(|line| line.starts_with("ringfence-fence"));
+        found.unwrap().to_owned()
+    };
+    assert_eq!(fence(&made), fence(&renewed), "a renewal keeps the token");
+    let again = put(&one, "one", &first);
+    assert_eq!(
+        (again.status, &again.body["reason"]),
+        (409, &json!("Conflict"))
+    );
+    let second = renewed.body["metadata"]["resourceVersion"].clone();
+    // Another principal that calls itself the same.
+    let stolen = put(&two, "one", &second);
+    assert_eq!(stolen.status, 409, "{}", stolen.body);
+    let unversioned = node.ask(Some(&one), "PUT", WEB, Some(&web("one")));
+    assert_eq!(unversioned.status, 422, "{}", unversioned.body);
+
+    let lines = watching.wait_with_output().unwrap().stdout;
+    let lines = String::from_utf8(lines).unwrap();
+    let seen: Vec<Value> = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .map(|event| {
+            json!([
+                event["type"],
+                event["object"]["metadata"]["resourceVersion"]
+            ])
+        })
+        .collect();
+    let added = json!(["ADDED", first]);
+    // Versions that followed one another at once are one event.
+    let modified = json!(["MODIFIED", second]);
+    let all = [added.clone(), modified.clone()];
+    let last = [json!(["ADDED", second])];
+    assert!(seen == all || seen == last, "{seen:?}: {lines}");
+    drop(node.node);
+}
+
+#[tokio::test]
+async fn the_lease_endpoint_is_not_served_without_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command
+        .env_clear()
+        .args(["serve", "--data-dir"])
+        .arg(folder.path());
+    command.args([
+        "--listen-client=127.0.0.1:0",
+        "--listen-lease-api=127.0.0.1:7425",
+    ]);
+    let done = command.output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("--listen-lease-api"), "{said}");
+    assert!(said.contains("--cert-file"), "{said}");
+}
