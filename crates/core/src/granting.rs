@@ -70,6 +70,11 @@ impl StateMachine {
             return Err(Rejection::Limit(Limit::SessionLeases(max)));
         }
         self.check_principal_leases(session.and_then(|session| session.owner.as_ref()))?;
+        self.check_names(name)
+    }
+
+    /// Whether there is room for the name.
+    pub(crate) fn check_names(&self, name: &LeaseName) -> Result<(), Rejection> {
         let max = self.settings().leases_max;
         let full = self.leases.len() as u64 >= max && self.leases.get(name).is_none();
         let makes_room = self.is_at(LEVEL_REPEATS) && self.deadlines.longest_idle().is_some();

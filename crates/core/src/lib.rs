@@ -77,7 +77,8 @@ pub use name::{
 };
 pub use objects::object::{
     Candidate, GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX,
-    OBJECT_METADATA_BYTES_MAX, OBJECTS_MAX, OWING_MAX, ObjectMetadata, ObjectView, Owing, Term,
+    OBJECT_METADATA_BYTES_MAX, OBJECTS_MAX, OWING_MAX, OWING_TOTAL_MAX, ObjectMetadata, ObjectView,
+    Owing, Term,
 };
 pub use objects::term_ttl;
 pub use outcome::{

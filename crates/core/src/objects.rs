@@ -9,7 +9,8 @@
 pub(crate) mod object;
 mod owing;
 mod table;
+mod term;
 mod write;
 
 pub(crate) use table::Objects;
-pub use write::term_ttl;
+pub use term::term_ttl;

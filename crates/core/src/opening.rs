@@ -95,7 +95,7 @@ impl StateMachine {
         self.state.sessions.insert(id, session);
     }
 
-    fn check_open(
+    pub(crate) fn check_open(
         &self,
         open: &Open,
         pod: Option<&Pod>,

@@ -46,13 +46,12 @@ impl StateMachine {
                 }
                 Record::Object(object) => machine.restore_object(object),
                 Record::GoneObject(gone) => {
-                    let objects = &mut machine.state.objects;
-                    objects.add_gone(gone.version, gone.name, gone.gone);
-                    Ok(())
+                    let versions = machine.header.versions;
+                    machine.state.objects.restore_gone(gone, versions)
                 }
                 Record::Owing(owing) => {
-                    machine.state.objects.add_owing(owing.name, owing.notes);
-                    Ok(())
+                    let versions = machine.header.versions;
+                    machine.state.objects.restore_owing(owing, versions)
                 }
                 Record::Access(part) => {
                     access.push(part);
@@ -182,8 +181,9 @@ impl StateMachine {
         if object.version > self.header.versions || object.created > object.version {
             return Err("is an object whose version was never given out");
         }
-        if self.state.objects.get(&name).is_some() {
-            return Err("repeats an object");
+        let objects = &self.state.objects;
+        if objects.get(&name).is_some() || objects.has_change(object.version) {
+            return Err("repeats an object, or the version of one");
         }
         if let Some(term) = &object.term {
             let grant = self.grant_of(&name);

@@ -43,8 +43,10 @@ impl Bench {
         }
     }
 
+    /// Lets time pass. What is due then ends, as the leader sees to.
     fn pass(&mut self, length: Millis) {
         self.world.time = self.world.time.after(length);
+        self.world.apply(Command::Tick);
     }
 
     fn object(&self) -> Option<ObjectView> {

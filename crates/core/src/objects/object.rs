@@ -18,6 +18,8 @@ pub const NAMESPACE_OBJECTS_MAX: u64 = 10_000;
 pub const GONE_OBJECTS_MAX: u64 = 10_000;
 /// The most candidates of one name that owe the end of their term.
 pub const OWING_MAX: usize = 64;
+/// The most candidates of all names that owe the end of their term.
+pub const OWING_TOTAL_MAX: usize = 100_000;
 
 /// Labels, annotations and owners of an object: bytes that mean nothing here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -55,6 +57,19 @@ pub struct Candidate {
     pub pod: Option<PodUid>,
 }
 
+impl Candidate {
+    /// Whether both are one process, as far as that was proven. Principals are compared where rights
+    /// bind.
+    pub(super) fn is(&self, other: &Self, binds: bool) -> bool {
+        self.pod == other.pod && (self.principal == other.principal || !binds)
+    }
+
+    /// Whether nothing at all was proven of it.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.principal.is_none() && self.pod.is_none()
+    }
+}
+
 /// The grant of an object that was made through the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
@@ -74,6 +89,8 @@ pub struct Owing {
     pub identity: Identity,
     /// Who it was.
     pub candidate: Candidate,
+    /// The version that its loss gave the object; no other note has it.
+    pub lost: u64,
     /// Set by its next write, which is refused: from here on it is granted a term again.
     pub until: Option<ClusterTime>,
 }

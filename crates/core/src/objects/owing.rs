@@ -8,72 +8,121 @@
 
 use alloc::vec::Vec;
 
-use super::object::{Candidate, OBJECTS_MAX, OWING_MAX, Owing};
-use super::table::Objects;
+use super::object::{Candidate, OWING_MAX, OWING_TOTAL_MAX, Owing};
 use crate::name::{Identity, LeaseName};
 use crate::time::{ClusterTime, Millis};
+use crate::tree::Tree;
 
-impl Objects {
+/// A candidate of a name, as it is looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Debtor<'a> {
+    pub(super) identity: &'a Identity,
+    pub(super) candidate: &'a Candidate,
+    /// Whether principals are compared.
+    pub(super) binds: bool,
+}
+
+/// All notes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    /// Those of each name, the oldest first; no list is empty.
+    by_name: Tree<LeaseName, Vec<Owing>>,
+    /// Exactly one entry per note, under the version of its loss.
+    order: Tree<u64, LeaseName>,
+}
+
+impl Notes {
     /// Notes a candidate whose term ended against its will. The newest notes of a name are kept, also
-    /// when its object is deleted.
-    pub(super) fn owes(&mut self, name: &LeaseName, identity: Identity, candidate: Candidate) {
-        self.settle(name, &identity, &candidate);
-        let mut notes = self.owing.remove(name).unwrap_or_default();
+    /// when its object is deleted; of all notes the newest, too.
+    pub(super) fn add(&mut self, name: &LeaseName, note: Owing) {
+        let mut notes = self.take(name);
+        notes.retain(|known| known.identity != note.identity || known.candidate != note.candidate);
         let spare = (notes.len() + 1).saturating_sub(OWING_MAX);
         notes.drain(..spare);
-        notes.push(Owing {
-            identity,
-            candidate,
-            until: None,
-        });
-        while self.owing.len() as u64 >= OBJECTS_MAX {
-            self.owing.pop_first();
+        notes.push(note);
+        self.put(name, notes);
+        while self.order.len() > OWING_TOTAL_MAX {
+            let Some((lost, name)) = self.order.first() else {
+                return;
+            };
+            let (lost, name) = (*lost, name.clone());
+            let mut notes = self.take(&name);
+            notes.retain(|note| note.lost != lost);
+            self.order.remove(&lost);
+            self.put(&name, notes);
         }
-        self.owing.insert(name.clone(), notes);
     }
 
     /// What a candidate owes, if anything.
-    pub(super) fn owing_of(
-        &self,
-        name: &LeaseName,
-        identity: &Identity,
-        candidate: &Candidate,
-    ) -> Option<&Owing> {
-        let notes = self.owing.get(name)?;
-        notes.iter().find(|note| note.is_of(identity, candidate))
+    pub(super) fn of(&self, name: &LeaseName, debtor: Debtor<'_>) -> Option<&Owing> {
+        let notes = self.by_name.get(name)?;
+        // The newest, if it was noted under several principals.
+        notes.iter().rev().find(|note| note.is_of(debtor))
     }
 
     /// Lets the time run after which the candidate is granted a term again.
-    pub(super) fn note_refusal(
-        &mut self,
-        name: &LeaseName,
-        identity: &Identity,
-        candidate: &Candidate,
-        until: ClusterTime,
-    ) {
-        let notes = self.owing.get_mut(name).into_iter().flatten();
-        for note in notes.filter(|note| note.is_of(identity, candidate)) {
+    pub(super) fn refused(&mut self, name: &LeaseName, debtor: Debtor<'_>, until: ClusterTime) {
+        let notes = self.by_name.get_mut(name).into_iter().flatten();
+        for note in notes.filter(|note| note.is_of(debtor)) {
             note.until = note.until.or(Some(until));
         }
     }
 
     /// Forgets what the candidate owed.
-    pub(super) fn settle(&mut self, name: &LeaseName, identity: &Identity, candidate: &Candidate) {
-        let Some(notes) = self.owing.get(name) else {
-            return;
-        };
-        let kept = notes.iter().filter(|note| !note.is_of(identity, candidate));
-        let kept: Vec<Owing> = kept.cloned().collect();
-        match kept.is_empty() {
-            true => drop(self.owing.remove(name)),
-            false => drop(self.owing.insert(name.clone(), kept)),
+    pub(super) fn settle(&mut self, name: &LeaseName, debtor: Debtor<'_>) {
+        if self.of(name, debtor).is_some() {
+            let mut notes = self.take(name);
+            notes.retain(|note| !note.is_of(debtor));
+            self.put(name, notes);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&LeaseName, &Vec<Owing>)> {
+        self.by_name.iter()
+    }
+
+    /// Puts in the notes of one name, as a snapshot has them. `versions` is the newest version.
+    pub(super) fn restore(
+        &mut self,
+        name: LeaseName,
+        notes: Vec<Owing>,
+        versions: u64,
+    ) -> Result<(), &'static str> {
+        let rising = notes.is_sorted_by(|one, next| one.lost < next.lost);
+        let given_out = notes.last().is_some_and(|note| note.lost <= versions);
+        let taken = |note: &Owing| self.order.get(&note.lost).is_some();
+        let fits = notes.len() <= OWING_MAX && self.by_name.get(&name).is_none();
+        if !rising || !given_out || !fits || notes.iter().any(taken) {
+            return Err("has notes of lost terms that are too many or out of order");
+        }
+        self.put(&name, notes);
+        Ok(())
+    }
+
+    fn take(&mut self, name: &LeaseName) -> Vec<Owing> {
+        let notes = self.by_name.remove(name).unwrap_or_default();
+        for note in &notes {
+            self.order.remove(&note.lost);
+        }
+        notes
+    }
+
+    fn put(&mut self, name: &LeaseName, notes: Vec<Owing>) {
+        for note in &notes {
+            self.order.insert(note.lost, name.clone());
+        }
+        if !notes.is_empty() {
+            self.by_name.insert(name.clone(), notes);
         }
     }
 }
 
 impl Owing {
-    fn is_of(&self, identity: &Identity, candidate: &Candidate) -> bool {
-        self.identity == *identity && self.candidate == *candidate
+    /// A note of a process of which nothing was proven is that of any with its name: the proof may
+    /// have come since.
+    fn is_of(&self, debtor: Debtor<'_>) -> bool {
+        let own = self.candidate.is(debtor.candidate, debtor.binds);
+        self.identity == *debtor.identity && (own || self.candidate.is_unproven())
     }
 
     /// For how long the candidate is refused from `now` on; `None` if it may be granted a term.

@@ -1,13 +1,12 @@
 //! All objects, and the order of their last changes.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::object::{
-    GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX, OBJECTS_MAX, ObjectView,
-    Owing, Term,
+    GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX, OBJECTS_MAX, ObjectView, Term,
 };
+use super::owing::Notes;
 use crate::id::FencingToken;
 use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
@@ -28,8 +27,8 @@ pub(crate) struct Objects {
     changes: Tree<u64, LeaseName>,
     /// By the version of the deletion.
     gone: Tree<u64, (LeaseName, GoneObject)>,
-    /// Who lost a term of this name and has not been granted one since; the oldest first.
-    pub(super) owing: Tree<LeaseName, Vec<Owing>>,
+    /// Who lost a term of a name and has not been granted one since.
+    pub(super) owing: Notes,
     /// How many objects have names that begin with the same two segments.
     namespaces: Tree<String, u64>,
 }
@@ -120,12 +119,37 @@ impl Objects {
         forgotten
     }
 
-    pub(crate) fn add_gone(&mut self, version: u64, name: LeaseName, gone: GoneObject) {
+    fn add_gone(&mut self, version: u64, name: LeaseName, gone: GoneObject) {
         self.gone.insert(version, (name, gone));
     }
 
-    pub(crate) fn add_owing(&mut self, name: LeaseName, notes: Vec<Owing>) {
-        self.owing.insert(name, notes);
+    /// Puts in what a snapshot has of an object that was deleted. `versions` is the newest version.
+    pub(crate) fn restore_gone(
+        &mut self,
+        record: GoneRecord,
+        versions: u64,
+    ) -> Result<(), &'static str> {
+        let (version, created) = (record.version, record.gone.created);
+        let full = self.gone.len() as u64 >= GONE_OBJECTS_MAX;
+        if full || version > versions || created >= version || self.gone.get(&version).is_some() {
+            return Err("is a deleted object too many, or one whose version makes no sense");
+        }
+        self.add_gone(version, record.name, record.gone);
+        Ok(())
+    }
+
+    /// Puts in what a snapshot has of those who lost terms of a lease.
+    pub(crate) fn restore_owing(
+        &mut self,
+        record: OwingRecord,
+        versions: u64,
+    ) -> Result<(), &'static str> {
+        self.owing.restore(record.name, record.notes, versions)
+    }
+
+    /// Whether an object was changed with this version last.
+    pub(crate) fn has_change(&self, version: u64) -> bool {
+        self.changes.get(&version).is_some()
     }
 
     /// Objects by name, deleted ones by version, and what candidates owe, by name.

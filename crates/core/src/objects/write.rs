@@ -8,30 +8,17 @@ use super::object::{Candidate, LeaseObject, ObjectMetadata, Term};
 use crate::access::change::Mode;
 use crate::access::rules::Scope;
 use crate::access::verb::Verb;
-use crate::command::{Acquire, ObjectSpec, ObjectWrite, Open, Revoke, WriteObject};
-use crate::ending::EndKind;
-use crate::event::{EndCause, SessionEnd};
-use crate::id::{FencingToken, SessionId};
+use crate::command::{Command, ObjectSpec, ObjectWrite, Revoke, WriteObject};
+use crate::id::FencingToken;
 use crate::lease::GrantRecord;
 use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
-use crate::name::{HolderData, Identity, LeaseName};
-use crate::outcome::{Acquired, Holder, ObjectWritten, Outcome, Rejection};
-use crate::time::{Millis, WallTime};
-
-/// The TTL of a term, in thousandths of the duration that its holder asks for. A client of
-/// Kubernetes' election goes on for longer than that duration: for a request's time-out and a pause
-/// between two tries beyond its deadline.
-const TTL_PER_MILLE: u64 = 1_500;
-
-/// The TTL of a term whose holder asks for so many seconds.
-#[must_use]
-pub fn term_ttl(seconds: u32) -> Millis {
-    Millis(u64::from(seconds) * TTL_PER_MILLE)
-}
+use crate::name::LeaseName;
+use crate::outcome::{Holder, ObjectWritten, Outcome, Rejection};
+use crate::time::WallTime;
 
 /// What a write did to the grant.
-enum Done {
+pub(super) enum Done {
     /// Nothing: only metadata was written, or a lease was given back.
     Written,
     /// The writer holds the lease with this token, as it did or from now on.
@@ -48,11 +35,13 @@ impl StateMachine {
         if let Some(term) = self.term_of(&ask.name) {
             self.end_if_due(term.session);
         }
-        self.check_version(ask)?;
         let candidate = Candidate {
             principal: self.caller.as_ref().map(|caller| caller.principal.clone()),
             pod: ask.pod.clone(),
         };
+        // Before anything of the object is shown, its version too.
+        self.check_writer(ask, &candidate)?;
+        self.check_version(ask)?;
         match &ask.write {
             ObjectWrite::Put { metadata, spec } => {
                 if self.state.objects.get(&ask.name).is_none() {
@@ -85,7 +74,22 @@ impl StateMachine {
         }
     }
 
-    fn term_of(&self, name: &LeaseName) -> Option<&Term> {
+    /// The holder needs no right to renew, nor to give back. Who ends the grant of another one needs
+    /// that right alone.
+    fn check_writer(&self, ask: &WriteObject, candidate: &Candidate) -> Result<(), Rejection> {
+        if self.is_held_by(&ask.name, candidate) {
+            return Ok(());
+        }
+        let may_acquire = self.demand(Verb::Acquire, &ask.name);
+        match &ask.write {
+            ObjectWrite::Delete { revoke: Some(_) } => self
+                .demand(Verb::Revoke, &ask.name)
+                .or_else(|denied| may_acquire.map_err(|_| denied)),
+            _ => may_acquire,
+        }
+    }
+
+    pub(super) fn term_of(&self, name: &LeaseName) -> Option<&Term> {
         self.state.objects.get(name)?.term.as_ref()
     }
 
@@ -96,35 +100,27 @@ impl StateMachine {
         candidate: &Candidate,
         spec: &ObjectSpec,
     ) -> Result<Done, Rejection> {
-        let held = self.grant_of(name).cloned();
         let free = spec.holder.as_str().is_empty();
-        let Some(grant) = held else {
-            self.demand(Verb::Acquire, name)?;
+        let Some(grant) = self.grant_of(name).cloned() else {
             if free {
                 return Ok(Done::Written);
             }
             return self.begin_term(name, candidate, spec);
         };
-        if !self.is_held_by(name, candidate) {
-            self.demand(Verb::Acquire, name)?;
-            return Err(self.held_by(&grant));
-        }
-        if free {
-            // Several processes may be behind a principal without a Pod: one of them would end the
-            // term of another.
-            if candidate.pod.is_none() && !planted(Bug::ReleaseByAnyProcess) {
-                return Err(self.held_by(&grant));
-            }
+        let own = self.is_held_by(name, candidate);
+        if free && own && Self::may_end(candidate) {
             self.end_term(name, grant.session);
             return Ok(Done::Written);
         }
-        if self.identity_of(grant.session) != spec.holder {
+        let renews = (own || self.is_unclaimed(name)) && !free;
+        if !renews || self.identity_of(grant.session) != spec.holder {
             return Err(self.held_by(&grant));
         }
         if spec.new_term {
-            self.check_seconds(spec)?;
-            self.end_term(name, grant.session);
-            return self.begin_term(name, candidate, spec);
+            return match own && Self::may_end(candidate) {
+                true => self.renew_term(name, &grant, candidate, spec),
+                false => Err(self.held_by(&grant)),
+            };
         }
         self.keep_term(name, grant.session, candidate, spec)?;
         Ok(Done::Held(grant.token))
@@ -135,16 +131,28 @@ impl StateMachine {
         if planted(Bug::AnyCandidateRenews) {
             return self.term_of(name).is_some();
         }
-        // As with sessions: what was opened while nothing was proven is the first one's that is.
         let binds = self.access.mode() == Mode::Enforced;
+        let term = self.term_of(name);
+        term.is_some_and(|term| term.candidate.is(candidate, binds))
+    }
+
+    /// Whether nothing was proven of the holder when its term began. As with sessions, it becomes the
+    /// first one's that is proven and renews it; that one needs the right to acquire it.
+    pub(super) fn is_unclaimed(&self, name: &LeaseName) -> bool {
         self.term_of(name).is_some_and(|term| {
-            let holder = &term.candidate;
-            let same = holder.principal.is_none() || holder.principal == candidate.principal;
-            holder.pod == candidate.pod && (same || !binds)
+            let session = self.sessions.get(&term.session);
+            let unowned = session.is_some_and(|session| session.owner.is_none());
+            unowned && term.candidate.is_unproven()
         })
     }
 
-    fn held_by(&self, grant: &GrantRecord) -> Rejection {
+    /// Whether a holder may end its term. Several processes may be behind a principal without a Pod:
+    /// one of them would end the term of another.
+    fn may_end(holder: &Candidate) -> bool {
+        holder.pod.is_some() || planted(Bug::ReleaseByAnyProcess)
+    }
+
+    pub(super) fn held_by(&self, grant: &GrantRecord) -> Rejection {
         let holder = Holder {
             session: grant.session,
             identity: self.identity_of(grant.session),
@@ -157,141 +165,9 @@ impl StateMachine {
         }
     }
 
-    fn demand(&self, verb: Verb, name: &LeaseName) -> Result<(), Rejection> {
+    pub(super) fn demand(&self, verb: Verb, name: &LeaseName) -> Result<(), Rejection> {
         let principal = self.caller.as_ref().map(|caller| &caller.principal);
         self.access.demand(principal, verb, Scope::Name(name))
-    }
-
-    fn check_seconds(&self, spec: &ObjectSpec) -> Result<Millis, Rejection> {
-        let ttl = term_ttl(spec.seconds);
-        let (min, max) = (self.settings().ttl_min, self.settings().ttl_max);
-        match ttl >= min && ttl <= max {
-            true => Ok(ttl),
-            false => Err(Rejection::InvalidTtl {
-                offered: ttl,
-                min,
-                max,
-            }),
-        }
-    }
-
-    /// Grants a free lease to a candidate, in a session of its own.
-    fn begin_term(
-        &mut self,
-        name: &LeaseName,
-        candidate: &Candidate,
-        spec: &ObjectSpec,
-    ) -> Result<Done, Rejection> {
-        let ttl = self.check_seconds(spec)?;
-        self.check_owing(name, candidate, spec)?;
-        // Refused here, nothing is opened.
-        if let Some(obstacle) = self.obstacle_now(None, name) {
-            return Err(obstacle);
-        }
-        let acquire = Acquire {
-            name: name.clone(),
-            wait: None,
-            data: HolderData::default(),
-            lock_delay: Millis(0),
-        };
-        let open = Open {
-            id: spec.open,
-            secret: spec.secret,
-            seen: None,
-            ttl,
-            identity: spec.holder.clone(),
-            acquire: Some(acquire),
-        };
-        if self.knows_open(&open.id) {
-            return Err(Rejection::OpenIdUsed);
-        }
-        let Outcome::Opened(opened) = self.open(&open, None)? else {
-            return Err(Rejection::NotReady);
-        };
-        let granted = match opened.acquired {
-            Some(Acquired::Granted(granted)) => granted,
-            refused => {
-                self.end_session(opened.session, &SessionEnd::Closed);
-                return Err(match refused {
-                    Some(Acquired::Refused(why)) => why,
-                    _ => Rejection::NotReady,
-                });
-            }
-        };
-        let term = Term {
-            token: granted.token,
-            session: opened.session,
-            candidate: candidate.clone(),
-        };
-        let wall = self.wall();
-        self.state.objects.settle(name, &spec.holder, candidate);
-        self.make_object(name);
-        self.change_object(name, |object| {
-            object.seconds = spec.seconds;
-            (object.acquired, object.renewed) = (wall, wall);
-            object.term = Some(term);
-        });
-        Ok(Done::Held(granted.token))
-    }
-
-    /// Refuses a candidate that lost its last term and may not know. The first refusal counts, and is
-    /// noted; so it is the only one that changes anything.
-    fn check_owing(
-        &mut self,
-        name: &LeaseName,
-        candidate: &Candidate,
-        spec: &ObjectSpec,
-    ) -> Result<(), Rejection> {
-        let now = self.time();
-        let duration = Millis::from_secs(u64::from(spec.seconds));
-        let objects = &mut self.state.objects;
-        let note = objects.owing_of(name, &spec.holder, candidate);
-        let owed = note.and_then(|note| note.remaining(now, duration));
-        let Some(remaining) = owed.filter(|_| !planted(Bug::OwingForgotten)) else {
-            return Ok(());
-        };
-        objects.note_refusal(name, &spec.holder, candidate, now.after(duration));
-        Err(Rejection::Owing { remaining })
-    }
-
-    fn keep_term(
-        &mut self,
-        name: &LeaseName,
-        session: SessionId,
-        candidate: &Candidate,
-        spec: &ObjectSpec,
-    ) -> Result<(), Rejection> {
-        let ttl = self.check_seconds(spec)?;
-        self.check_owner(session)?;
-        let now = self.time();
-        let before = self.change_session(session, |session| {
-            let before = session.ttl();
-            session.keep_alive(now);
-            session.lengthen(ttl);
-            (before, session.ttl())
-        });
-        if let Some((before, after)) = before
-            && before != after
-        {
-            self.ttls.remove(before);
-            self.ttls.insert(after);
-        }
-        let wall = self.wall();
-        self.change_object(name, |object| {
-            object.seconds = spec.seconds;
-            object.renewed = wall;
-            if let Some(term) = &mut object.term {
-                let known = term.candidate.principal.take();
-                term.candidate.principal = known.or_else(|| candidate.principal.clone());
-            }
-        });
-        Ok(())
-    }
-
-    /// Ends a term at its holder's wish.
-    fn end_term(&mut self, name: &LeaseName, session: SessionId) {
-        self.end_grant(name, &EndCause::Released, EndKind::Graceful);
-        self.end_session(session, &SessionEnd::Closed);
     }
 
     fn delete_object(
@@ -305,7 +181,7 @@ impl StateMachine {
         }
         match self.grant_of(name).cloned() {
             None => self.demand(Verb::Acquire, name)?,
-            Some(grant) if self.is_held_by(name, candidate) && candidate.pod.is_some() => {
+            Some(grant) if self.is_held_by(name, candidate) && Self::may_end(candidate) => {
                 self.end_term(name, grant.session);
             }
             Some(grant) => {
@@ -315,6 +191,8 @@ impl StateMachine {
                 };
                 self.demand(Verb::Revoke, name)?;
                 self.revoke(revoke)?;
+                // An operator's act, as by its own command.
+                self.note(&Command::Revoke(revoke.clone()), &Outcome::Done);
             }
         }
         let version = self.next_version();
@@ -341,7 +219,7 @@ impl StateMachine {
     }
 
     /// Makes an object of this name unless there is one.
-    fn make_object(&mut self, name: &LeaseName) {
+    pub(super) fn make_object(&mut self, name: &LeaseName) {
         if self.state.objects.get(name).is_some() {
             return;
         }
@@ -373,31 +251,5 @@ impl StateMachine {
             Some(object) => Outcome::Object(Box::new(ObjectWritten { object, held })),
             None => Outcome::Rejected(Rejection::ObjectChanged { present: None }),
         }
-    }
-
-    /// Takes notice of the end of a grant whose name has an object.
-    pub(crate) fn object_freed(&mut self, name: &LeaseName, identity: &Identity, cause: &EndCause) {
-        let willing = matches!(
-            cause,
-            EndCause::Released | EndCause::Closed | EndCause::Transferred { .. }
-        );
-        let mut ended = None;
-        self.change_object(name, |object| ended = object.term.take());
-        if let Some(term) = ended.filter(|_| !willing) {
-            let objects = &mut self.state.objects;
-            objects.owes(name, identity.clone(), term.candidate);
-        }
-    }
-
-    /// Takes notice of a grant whose name has an object. The first one makes no transition.
-    pub(crate) fn object_granted(&mut self, name: &LeaseName, ttl: Millis) {
-        let wall = self.wall();
-        self.change_object(name, |object| {
-            if object.acquired.0 > 0 {
-                object.transitions = object.transitions.saturating_add(1);
-            }
-            object.seconds = u32::try_from(ttl.0.div_ceil(1_000)).unwrap_or(u32::MAX);
-            (object.acquired, object.renewed) = (wall, wall);
-        });
     }
 }

@@ -73,6 +73,7 @@ impl Names {
             Outcome::AccessChanged { set_at, token } => {
                 format!("rights changed at {set_at}, token {token:?}")
             }
+            Outcome::Object(written) => format!("written {written:?}"),
             Outcome::Rejected(rejection) => format!("refused: {}", self.rejection(rejection)),
         }
     }

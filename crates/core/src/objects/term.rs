@@ -1,0 +1,274 @@
+//! Terms: grants that are made through objects, each in a session of its own.
+
+use ringfence_planted::{Bug, planted};
+
+use super::object::{Candidate, Owing, Term};
+use super::owing::Debtor;
+use super::write::Done;
+use crate::access::change::Mode;
+use crate::access::verb::Verb;
+use crate::command::{Acquire, ObjectSpec, Open};
+use crate::ending::EndKind;
+use crate::event::{EndCause, SessionEnd};
+use crate::id::SessionId;
+use crate::lease::GrantRecord;
+use crate::machine::StateMachine;
+use crate::name::{HolderData, Identity, LeaseName};
+use crate::outcome::{Acquired, Outcome, Rejection};
+use crate::session::Session;
+use crate::time::Millis;
+
+/// The TTL of a term, in thousandths of the duration that its holder asks for. A client of
+/// Kubernetes' election goes on for longer than that duration: for a request's time-out and a pause
+/// between two tries beyond its deadline.
+const TTL_PER_MILLE: u64 = 1_500;
+
+/// The TTL of a term whose holder asks for so many seconds.
+#[must_use]
+pub fn term_ttl(seconds: u32) -> Millis {
+    Millis(u64::from(seconds) * TTL_PER_MILLE)
+}
+
+impl StateMachine {
+    fn check_ttl(&self, offered: Millis) -> Result<(), Rejection> {
+        let (min, max) = (self.settings().ttl_min, self.settings().ttl_max);
+        match offered >= min && offered <= max {
+            true => Ok(()),
+            false => Err(Rejection::InvalidTtl { offered, min, max }),
+        }
+    }
+
+    /// Grants a free lease to a candidate, in a session of its own.
+    pub(super) fn begin_term(
+        &mut self,
+        name: &LeaseName,
+        candidate: &Candidate,
+        spec: &ObjectSpec,
+    ) -> Result<Done, Rejection> {
+        self.check_ttl(term_ttl(spec.seconds))?;
+        self.check_owing(name, candidate, spec)?;
+        if let Some(obstacle) = self.obstacle_now(None, name) {
+            return Err(obstacle);
+        }
+        let open = opening(name, spec);
+        self.check_grant(name, &open, None)?;
+        self.grant_term(name, candidate, spec, &open)
+    }
+
+    /// Ends the term of a holder that has started again, and begins its next one.
+    pub(super) fn renew_term(
+        &mut self,
+        name: &LeaseName,
+        grant: &GrantRecord,
+        candidate: &Candidate,
+        spec: &ObjectSpec,
+    ) -> Result<Done, Rejection> {
+        self.check_ttl(term_ttl(spec.seconds))?;
+        self.demand(Verb::Acquire, name)?;
+        // What would come before it if the lease were free.
+        let remaining = self.header.quiet_until.since(self.time());
+        if remaining.0 > 0 {
+            return Err(Rejection::QuietTime { remaining });
+        }
+        let waiters = self.leases.get(name).map_or(0, |lease| lease.waiters());
+        if waiters > 0 {
+            return Err(Rejection::Queued { waiters });
+        }
+        let open = opening(name, spec);
+        self.check_grant(name, &open, Some(grant.session))?;
+        self.end_term(name, grant.session);
+        self.grant_term(name, candidate, spec, &open)
+    }
+
+    /// Whether all limits allow the session and its grant, after that of `ending` has ended. Asked
+    /// before anything changes: a refusal has no effect.
+    fn check_grant(
+        &self,
+        name: &LeaseName,
+        open: &Open,
+        ending: Option<SessionId>,
+    ) -> Result<(), Rejection> {
+        if self.knows_open(&open.id) {
+            return Err(Rejection::OpenIdUsed);
+        }
+        let owner = self.owner_of_new(Some(name))?;
+        self.check_open(open, None, None)?;
+        if SessionId::new(self.header.next_session).is_none() {
+            return Err(Rejection::NotReady);
+        }
+        if self.header.tokens.is_exhausted() {
+            return Err(Rejection::TokensExhausted);
+        }
+        let ended = ending.and_then(|id| self.sessions.get(&id)?.owner.as_ref());
+        if ended.is_none() || ended != owner.as_ref() {
+            self.check_principal_leases(owner.as_ref())?;
+        }
+        self.check_names(name)
+    }
+
+    /// Opens the session and grants the lease to it; everything was judged before.
+    fn grant_term(
+        &mut self,
+        name: &LeaseName,
+        candidate: &Candidate,
+        spec: &ObjectSpec,
+        open: &Open,
+    ) -> Result<Done, Rejection> {
+        let Outcome::Opened(opened) = self.open(open, None)? else {
+            return Err(Rejection::NotReady);
+        };
+        let granted = match opened.acquired {
+            Some(Acquired::Granted(granted)) => granted,
+            refused => {
+                self.end_session(opened.session, &SessionEnd::Closed);
+                return Err(match refused {
+                    Some(Acquired::Refused(why)) => why,
+                    _ => Rejection::NotReady,
+                });
+            }
+        };
+        let term = Term {
+            token: granted.token,
+            session: opened.session,
+            candidate: candidate.clone(),
+        };
+        let (wall, binds) = (self.wall(), self.access.mode() == Mode::Enforced);
+        let debtor = Debtor {
+            identity: &spec.holder,
+            candidate,
+            binds,
+        };
+        self.state.objects.owing.settle(name, debtor);
+        self.make_object(name);
+        self.change_object(name, |object| {
+            object.seconds = spec.seconds;
+            (object.acquired, object.renewed) = (wall, wall);
+            object.term = Some(term);
+        });
+        Ok(Done::Held(granted.token))
+    }
+
+    /// Refuses a candidate that lost its last term and may not know. The first refusal counts, and is
+    /// noted; so it is the only one that changes anything.
+    fn check_owing(
+        &mut self,
+        name: &LeaseName,
+        candidate: &Candidate,
+        spec: &ObjectSpec,
+    ) -> Result<(), Rejection> {
+        let now = self.time();
+        let duration = Millis::from_secs(u64::from(spec.seconds));
+        let debtor = Debtor {
+            identity: &spec.holder,
+            candidate,
+            binds: self.access.mode() == Mode::Enforced,
+        };
+        let owing = &mut self.state.objects.owing;
+        let note = owing.of(name, debtor);
+        let owed = note.and_then(|note| note.remaining(now, duration));
+        let Some(remaining) = owed.filter(|_| !planted(Bug::OwingForgotten)) else {
+            return Ok(());
+        };
+        owing.refused(name, debtor, now.after(duration));
+        Err(Rejection::Owing { remaining })
+    }
+
+    pub(super) fn keep_term(
+        &mut self,
+        name: &LeaseName,
+        session: SessionId,
+        candidate: &Candidate,
+        spec: &ObjectSpec,
+    ) -> Result<(), Rejection> {
+        let ttl = term_ttl(spec.seconds);
+        let unchanged = |session: &Session| session.ttl() == ttl;
+        if !self.sessions.get(&session).is_some_and(unchanged) {
+            // As any session, a term lives on with what it was given when limits are lowered.
+            self.check_ttl(ttl)?;
+        }
+        let adopts = self.is_unclaimed(name);
+        let own = self.term_of(name).map(|term| &term.candidate) == Some(candidate);
+        // Where rights do not bind, another principal may renew; the session is not its own.
+        if adopts || own {
+            self.check_owner(session)?;
+        }
+        let wall = self.wall();
+        self.change_object(name, |object| {
+            object.seconds = spec.seconds;
+            object.renewed = wall;
+            if let Some(term) = object.term.as_mut().filter(|_| adopts) {
+                term.candidate = candidate.clone();
+            }
+        });
+        let now = self.time();
+        let before = self.change_session(session, |session| {
+            let before = session.ttl();
+            session.keep_alive(now);
+            session.lengthen(ttl);
+            (before, session.ttl())
+        });
+        if let Some((before, after)) = before
+            && before != after
+        {
+            self.ttls.remove(before);
+            self.ttls.insert(after);
+        }
+        Ok(())
+    }
+
+    /// Ends a term at its holder's wish.
+    pub(super) fn end_term(&mut self, name: &LeaseName, session: SessionId) {
+        self.end_grant(name, &EndCause::Released, EndKind::Graceful);
+        self.end_session(session, &SessionEnd::Closed);
+    }
+
+    /// Takes notice of the end of a grant whose name has an object.
+    pub(crate) fn object_freed(&mut self, name: &LeaseName, identity: &Identity, cause: &EndCause) {
+        let willing = matches!(
+            cause,
+            EndCause::Released | EndCause::Closed | EndCause::Transferred { .. }
+        );
+        let mut ended = None;
+        self.change_object(name, |object| ended = object.term.take());
+        if let Some(term) = ended.filter(|_| !willing) {
+            let note = Owing {
+                identity: identity.clone(),
+                candidate: term.candidate,
+                lost: self.header.versions,
+                until: None,
+            };
+            self.state.objects.owing.add(name, note);
+        }
+    }
+
+    /// Takes notice of a grant whose name has an object. The first one makes no transition.
+    pub(crate) fn object_granted(&mut self, name: &LeaseName, ttl: Millis) {
+        let wall = self.wall();
+        self.change_object(name, |object| {
+            // Every holder before has left a duration.
+            if object.seconds > 0 {
+                object.transitions = object.transitions.saturating_add(1);
+            }
+            object.seconds = u32::try_from(ttl.0.div_ceil(1_000)).unwrap_or(u32::MAX);
+            (object.acquired, object.renewed) = (wall, wall);
+        });
+    }
+}
+
+/// The session of a term, with the grant in it.
+fn opening(name: &LeaseName, spec: &ObjectSpec) -> Open {
+    let acquire = Acquire {
+        name: name.clone(),
+        wait: None,
+        data: HolderData::default(),
+        lock_delay: Millis(0),
+    };
+    Open {
+        id: spec.open,
+        secret: spec.secret,
+        seen: None,
+        ttl: term_ttl(spec.seconds),
+        identity: spec.holder.clone(),
+        acquire: Some(acquire),
+    }
+}
