@@ -70,6 +70,7 @@ pub use clients::{Account, Client, MeteredLayer, NoBody, Pool, WholeBody};
 pub use cluster::ClusterService;
 pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;
+pub use limits::CAUGHT_UP_AFTER;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
 pub use rates::{ConnectionPrincipals, Meter, PrincipalRates};
