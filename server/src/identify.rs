@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_util::future::{Either, Ready, ready};
 use ringfence_access::{
@@ -26,9 +25,6 @@ use crate::config::Access;
 
 /// How many seconds' worth of failed proofs one source may have at once.
 const FAILED_PROOFS_BURST: u64 = 10;
-
-/// How soon a node that has a leader knows whether it has caught up, once it is asked.
-const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
 
 /// The cluster tokens as this node's state has them.
 struct StateTokens(Node);
@@ -98,16 +94,18 @@ impl IdentifyLayer {
         peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<Option<Identified>, Refusal> {
-        let mode = self.node.access_mode();
-        let binds = mode == Mode::Enforced;
-        let not = match self.prove(peer, headers, binds) {
+        let bind = || self.node.access_mode() == Mode::Enforced;
+        let mut not = match self.prove(peer, headers, bind()) {
             Ok(proven) => return Ok(Some(self.identified(proven))),
             Err(not) => not,
         };
-        // It does not know either whether rights bind.
+        // It does not know either whether rights bind, and a caller that was not proven where they do is
+        // not `anonymous`.
+        not.behind |= !bind() && !self.node.has_caught_up();
         if not.behind {
             return Err(refusal(&not));
         }
+        let binds = bind();
         let source = || {
             peer.source()
                 .map_or_else(String::new, |from| from.to_string())
@@ -218,7 +216,7 @@ where
 /// What was shown proves nothing, or nothing yet; nothing was done.
 fn refusal(not: &NotProven) -> Refusal {
     if not.behind {
-        return Refusal::unavailable(not, None, CAUGHT_UP_AFTER);
+        return Refusal::unavailable(not, None, services::CAUGHT_UP_AFTER);
     }
     if let Some(reached) = &not.reached {
         return Refusal::new(Reason::Limit, not.to_string())

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::{error, warn};
 
 use crate::app::{self, AppError};
-use crate::cli::exit;
+use crate::cli::{complain, exit};
 use crate::config::{Config, LogFormat, ServeArgs};
 use crate::hangup;
 use crate::limits::RUNTIME_STOP_MAX;
@@ -21,14 +21,14 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
     let hangup = match hangup::catch() {
         Ok(hangup) => hangup,
         Err(error) => {
-            eprintln!("error: cannot listen for signals: {error}");
+            complain(format!("error: cannot listen for signals: {error}"));
             return ExitCode::from(exit::SYSTEM);
         }
     };
     let config = match Config::load(args) {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("error: {error}");
+            complain(format!("error: {error}"));
             return ExitCode::from(exit::USAGE);
         }
     };
@@ -37,7 +37,7 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
     let runtime = match runtime(config.worker_threads) {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start threads: {error}");
+            complain(format!("error: cannot start threads: {error}"));
             return ExitCode::from(exit::SYSTEM);
         }
     };
@@ -48,7 +48,7 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     match log_format {
-        LogFormat::Text => eprintln!("error: {error}"),
+        LogFormat::Text => complain(format!("error: {error}")),
         LogFormat::Json => error!("{error}"),
     }
     ExitCode::from(exit_of(&error))
@@ -128,6 +128,8 @@ fn log_to_stderr(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // Otherwise a line that nobody can read any more ends the process.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => lines.with_ansi(false).init(),

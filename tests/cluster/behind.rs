@@ -1,5 +1,8 @@
 //! A node that has just started and cannot hear yet what the others know.
 
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -36,7 +39,7 @@ fn token(cluster: &Cluster, at: usize, name: &str) -> tempfile::NamedTempFile {
 
 fn save(token: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), token).unwrap();
+    fs::write(file.path(), token).unwrap();
     file
 }
 
@@ -47,9 +50,26 @@ fn whoami(cluster: &Cluster, at: usize, token: &tempfile::NamedTempFile) -> Outp
     ringfence(&[&endpoints, &file, "--timeout=2s", "access", "whoami"])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
-    let mut cluster = Cluster::start(Options {
+/// A request over HTTP by the admin socket of a node: status and body; `None` if no node listens there.
+fn post(cluster: &Cluster, at: usize, path: &str, body: &str) -> Option<(u16, String)> {
+    let mut socket = UnixStream::connect(cluster.data_dir(at).join("admin.sock")).ok()?;
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let bytes = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Type: \
+         application/json\r\nContent-Length: {bytes}\r\n\r\n"
+    );
+    socket.write_all((head + body).as_bytes()).ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
+/// Three nodes that all know that rights bind.
+async fn enforced() -> Cluster {
+    let cluster = Cluster::start(Options {
         flags: ["--access", "enforced"].map(str::to_owned).to_vec(),
         probed: false,
         ..Options::default()
@@ -63,12 +83,18 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
         }
     };
     timeout(PATIENCE, everywhere).await.expect("rights bind");
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
+    let mut cluster = enforced().await;
     let leader = cluster.wait_for_leader(PATIENCE).await;
     let late = (leader + 1) % cluster.len();
     cluster.signal(late, Signal::Kill);
     let leader = cluster.wait_for_leader(PATIENCE).await;
     let valid = token(&cluster, leader, "ci");
-    let made = std::fs::read_to_string(valid.path()).unwrap();
+    let made = fs::read_to_string(valid.path()).unwrap();
     // The same number, and another secret.
     let (number, secret) = made.rsplit_once('_').unwrap();
     let (first, rest) = secret.split_at(1);
@@ -111,6 +137,45 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
                     return;
                 }
                 assert_eq!(said.status.code(), UNAVAILABLE, "{said:?}");
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(PATIENCE, ends).await.expect("it catches up");
+    }
+}
+
+/// Its disk is empty: it knows neither whether rights bind nor whether members know callers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_knows_nothing_yet_takes_no_principal_for_a_stranger() {
+    let mut cluster = enforced().await;
+    let leader = cluster.wait_for_leader(PATIENCE).await;
+    local(
+        &cluster,
+        leader,
+        &["access", "grant", "local", "acquire", "*"],
+    );
+    let open = r#"{"ttl": "60s"}"#;
+    let (status, opened) = post(&cluster, leader, "/v1/sessions", open).expect("an answer");
+    assert_eq!(status, 201, "{opened}");
+    let begin = opened.split_once(r#""session":""#).unwrap().1;
+    let session = begin.split('"').next().unwrap();
+    let kept = format!(r#"{{"session": "{session}"}}"#);
+
+    let empty = (leader + 1) % cluster.len();
+    for (path, body, done) in [
+        ("/v1/keep-alive", kept.as_str(), 200),
+        ("/v1/sessions", open, 201),
+    ] {
+        cluster.signal(empty, Signal::Kill);
+        fs::remove_dir_all(cluster.data_dir(empty)).unwrap();
+        cluster.spawn(empty);
+        let ends = async {
+            loop {
+                match post(&cluster, empty, path, body) {
+                    Some((status, _)) if status == done => return,
+                    Some((status, why)) => assert_eq!(status, 503, "{path}: {why}"),
+                    None => {}
+                }
                 sleep(GLANCE).await;
             }
         };

@@ -130,16 +130,20 @@ pub(crate) fn prove(text: &str, tokens: &dyn Tokens, now: u64) -> Result<Proven,
 
     let offered = BearerToken::parse(text)
         .ok_or(const { not("malformed cluster token; expected rft_ID_ and 43 characters") })?;
-    let stored = tokens.token(offered.id);
-    let stored = stored.filter(|stored| offered.secret.matches(&stored.digest));
-    let Some(stored) = stored else {
-        return Err(match tokens.has_caught_up() {
-            true => UNKNOWN,
-            false => NotProven {
+    let look = || {
+        let stored = tokens.token(offered.id);
+        stored.filter(|stored| offered.secret.matches(&stored.digest))
+    };
+    let stored = match look() {
+        Some(stored) => stored,
+        // It may have come since.
+        None if tokens.has_caught_up() => look().ok_or(UNKNOWN)?,
+        None => {
+            return Err(NotProven {
                 behind: true,
                 ..not(BEHIND)
-            },
-        });
+            });
+        }
     };
     let mut proven = Proven::of(stored.principal);
     proven.token = Some(offered.id);

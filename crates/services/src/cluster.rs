@@ -80,7 +80,7 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let add = async {
             self.context.demand(&who, Verb::Operate)?;
-            let caller = self.context.proven_caller(&who);
+            let caller = self.context.proven_caller(&who)?;
             let incarnation = checked(&request)?;
             let v1::AddMemberRequest {
                 name,
@@ -109,7 +109,7 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let promote = async {
             self.context.demand(&who, Verb::Operate)?;
-            let caller = self.context.proven_caller(&who);
+            let caller = self.context.proven_caller(&who)?;
             let node_id = node_id(request.node_id)?;
             let replaces = (request.replaces != 0).then_some(request.replaces);
             let node = &self.context.node;
@@ -132,7 +132,7 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let remove = async {
             self.context.demand(&who, Verb::Operate)?;
-            let caller = self.context.proven_caller(&who);
+            let caller = self.context.proven_caller(&who)?;
             let node_id = node_id(request.node_id)?;
             let node = &self.context.node;
             let removed = if request.force {
@@ -154,7 +154,7 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, _, request) = request.into_parts();
         let transfer = async {
             self.context.demand(&who, Verb::Operate)?;
-            let caller = self.context.proven_caller(&who);
+            let caller = self.context.proven_caller(&who)?;
             let to = (request.node_id != 0).then_some(request.node_id);
             let leader_id = self
                 .context

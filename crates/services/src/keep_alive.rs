@@ -57,19 +57,17 @@ pub(super) fn submit(
 ) -> Rest {
     let id = request.id;
     let metrics = context.metrics.clone();
-    let (mut keep_alive, malformed) = match wire::keep_alive_from_wire(request) {
-        Ok(wire::KeepAlive {
-            sessions,
-            acknowledged,
-            malformed,
-        }) => {
-            let keep_alive = KeepAlive {
-                sessions,
-                acknowledged,
-                caller: context.proven_caller(who),
-            };
-            (keep_alive, malformed)
-        }
+    let asked = wire::keep_alive_from_wire(request).and_then(|asked| {
+        context.admit(who)?;
+        let keep_alive = KeepAlive {
+            sessions: asked.sessions,
+            acknowledged: asked.acknowledged,
+            caller: context.proven_caller(who)?,
+        };
+        Ok((keep_alive, asked.malformed))
+    });
+    let (mut keep_alive, malformed) = match asked {
+        Ok(asked) => asked,
         Err(refusal) => {
             let answer = Err(refusal);
             metrics.answered(Call::KeepAlive, &answer);
@@ -77,12 +75,6 @@ pub(super) fn submit(
             return Rest::default();
         }
     };
-    if let Err(refusal) = context.admit(who) {
-        let answer = Err(refusal);
-        metrics.answered(Call::KeepAlive, &answer);
-        done(answer);
-        return Rest::default();
-    }
     let left_out = context.leave_out_unknown(who, account, &mut keep_alive);
     let rest = Rest::behind(left_out.named() + malformed.len());
     if left_out.named() > 0 && keep_alive.sessions.is_empty() {

@@ -71,6 +71,7 @@ pub use clients::{Account, Client, MeteredLayer, NoBody, Pool, WholeBody};
 pub use cluster::ClusterService;
 pub use connection::{AnswerObserver, ConnectionService, Outgoing, serve};
 pub use leases::LeaseService;
+pub use limits::CAUGHT_UP_AFTER;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
 pub use objects::{Fresh, ObjectCaller, ObjectPage, ObjectRefused, ObjectService};

@@ -142,6 +142,8 @@ pub(crate) const UNKNOWN_SESSION_PAUSE: Duration = Duration::from_micros(100);
 /// of its lines.
 pub(crate) const REFUSALS_COUNTED_APART_MAX: usize = 1_024;
 
+/// How soon a node that has a leader knows whether it has caught up, once it is asked.
+pub const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
 /// How often a stream looks whether its caller is banned or its credential over, if it sends nothing.
 pub(crate) const ACCESS_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// The least time between two lines of the log about refusals for want of a right.

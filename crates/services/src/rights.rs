@@ -19,7 +19,7 @@ use ringfence_proto::v1::Reason;
 use crate::Context;
 use crate::caller::{Identified, Who};
 use crate::clients::Account;
-use crate::limits::ACCESS_LOOK_INTERVAL;
+use crate::limits::{ACCESS_LOOK_INTERVAL, CAUGHT_UP_AFTER};
 use crate::unknown::is_unknown;
 
 /// What rules name to let a principal read the figures of nodes, their metrics. No lease needs to have
@@ -159,9 +159,29 @@ impl Context {
 
     /// The same once every member knows callers, whatever the mode: this node may lag behind a
     /// change of it.
-    pub(crate) fn proven_caller(&self, who: &Who) -> Option<Caller> {
-        let level = self.node.read(|machine| machine.level());
-        self.caller(who).filter(|_| level >= LEVEL_ACCESS)
+    ///
+    /// # Errors
+    /// [`Refusal`] if this node does not know yet whether they do. Nothing was done.
+    pub(crate) fn proven_caller(&self, who: &Who) -> Result<Option<Caller>, Refusal> {
+        match self.members_know(who)? {
+            true => Ok(self.caller(who)),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether every member knows callers, if this one is proven. A state from long ago, or none at
+    /// all, says nothing of that, and what a principal asks must not be taken for a stranger's.
+    fn members_know(&self, who: &Who) -> Result<bool, Refusal> {
+        let know = || self.node.read(|machine| machine.level()) >= LEVEL_ACCESS;
+        if know() || who.principal().is_none() {
+            return Ok(true);
+        }
+        if !self.node.has_caught_up() {
+            let why = "this node has not caught up yet, so it may not name a caller to the others";
+            return Err(Refusal::unavailable(why, None, CAUGHT_UP_AFTER));
+        }
+        // It may have caught up since.
+        Ok(know())
     }
 
     /// Refuses if the judgement does; counts what would be refused.
@@ -221,11 +241,11 @@ impl Context {
         command: Command,
     ) -> Result<Command, Refusal> {
         let caller = self.caller(who);
-        let (mode, knows_callers, unknown, judged) = self.node.read(|machine| {
+        let know_callers = self.members_know(who)?;
+        let (mode, unknown, judged) = self.node.read(|machine| {
             let judged = early(machine, caller.as_ref(), &command);
             let unknown = is_unknown(machine, &command);
-            let knows_callers = machine.level() >= LEVEL_ACCESS;
-            (machine.access().mode(), knows_callers, unknown, judged)
+            (machine.access().mode(), unknown, judged)
         });
         if unknown {
             self.take_unknown_request(who, account)?;
@@ -233,7 +253,7 @@ impl Context {
         // Once every member knows callers they are named in the mode `off` too: this node may lag
         // behind a change of the mode, and an entry without its caller would be a stranger's.
         if mode == Mode::Off && !matches!(command, Command::ChangeAccess(_)) {
-            return Ok(match knows_callers {
+            return Ok(match know_callers {
                 true => who.asks(self.own_id(), command),
                 false => command,
             });

@@ -43,6 +43,7 @@ use clap::{Args, Subcommand};
 use context::Context;
 pub(crate) use exit::HELP as EXIT_CODES_HELP;
 use failure::Failure;
+pub(crate) use stderr::complain;
 pub(crate) use usage::{parse as parse_command_line, refuse};
 
 /// The client addresses of a cluster started by `ringfence dev`.

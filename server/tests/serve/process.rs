@@ -78,24 +78,49 @@ impl Process {
         Self::start_command(limited, ["127.0.0.1"; 3], dir, ports, flags)
     }
 
+    /// The same, whose log nobody reads: the other end of its pipe is closed.
+    pub(crate) fn start_unread(dir: &Path, ports: Ports, flags: &[&str]) -> Self {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Self::start_logging(
+            command(),
+            writer.into(),
+            ["127.0.0.1"; 3],
+            dir,
+            ports,
+            flags,
+        )
+    }
+
     /// The same, listening at these addresses; see [`Ports::flags_on`].
     pub(crate) fn start_on(hosts: [&str; 3], dir: &Path, ports: Ports, flags: &[&str]) -> Self {
         Self::start_command(command(), hosts, dir, ports, flags)
     }
 
     fn start_command(
-        mut command: Command,
+        command: Command,
         hosts: [&str; 3],
         dir: &Path,
         ports: Ports,
         flags: &[&str],
     ) -> Self {
-        let log = dir.with_extension("log");
-        let stderr = std::fs::File::options()
+        let log = std::fs::File::options()
             .create(true)
             .append(true)
-            .open(&log)
+            .open(log_file(dir))
             .unwrap();
+        Self::start_logging(command, log.into(), hosts, dir, ports, flags)
+    }
+
+    fn start_logging(
+        mut command: Command,
+        stderr: Stdio,
+        hosts: [&str; 3],
+        dir: &Path,
+        ports: Ports,
+        flags: &[&str],
+    ) -> Self {
+        let log = log_file(dir);
         let child = command
             .args(ports.flags_on(hosts))
             .args([
@@ -200,6 +225,11 @@ impl Drop for Process {
         let _killed = self.child.kill().is_ok();
         let _waited = self.child.wait().is_ok();
     }
+}
+
+/// Where a node with this directory logs.
+fn log_file(dir: &Path) -> PathBuf {
+    dir.with_extension("log")
 }
 
 /// `ringfence serve` without the variables of the process that runs the tests.

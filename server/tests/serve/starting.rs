@@ -277,3 +277,21 @@ async fn a_hangup_while_it_starts_ends_no_node() {
         assert_eq!(ended.code(), Some(0), "{}", node.logged());
     }
 }
+
+/// A terminal that closes takes its end of stderr with it, and so does a collector of logs that ends.
+#[tokio::test]
+async fn a_node_whose_log_nobody_reads_goes_on() {
+    let dir = TempDir::new().unwrap();
+    let audit = format!("--audit-log={}", dir.path().join("audit").display());
+    let flags = ["--token-floor=0", audit.as_str()];
+    let node = Process::start_unread(&dir.path().join("n1"), Ports::free(), &flags);
+    let mut node = node.ready().await;
+    // It says what it did.
+    node.signal("HUP");
+    let moment = Duration::from_millis(500);
+    assert_eq!(node.ended_within(moment).await, None);
+    Api::of(&node).await.open("holder").await;
+    node.signal("TERM");
+    let ended = node.ended_within(PATIENCE).await.unwrap();
+    assert_eq!(ended.code(), Some(0));
+}

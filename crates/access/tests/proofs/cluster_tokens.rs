@@ -1,11 +1,12 @@
 //! Cluster tokens.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ringfence_access::{BearerToken, Peer, Proven, TokenSecret};
+use ringfence_access::{BearerToken, Credentials, Peer, Proven, Prover, TokenSecret, Tokens};
 use ringfence_core::{ClusterToken, Principal};
 
-use crate::support::{NOW, Site};
+use crate::support::{NOW, Site, Stored};
 
 /// A token that the cluster knows.
 fn made(site: &Site, id: u64, expires: Option<u64>) -> BearerToken {
@@ -75,6 +76,34 @@ fn a_node_that_may_not_know_a_token_yet_says_so_and_counts_no_failure() {
     assert!(refused.iter().all(|not| !not.behind));
     assert!(!refused[0].limited, "none of those before counted");
     assert!(refused[19].limited, "each of these does");
+}
+
+/// The tokens of a node that catches up between two looks at it.
+struct CatchingUp(Stored);
+
+impl Tokens for CatchingUp {
+    fn token(&self, id: u64) -> Option<ClusterToken> {
+        let behind = self.0.1.load(Ordering::Relaxed);
+        self.0.token(id).filter(|_| !behind)
+    }
+
+    fn has_caught_up(&self) -> bool {
+        self.0.1.store(false, Ordering::Relaxed);
+        true
+    }
+}
+
+#[test]
+fn a_token_that_comes_while_it_is_looked_for_is_good() {
+    let site = site();
+    let token = made(&site, 17, None);
+    let stored = std::mem::take(&mut *site.tokens.0.lock().unwrap());
+    let stored = Stored(stored.into(), true.into());
+    let credentials = Credentials::default();
+    let prover = Prover::new(credentials, Arc::new(CatchingUp(stored)), NOW).unwrap();
+    let header = format!("Bearer {}", token.to_text());
+    let proven = prover.prove(&Peer::bare(), Some(header.as_bytes()), NOW);
+    assert_eq!(proven.unwrap().token, Some(17));
 }
 
 #[test]

@@ -112,7 +112,8 @@ impl Inner {
             newest: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             awake: Awake::new(),
-            age_wanted: AtomicBool::new(false),
+            // A node finds out once by itself.
+            age_wanted: AtomicBool::new(true),
             lock: Mutex::new(Some(parts.lock)),
         }
     }
