@@ -2,6 +2,7 @@
 
 use ringfence_planted::{Bug, planted};
 
+use crate::answer::Answer;
 use crate::command::{Acquire, Ask, Open, OpenForPod};
 use crate::event::{Event, SessionEnd};
 use crate::id::{OpenId, RequestNumber, Secret, SessionId};
@@ -162,6 +163,12 @@ impl StateMachine {
     /// What became of the acquire that a session was opened with.
     fn first_of(&self, session: &Session, acquire: &Acquire) -> Acquired {
         let number = RequestNumber::FIRST;
+        // What still waits is not denied to a caller that asks for it without its wait.
+        if let Some(Answer::Waiting { name }) = session.requests.get(number)
+            && name == acquire.name
+        {
+            return Acquired::Waiting { name };
+        }
         let asked = fingerprint(&Ask::Acquire(acquire.clone()));
         let known = session.requests.recall(number, asked);
         let other = Rejection::RequestMismatch { number };

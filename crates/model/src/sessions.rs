@@ -1,5 +1,6 @@
 //! Sessions: how they begin, are kept alive, and end.
 
+use ringfence_core::snapshot::Answer;
 use ringfence_core::{
     Acquired, Ask, ClusterTime, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant,
     Millis, Mode, OPEN_AGE_MAX, Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen,
@@ -140,7 +141,12 @@ impl Model {
         let kept = session.answers.iter().find(|kept| kept.number == number);
         let lowest = session.lowest;
         let other = Acquired::Refused(Rejection::RequestMismatch { number });
+        let waits = kept.is_some_and(|kept| match (&kept.answer, &ask) {
+            (Answer::Waiting { name }, Ask::Acquire(acquire)) => *name == acquire.name,
+            _ => false,
+        });
         match kept {
+            _ if waits => self.standing(id, number).unwrap_or(other),
             None if number < lowest => {
                 Acquired::Refused(Rejection::StaleRequest { number, lowest })
             }
