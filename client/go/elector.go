@@ -211,7 +211,7 @@ func (e *Elector) open(ctx context.Context) (*Session, error) {
 	return session, err
 }
 
-// takeTurn waits until nobody else opens the session, or ctx is done.
+// takeTurn waits until no other campaign opens the session, or ctx is done.
 func (e *Elector) takeTurn(ctx context.Context) error {
 	select {
 	case e.turn <- struct{}{}:

@@ -1,4 +1,4 @@
-"""What is left of a client when the interpreter ends: its threads are gone by then, and nobody answers."""
+"""What is left of a client when the interpreter ends: its threads have ended by then, and no answer comes."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ async fn a_repeat_behind_a_refusal_says_that_another_key_is_needed() {
     let wanted = json!({ "name": "db", "ttl": "60s", "secret": SECRET });
     let refused = keyed.post("/v1/acquire", wanted.clone()).await;
     refused.problem(409, "HELD");
-    // Its session was closed: a lease that nobody holds is not held under this key.
+    // Its session was closed, so that no lease is held under this key.
     let again = keyed.post("/v1/acquire", wanted).await;
     let again = again.problem(409, "OPEN_ID_USED");
     let told = again["detail"].as_str().unwrap();
