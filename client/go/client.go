@@ -24,7 +24,8 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
-	closings map[*closing]struct{} // Those that are not answered.
+	openings map[chan struct{}]struct{} // Those that are not answered; each is closed when it is.
+	closings map[*closing]struct{}      // Those that are not answered.
 	closed   bool
 }
 
@@ -54,6 +55,7 @@ func Connect(ctx context.Context, endpoints []string, with ...Option) (*Client, 
 		requestTimeout: o.requestTimeout,
 		wake:           make(chan struct{}, 1),
 		sessions:       make(map[*Session]struct{}),
+		openings:       make(map[chan struct{}]struct{}),
 		closings:       make(map[*closing]struct{}),
 	}
 	c.t = &transport{
@@ -118,12 +120,48 @@ func (c *Client) Close(ctx context.Context) error {
 		closing.Go(func() { note(session.Close(ctx)) })
 	}
 	closing.Wait()
+	// What is opened meanwhile is closed again.
+	for _, opening := range c.unopened() {
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			why := outcomeUnknown("a session that was being opened may live until its TTL")
+			note(fmt.Errorf("ringfence: close: %w: %w", why, ctx.Err()))
+		}
+	}
 	// What others began to close is cut off by the stop, too.
 	for _, other := range c.unanswered() {
 		note(other.wait(ctx))
 	}
 	c.stop()
 	return errors.Join(errs...)
+}
+
+// beginOpening notes that a session is about to be opened: a client that is closed meanwhile waits for
+// that, and for its close. It is nil if the client is closed.
+func (c *Client) beginOpening() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	opening := make(chan struct{})
+	c.openings[opening] = struct{}{}
+	return opening
+}
+
+// endOpening says that there is no session, or that it is kept alive or about to be closed.
+func (c *Client) endOpening(opening chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.openings, opening)
+	close(opening)
+}
+
+func (c *Client) unopened() []chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.openings))
 }
 
 // closing is the close of a session that is under way.

@@ -71,6 +71,26 @@ func TestTheLeadersDeathCostsNoLeaseAndRetriesHaveOneEffect(t *testing.T) {
 	}
 }
 
+// The stream notices a silent member only while something is asked on it, and a list is asked beside it.
+func TestAReadOfASilentMemberIsAskedOfAnother(t *testing.T) {
+	cluster := ownCluster(t, 3)
+	client := connect(t, cluster)
+	if _, err := client.List(within(t, 10*time.Second), ""); err != nil {
+		t.Fatal(err)
+	}
+	leader, err := cluster.LeaderNow(within(t, 30*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(leader.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := client.List(t.Context(), ""); err != nil {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+}
+
 func TestWithoutAQuorumTheOutcomeIsUnknownAndTheLeaseEndsInTime(t *testing.T) {
 	cluster := ownCluster(t, 3)
 	client := connect(t, cluster, ringfence.WithRequestTimeout(time.Second))

@@ -143,6 +143,16 @@ func (c *conn) register(request *pb.ClientFrame, mode replyMode, now moment) (*p
 	return p, &pb.ClientFrame{Id: c.lastID, Body: request.Body}
 }
 
+// noteCall takes in a call beside the stream, which has to be answered as a request on it: what is asked
+// of a member that is silent is asked of another one. It returns what to forget when it is over.
+func (c *conn) noteCall(now moment) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastID++
+	c.pending[c.lastID] = &pending{reply: make(chan *pb.ServerFrame, 1), mode: modePrompt, since: now}
+	return c.lastID
+}
+
 func (c *conn) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

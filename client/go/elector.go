@@ -8,7 +8,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -40,7 +39,9 @@ type Elector struct {
 	client  *Client
 	options ElectorOptions
 
-	mu      sync.Mutex
+	// turn has room for one, who looks at the session and opens or takes it: a lock that a context ends the
+	// wait for.
+	turn    chan struct{}
 	session *Session
 }
 
@@ -68,7 +69,7 @@ func (c *Client) NewElector(options ElectorOptions) (*Elector, error) {
 	if options.Identity == "" {
 		options.Identity = UniqueIdentity()
 	}
-	return &Elector{client: c, options: options}, nil
+	return &Elector{client: c, options: options, turn: make(chan struct{}, 1)}, nil
 }
 
 // UniqueIdentity is this host's name and a random part.
@@ -178,10 +179,12 @@ func (e *Elector) Lead(ctx context.Context, name string) (*Lease, error) {
 
 // Close gives everything back that the elector has. Its campaigns have to be over.
 func (e *Elector) Close(ctx context.Context) error {
-	e.mu.Lock()
+	if err := e.takeTurn(ctx); err != nil {
+		return fmt.Errorf("ringfence: close an elector whose session is being opened: %w", err)
+	}
 	session := e.session
 	e.session = nil
-	e.mu.Unlock()
+	e.endTurn()
 	if session == nil {
 		return nil
 	}
@@ -190,8 +193,10 @@ func (e *Elector) Close(ctx context.Context) error {
 
 // open is the elector's session: the present one while it is live, else a new one.
 func (e *Elector) open(ctx context.Context) (*Session, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer e.endTurn()
 	if e.session != nil && e.session.Valid() {
 		return e.session, nil
 	}
@@ -205,6 +210,23 @@ func (e *Elector) open(ctx context.Context) (*Session, error) {
 	}
 	return session, err
 }
+
+// takeTurn waits until no other campaign opens the session, or ctx is done.
+func (e *Elector) takeTurn(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *Elector) endTurn() { <-e.turn }
 
 // pause waits before another term or try: a retry period, doubled for each failure before, with
 // client-go's jitter.

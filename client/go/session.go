@@ -79,10 +79,15 @@ func (c *Client) OpenSession(ctx context.Context, options SessionOptions) (*Sess
 		err     error
 	}
 	opened := make(chan outcome)
+	opening := c.beginOpening()
+	if opening == nil {
+		return nil, fmt.Errorf("ringfence: open a session: %w", ErrClosed)
+	}
 	started := c.inBackground(func(background context.Context) {
 		limited, cancel := c.limited(background)
 		defer cancel()
 		session, err := c.open(limited, options)
+		c.endOpening(opening)
 		select {
 		case opened <- outcome{session, err}:
 		case <-ctx.Done():
@@ -93,6 +98,7 @@ func (c *Client) OpenSession(ctx context.Context, options SessionOptions) (*Sess
 		}
 	})
 	if !started {
+		c.endOpening(opening)
 		return nil, fmt.Errorf("ringfence: open a session: %w", ErrClosed)
 	}
 	select {

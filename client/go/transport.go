@@ -376,7 +376,9 @@ func unary[T any](ctx context.Context, t *transport, call func(context.Context, 
 			}
 			return none, err
 		}
+		noted := c.noteCall(t.now())
 		answer, err := call(ctx, c.cc)
+		c.forget(noted)
 		if err == nil {
 			return answer, nil
 		}

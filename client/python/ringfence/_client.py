@@ -185,12 +185,12 @@ class Client:
         Raises `Refused`, `Unavailable`, `OutcomeUnknown` (the session, if there is one, is kept alive
         by no thread and expires) or `InvalidRequest`."""
         identity = unique_identity() if identity is None else identity
-        opened = run_sync(
+        opening = run_sync(
             self._core.open_session(checked_seconds("the TTL", ttl, 0.001, TTL_MAX), identity)
         )
         if on_jeopardy is not None:
-            opened.jeopardy_hooks.append(on_jeopardy)
-        return Session(opened)
+            opening.session.jeopardy_hooks.append(on_jeopardy)
+        return Session(opening)
 
     def get(self, name: str) -> LeaseInfo:
         """A lease as the cluster sees it, linearizable. Raises `Refused` with the reason NOT_FOUND if
@@ -258,7 +258,13 @@ class Session(SessionBase):
     def close(self) -> None:
         """Ends the session and what it holds. Belief ends before the request leaves. If the cluster
         does not answer within the request timeout, the session ends by its TTL."""
-        close_session(self._session)
+        session = self._session
+        try:
+            if os.getpid() == session.client.pid and not session.client.is_stopped:
+                run_sync_or_on(_closed(session))
+        except BaseException:
+            session.client.close_soon(session)
+            raise
 
     def __enter__(self) -> Session:
         return self
@@ -269,13 +275,11 @@ class Session(SessionBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
-
-
-def close_session(session: SessionCore) -> None:
-    """Closes it, unless this process has nothing to do with it."""
-    if os.getpid() == session.client.pid and not session.client.is_stopped:
-        run_sync_or_on(_closed(session))
+        try:
+            self.close()
+        except BaseException:
+            self._session.client.close_soon(self._session)
+            raise
 
 
 async def _closed(session: SessionCore) -> None:
@@ -321,7 +325,13 @@ class Lease(LeaseBase):
         Raises `LeaseLost` if it was lost or given up before, `OutcomeUnknown` or `Unavailable` if the
         cluster did not answer within the request timeout: it is repeated in the background, and the
         lease ends by its TTL at the latest."""
-        run_sync_or_on(self._core.release(self._session, self._grant, self._owns_session))
+        try:
+            run_sync_or_on(self._core.release(self._session, self._grant, self._owns_session))
+        except RingfenceError:
+            raise
+        except BaseException:
+            self._go_on()
+            raise
 
     def transfer(self, to: int | None = None) -> Transferred:
         """Hands the lease over to the session with the number `to`, which must be waiting for it, or
@@ -330,7 +340,13 @@ class Lease(LeaseBase):
 
         Raises `NotWaiting` if no such session waits: its attribute `lease` is the lease, held again
         as another object. Raises `LeaseLost`, or as `release` does; the lease is then given up."""
-        return self._transferred(run_sync(self._core.transfer(self._session, self._grant, to)))
+        try:
+            outcome = run_sync(self._core.transfer(self._session, self._grant, to))
+        except BaseException:
+            if self._grant.is_untold():
+                self._go_on()
+            raise
+        return self._transferred(outcome)
 
     def _transferred(self, outcome: Transferred | Grant) -> Transferred:
         if isinstance(outcome, Transferred):
@@ -359,3 +375,6 @@ class Lease(LeaseBase):
                 raise
         except RingfenceError as trouble:
             log.warning("%s is not released yet: %s", self.fence, trouble)
+        except BaseException:
+            self._go_on()
+            raise

@@ -166,6 +166,27 @@ class Claim:
             core.leave(lambda: core.take_back(session, name, taken, granted, owns))
 
 
+class Opening:
+    """The opening of a session until that has a caller. One that no variable refers to any more, since
+    an interrupt has come at whatever line, closes it: as in `Claim`."""
+
+    settled = True
+
+    def __init__(self, core: ClientCore) -> None:
+        self.core = core
+        # The session, once it is there.
+        self.opened: list[SessionCore] = []
+        self.settled = False
+
+    @property
+    def session(self) -> SessionCore:
+        return self.opened[0]
+
+    def __del__(self) -> None:
+        if not self.settled and self.opened and os.getpid() == self.core.pid:
+            self.core.close_soon(self.session)
+
+
 class ClientCore:
     """What all sessions of a client share."""
 
@@ -335,21 +356,23 @@ class ClientCore:
         if not self.transport.greeted.done():
             raise self.transport.unreachable()
 
-    async def open_session(self, ttl: int, identity: str) -> SessionCore:
+    async def open_session(self, ttl: int, identity: str) -> Opening:
         """Opens a session and keeps it alive. If the caller gives up meanwhile, it is closed."""
         self.check_usable()
         if not identity or len(identity.encode()) > IDENTITY_MAX:
             raise InvalidRequest(
                 f"the identity has {len(identity.encode())} bytes; expected 1 to {IDENTITY_MAX}"
             )
-        opening = spawn(self._open(ttl, identity))
+        opening = Opening(self)
+        under_way = spawn(self._open(ttl, identity, opening))
         try:
-            return await Wait(opening)
+            await Wait(under_way)
         except BaseException:
-            opening.add_done_callback(_close_unwanted)
+            under_way.add_done_callback(lambda _: _close_unwanted(opening))
             raise
+        return opening
 
-    async def _open(self, ttl: int, identity: str) -> SessionCore:
+    async def _open(self, ttl: int, identity: str, opening: Opening) -> None:
         secret = secrets.token_bytes(16)
         tries = OPEN_TRIES
         while True:
@@ -377,11 +400,11 @@ class ClientCore:
         session = SessionCore(
             self, opened.session, secret, opened.ttl_ms * NS_PER_MS, reply.sent, identity
         )
+        opening.opened.append(session)
         self.keep(session)
         if self.closed:
             await self.close_session(session)
             raise Unavailable("the client is closed")
-        return session
 
     def take_back(
         self, session: SessionCore, name: str, taken: list[int], granted: list[Grant], owns: bool
@@ -476,6 +499,7 @@ class ClientCore:
         outages included; None: as long as it takes; 0: not at all."""
         transport = self.transport
         until = None if limit is None else _clock.now() + nanos(limit)
+        opening: Opening | None = None
         session: SessionCore | None = None
         tries = 0
         try:
@@ -483,7 +507,8 @@ class ClientCore:
                 pause = 0
                 try:
                     if session is None or session.loss() is not None:
-                        session = await self.open_session(ttl, identity)
+                        opening = await self.open_session(ttl, identity)
+                        session = opening.session
                     # What is left of a wait is one, however little: its end is no refusal of one who asked
                     # not to wait.
                     least = NS_PER_MS if limit else 0
@@ -492,6 +517,8 @@ class ClientCore:
                     with_wait = AcquireOptions(wait, options.data, options.lock_delay)
                     claim = await self.acquire(session, name, with_wait)
                     claim.owns_session = True
+                    if opening is not None:
+                        opening.settled = True
                     session = None
                     return claim
                 except (Held, Queued, Blocked, AcquireTimeout) as error:
@@ -643,6 +670,9 @@ class ClientCore:
         """Ends a session at the cluster, and what it holds; belief ends before the request leaves.
         Says whether the cluster has answered; if not, the session ends by its TTL."""
         session.lose(Loss(LossKind.CLOSED))
+        # Where an interrupt has come into that: whatever was left, nothing is kept alive.
+        with self._lock:
+            self._sessions.pop(session.number, None)
         request = sessions_pb2.CloseRequest(session=session.handle())
         deadline = self.transport.deadline()
         try:
@@ -660,6 +690,10 @@ class ClientCore:
     def close_in_background(self, session: SessionCore) -> None:
         """The same without a caller that waits."""
         spawn(self.close_session(session))
+
+    def close_soon(self, session: SessionCore) -> None:
+        """The same on the timer thread, for a caller that was interrupted."""
+        self.leave(lambda: self.close_in_background(session))
 
     async def read(self, request: str, body: Any) -> Any:
         """Asks something that changes nothing."""
@@ -694,10 +728,10 @@ class ClientCore:
                 thread.join(max(0.0, seconds(until - _clock.now())))
 
 
-def _close_unwanted(opening: Future[SessionCore]) -> None:
-    if opening.exception() is None:
-        session = opening.result()
-        session.client.close_in_background(session)
+def _close_unwanted(opening: Opening) -> None:
+    if opening.opened and not opening.settled:
+        opening.settled = True
+        opening.core.close_in_background(opening.session)
 
 
 def _apply_keep_alive(

@@ -12,7 +12,7 @@ from typing import Any
 
 from ringfence import _clock
 from ringfence._clock import seconds
-from ringfence._core import Claim, ClientCore, checked_name
+from ringfence._core import Claim, ClientCore, Opening, checked_name
 from ringfence._proto import leases_pb2
 from ringfence._session import Grant, Hook, SessionCore, SessionState
 from ringfence.errors import InvalidRequest, LeaseLost, Loss, SessionLost
@@ -179,7 +179,17 @@ class LeaseBase:
     def report_stale(self) -> None:
         """Says that a guard refused this grant's token: the lease is lost, for ever, and released.
         The guards of this package do this automatically."""
-        self._core.report_stale(self._session, self._grant)
+        try:
+            self._core.report_stale(self._session, self._grant)
+        except BaseException:
+            self._go_on()
+            raise
+
+    def _go_on(self) -> None:
+        """An interrupt has come at whatever line of what gives the lease up. A variable may refer to the
+        lease for long, so the finalizer is not enough: the client's thread does the rest now."""
+        session, grant, core, owns = self._session, self._grant, self._core, self._owns_session
+        core.leave(lambda: core.release_unheard(session, grant, owns))
 
     def _add_hook(self, hook: Hook) -> None:
         self._core.check_usable()
@@ -211,8 +221,9 @@ class LeaseBase:
 class SessionBase:
     """A session: one keep-alive renews all leases that it holds."""
 
-    def __init__(self, core: SessionCore) -> None:
-        self._session = core
+    def __init__(self, opening: Opening) -> None:
+        self._session = opening.session
+        opening.settled = True
 
     @property
     def id(self) -> int:

@@ -105,6 +105,9 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     handlers of signals interrupt a caller at any line, also where it has a lock of the client. There
     nothing can be waited for, so this fails; what can go on without its caller is for
     `run_sync_or_on`."""
+    if sys.is_finalizing():
+        coroutine.close()
+        raise RingfenceError("the interpreter ends, and the threads have ended that bring answers")
     if _cannot_wait():
         coroutine.close()
         raise RingfenceError(
@@ -116,7 +119,13 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def run_sync_or_on(coroutine: Coroutine[Any, Any, None]) -> bool:
     """The same, for what goes on in the background where nothing can be waited for. Says whether it
-    has been waited for."""
+    has been waited for.
+
+    At the end of the interpreter nothing goes on: the threads of the client have been stopped wherever
+    they were, also where one had a lock. What is held then ends with its session, by the TTL."""
+    if sys.is_finalizing():
+        coroutine.close()
+        return False
     if _cannot_wait():
         spawn(coroutine)
         return False

@@ -148,10 +148,10 @@ class Client:
         """Opens a session; see `ringfence.Client.session`."""
         identity = unique_identity() if identity is None else identity
         ttl_ns = checked_seconds("the TTL", ttl, 0.001, TTL_MAX)
-        opened = await run_async(self._core.open_session(ttl_ns, identity))
+        opening = await run_async(self._core.open_session(ttl_ns, identity))
         if on_jeopardy is not None:
-            opened.jeopardy_hooks.append(_in_loop(on_jeopardy))
-        return Session(opened)
+            opening.session.jeopardy_hooks.append(_in_loop(on_jeopardy))
+        return Session(opening)
 
     async def get(self, name: str) -> LeaseInfo:
         """A lease as the cluster sees it; see `ringfence.Client.get`."""
@@ -239,7 +239,11 @@ class Session(SessionBase):
         """Ends the session and what it holds; see `ringfence.Session.close`."""
         core = self._session.client
         if os.getpid() == core.pid and not core.is_stopped:
-            await run_async(core.close_session(self._session))
+            try:
+                await run_async(core.close_session(self._session))
+            except BaseException:
+                core.close_soon(self._session)
+                raise
 
     async def __aenter__(self) -> Session:
         return self
@@ -316,11 +320,22 @@ class Lease(LeaseBase):
 
     async def release(self) -> None:
         """Gives the lease back; see `ringfence.Lease.release`."""
-        await run_async(self._core.release(self._session, self._grant, self._owns_session))
+        try:
+            await run_async(self._core.release(self._session, self._grant, self._owns_session))
+        except RingfenceError:
+            raise
+        except BaseException:
+            self._go_on()
+            raise
 
     async def transfer(self, to: int | None = None) -> Transferred:
         """Hands the lease over; see `ringfence.Lease.transfer`."""
-        outcome = await run_async(self._core.transfer(self._session, self._grant, to))
+        try:
+            outcome = await run_async(self._core.transfer(self._session, self._grant, to))
+        except BaseException:
+            if self._grant.is_untold():
+                self._go_on()
+            raise
         if isinstance(outcome, Transferred):
             if self._owns_session:
                 self._core.close_in_background(self._session)
@@ -347,5 +362,8 @@ class Lease(LeaseBase):
                 raise
         except RingfenceError as trouble:
             log.warning("%s is not released yet: %s", self.fence, trouble)
+        except BaseException:
+            self._go_on()
+            raise
 
 

@@ -2,12 +2,14 @@
 
 use ringfence_planted::{Bug, planted};
 
-use crate::command::{Ask, Open, OpenForPod};
+use crate::answer::Answer;
+use crate::command::{Acquire, Ask, Open, OpenForPod};
 use crate::event::{Event, SessionEnd};
 use crate::id::{OpenId, RequestNumber, Secret, SessionId};
 use crate::machine::StateMachine;
-use crate::outcome::{Limit, Opened, Outcome, Rejection};
+use crate::outcome::{Acquired, Limit, Opened, Outcome, Rejection};
 use crate::pod::{Pod, PodSeen};
+use crate::requests::fingerprint;
 use crate::session::Session;
 use crate::settings::OPEN_AGE_MAX;
 use crate::time::Millis;
@@ -149,14 +151,29 @@ impl StateMachine {
 
     fn opened(&self, id: SessionId, open: &Open, repeated: bool) -> Result<Outcome, Rejection> {
         let session = self.sessions.get(&id).ok_or(Rejection::OpenIdUsed)?;
-        let first = session.requests.get(RequestNumber::FIRST);
-        let first = first.filter(|_| open.acquire.is_some());
+        let acquire = open.acquire.as_ref();
         Ok(Outcome::Opened(Opened {
             session: id,
             ttl: session.ttl(),
-            acquired: first.and_then(|answer| self.standing_of(&answer)),
+            acquired: acquire.map(|acquire| self.first_of(session, acquire)),
             repeated,
         }))
+    }
+
+    /// What became of the acquire that a session was opened with.
+    fn first_of(&self, session: &Session, acquire: &Acquire) -> Acquired {
+        let number = RequestNumber::FIRST;
+        // What still waits is not denied to a caller that asks for it without its wait.
+        if let Some(Answer::Waiting { name }) = session.requests.get(number)
+            && name == acquire.name
+        {
+            return Acquired::Waiting { name };
+        }
+        let asked = fingerprint(&Ask::Acquire(acquire.clone()));
+        let known = session.requests.recall(number, asked);
+        let other = Rejection::RequestMismatch { number };
+        let standing = known.and_then(|answer| self.standing_of(&answer).ok_or(other));
+        standing.unwrap_or_else(Acquired::Refused)
     }
 
     /// Ends a session that is due but was not reached yet, so that its own late request finds it

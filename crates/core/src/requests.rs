@@ -31,6 +31,12 @@ pub(crate) enum Admission {
     Refused(Rejection),
 }
 
+impl From<Result<Answer, Rejection>> for Admission {
+    fn from(known: Result<Answer, Rejection>) -> Self {
+        known.map_or_else(Self::Refused, Self::Repeat)
+    }
+}
+
 impl Requests {
     pub(crate) fn new() -> Self {
         Self {
@@ -49,11 +55,8 @@ impl Requests {
         if number < self.lowest {
             // Confirmed, and still remembered if it waits or holds: a retry finds its place.
             return match self.find(number) {
-                Ok(at) => self.repeat(at, fingerprint),
-                Err(_) => Admission::Refused(Rejection::StaleRequest {
-                    number,
-                    lowest: self.lowest,
-                }),
+                Ok(at) => self.repeat(at, fingerprint).into(),
+                Err(_) => Admission::Refused(self.stale(number)),
             };
         }
         // A request does not confirm its own answer, which its client cannot have seen yet.
@@ -66,17 +69,35 @@ impl Requests {
         match self.find(number) {
             Err(_) => Admission::New,
             Ok(_) if planted(Bug::RetryDoneTwice) => Admission::New,
-            Ok(at) => self.repeat(at, fingerprint),
+            Ok(at) => self.repeat(at, fingerprint).into(),
         }
     }
 
-    fn repeat(&self, at: usize, fingerprint: u64) -> Admission {
+    fn repeat(&self, at: usize, fingerprint: u64) -> Result<Answer, Rejection> {
         let known = &self.answers.as_slice()[at];
         if known.answer.is_voided() || known.fingerprint == fingerprint {
-            Admission::Repeat(known.answer.get())
+            Ok(known.answer.get())
         } else {
             let number = known.number;
-            Admission::Refused(Rejection::RequestMismatch { number })
+            Err(Rejection::RequestMismatch { number })
+        }
+    }
+
+    fn stale(&self, number: RequestNumber) -> Rejection {
+        let lowest = self.lowest;
+        Rejection::StaleRequest { number, lowest }
+    }
+
+    /// The answer to a request that was made before, if it was this one and is remembered.
+    pub(crate) fn recall(
+        &self,
+        number: RequestNumber,
+        fingerprint: u64,
+    ) -> Result<Answer, Rejection> {
+        match self.find(number) {
+            Ok(at) => self.repeat(at, fingerprint),
+            Err(_) if number < self.lowest => Err(self.stale(number)),
+            Err(_) => Err(Rejection::RequestMismatch { number }),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Sessions: how they begin, are kept alive, and end.
 
+use ringfence_core::snapshot::Answer;
 use ringfence_core::{
-    Ask, ClusterTime, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant, Millis,
-    Mode, OPEN_AGE_MAX, Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen, Rejection,
-    Renew, Renewed, RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
+    Acquired, Ask, ClusterTime, EndCause, Event, Evict, FencingToken, LeaseName, Limit, LostGrant,
+    Millis, Mode, OPEN_AGE_MAX, Open, OpenForPod, Opened, Outcome, Pod, PodEnded, PodSeen,
+    Rejection, Renew, Renewed, RequestNumber, Revoke, Secret, SessionEnd, SessionId, WaitEnd,
 };
 
 use super::{EndedSession, Kept, Model, Session};
@@ -123,14 +124,37 @@ impl Model {
         let session = self.session_mut(id).expect("found a moment ago");
         session.seen = now;
         let ttl = session.ttl;
-        let acquired = open.acquire.as_ref();
-        let acquired = acquired.and_then(|_| self.standing(id, RequestNumber::FIRST));
+        let acquire = open.acquire.clone();
+        let acquired = acquire.map(|acquire| self.first_again(id, Ask::Acquire(acquire)));
         Outcome::Opened(Opened {
             session: id,
             ttl,
             acquired,
             repeated: true,
         })
+    }
+
+    /// How the acquire stands that a session was opened with.
+    fn first_again(&self, id: SessionId, ask: Ask) -> Acquired {
+        let number = RequestNumber::FIRST;
+        let session = self.session(id).expect("found a moment ago");
+        let kept = session.answers.iter().find(|kept| kept.number == number);
+        let lowest = session.lowest;
+        let other = Acquired::Refused(Rejection::RequestMismatch { number });
+        let waits = kept.is_some_and(|kept| match (&kept.answer, &ask) {
+            (Answer::Waiting { name }, Ask::Acquire(acquire)) => *name == acquire.name,
+            _ => false,
+        });
+        match kept {
+            _ if waits => self.standing(id, number).unwrap_or(other),
+            None if number < lowest => {
+                Acquired::Refused(Rejection::StaleRequest { number, lowest })
+            }
+            Some(kept) if kept.ask.is_none() || kept.ask == Some(ask) => {
+                self.standing(id, number).unwrap_or(other)
+            }
+            _ => other,
+        }
     }
 
     fn open_new(&mut self, open: &Open, pod: Option<&Pod>) -> Outcome {

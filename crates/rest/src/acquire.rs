@@ -23,6 +23,7 @@ use crate::abandoned::Abandoned;
 use crate::call::{Answer, Call, Refused, refusal};
 use crate::handle;
 use crate::numbers::{self, Numbered};
+use crate::repeats::{in_words_of_key, same_identity, same_ttl};
 use crate::sessions::{Kept, Opened, is_over, lost, open_request, repeatable};
 use crate::shown::{Members, fence};
 use crate::window::validity;
@@ -132,6 +133,10 @@ impl Rest {
             Err(refused) if refused.refusal.reason == Reason::Held => {
                 Err(self.held(call, &name, refused.refusal).await)
             }
+            Err(refused) if ttl_ms.is_some() => Err(Refused {
+                refusal: in_words_of_key(refused.refusal),
+                ..refused
+            }),
             answered => answered,
         }
     }
@@ -186,6 +191,7 @@ impl Rest {
         repeats: bool,
     ) -> Result<Answer, Refused> {
         let secret = open.secret.clone();
+        let (asked_ms, identity) = (open.ttl_ms, open.identity.clone());
         let of = |session| v1::SessionHandle {
             session,
             secret: secret.clone(),
@@ -212,15 +218,10 @@ impl Rest {
         let opened = answered.opened.clone().unwrap_or_default();
         let (session, ttl_ms) = (of(opened.session), opened.ttl_ms);
         let grant = grant_of(answered)?;
-        if grant.name != wanted.name {
-            let message = format!(
-                "the key was used to acquire {}, not {}; use another key for another request",
-                grant.name, wanted.name
-            );
-            return Err(Refusal::new(Reason::RequestMismatch, message).into());
-        }
         // A repeat was perhaps opened by its first try, long before this one was sent.
         if repeats {
+            same_ttl(asked_ms, ttl_ms)?;
+            same_identity(&identity, &grant)?;
             return self.believed(call, &session, grant).await;
         }
         let kept = Kept {
@@ -271,7 +272,9 @@ impl Rest {
         wanted: &Wanted,
         repeats: bool,
     ) -> Result<Answer, Refused> {
+        let (asked_ms, identity) = (open.ttl_ms, open.identity.clone());
         let Opened { handle, ttl_ms } = self.open(call, open).await?;
+        same_ttl(asked_ms, ttl_ms)?;
         let abandoned = (!repeats).then(|| {
             let (rest, call, session) = (self.clone(), call.clone(), handle.clone());
             Abandoned::new(async move { rest.close_unused(&call, session).await })
@@ -290,6 +293,7 @@ impl Rest {
         let answered = match answered {
             Ok(answered) => {
                 let grant = grant_of(answered.into_inner())?;
+                same_identity(&identity, &grant)?;
                 self.believed(call, &handle, grant).await
             }
             Err(status) => Err(status.into()),

@@ -16,6 +16,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
 use crate::fields::Fields;
+use crate::hidden;
 use crate::query::Query;
 
 /// A request without its body.
@@ -173,7 +174,10 @@ pub(crate) fn respond(answered: Result<Answer, Refused>) -> Response<Body> {
             response.headers_mut().insert(CONTENT_TYPE, json);
             response
         }
-        Err(refused) => problem(&in_json(refused.refusal), refused.more),
+        Err(refused) => {
+            let refusal = hidden::in_refusal(in_json(refused.refusal));
+            problem(&refusal, refused.more)
+        }
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

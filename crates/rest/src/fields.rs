@@ -33,6 +33,9 @@ impl Fields {
             };
             Refusal::invalid("body", offered, "one JSON object, each field once")
         })?;
+        for (name, value) in &object.0 {
+            without_handle(name, value)?;
+        }
         Ok(Self(object.0))
     }
 
@@ -115,6 +118,29 @@ impl Fields {
             None => Ok(()),
             Some((name, _)) => Err(unknown(&name, "field")),
         }
+    }
+}
+
+/// That a field other than `session` holds no handle: names, identities and data are shown to others.
+fn without_handle(name: &str, value: &Value) -> Result<(), Refusal> {
+    let is_one = |text: &str| text.split('/').any(|part| handle::parse(part).is_ok());
+    let has_one = match value {
+        Value::String(text) => name != "session" && is_one(text),
+        Value::Array(values) => values
+            .iter()
+            .any(|value| value.as_str().is_some_and(is_one)),
+        _ => false,
+    };
+    let field = match is_one(name) {
+        true => "body",
+        false => name,
+    };
+    match has_one || field != name {
+        true => {
+            let allowed = "one as the value of `session` alone";
+            Err(Refusal::invalid(field, "a session handle", allowed))
+        }
+        false => Ok(()),
     }
 }
 
@@ -219,6 +245,21 @@ mod tests {
         assert_eq!(none("{}"), "");
         assert_eq!(none(""), "");
         assert_eq!(none(r#"{"tll":"15s"}"#), "tll");
+    }
+
+    #[test]
+    fn a_handle_is_the_value_of_its_field_alone() {
+        let handle = "17.0b0102030405060708090a0b0c0d0e0f";
+        let refused = |body: String| field(&body, |fields| fields.text("session").map(drop));
+        assert_eq!(refused(format!("{{\"session\":\"{handle}\"}}")), "");
+        for body in [
+            format!("{{\"name\":\"{handle}\"}}"),
+            format!("{{\"name\":\"jobs/{handle}\"}}"),
+            format!("{{\"name\":[1,\"{handle}\"]}}"),
+        ] {
+            assert_eq!(refused(body.clone()), "name", "{body}");
+        }
+        assert_eq!(refused(format!("{{\"{handle}\":1}}")), "body");
     }
 
     #[test]

@@ -13,9 +13,12 @@ mod changes;
 mod events;
 mod fields;
 mod handle;
+mod heads;
+mod hidden;
 mod numbers;
 mod query;
 mod reads;
+mod repeats;
 mod routes;
 mod sessions;
 mod shown;
@@ -28,8 +31,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, ORIGIN};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use ringfence_proto::Refusal;
@@ -45,9 +48,6 @@ use crate::query::Query;
 use crate::routes::{Does, Found, find};
 
 pub use window::validity;
-
-/// The most bytes of the headers of one request, names and values together.
-const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// The description of all calls, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("../../../proto/openapi.json");
@@ -87,7 +87,7 @@ impl Rest {
             return Status::unimplemented("").into_http();
         }
         let (head, body) = request.into_parts();
-        if let Some(refused) = too_long(&head.headers) {
+        if let Some(refused) = heads::strange(&head) {
             return refused;
         }
         if let Err(refusal) = urls::without_secrets(&head.uri) {
@@ -102,13 +102,13 @@ impl Rest {
                 return respond(Err(Refusal::not_found(what).into()));
             }
         };
-        if let Some(refused) = by_a_page(&head.headers) {
+        if let Some(refused) = heads::by_a_page(&head) {
             return refused;
         }
         if head.method == Method::GET {
             return self.get_call(does, &Call::new(head, rest)).await;
         }
-        if let Some(refused) = not_json(&head.headers) {
+        if let Some(refused) = heads::not_json(&head.headers) {
             return refused;
         }
         let client = head
@@ -200,58 +200,12 @@ fn misrouted() -> Refused {
 }
 
 fn other_method(offered: &Method, allowed: &Method) -> Response<Body> {
-    let refusal = Refusal::invalid("method", offered, allowed);
+    let refusal = Refusal::invalid("method", hidden::shown(offered.as_str()), allowed);
     let mut response = problem_as(StatusCode::METHOD_NOT_ALLOWED, &refusal, Map::new());
     if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
         response.headers_mut().insert(ALLOW, allowed);
     }
     response
-}
-
-/// Web pages are refused: a page of any site could have the browser of a developer or operator call
-/// a node that this machine reaches, and a node without rights would answer.
-fn by_a_page(headers: &HeaderMap) -> Option<Response<Body>> {
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let by_a_page = headers.contains_key(ORIGIN) || site.is_some_and(|site| site != b"none");
-    if !by_a_page {
-        return None;
-    }
-    let allowed = "requests of programs; a page's server has to ask for it";
-    let refusal = Refusal::invalid("Origin", "a request of a web page", allowed);
-    Some(problem_as(StatusCode::FORBIDDEN, &refusal, Map::new()))
-}
-
-/// What HTTP/2 limits alike for all callers.
-fn too_long(headers: &HeaderMap) -> Option<Response<Body>> {
-    let sizes = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len());
-    let bytes = sizes.sum::<usize>();
-    if bytes <= HEADER_BYTES_MAX {
-        return None;
-    }
-    let allowed = format!("at most {HEADER_BYTES_MAX} bytes");
-    let refusal = Refusal::invalid("headers", format!("{bytes} bytes"), allowed);
-    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    Some(problem_as(status, &refusal, Map::new()))
-}
-
-/// A body has to be declared as JSON: what pages may send without asking first is not.
-fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    let kind = kind.unwrap_or("nothing");
-    let bare = kind.split(';').next().unwrap_or_default().trim();
-    if bare.eq_ignore_ascii_case("application/json") {
-        return None;
-    }
-    let refusal = Refusal::invalid("Content-Type", kind, "application/json");
-    Some(problem_as(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        &refusal,
-        Map::new(),
-    ))
 }
 
 fn no_body(why: NoBody) -> Response<Body> {

@@ -7,9 +7,10 @@ use ringfence_proto::{Refusal, v1};
 use serde_json::{Value, json};
 
 use crate::Rest;
-use crate::call::{Answer, Call, Refused};
+use crate::call::{Answer, Call, Refused, refusal};
 use crate::handle;
 use crate::numbers;
+use crate::repeats::{in_words_of_key, same_ttl};
 use crate::shown::{self, Members};
 use crate::window::{validity, validity_after};
 use bytes::Bytes;
@@ -67,7 +68,9 @@ impl Rest {
             identity,
             ..open_request(id, secret)
         };
-        let opened = self.open(call, open).await?;
+        let opened = self.open(call, open).await;
+        let opened = opened.map_err(|status| in_words_of_key(refusal(&status)))?;
+        same_ttl(ttl_ms, opened.ttl_ms)?;
         let valid_for_ms = match repeats {
             // The session was perhaps opened by an earlier try, long before this one was sent.
             true => {

@@ -4,5 +4,6 @@ mod calls;
 mod client;
 mod events;
 mod refused;
+mod repeats;
 mod schema;
 mod strange;

@@ -48,12 +48,44 @@ async fn fields_are_refused_by_name_and_no_secret_is_repeated() {
         assert_eq!(problem["details"]["field"], field, "{told:?}");
         assert!(!told.body.contains("0b0102"), "{told:?}");
     }
+    // In a field of another kind, and as what all readers see.
+    let handle = "17.0b0102030405060708090a0b0c0d0e0f";
+    for (path, field) in [
+        ("/v1/sessions", "ttl"),
+        ("/v1/sessions", "identity"),
+        ("/v1/acquire", "name"),
+        ("/v1/acquire", "wait"),
+        ("/v1/acquire", "data"),
+        ("/v1/release", "token"),
+        ("/v1/keep-alive", "acknowledged"),
+        ("/v1/revoke", "reason"),
+    ] {
+        let told = http.post(path, json!({ field: handle })).await;
+        let problem = told.problem(400, "INVALID_ARGUMENT");
+        assert_eq!(problem["details"]["field"], field, "{told:?}");
+        assert!(!told.body.contains("0b0102"), "{told:?}");
+    }
+    let (_, bare) = handle.split_once('.').unwrap();
+    for (key, body) in [
+        ("1", json!({ "name": "x", "ttl": bare })),
+        (handle, json!({ "name": "x", "ttl": "15s" })),
+        (handle, json!({ "name": "x", "session": handle })),
+        (
+            "1",
+            json!({ "name": format!("{handle}//"), "session": handle }),
+        ),
+        ("1", json!({ handle: "x" })),
+    ] {
+        let keyed = http.with("Idempotency-Key", key);
+        let told = keyed.post("/v1/acquire", body).await;
+        told.problem(400, "INVALID_ARGUMENT");
+        assert!(!told.body.contains("0b0102"), "{told:?}");
+    }
     // A handle in a URL would stand in the logs of proxies.
     let in_url = http
         .ask("POST", "/v1/keep-alive?session=1.00", Some("{}".to_owned()))
         .await;
     in_url.problem(400, "INVALID_ARGUMENT");
-    let handle = "17.0b0102030405060708090a0b0c0d0e0f";
     for url in [
         format!("leases/{handle}"),
         format!("leases/jobs%2F{handle}"),

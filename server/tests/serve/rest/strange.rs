@@ -123,6 +123,15 @@ async fn a_body_comes_whole_or_in_chunks_and_has_at_most_a_mebibyte() {
     let two = "Content-Length: 2\r\nContent-Length: 13\r\n";
     let refused = http.send(&post("/v1/sessions", two, "{}")).await;
     assert_eq!(refused.status, 400, "{refused:?}");
+    // Codings that are not undone here.
+    for coding in ["gzip, chunked", "chunked, chunked", "identity, chunked"] {
+        let coded = post(
+            "/v1/sessions",
+            &format!("Transfer-Encoding: {coding}\r\n"),
+            pieces,
+        );
+        http.send(&coded).await.problem(400, "INVALID_ARGUMENT");
+    }
     http.get("/v1/leases").await.ok();
 }
 
@@ -154,6 +163,25 @@ async fn what_is_no_call_is_refused_with_what_is() {
         page.post("/v1/sessions", json!({}))
             .await
             .problem(403, "INVALID_ARGUMENT");
+    }
+    // A page whose own name leads to this node reads without either.
+    let get = |head: &str| {
+        format!("GET /v1/leases HTTP/1.1\r\nConnection: close\r\n{head}\r\n").into_bytes()
+    };
+    let rebound = "Host: evil.example:7420\r\nAccept-Language: en\r\n";
+    http.send(&get(rebound))
+        .await
+        .problem(403, "INVALID_ARGUMENT");
+    for fine in [
+        "Host: node.example:7420\r\n",
+        "Host: 127.0.0.1:7420\r\nAccept-Language: en\r\n",
+    ] {
+        http.send(&get(fine)).await.ok();
+    }
+    for hosts in ["", "Host: a\r\nHost: b\r\n"] {
+        http.send(&get(hosts))
+            .await
+            .problem(400, "INVALID_ARGUMENT");
     }
     let long = http
         .with("X-Long", &"x".repeat(17 << 10))
