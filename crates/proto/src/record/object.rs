@@ -201,6 +201,7 @@ impl From<&OwingRecord> for pb::OwingOfLease {
             identity: note.identity.as_str().into(),
             candidate: Some((&note.candidate).into()),
             until: note.until.map(|until| until.0),
+            lost: note.lost,
         });
         Self {
             name: record.name.as_str().into(),
@@ -228,6 +229,7 @@ impl TryFrom<pb::Owing> for Owing {
         Ok(Self {
             identity: fields::identity(&note.identity, "owing.identity")?,
             candidate: fields::there(note.candidate, "owing.candidate")?.try_into()?,
+            lost: note.lost,
             until: note.until.map(ClusterTime),
         })
     }

@@ -380,13 +380,13 @@ fn reached(limit: Limit) -> Refusal {
             "objects",
             max,
             "Lease objects in the cluster",
-            "delete some",
+            "delete those that are not used any more",
         ),
         Limit::NamespaceObjects(max) => (
             "namespace_objects",
             max,
             "Lease objects in one namespace",
-            "delete some",
+            "delete those that are not used any more",
         ),
     };
     let message = format!("there are as many {what} as there may be, {max}; {remedy}");

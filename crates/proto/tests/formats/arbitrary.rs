@@ -1,6 +1,7 @@
 //! Any value of the core's types.
 
 mod access;
+mod objects;
 mod outcome;
 mod snapshot;
 
@@ -357,6 +358,7 @@ fn bare_command() -> BoxedStrategy<Command> {
         access::change_access(),
         (session(), secret()).prop_map(|(session, secret)| Command::Adopt { session, secret }),
         "[ -~]{0,512}".prop_map(|change| Command::Operate { change }),
+        objects::write_object(),
         (0..=RECORD_VERSION).prop_map(|level| Command::RaiseLevel { level }),
         (open(), pod()).prop_map(|(open, pod)| Command::OpenForPod(OpenForPod {
             id: open.id,

@@ -3,6 +3,7 @@
 mod access;
 mod commands;
 mod events;
+mod objects;
 mod outcomes;
 mod records;
 

@@ -208,6 +208,7 @@ const NEXT_STEPS: &[&str] = &[
     "close ",
     "come back",
     "correct ",
+    "delete ",
     "form ",
     "go on ",
     "join ",

@@ -58,6 +58,8 @@ fn limit() -> BoxedStrategy<Limit> {
         count().prop_map(Limit::Sessions),
         count().prop_map(Limit::PrincipalSessions),
         count().prop_map(Limit::PrincipalLeases),
+        count().prop_map(Limit::Objects),
+        count().prop_map(Limit::NamespaceObjects),
     ]
     .boxed()
 }
@@ -115,7 +117,13 @@ fn in_the_way() -> BoxedStrategy<Rejection> {
 }
 
 pub(crate) fn rejection() -> BoxedStrategy<Rejection> {
-    prop_oneof![malformed(), in_the_way(), access::denied()].boxed()
+    prop_oneof![
+        malformed(),
+        in_the_way(),
+        access::denied(),
+        objects::refused()
+    ]
+    .boxed()
 }
 
 pub(crate) fn acquired() -> BoxedStrategy<Acquired> {
@@ -165,6 +173,7 @@ pub(crate) fn outcome() -> BoxedStrategy<Outcome> {
         count().prop_map(Outcome::NodeId),
         (count(), option::of(1..=u64::MAX))
             .prop_map(|(set_at, token)| Outcome::AccessChanged { set_at, token }),
+        objects::written().prop_map(|written| Outcome::Object(Box::new(written))),
         rejection().prop_map(Outcome::Rejected),
     ]
     .boxed()

@@ -18,11 +18,13 @@ fn header() -> BoxedStrategy<Header> {
     let next = (count(), count(), count(), count());
     let level = 1..=RECORD_VERSION;
     let rest = (option::of(token()), time(), vec(name(), 0..4), level);
+    let next = (next, (count(), count()));
     (formed, log, next, rest)
         .prop_map(|(formed, log, next, rest)| {
             let (cluster, token_floor, settings, settings_set_at) = formed;
             let (index, term, term_start, time, wall) = log;
-            let (counter, last_token, next_session, next_place) = next;
+            let ((counter, last_token, next_session, next_place), versions) = next;
+            let (versions, versions_forgotten) = versions;
             let (forgotten, quiet_until, unserved, level) = rest;
             Header {
                 cluster,
@@ -41,6 +43,8 @@ fn header() -> BoxedStrategy<Header> {
                 forgotten,
                 quiet_until,
                 unserved,
+                versions,
+                versions_forgotten,
             }
         })
         .boxed()
@@ -218,6 +222,7 @@ pub(crate) fn record() -> BoxedStrategy<Record> {
         ended().prop_map(Record::Ended),
         access::access_record().prop_map(Record::Access),
         access::audit().prop_map(Record::Audit),
+        objects::object_record(),
     ]
     .boxed()
 }

@@ -147,5 +147,6 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("raise_level", Command::RaiseLevel { level: 3 }),
     ];
     commands.extend(access::commands());
+    commands.extend(objects::commands());
     commands
 }

@@ -131,6 +131,7 @@ pub(crate) fn rejections() -> Vec<(&'static str, Rejection)> {
         ("tokens_exhausted", Rejection::TokensExhausted),
     ];
     rejections.extend(access::rejections());
+    rejections.extend(objects::rejections());
     rejections
 }
 
@@ -220,6 +221,7 @@ pub(crate) fn outcomes() -> Vec<(String, Outcome)> {
             },
         ),
     ]);
+    outcomes.extend(objects::outcomes());
     let rejected = rejections()
         .into_iter()
         .map(|(kind, rejection)| (format!("rejected_{kind}"), Outcome::Rejected(rejection)));

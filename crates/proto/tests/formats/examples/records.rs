@@ -24,6 +24,8 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         forgotten: Some(mark),
         quiet_until: ClusterTime(0),
         unserved: vec![lease.clone(), name("jobs/nightly")],
+        versions: 0,
+        versions_forgotten: 0,
     };
     let secret = Secret::new(SECRET);
     let open = OpenId::new(*b"this open's name");
@@ -118,9 +120,16 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         level: 3,
         ..header.clone()
     };
+    let with_objects = Header {
+        level: LEVEL_OBJECTS,
+        versions: 1_700_000_000_000_007,
+        versions_forgotten: 1_700_000_000_000_002,
+        ..header.clone()
+    };
     let mut records = vec![
         ("header", Record::Header(header)),
         ("header_at_a_level", Record::Header(raised)),
+        ("header_with_objects", Record::Header(with_objects)),
         ("session", Record::Session(living)),
         ("session_for_pod", Record::Session(bound)),
         ("lease_held", Record::Lease(held)),
@@ -129,6 +138,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("ended", Record::Ended(ended)),
     ];
     records.extend(access::records());
+    records.extend(objects::records());
     records
 }
 
