@@ -195,6 +195,19 @@ func (e *elector) die() {
 	<-e.ended
 }
 
+// resign stops an elector that releases. One that is stopped while a renewal is under way may fail to:
+// the renewal comes between what release() reads and what it writes.
+func (s *stage) resign(t *testing.T, e *elector) {
+	t.Helper()
+	before := s.lease(t)
+	eventually(t, leaseDuration, "a renewal", func() bool {
+		return !s.lease(t).Spec.RenewTime.Equal(before.Spec.RenewTime)
+	})
+	time.Sleep(retryPeriod / 3)
+	e.cancel()
+	<-e.ended
+}
+
 func TestElection(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))
@@ -219,8 +232,7 @@ func TestElection(t *testing.T) {
 	second = s.stays(t, second, leaseDuration)
 
 	c := s.elect(t, "c", settings{})
-	time.Sleep(2 * retryPeriod)
-	b.cancel()
+	s.resign(t, b)
 	third := s.leads(t, c, 2*time.Second)
 	if token(t, third) <= token(t, second) || *third.Spec.LeaseTransitions != 2 {
 		t.Error(third)
@@ -233,8 +245,7 @@ func TestReleasedIsShownAsFree(t *testing.T) {
 	s := newStage(t, sharedCluster(t))
 	a := s.elect(t, "a", settings{release: true})
 	held := s.leads(t, a, 5*time.Second)
-	a.cancel()
-	<-a.ended
+	s.resign(t, a)
 	free := s.lease(t)
 	if _, shown := free.Annotations[tokenAnnotation]; shown || holder(free) != "" || free.UID != held.UID {
 		t.Error(free)

@@ -71,13 +71,22 @@ func (l *link) mend() {
 func (l *link) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range l.conns {
-		_ = w.Conn.Close()
-	}
-	clear(l.conns)
+	l.end(func(*wire) bool { return true })
 }
 
-// darken loses what is sent and what comes, without a word, until lighten.
+// end breaks some connections.
+func (l *link) end(which func(*wire) bool) {
+	for w := range l.conns {
+		if which(w) {
+			w.once.Do(func() { close(w.closed) })
+			_ = w.Conn.Close()
+			delete(l.conns, w)
+		}
+	}
+}
+
+// darken loses what is sent and what comes, without a word, until lighten. A connection that lost
+// something breaks then.
 func (l *link) darken() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,6 +96,7 @@ func (l *link) darken() {
 func (l *link) lighten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.end(func(w *wire) bool { return w.lost })
 	close(l.dark)
 	l.dark = nil
 }
@@ -116,6 +126,7 @@ type wire struct {
 	link   *link
 	once   sync.Once
 	closed chan struct{}
+	lost   bool
 }
 
 func (w *wire) Close() error {
@@ -126,30 +137,25 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-func (w *wire) lit() error {
-	dark := w.link.darkness()
-	if dark == nil {
-		return nil
-	}
-	select {
-	case <-dark:
-		return nil
-	case <-w.closed:
-		return net.ErrClosed
-	}
-}
-
 func (w *wire) Write(b []byte) (int, error) {
-	if err := w.lit(); err != nil {
-		return 0, err
+	w.link.mu.Lock()
+	dark := w.link.dark != nil
+	w.lost = w.lost || dark
+	w.link.mu.Unlock()
+	if dark {
+		return len(b), nil
 	}
 	return w.Conn.Write(b)
 }
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	if dark := w.lit(); dark != nil {
-		return 0, dark
+	if dark := w.link.darkness(); dark != nil {
+		select {
+		case <-dark:
+		case <-w.closed:
+			return 0, net.ErrClosed
+		}
 	}
 	return n, err
 }
