@@ -74,11 +74,12 @@ fn values<'a>(
 ///
 /// Of a page whose own name leads to the node (DNS rebinding) a browser says neither `Origin` nor
 /// `Sec-Fetch-Site` if it reads, without TLS. It does say which languages it accepts, which programs
-/// hardly ever do.
+/// hardly ever do. Node.js and Deno accept `*` in every request, which no browser does.
 pub(crate) fn by_a_page(head: &Parts) -> Option<Response<Body>> {
     let headers = &head.headers;
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let is_rebound = || headers.contains_key(ACCEPT_LANGUAGE) && has_a_public_name(head);
+    let names_languages = || values(headers, &ACCEPT_LANGUAGE).any(|accepted| accepted != "*");
+    let is_rebound = || names_languages() && has_a_public_name(head);
     let by_a_page =
         headers.contains_key(ORIGIN) || site.map_or_else(is_rebound, |site| site != b"none");
     if !by_a_page {
@@ -150,6 +151,8 @@ mod tests {
                 "{host}"
             );
             assert!(by_a_page(&head(&[("host", host)])).is_none(), "{host}");
+            let any = [("host", host), ("accept-language", "*")];
+            assert!(by_a_page(&head(&any)).is_none(), "{host}");
             let typed = [("host", host), languages, ("sec-fetch-site", "none")];
             assert!(by_a_page(&head(&typed)).is_none(), "{host}");
         }
