@@ -29,7 +29,7 @@ pub struct Target<'a> {
 pub struct Parsed {
     /// With the namespace and the name of the path.
     pub lease: Lease,
-    /// For the header `Warning`, one each, without quotes or code.
+    /// One each for the header `Warning`: see `shown::warning`.
     pub warnings: Vec<String>,
 }
 

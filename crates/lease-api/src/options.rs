@@ -102,7 +102,7 @@ pub struct WriteOptions {
 /// The options of a delete, as they were sent: in the path or in the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// 0 is `kubectl delete --now` and its like.
+    /// `kubectl delete --force` sends 0, and `--now` sends 1.
     pub grace_period_seconds: Option<i64>,
     /// A precondition.
     pub uid: Option<String>,

@@ -24,7 +24,7 @@ const OPERATIONS_MAX: usize = 256;
 
 /// The most values that a JSON patch may make of a lease, and the most that are inside of each other:
 /// its copies could double a lease with each operation.
-const VALUES_MAX: usize = 16_384;
+const VALUES_MAX: usize = 2_048;
 const DEPTH_MAX: usize = 64;
 
 /// A patch that was read, and not applied yet. It can be applied to one lease after the other, as
@@ -52,7 +52,7 @@ pub struct Patched {
     /// Judged like an update: its version and its `uid` are those of the present lease, unless the
     /// patch has its own.
     pub lease: Lease,
-    /// For the header `Warning`, one each, without quotes or code.
+    /// One each for the header `Warning`: see `shown::warning`.
     pub warnings: Vec<String>,
 }
 

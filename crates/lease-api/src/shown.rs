@@ -110,6 +110,25 @@ pub fn error(failure: &Failure) -> Vec<u8> {
     line("ERROR", failure)
 }
 
+/// The most characters of a warning.
+const WARNING_CHARS_MAX: usize = 256;
+
+/// The value of a header `Warning`, which client-go logs and kubectl prints. The text may have parts
+/// of a request in it: what a header cannot hold becomes `?`.
+#[must_use]
+pub fn warning(text: &str) -> String {
+    let mut value = String::from("299 - \"");
+    for c in text.chars().take(WARNING_CHARS_MAX) {
+        match c {
+            '"' | '\\' => value.extend(['\\', c]),
+            ' '..='~' => value.push(c),
+            _ => value.push('?'),
+        }
+    }
+    value.push('"');
+    value
+}
+
 pub(crate) fn line(kind: &'static str, object: &impl Serialize) -> Vec<u8> {
     let mut line = bytes(&Event { kind, object });
     line.push(b'\n');
@@ -155,6 +174,13 @@ mod tests {
         let none = read(&list([], &Page::default()));
         assert_eq!(none["items"], json!([]));
         assert_eq!(none["metadata"], json!({ "resourceVersion": "0" }));
+    }
+
+    #[test]
+    fn a_warning_fits_in_a_header() {
+        let shown = warning("unknown field \"a\\\r\n\u{e9}\"");
+        assert_eq!(shown, r#"299 - "unknown field \"a\\???\"""#);
+        assert!(warning(&"x".repeat(1_000)).len() < 300);
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Failure {
         Self::conflict(name, &why)
     }
 
-    /// 422 with all faults. `name` may be empty.
+    /// 422 with all faults, or the first of very many. `name` may be empty.
     #[must_use]
     pub fn invalid(name: &str, causes: Vec<Cause>) -> Self {
         Self::invalid_as(KIND, name, causes)
@@ -168,7 +168,8 @@ impl Failure {
 
     /// 422 of an object or of options of another kind.
     #[must_use]
-    pub fn invalid_as(kind: &'static str, name: &str, causes: Vec<Cause>) -> Self {
+    pub fn invalid_as(kind: &'static str, name: &str, mut causes: Vec<Cause>) -> Self {
+        causes.truncate(CAUSES_MAX);
         let faults: Vec<String> = causes
             .iter()
             .map(|cause| match cause.field.as_str() {
@@ -361,6 +362,9 @@ impl Failure {
     }
 }
 
+/// The most faults of one refusal: a small request could have thousands.
+const CAUSES_MAX: usize = 16;
+
 /// The path of the version in an object.
 pub(crate) const RESOURCE_VERSION: &str = "metadata.resourceVersion";
 
@@ -453,6 +457,8 @@ mod tests {
                 "field": "spec.leaseDurationSeconds",
             }])
         );
+        let many = Failure::invalid("a", vec![short.clone(); 1_000]);
+        assert_eq!(many.details.unwrap().causes.len(), CAUSES_MAX);
         let two = Failure::invalid(
             "a",
             vec![short, Cause::required("metadata.name", "name it")],

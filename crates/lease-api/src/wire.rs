@@ -340,6 +340,32 @@ mod tests {
         assert_eq!(read.spec.renew_time, MicroTime::from_parts(1, 2_000));
     }
 
+    /// What client-go 0.36.3 sends of a lease in which `managedFields` and `generation` are set, too.
+    const SENT: &str = "6b3873000a1f0a16636f6f7264696e6174696f6e2e6b38732e696f2f763112054c65617365127d0a\
+        570a066c656164657212001a0473686f7022002a017532023431380342080880e2cfaa0610005a06\
+        0a016112016262060a01631201646a120a03506f641a0170220270752a02763130018a010b0a0178\
+        12001a003200420012220a026d65100f1a0b0880e2cfaa06108094ef3a220b0880e2cfaa06108094\
+        ef3a28021a002200";
+
+    #[test]
+    fn a_whole_body_of_client_go_is_read() {
+        let digits = |at: usize| u8::from_str_radix(&SENT[at..at + 2], 16).unwrap();
+        let body: Vec<u8> = (0..SENT.len()).step_by(2).map(digits).collect();
+        let envelope = open(&body).unwrap();
+        assert_eq!(envelope.api_version, "coordination.k8s.io/v1");
+        assert_eq!(envelope.kind, "Lease");
+        let read = lease(&envelope.raw).unwrap();
+        let time = MicroTime::parse("2023-11-14T22:13:20.123456Z");
+        assert_eq!(read.metadata.name, "leader");
+        assert_eq!(read.metadata.version().unwrap(), Some(41));
+        assert_eq!(read.metadata.creation_timestamp, time.map(MicroTime::whole));
+        assert_eq!(read.metadata.annotations["c"], "d");
+        assert_eq!(read.metadata.owner_references[0].uid, "pu");
+        assert_eq!(read.metadata.owner_references[0].controller, Some(true));
+        assert_eq!((read.spec.acquire_time, read.spec.renew_time), (time, time));
+        assert_eq!(read.spec.lease_transitions, Some(2));
+    }
+
     #[test]
     fn what_is_no_envelope_is_refused() {
         for body in [&b""[..], b"k8s", b"{}", b"k8s\0\xff", b"k8s\0\x1a\x04gzip"] {

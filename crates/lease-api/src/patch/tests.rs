@@ -108,6 +108,26 @@ fn a_strategic_patch_of_kubectl_is_applied() {
 }
 
 #[test]
+fn unknown_fields_of_the_result_are_refused_if_kubectl_asks_for_it() {
+    let body = br#"{"spec":{"nonsense":1}}"#;
+    for media in [MERGE, STRATEGIC, APPLY] {
+        let warned = read(media, body).unwrap().apply(&held(), false).unwrap();
+        assert_eq!(
+            warned.warnings,
+            ["unknown field \"spec.nonsense\""],
+            "{media}"
+        );
+        let strict = WriteOptions {
+            field_validation: FieldValidation::Strict,
+            ..options(media)
+        };
+        let read = Patch::read(Some(media), body, LIMIT, &strict);
+        let refused = read.and_then(|patch| patch.apply(&held(), false));
+        assert_eq!(refused.unwrap_err().code(), 400, "{media}");
+    }
+}
+
+#[test]
 fn a_json_patch_is_applied_or_refused_as_a_whole() {
     let body = json!([
         { "op": "test", "path": "/spec/holderIdentity", "value": "pod-1_a" },
