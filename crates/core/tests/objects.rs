@@ -2,6 +2,7 @@
 //! through the end of its term is kept from a second one inside the first.
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code)] // Other tests use more of it.
 mod world;
 
 use ringfence_core::snapshot::Record;
@@ -317,7 +318,7 @@ fn metadata_is_no_keep_alive() {
 fn a_longer_duration_counts_at_once_and_a_shorter_one_takes_nothing() {
     let mut bench = Bench::new();
     bench.acquire(ONE);
-    let mut put_seconds = |bench: &mut Bench, seconds| {
+    let put_seconds = |bench: &mut Bench, seconds| {
         let (version, spec) = (bench.version(), bench.spec(ONE.identity));
         let done = bench.write_at(version, ONE, put(Some(ObjectSpec { seconds, ..spec })));
         assert!(held(&done).is_some(), "{done:?}");
