@@ -134,3 +134,40 @@ impl Owing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    /// Whose names come first in the alphabet must not lose theirs to the crowd behind them.
+    #[test]
+    fn of_all_notes_the_oldest_is_forgotten_first() {
+        let name = |at: u64| LeaseName::parse(&format!("k8s/shop/{}", u64::MAX - at)).unwrap();
+        let mut notes = Notes::default();
+        let total = OWING_TOTAL_MAX as u64;
+        for lost in 0..total + 3 {
+            let note = Owing {
+                identity: Identity::unknown(),
+                candidate: Candidate::default(),
+                lost,
+                until: None,
+            };
+            notes.add(&name(lost), note);
+        }
+        assert_eq!(
+            notes.iter().map(|(_, notes)| notes.len()).sum::<usize>(),
+            notes.order.len()
+        );
+        let (identity, candidate) = (Identity::unknown(), Candidate::default());
+        let debtor = Debtor {
+            identity: &identity,
+            candidate: &candidate,
+            binds: true,
+        };
+        assert_eq!(notes.of(&name(2), debtor), None);
+        assert!(notes.of(&name(3), debtor).is_some());
+        assert!(notes.of(&name(total + 2), debtor).is_some());
+    }
+}
