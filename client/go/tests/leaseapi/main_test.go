@@ -3,14 +3,25 @@
 package leaseapi
 
 import (
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 func TestMain(m *testing.M) {
+	// These tests wait for most of their time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	code := m.Run()
 	if shared.cluster != nil {
 		if code != 0 {
