@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
@@ -94,28 +95,11 @@ func (s *stage) elect(t *testing.T, identity string, with settings) *elector {
 	}
 	e := &elector{identity: identity, link: newLink(s.cluster.hosts()...), began: make(chan time.Time, 10),
 		ended: make(chan struct{})}
-	config := s.cluster.config(e.link, s.cluster.token(with.pod))
-	config.Timeout = renewDeadline / 2 // As in every controller manager.
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "shop", Name: s.name},
-			Client: client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: identity}},
-		LeaseDuration:   leaseDuration,
-		RenewDeadline:   renewDeadline,
-		RetryPeriod:     retryPeriod,
-		ReleaseOnCancel: with.release,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				s.enter(t, identity)
-				e.began <- time.Now()
-				<-ctx.Done()
-				s.leave(identity)
-			},
-			OnStoppedLeading: func() {},
-		},
+	le, err := newElector(s.cluster.config(e.link, s.cluster.token(with.pod)), s.name, identity, with.release, func(ctx context.Context) {
+		s.enter(t, identity)
+		e.began <- time.Now()
+		<-ctx.Done()
+		s.leave(identity)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +116,24 @@ func (s *stage) elect(t *testing.T, identity string, with settings) *elector {
 		<-e.ended
 	})
 	return e
+}
+
+// newElector is what programs do with client-go.
+func newElector(config *rest.Config, name, identity string, release bool, work func(context.Context)) (*leaderelection.LeaderElector, error) {
+	config.Timeout = renewDeadline / 2 // As in every controller manager.
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Client: client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: identity}},
+		LeaseDuration:   leaseDuration,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     retryPeriod,
+		ReleaseOnCancel: release,
+		Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: work, OnStoppedLeading: func() {}},
+	})
 }
 
 func (s *stage) enter(t *testing.T, identity string) {

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -62,8 +63,13 @@ func (a *asked) watches() (lists int, starts []string) {
 	return a.lists, append([]string(nil), a.starts...)
 }
 
+// olderListWatch lists first and watches then, as client-go did before 1.35.
+type olderListWatch struct{ *cache.ListWatch }
+
+func (olderListWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
 // inform starts an informer on the leases of a namespace.
-func inform(t *testing.T, c *cluster, l *link, namespace string) (cache.SharedIndexInformer, *seen, *asked) {
+func inform(t *testing.T, c *cluster, l *link, namespace string, older bool) (cache.SharedIndexInformer, *seen, *asked) {
 	t.Helper()
 	counter := &asked{}
 	config := c.config(l, c.token("informer"))
@@ -75,8 +81,14 @@ func inform(t *testing.T, c *cluster, l *link, namespace string) (cache.SharedIn
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
-	informer := factory.Coordination().V1().Leases().Informer()
+	var informer cache.SharedIndexInformer
+	if older {
+		leases := cache.NewListWatchFromClient(client.CoordinationV1().RESTClient(), "leases", namespace, fields.Everything())
+		informer = cache.NewSharedIndexInformer(olderListWatch{leases}, &coordinationv1.Lease{}, 0, cache.Indexers{})
+	} else {
+		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
+		informer = factory.Coordination().V1().Leases().Informer()
+	}
 	told := &seen{added: make(map[string]int), modified: make(map[string]int), deleted: make(map[string]int),
 		last: make(map[string]*coordinationv1.Lease)}
 	note := func(of map[string]int, object any) {
@@ -97,11 +109,14 @@ func inform(t *testing.T, c *cluster, l *link, namespace string) (cache.SharedIn
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := make(chan struct{})
-	factory.Start(stop)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		informer.Run(stop)
+	}()
 	t.Cleanup(func() {
 		close(stop)
-		factory.Shutdown()
+		<-stopped
 	})
 	eventually(t, 20*time.Second, "the informer has synced", informer.HasSynced)
 	return informer, told, counter
@@ -133,16 +148,27 @@ func (s *stage) delete(t *testing.T, name string) {
 	}
 }
 
-func TestInformer(t *testing.T) {
+func TestInformer(t *testing.T)      { testInformer(t, false) }
+func TestOlderInformer(t *testing.T) { testInformer(t, true) }
+
+func testInformer(t *testing.T, older bool) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))
 	a := s.elect(t, "a", settings{})
 	first := s.leads(t, a, 5*time.Second)
 	network := newLink(s.cluster.hosts()...)
-	informer, told, requests := inform(t, s.cluster, network, "shop")
+	informer, told, requests := inform(t, s.cluster, network, "shop", older)
 
+	wantLists := 0
+	if older {
+		wantLists = 1
+	}
+	eventually(t, 5*time.Second, "a watch", func() bool {
+		_, starts := requests.watches()
+		return len(starts) > 0
+	})
 	lists, starts := requests.watches()
-	if lists != 0 || len(starts) == 0 || !strings.Contains(starts[0], "sendInitialEvents=true") {
+	if lists != wantLists || strings.Contains(starts[0], "sendInitialEvents=true") == older {
 		t.Errorf("the first state came by %d lists and the watches %q", lists, starts)
 	}
 	if lease := stored(informer, "shop/"+s.name); lease == nil || holder(lease) != "a" || lease.UID != first.UID {
@@ -155,11 +181,12 @@ func TestInformer(t *testing.T) {
 	eventually(t, 2*time.Second, "another lease is told", func() bool { return told.count(told.added, other.Name) == 1 })
 
 	// The connection breaks; what happened meanwhile is told by a watch that goes on, and not by a list.
-	network.cut()
+	network.darken()
 	s.delete(t, other.Name)
 	third := create(t, s, s.name+"-third")
 	s.delete(t, create(t, s, s.name+"-short").Name)
-	network.mend()
+	network.reset()
+	network.lighten()
 	eventually(t, 20*time.Second, "a deletion is told after a broken connection", func() bool {
 		return told.count(told.deleted, other.Name) == 1 && stored(informer, "shop/"+other.Name) == nil
 	})
@@ -171,7 +198,7 @@ func TestInformer(t *testing.T) {
 	}
 	lists, starts = requests.watches()
 	again := starts[len(starts)-1]
-	if lists != 0 || len(starts) < 2 || !strings.Contains(again, "resourceVersion=") || strings.Contains(again, "resourceVersion=0&") {
+	if lists != wantLists || len(starts) < 2 || !strings.Contains(again, "resourceVersion=") || strings.Contains(again, "resourceVersion=0&") {
 		t.Errorf("resumed by %d lists and the watches %q", lists, starts)
 	}
 	before := told.count(told.modified, s.name)
@@ -188,7 +215,10 @@ func TestInformer(t *testing.T) {
 }
 
 // The cluster begins anew, as with a lost disk: informers must not keep what is gone.
-func TestAnInformerBehindALostState(t *testing.T) {
+func TestAnInformerBehindALostState(t *testing.T)      { testLostState(t, false) }
+func TestAnOlderInformerBehindALostState(t *testing.T) { testLostState(t, true) }
+
+func testLostState(t *testing.T, older bool) {
 	t.Parallel()
 	c, err := startCluster(1)
 	if err != nil {
@@ -197,7 +227,7 @@ func TestAnInformerBehindALostState(t *testing.T) {
 	t.Cleanup(c.stop)
 	s := newStage(t, c)
 	ghost := create(t, s, s.name+"-ghost")
-	informer, _, requests := inform(t, c, newLink(c.hosts()...), "")
+	informer, _, requests := inform(t, c, newLink(c.hosts()...), "", older)
 	if stored(informer, "shop/"+ghost.Name) == nil {
 		t.Fatal("not seen")
 	}
@@ -261,14 +291,18 @@ func TestWatch(t *testing.T) {
 		t.Error(told)
 	}
 	versions := []uint64{version(t, made)}
-	for _, color := range []string{"red", "red", "blue"} {
+	// One that the selector selects no more is gone.
+	selected := []watch.EventType{watch.Added, watch.Modified, watch.Deleted}
+	for i, color := range []string{"red", "red", "blue"} {
 		body := fmt.Sprintf(`{"metadata":{"labels":{"color":%q},"annotations":{"n":"%d"}}}`, color, len(versions))
 		changed, err := leases.Patch(ctx, s.name, "application/merge-patch+json", []byte(body), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told := next(first, watch.Modified); told.ResourceVersion != changed.ResourceVersion {
-			t.Error(told)
+		for watching, kind := range map[watch.Interface]watch.EventType{first: watch.Modified, labelled: selected[i]} {
+			if told := next(watching, kind); told.ResourceVersion != changed.ResourceVersion {
+				t.Error(told)
+			}
 		}
 		versions = append(versions, version(t, changed))
 	}
@@ -276,11 +310,6 @@ func TestWatch(t *testing.T) {
 		if versions[i] >= versions[i+1] {
 			t.Error("versions:", versions)
 		}
-	}
-	next(labelled, watch.Added)
-	next(labelled, watch.Modified)
-	if told := next(labelled, watch.Deleted); version(t, told) != versions[3] {
-		t.Error("one that the selector selects no more:", told)
 	}
 	// Without a version, and from 0: the present state first.
 	for _, from := range []string{"", "0"} {

@@ -3,14 +3,31 @@
 package leaseapi
 
 import (
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(sleeperVariable) != "" {
+		if err := runSleeper(); err != nil {
+			fmt.Println("failed:", err)
+		}
+		return
+	}
+	// These tests wait for most of their time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	code := m.Run()
 	if shared.cluster != nil {
 		if code != 0 {

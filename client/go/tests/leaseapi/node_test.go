@@ -234,12 +234,14 @@ func (c *cluster) writeFiles() error {
 }
 
 // token is what Kubernetes projects into a Pod of this name, whose uid is uid-NAME.
-func (c *cluster) token(pod string) string {
+func (c *cluster) token(pod string) string { return c.tokenIn("shop", pod) }
+
+func (c *cluster) tokenIn(namespace, pod string) string {
 	now := time.Now().Unix()
 	header := map[string]string{"alg": "ES256", "typ": "JWT", "kid": "k1"}
-	claims := map[string]any{"iss": issuer, "aud": []string{"ringfence"}, "sub": "system:serviceaccount:shop:web",
+	claims := map[string]any{"iss": issuer, "aud": []string{"ringfence"}, "sub": "system:serviceaccount:" + namespace + ":web",
 		"iat": now, "nbf": now, "exp": now + 86400,
-		"kubernetes.io": map[string]any{"namespace": "shop",
+		"kubernetes.io": map[string]any{"namespace": namespace,
 			"serviceaccount": map[string]string{"name": "web", "uid": "su"},
 			"pod":            map[string]string{"name": pod, "uid": "uid-" + pod}}}
 	var parts []string
