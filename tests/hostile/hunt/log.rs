@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use ringfence_check::log::{DumpReader, Logged};
 use ringfence_check::{Recording, Report, witness};
-use ringfence_core::{Command as Asked, Event, Outcome, SessionEnd, StateMachine, Verb, WaitEnd};
+use ringfence_core::{
+    Command as Asked, EndCause, Event, Granted, Outcome, SessionEnd, StateMachine, Verb, WaitEnd,
+};
 use ringfence_model::Model;
 use ringfence_proto::record::{RECORD_VERSION, encode_command, kind_of};
 use ringfence_testkit::invariants::{Checkers, Step};
@@ -140,7 +142,9 @@ fn is_allowed(event: &Event, step: &Step, bandit: &Bandit) -> bool {
         found.is_some_and(|found| found.owner == bandit.principal)
     };
     match event {
-        Event::Granted(granted) => bandit.may(Verb::Acquire, granted.name.as_str()),
+        Event::Granted(granted) => {
+            bandit.may(Verb::Acquire, granted.name.as_str()) || came_by_time(step, granted)
+        }
         Event::Ended { name, .. } => !name.as_str().contains(HIDDEN),
         Event::WaitEnded {
             name, why, session, ..
@@ -153,6 +157,24 @@ fn is_allowed(event: &Event, step: &Step, bandit: &Bandit) -> bool {
         }
         _ => true,
     }
+}
+
+/// Whether a grant goes to who waited for it before the entry, of a lease that came free as time went on:
+/// a block was over, or the holder's session ran out of time. Any entry may be the one that moves time.
+fn came_by_time(step: &Step, granted: &Granted) -> bool {
+    let Some(lease) = step.before.lease(&granted.name) else {
+        return false;
+    };
+    let mut queue = lease.queue.iter();
+    let waited =
+        queue.any(|waiter| (waiter.session, waiter.request) == (granted.session, granted.request));
+    let ran_out = step.events.iter().any(|event| {
+        let Event::Ended { name, cause, .. } = event else {
+            return false;
+        };
+        *name == granted.name && *cause == EndCause::Expired
+    });
+    waited && (lease.grant.is_none() || ran_out)
 }
 
 /// Whether a session is a hostile client's: the honest have none that ends.
