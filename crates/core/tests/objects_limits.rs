@@ -350,6 +350,17 @@ fn what_was_owed_before_anything_was_proven_is_owed_still() {
     bench.holds(ONE, "one");
 }
 
+/// Found at random once: a namesake without proof had the lease meanwhile.
+#[test]
+fn who_owes_takes_over_no_term_of_which_nothing_was_proven() {
+    let mut bench = Bench::new();
+    bench.holds(ONE, "one");
+    bench.pass(15_000);
+    bench.holds(NOBODY, "one");
+    let refused = rejection(bench.put(ONE, "one"));
+    assert!(matches!(refused, Rejection::Owing { .. }), "{refused:?}");
+}
+
 #[test]
 fn the_newest_of_those_who_owe_are_known() {
     let mut bench = Bench::new();

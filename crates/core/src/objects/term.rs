@@ -150,7 +150,7 @@ impl StateMachine {
 
     /// Refuses a candidate that lost its last term and may not know. The first refusal counts, and is
     /// noted; so it is the only one that changes anything.
-    fn check_owing(
+    pub(super) fn check_owing(
         &mut self,
         name: &LeaseName,
         candidate: &Candidate,

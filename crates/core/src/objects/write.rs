@@ -122,6 +122,10 @@ impl StateMachine {
                 false => Err(self.held_by(&grant)),
             };
         }
+        if !own {
+            // It takes over a term that was not its own: one that lost its own must notice first.
+            self.check_owing(name, candidate, spec)?;
+        }
         self.keep_term(name, grant.session, candidate, spec)?;
         Ok(Done::Held(grant.token))
     }

@@ -11,7 +11,7 @@ use ringfence_core::{
 
 const CLUSTER: ClusterId = ClusterId::new([1; 16]);
 
-/// A term that the endpoint has told a candidate of.
+/// A term that a candidate holds by an answer of the endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) token: FencingToken,

@@ -10,7 +10,7 @@ const RENEW_DEADLINE: Millis = Millis(7_000);
 pub(crate) const COUNT: usize = 5;
 /// What electors call themselves.
 pub(crate) const IDENTITIES: [&str; COUNT] = ["a", "b", "c", "d", "e"];
-/// Whose processes are not told apart by a Pod.
+/// The elector whose Pod is unknown.
 pub(crate) const WITHOUT_POD: usize = 2;
 /// Of which nothing is proven before the mode is `off` no more.
 pub(crate) const UNPROVEN: usize = 4;
@@ -26,7 +26,7 @@ pub(crate) struct Elector {
     pub(crate) seen: Option<u64>,
     /// Whether its next write is the first of its process.
     pub(crate) fresh: bool,
-    /// Whether another process has used its name where that is not told apart.
+    /// Whether another process has used its name where the two look alike.
     pub(crate) disturbed: bool,
 }
 

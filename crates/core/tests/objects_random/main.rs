@@ -25,7 +25,7 @@ pub(crate) enum Step {
     Restart(usize),
     /// Its loop ends, and it gives back what it may hold.
     GivesUp(usize),
-    /// Another process writes by the name of somebody.
+    /// Another process writes, by its own name or that of an elector.
     Stranger {
         principal: usize,
         pod: usize,

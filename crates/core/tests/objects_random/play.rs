@@ -200,7 +200,7 @@ impl Play {
         self.write(name, version, &by, ObjectWrite::Delete { revoke });
     }
 
-    /// Writes an object and compares with what was before. The token, if the writer is told one.
+    /// Writes an object and compares with what was before. The token, if the writer holds the lease.
     fn write(
         &mut self,
         name: &LeaseName,
