@@ -10,7 +10,7 @@ use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use ringfence_core::{Frozen, LeaseName};
+use ringfence_core::{Frozen, GoneObject, LeaseName, ObjectView};
 use ringfence_lease_api::accept::{self, Form, form};
 use ringfence_lease_api::options::WatchOptions;
 use ringfence_lease_api::selector::Selector;
@@ -49,6 +49,8 @@ struct Watch {
     sent: u64,
     /// The names that its client knows of.
     known: HashSet<LeaseName>,
+    /// The state that it was last told of, for what was deleted since.
+    told: Option<Frozen>,
     lines: mpsc::Sender<Vec<u8>>,
     first: bool,
     _place: OwnedSemaphorePermit,
@@ -104,6 +106,7 @@ impl LeaseApi {
             rows,
             sent: from.unwrap_or_else(|| state.objects_version()),
             known: HashSet::new(),
+            told: None,
             lines,
             first: true,
             _place: place,
@@ -121,7 +124,7 @@ impl LeaseApi {
             } else {
                 watch.know(&state);
             }
-            drop(state);
+            watch.told = Some(state);
             tokio::select! {
                 over = watch.run(bookmarks) => over,
                 () = sleep_until(until) => Err(Over),
@@ -259,7 +262,7 @@ impl Watch {
             if let Some(ended) = ended {
                 // One that was made and deleted since is nothing to a client that never saw it.
                 if self.known.remove(&name) {
-                    let shown = gone(&name, version, &ended, cluster);
+                    let shown = self.last_of(&name, version, &ended);
                     self.change(Change::Deleted, &shown).await?;
                 }
                 continue;
@@ -282,7 +285,19 @@ impl Watch {
             }
         }
         self.sent = state.objects_version();
+        self.told = Some(state);
         Ok(any)
+    }
+
+    /// A deleted object as it was last seen; without a holder and metadata if that was before this
+    /// watch.
+    fn last_of(&self, name: &LeaseName, version: u64, ended: &GoneObject) -> Lease {
+        let cluster = self.api.cluster();
+        let last = self.told.as_ref().and_then(|told| told.object(name));
+        match last.filter(|last| last.created == ended.created) {
+            Some(last) => lease(&ObjectView { version, ..last }, cluster),
+            None => gone(name, version, ended, cluster),
+        }
     }
 
     async fn fail(&mut self, failure: &Failure) -> Result<bool, Over> {
