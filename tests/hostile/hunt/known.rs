@@ -15,6 +15,8 @@ use super::bandit::OWN;
 pub(super) const HIDDEN: &str = "kestrel";
 /// Stands in the identity of every honest holder of a hidden name, and in no request of hostile clients.
 pub(super) const UNSEEN: &str = "osprey";
+/// What honest sessions call themselves that are never kept alive, so that they end in time.
+pub(super) const SILENT_IDENTITY: &str = "silent";
 /// The most tokens that are remembered.
 const TOKENS_MAX: usize = 256;
 /// The most own sessions that are named again.

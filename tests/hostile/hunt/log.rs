@@ -19,7 +19,7 @@ use ringfence_tests::{Cluster, server};
 
 use super::bandit::Bandit;
 use super::figures::Figures;
-use super::known::HIDDEN;
+use super::known::{HIDDEN, SILENT_IDENTITY};
 
 /// The committed log of a stopped node, as `ringfence log dump` writes it.
 pub(super) struct Dump(File);
@@ -145,15 +145,25 @@ fn is_allowed(event: &Event, step: &Step, bandit: &Bandit) -> bool {
         Event::Granted(granted) => {
             bandit.may(Verb::Acquire, granted.name.as_str()) || came_by_time(step, granted)
         }
-        Event::Ended { name, .. } => !name.as_str().contains(HIDDEN),
+        Event::Ended {
+            name,
+            cause,
+            session,
+            ..
+        } => {
+            let silent = *cause == EndCause::Expired && has_been_silent(step, *session);
+            silent || !name.as_str().contains(HIDDEN)
+        }
         Event::WaitEnded {
             name, why, session, ..
         } => !name.as_str().contains(HIDDEN) || *why == WaitEnd::TimedOut || own(*session),
         Event::SessionOpened { session } => own(*session),
         Event::SessionEnded { session, cause, .. } => {
-            // No session of the honest runs out of time during a hunt.
+            // No session of the honest runs out of time during a hunt, but those that are silent so that
+            // they do.
+            let may_run_out = hostile(step, *session) || has_been_silent(step, *session);
             own(*session) && (*cause == SessionEnd::Expired || *cause == SessionEnd::Closed)
-                || *cause == SessionEnd::Expired && hostile(step, *session)
+                || *cause == SessionEnd::Expired && may_run_out
         }
         _ => true,
     }
@@ -175,6 +185,14 @@ fn came_by_time(step: &Step, granted: &Granted) -> bool {
         *name == granted.name && *cause == EndCause::Expired
     });
     waited && (lease.grant.is_none() || ran_out)
+}
+
+/// Whether it is a session that nobody keeps alive, and its time was over.
+fn has_been_silent(step: &Step, session: ringfence_core::SessionId) -> bool {
+    step.before.session(session).is_some_and(|found| {
+        let over = found.seen.after(found.ttl) <= step.after.time();
+        over && found.identity.as_str() == SILENT_IDENTITY
+    })
 }
 
 /// Whether a session is a hostile client's: the honest have none that ends.

@@ -18,7 +18,7 @@ use super::ends::{at_rest, nodes_are_well};
 use super::figures::Figures;
 use super::forger::Siege;
 use super::honest::Honest;
-use super::known::{HIDDEN, Known};
+use super::known::{HIDDEN, Known, SILENT_IDENTITY};
 use super::stage::Stage;
 use super::{seed, time};
 use crate::measure::PATIENCE;
@@ -144,7 +144,7 @@ async fn besieged_by(who: At) -> Arc<Figures> {
 async fn silence(caller: Caller, figures: Arc<Figures>, until: Duration) {
     while Journal::now() < until {
         let name = format!("{HIDDEN}/silent-{}", rand::random::<u32>());
-        let Ok(session) = caller.open("silent", SILENT).await else {
+        let Ok(session) = caller.open(SILENT_IDENTITY, SILENT).await else {
             continue;
         };
         let number = session.number();
