@@ -198,7 +198,11 @@ impl Watch {
             }
         }
         for (_, name, gone) in state.objects_gone_after(sent) {
-            if gone.created <= sent && name.as_str().starts_with(&self.prefix) {
+            // Its labels are not known any more.
+            let only = self.selector.name();
+            let selected = only.is_none_or(|only| name.as_str().rsplit('/').next() == Some(only));
+            let here = name.as_str().starts_with(&self.prefix);
+            if selected && here && gone.created <= sent {
                 self.known.insert(name.clone());
             }
         }

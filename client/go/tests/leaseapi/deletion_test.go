@@ -39,3 +39,27 @@ func TestADeletionIsToldWithTheLastState(t *testing.T) {
 		t.Error("a deletion without the last state:", last)
 	}
 }
+
+// A watch of one lease that goes on from a list tells no other lease's deletion.
+func TestAWatchOfOneLeaseTellsOfNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, sharedCluster(t))
+	ctx := within(t, 20*time.Second)
+	leases := s.leases(t, "watcher")
+	other := create(t, s, s.name+"-other")
+	list, err := leases.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.delete(t, other.Name)
+	watching, err := leases.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=" + s.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	create(t, s, s.name)
+	event := <-watching.ResultChan()
+	if told, is := event.Object.(*coordinationv1.Lease); event.Type != watch.Added || !is || told.Name != s.name {
+		t.Error(event.Type, event.Object)
+	}
+}

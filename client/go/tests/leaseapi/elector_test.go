@@ -235,7 +235,7 @@ func TestElection(t *testing.T) {
 
 	c := s.elect(t, "c", settings{})
 	s.resign(t, b)
-	third := s.leads(t, c, 2*time.Second)
+	third := s.leads(t, c, endMax-retryPeriod)
 	if token(t, third) <= token(t, second) || *third.Spec.LeaseTransitions != 2 {
 		t.Error(third)
 	}
@@ -258,7 +258,7 @@ func TestReleasedIsShownAsFree(t *testing.T) {
 	}
 	// A release is no loss: the same process is elected again at once.
 	again := s.elect(t, "a", settings{})
-	if next := s.leads(t, again, 2*time.Second); token(t, next) <= token(t, held) {
+	if next := s.leads(t, again, endMax-retryPeriod); token(t, next) <= token(t, held) {
 		t.Error(next)
 	}
 }

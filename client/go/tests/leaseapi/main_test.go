@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	// These tests wait for most of their time.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
