@@ -128,7 +128,7 @@ fn log_to_stderr(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // Otherwise a line that nobody can read any more ends the process.
+        // Otherwise a line that cannot be written any more ends the process.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match config.log_format {

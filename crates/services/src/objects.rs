@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Extensions;
 use ringfence_core::{
     Access, ClusterId, Command, Frozen, LEVEL_OBJECTS, LeaseName, Mode, ObjectView, ObjectWritten,
-    Outcome, PodUid, Rejection, Scope, WriteObject,
+    Outcome, PodUid, Rejection, Scope, Verb, WriteObject,
 };
 use ringfence_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
@@ -173,6 +173,23 @@ impl ObjectService {
                         .is_none_or(|of| Some(of) == principal)
             })
         })
+    }
+
+    /// Whether the caller has this right to a lease, as far as this node knows.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`] names the rule that would allow it.
+    pub fn judge(
+        &self,
+        caller: &ObjectCaller,
+        verb: Verb,
+        name: &LeaseName,
+    ) -> Result<(), ObjectRefused> {
+        let who = &caller.who;
+        let judged = self.context.look_early(who, |access| {
+            access.judge(who.principal(), verb, Scope::Name(name))
+        });
+        Ok(judged?)
     }
 
     /// The version that this node's objects have come to.

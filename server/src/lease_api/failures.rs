@@ -1,5 +1,5 @@
 //! Refusals in the words of Kubernetes, such that client-go does with each what is right: it repeats a
-//! write by itself only after 429 and 503 with `Retry-After`, which are answered only where nothing was
+//! write of its own accord only after 429 and 503 with `Retry-After`, which are answered only where nothing was
 //! done.
 
 use ringfence_core::{Limit, Rejection};

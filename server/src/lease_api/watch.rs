@@ -49,8 +49,8 @@ struct Watch {
     sent: u64,
     /// The names that its client knows of.
     known: HashSet<LeaseName>,
-    /// The state that it was last told of, for what was deleted since.
-    told: Option<Frozen>,
+    /// The state that it has received last, for what was deleted since.
+    received: Option<Frozen>,
     lines: mpsc::Sender<Vec<u8>>,
     first: bool,
     _place: OwnedSemaphorePermit,
@@ -106,7 +106,7 @@ impl LeaseApi {
             rows,
             sent: from.unwrap_or_else(|| state.objects_version()),
             known: HashSet::new(),
-            told: None,
+            received: None,
             lines,
             first: true,
             _place: place,
@@ -124,7 +124,7 @@ impl LeaseApi {
             } else {
                 watch.know(&state);
             }
-            watch.told = Some(state);
+            watch.received = Some(state);
             tokio::select! {
                 over = watch.run(bookmarks) => over,
                 () = sleep_until(until) => Err(Over),
@@ -289,7 +289,7 @@ impl Watch {
             }
         }
         self.sent = state.objects_version();
-        self.told = Some(state);
+        self.received = Some(state);
         Ok(any)
     }
 
@@ -297,7 +297,10 @@ impl Watch {
     /// watch.
     fn last_of(&self, name: &LeaseName, version: u64, ended: &GoneObject) -> Lease {
         let cluster = self.api.cluster();
-        let last = self.told.as_ref().and_then(|told| told.object(name));
+        let last = self
+            .received
+            .as_ref()
+            .and_then(|received| received.object(name));
         match last.filter(|last| last.created == ended.created) {
             Some(last) => lease(&ObjectView { version, ..last }, cluster),
             None => gone(name, version, ended, cluster),

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use rand::Rng;
 use ringfence_core::{
     Identity, LeaseName, ObjectMetadata, ObjectSpec, ObjectView, ObjectWrite, ObjectWritten,
-    OpenId, Rejection, Revoke, Secret, WriteObject,
+    OpenId, Rejection, Revoke, Secret, Verb, WriteObject,
 };
 use ringfence_lease_api::accept::{Form, form};
 use ringfence_lease_api::body::{self, Target};
@@ -197,6 +197,11 @@ impl LeaseApi {
                 return Err(Failure::modified(&key.name));
             }
             if options.is_dry_run() {
+                let (caller, name) = (&writing.asked.caller, &writing.name);
+                let held = present.holder.is_some() && !self.objects.holds(caller, name);
+                let verb = if held { Verb::Revoke } else { Verb::Acquire };
+                let judged = self.objects.judge(caller, verb, name);
+                judged.map_err(|refused| failures::of(writing.what, &refused))?;
                 return Ok(Answer::ok(deleted(&key.name, &own_uid)));
             }
             let revoke = present.holder.as_ref().map(|(_, token)| Revoke {
@@ -254,7 +259,7 @@ impl LeaseApi {
         let stored = Stored::of(wanted).encode(&key.name)?;
         let metadata = ObjectMetadata::new(&stored);
         let metadata = metadata.map_err(|why| Failure::not_allowed(&key.name, &why.to_string()))?;
-        // An object that nobody holds is shown with times of its own, which are no writer's.
+        // A free object is shown with times of its own, which are no writer's.
         let unchanged = shown
             .as_ref()
             .is_some_and(|shown| shown.spec == wanted.spec);
@@ -264,7 +269,8 @@ impl LeaseApi {
         };
         let form = form(writing.asked.accept().as_deref(), true)?;
         if options.dry_run {
-            let shown = shown.unwrap_or_else(|| wanted.clone());
+            self.rehearse(writing, present, spec.as_ref())?;
+            let shown = rehearsed(wanted, shown.as_ref());
             return Ok(Answer::ok(one(&shown, form, Include::default())));
         }
         let version = present.map(|object| object.version);
@@ -273,6 +279,29 @@ impl LeaseApi {
             .write(writing, version, write, options.timeout_ms)
             .await?;
         Ok(self.answer_of(&written, form))
+    }
+
+    /// Judges a write by this node's state, without an entry: rights, and who holds the lease.
+    fn rehearse(
+        &self,
+        writing: &Writing<'_>,
+        present: Option<&ObjectView>,
+        spec: Option<&ObjectSpec>,
+    ) -> Result<(), Failure> {
+        let (caller, name) = (&writing.asked.caller, &writing.name);
+        if self.objects.holds(caller, name) {
+            return Ok(());
+        }
+        let judged = self.objects.judge(caller, Verb::Acquire, name);
+        judged.map_err(|refused| failures::of(writing.what, &refused))?;
+        let holder = present.and_then(|object| object.holder.as_ref());
+        match (spec, holder) {
+            (Some(_), Some((identity, token))) => {
+                let why = format!("the lease is held by \"{identity}\" with token {token}");
+                Err(Failure::conflict(&writing.key.name, &why))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn answer_of(&self, written: &ObjectWritten, form: Form) -> Answer {
@@ -344,6 +373,18 @@ impl<'a> Writing<'a> {
             secret: Secret::new(random()),
         })
     }
+}
+
+/// What a write would make of the present lease, which keeps what is the server's.
+fn rehearsed(wanted: &Lease, present: Option<&Lease>) -> Lease {
+    let mut lease = wanted.clone();
+    if let Some(present) = present {
+        let (of, own) = (&mut lease.metadata, &present.metadata);
+        of.uid.clone_from(&own.uid);
+        of.resource_version.clone_from(&own.resource_version);
+        of.creation_timestamp = own.creation_timestamp;
+    }
+    lease
 }
 
 fn random() -> [u8; 16] {

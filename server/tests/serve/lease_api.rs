@@ -135,7 +135,7 @@ async fn each_call_of_the_lease_endpoint_needs_its_right() {
         made.headers
     );
 
-    // Of each call: what is asked, and the status for nobody, a stranger, a reader and an elector.
+    // Of each call: what is asked, and the status without a credential, for a stranger, a reader and an elector.
     let cases: [(&str, &str, Option<&Value>, [u16; 4]); 6] = [
         ("GET", WEB, None, [401, 403, 200, 200]),
         ("GET", LEASES, None, [401, 403, 200, 200]),

@@ -78,7 +78,7 @@ impl Process {
         Self::start_command(limited, ["127.0.0.1"; 3], dir, ports, flags)
     }
 
-    /// The same, whose log nobody reads: the other end of its pipe is closed.
+    /// The same, whose log has no reader: the other end of its pipe is closed.
     pub(crate) fn start_unread(dir: &Path, ports: Ports, flags: &[&str]) -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

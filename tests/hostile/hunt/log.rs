@@ -187,7 +187,7 @@ fn came_by_time(step: &Step, granted: &Granted) -> bool {
     waited && (lease.grant.is_none() || ran_out)
 }
 
-/// Whether it is a session that nobody keeps alive, and its time was over.
+/// Whether it is a session that is never kept alive, and its time was over.
 fn has_been_silent(step: &Step, session: ringfence_core::SessionId) -> bool {
     step.before.session(session).is_some_and(|found| {
         let over = found.seen.after(found.ttl) <= step.after.time();

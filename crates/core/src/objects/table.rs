@@ -276,6 +276,10 @@ impl StateMachine {
             let header = &mut self.state.header;
             let seconds = header.wall.0 / 1_000;
             let raised = seconds.min(VERSION_SECONDS_MAX) << FencingToken::CLOCK_SHIFT;
+            // A watch that goes on from a version of another life of the cluster must list again.
+            if header.versions == 0 {
+                header.versions_forgotten = raised;
+            }
             header.versions = header.versions.max(raised);
         }
     }

@@ -112,7 +112,7 @@ impl Inner {
             newest: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             awake: Awake::new(),
-            // A node finds out once by itself.
+            // A node finds out once without being asked.
             age_wanted: AtomicBool::new(true),
             lock: Mutex::new(Some(parts.lock)),
         }
