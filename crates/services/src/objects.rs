@@ -11,7 +11,7 @@ use ringfence_core::{
 };
 use ringfence_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 
 use crate::Context;
 use crate::caller::{Identified, Who};
@@ -247,20 +247,16 @@ impl ObjectService {
     }
 
     async fn wait_for(&self, version: u64, within: Duration) -> Result<(), ObjectRefused> {
-        let until = Instant::now() + within;
-        loop {
-            let own = self.version();
-            if own >= version {
-                return Ok(());
+        let come = async {
+            while self.version() < version {
+                sleep(VERSION_LOOK_INTERVAL).await;
             }
-            if Instant::now() >= until {
-                return Err(ObjectRefused::Behind {
-                    asked: version,
-                    own,
-                });
-            }
-            sleep(VERSION_LOOK_INTERVAL).await;
-        }
+        };
+        let come = timeout(within, come).await;
+        come.map_err(|_| ObjectRefused::Behind {
+            asked: version,
+            own: self.version(),
+        })
     }
 
     /// Writes or deletes an object.

@@ -19,7 +19,7 @@ use ringfence_lease_api::table::Rows;
 use ringfence_lease_api::{Failure, Lease};
 use ringfence_services::Fresh;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 
 use super::failures::{self, What};
@@ -29,8 +29,8 @@ use super::{Asked, LeaseApi};
 
 /// How often a watch looks whether anything has changed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a bookmark says where a quiet watch stands.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(30);
+/// After how many looks without news a bookmark says where the watch stands: about 30 s.
+const BOOKMARK_LOOKS: u32 = 600;
 /// The longest a watch lasts; its client begins another one.
 const WATCH_MAX: Duration = Duration::from_secs(1_800);
 /// How long a client may leave a line unread.
@@ -115,7 +115,6 @@ impl LeaseApi {
         let until = until.map_or(WATCH_MAX, |seconds| {
             Duration::from_secs(seconds).min(WATCH_MAX)
         });
-        let until = Instant::now() + until;
         let ends = options.send_initial_events == Some(true);
         let bookmarks = options.bookmarks;
         tokio::spawn(async move {
@@ -125,10 +124,9 @@ impl LeaseApi {
                 watch.know(&state);
             }
             watch.received = Some(state);
-            tokio::select! {
-                over = watch.run(bookmarks) => over,
-                () = sleep_until(until) => Err(Over),
-            }
+            timeout(until, watch.run(bookmarks))
+                .await
+                .unwrap_or(Err(Over))
         });
         let body = stream::unfold(waiting, |mut waiting| async {
             let line = waiting.recv().await?;
@@ -209,21 +207,20 @@ impl Watch {
     }
 
     async fn run(&mut self, bookmarks: bool) -> Result<(), Over> {
-        let mut quiet_since = Instant::now();
+        let mut quiet_looks = 0;
         loop {
             tokio::select! {
                 () = sleep(LOOK_INTERVAL) => {}
                 () = self.api.objects.stopped() => return Err(Over),
                 () = self.lines.closed() => return Err(Over),
             }
-            if self.api.objects.version() > self.sent {
-                if self.look().await? {
-                    quiet_since = Instant::now();
-                }
+            if self.api.objects.version() > self.sent && self.look().await? {
+                quiet_looks = 0;
             }
-            if bookmarks && quiet_since.elapsed() >= BOOKMARK_INTERVAL {
+            quiet_looks += 1;
+            if bookmarks && quiet_looks >= BOOKMARK_LOOKS {
                 self.bookmark(false).await?;
-                quiet_since = Instant::now();
+                quiet_looks = 0;
             }
         }
     }

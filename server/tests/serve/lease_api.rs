@@ -2,11 +2,13 @@
 //! of Kubernetes, and what a watch shows. Real electors are in the tests' module of the Go client.
 
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use ringfence_testkit::certificates::Authority;
 use ringfence_testkit::ports::Port;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 use crate::process::{Ports, Process};
 
@@ -137,12 +139,12 @@ async fn each_call_of_the_lease_endpoint_needs_its_right() {
 
     // Of each call: what is asked, and the status without a credential, for a stranger, a reader and an elector.
     let cases: [(&str, &str, Option<&Value>, [u16; 4]); 6] = [
-        ("GET", WEB, None, [401, 403, 200, 200]),
-        ("GET", LEASES, None, [401, 403, 200, 200]),
-        ("GET", &watch, None, [401, 403, 200, 200]),
-        ("POST", LEASES, Some(&web("two")), [401, 403, 409, 409]),
-        ("PATCH", WEB, Some(&patch), [401, 403, 403, 200]),
-        ("DELETE", WEB, None, [401, 403, 403, 403]),
+        ("GET", WEB, None, [403, 403, 200, 200]),
+        ("GET", LEASES, None, [403, 403, 200, 200]),
+        ("GET", &watch, None, [403, 403, 200, 200]),
+        ("POST", LEASES, Some(&web("two")), [403, 403, 409, 409]),
+        ("PATCH", WEB, Some(&patch), [403, 403, 403, 200]),
+        ("DELETE", WEB, None, [403, 403, 403, 403]),
     ];
     let callers = [None, Some(&stranger), Some(&reader), Some(&electors)];
     for (method, path, body, statuses) in cases {
@@ -180,7 +182,7 @@ async fn a_write_is_based_on_a_version_and_a_watch_shows_each() {
     let watch = format!("{LEASES}?watch=true&timeoutSeconds=6");
     let watching = node.curl(Some(&two), &watch).stdout(Stdio::piped()).spawn();
     let watching = watching.unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    sleep(Duration::from_secs(1)).await;
     let made = node.ask(Some(&one), "POST", LEASES, Some(&web("one")));
     let put = |token: &str, holder: &str, version: &Value| {
         let mut body = web(holder);
@@ -238,7 +240,7 @@ async fn the_lease_endpoint_is_not_served_without_tls() {
         .args(["serve", "--data-dir"])
         .arg(folder.path());
     command.args([
-        "--listen-client=127.0.0.1:0",
+        "--listen-client=127.0.0.1:7420",
         "--listen-lease-api=127.0.0.1:7425",
     ]);
     let done = command.output().unwrap();
