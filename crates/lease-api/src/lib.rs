@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A write goes so: the caller reads the present lease, as it was shown. [`body::lease`] or
-//! [`patch::apply`] gives the lease that is wanted. The caller compares its version and its `uid`
+//! [`patch::Patch`] gives the lease that is wanted. The caller compares its version and its `uid`
 //! with those of the present one (409), then calls [`metadata::check_own`], keeps
 //! [`metadata::Stored`], and proposes what is left: the spec, which is unchanged if it is equal.
 
