@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use ringfence_access::Peer;
 use ringfence_core::Mode;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
 use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
-use ringfence_services::{ConnectionService, Context, LeaseService, SessionService};
+use ringfence_services::{ConnectionService, Context, LeaseService, Pool, SessionService};
 use ringfence_tls::{Acceptor, Connector, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -151,7 +151,10 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
 
     let descriptors = descriptors::raise();
     let wanted = config.client_connections_max;
-    let room = descriptors::room_for_clients(wanted, descriptors);
+    // Electors come by a port of their own, and as many of them.
+    let shares = 1 + u64::from(lease_api.is_some());
+    let room = descriptors::room_for_clients(wanted * shares, descriptors);
+    let room = (room / shares).max(1);
     if room < wanted {
         warn!(
             client_connections_max = room,
@@ -169,19 +172,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         limits,
         ports.client.clone(),
     );
-    let of_clients = Arc::clone(&pool);
-    let (of_connections, callers) = (context.clone(), identify.clone());
-    let connections = client_port.incoming().map(move |accepted| {
-        let accepted = accepted?;
-        let peer = callers.peer(&accepted);
-        let principals = of_connections.connection_principals();
-        io::Result::Ok(ClientConnection::new(
-            accepted,
-            peer,
-            principals,
-            &of_clients,
-        ))
-    });
+    let connections = accepted(client_port, &context, &identify, &pool);
     let clients = services(
         &context,
         identify.clone(),
@@ -193,19 +184,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         let limits = PortLimits::http(usize::try_from(room).unwrap_or(usize::MAX));
         let figures = ports.lease_api.clone();
         let port = Port::new("lease-api", listener, Some(tls), limits, figures);
-        let (of_connections, callers) = (context.clone(), identify.clone());
-        let of_electors = Arc::clone(&pool);
-        let connections = port.incoming().map(move |accepted| {
-            let accepted = accepted?;
-            let peer = callers.peer(&accepted);
-            let principals = of_connections.connection_principals();
-            io::Result::Ok(ClientConnection::new(
-                accepted,
-                peer,
-                principals,
-                &of_electors,
-            ))
-        });
+        let connections = accepted(port, &context, &identify, &pool);
         let served = lease_api_services(&context, identify.clone(), &ports.pool)
             .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
         tokio::spawn(served);
@@ -305,6 +284,22 @@ fn clear(data_dir: &Path) {
             "not cleared: a node that is started here will learn that it was removed"
         ),
     }
+}
+
+/// The connections of a port that callers are proven at, each with an account of its own.
+fn accepted(
+    port: Port,
+    context: &Context,
+    callers: &IdentifyLayer,
+    pool: &Arc<Pool>,
+) -> impl Stream<Item = io::Result<ClientConnection>> + use<> {
+    let (context, callers, pool) = (context.clone(), callers.clone(), Arc::clone(pool));
+    port.incoming().map(move |accepted| {
+        let accepted = accepted?;
+        let peer = callers.peer(&accepted);
+        let principals = context.connection_principals();
+        Ok(ClientConnection::new(accepted, peer, principals, &pool))
+    })
 }
 
 /// The port of the Lease endpoint, if it is served. It speaks HTTP/1.1 alone.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// In Kubernetes a deletion is told with the last state: handlers that filter by labels rely on it.
+// In Kubernetes a deletion event carries the last state: handlers that filter by labels rely on it.
 func TestADeletionIsToldWithTheLastState(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, sharedCluster(t))

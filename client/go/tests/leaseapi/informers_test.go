@@ -179,7 +179,7 @@ func testInformer(t *testing.T, older bool) {
 	other := create(t, s, s.name+"-other")
 	eventually(t, 2*time.Second, "another lease is told", func() bool { return told.count(told.added, other.Name) == 1 })
 
-	// The connection breaks; what happened meanwhile is told by a watch that goes on, and not by a list.
+	// The connection breaks; what happened meanwhile comes by a watch that goes on, and not by a list.
 	network.darken()
 	s.delete(t, other.Name)
 	third := create(t, s, s.name+"-third")
@@ -253,7 +253,7 @@ func TestWatch(t *testing.T) {
 		t.Error(told)
 	}
 	versions := []uint64{version(t, made)}
-	// One that the selector selects no more is gone.
+	// One that the selector no longer selects is gone.
 	selected := []watch.EventType{watch.Added, watch.Modified, watch.Deleted}
 	for i, color := range []string{"red", "red", "blue"} {
 		body := fmt.Sprintf(`{"metadata":{"labels":{"color":%q},"annotations":{"n":"%d"}}}`, color, len(versions))

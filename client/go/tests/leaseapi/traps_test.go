@@ -31,7 +31,7 @@ func TestAReleaseAfterAPartitionIsNotTheSuccessors(t *testing.T) {
 	a := s.elect(t, "a", settings{release: true})
 	first := s.leads(t, a, 5*time.Second)
 	b := s.elect(t, "b", settings{})
-	// a notices by its RenewDeadline that it leads no more; its Get of release() is the first request
+	// a notices by its RenewDeadline that it no longer leads; its Get of release() is the first request
 	// that gets through, when b leads.
 	a.link.darken()
 	second := s.leads(t, b, nextMax)
