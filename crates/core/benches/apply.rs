@@ -37,6 +37,8 @@ impl World {
             token_floor: Some(0),
             settings,
             mode: ringfence_core::Mode::Off,
+            quiet_time: Millis(0),
+            restored: None,
         }));
         world
     }

@@ -101,6 +101,8 @@ fn applied(scatter: bool) -> StateMachine {
         token_floor: Some(0),
         settings: Settings::STANDARD,
         mode: ringfence_core::Mode::Off,
+        quiet_time: Millis(0),
+        restored: None,
     };
     let opening = [
         Command::TermStart { unix_seconds: None },

@@ -265,6 +265,71 @@ impl Access {
         }
     }
 
+    /// Whether a restored cluster can have these rights.
+    ///
+    /// # Errors
+    /// What is wrong with the first one that it cannot have.
+    pub fn check(records: &[AccessRecord]) -> Result<(), InvalidAccess> {
+        Self::default().seeded(records, 1).map(drop)
+    }
+
+    /// With these rights of a backup besides, which the entry at `index` restores. Its cluster tokens
+    /// are not among them: one that was removed since the backup would be valid again.
+    pub(crate) fn seeded(
+        &self,
+        records: &[AccessRecord],
+        index: u64,
+    ) -> Result<Self, InvalidAccess> {
+        if records.is_empty() {
+            return Ok(self.clone());
+        }
+        let (mut mode, mut limits) = (self.mode, self.limits);
+        let mut rules = self.rest.rules.all().clone();
+        let mut bans = self.rest.bans.clone();
+        let mut tokens = self.rest.tokens.clone();
+        for record in records {
+            match record {
+                AccessRecord::Mode {
+                    mode: to,
+                    limits: of,
+                    ..
+                } => (mode, limits) = (*to, *of),
+                AccessRecord::Rule(rule) => {
+                    rule.check().map_err(InvalidAccess::Rule)?;
+                    rules.insert(rule.clone());
+                }
+                AccessRecord::Ban(principal) if principal.as_str() == Principal::LOCAL => {
+                    return Err(InvalidAccess::BanLocal);
+                }
+                AccessRecord::Ban(principal) => drop(bans.insert(principal.clone())),
+                AccessRecord::Token { id, token } if planted(Bug::RestoreKeepsClusterTokens) => {
+                    tokens.insert((*id).min(index), token.clone());
+                }
+                AccessRecord::Token { .. } => {}
+            }
+        }
+        if limits.sessions == 0 || limits.leases == 0 {
+            return Err(InvalidAccess::LimitOfZero);
+        }
+        if rules.len() > RULES_MAX {
+            return Err(InvalidAccess::TooManyRules);
+        }
+        if bans.len() > BANS_MAX {
+            return Err(InvalidAccess::TooManyBans);
+        }
+        let rest = Rest {
+            rules: Rules::new(rules),
+            bans,
+            tokens,
+        };
+        Ok(Self {
+            mode,
+            limits,
+            set_at: index,
+            rest: Arc::new(rest),
+        })
+    }
+
     /// The state after these changes, made by the entry at `index`, and the id of the new token.
     pub(crate) fn changed(
         &self,

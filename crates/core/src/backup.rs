@@ -16,15 +16,12 @@ use crate::access::{Access, AccessRecord};
 use crate::id::{ClusterId, FencingToken};
 use crate::name::LeaseName;
 use crate::pod::Pod;
-use crate::settings::Settings;
+use crate::settings::{LINEAGE_MAX, Settings};
 use crate::state::Frozen;
 use crate::time::{ClusterTime, Millis, WallTime};
 use crate::tokens::TokenCounter;
 
 pub use digest::{BackupDigest, InvalidDigest};
-
-/// The most clusters in a lineage. A cluster is restored some times in its life, not every day.
-pub const LINEAGE_MAX: usize = 64;
 
 /// One record of a backup: the header first, then rights, floors, and names held by Pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +57,7 @@ pub struct HeldByPod {
 pub struct BackupHeader {
     /// The cluster.
     pub cluster: ClusterId,
-    /// The clusters that it was restored from, the oldest first; at most [`LINEAGE_MAX`].
+    /// The clusters that it was restored from, the newest last; at most [`LINEAGE_MAX`].
     pub lineage: Vec<ClusterId>,
     /// The newest applied entry.
     pub index: u64,
@@ -122,10 +119,11 @@ impl fmt::Display for BadBackup {
 impl core::error::Error for BadBackup {}
 
 impl Frozen {
-    /// The records of a backup at this index; `None` if no cluster is formed. Looks at every session
-    /// and every lease.
+    /// The records of a backup at this index; `None` if no cluster is formed, or a restored one has not
+    /// all of its state yet. Looks at every session and every lease.
     pub fn backup(&self) -> Option<impl Iterator<Item = BackupRecord> + '_> {
-        let header = self.backup_header(self.header.cluster?);
+        let cluster = self.header.cluster.filter(|_| self.is_formed())?;
+        let header = self.backup_header(cluster);
         let access = self.access.records();
         // What proves a caller is no part of a backup: a file that leaks must not give rights, and a
         // token that is revoked after the backup must stay so.
@@ -156,7 +154,7 @@ impl Frozen {
         let ttls = self.sessions.iter().map(|(_, session)| session.ttl());
         BackupHeader {
             cluster,
-            lineage: Vec::new(),
+            lineage: header.lineage.clone(),
             index: header.index,
             term: header.term,
             time: header.time,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::access::AccessRecord;
 use crate::access::change::{Caller, ChangeAccess, Mode};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
@@ -92,6 +93,8 @@ pub enum Command {
     },
     /// Writes or deletes a Lease object.
     WriteObject(Box<WriteObject>),
+    /// Gives a restored cluster a part of its state.
+    Seed(Seed),
 }
 
 /// The longest text of a [`Command::Operate`], in bytes.
@@ -129,6 +132,7 @@ impl Command {
             | Self::DrawNodeId
             | Self::PodEnded(_)
             | Self::RaiseLevel { .. }
+            | Self::Seed(_)
             | Self::Called(_) => false,
         }
     }
@@ -156,6 +160,63 @@ pub struct Form {
     /// How much rights bind from this entry on. Any but [`Mode::Off`] raises the level to
     /// [`LEVEL_ACCESS`](crate::LEVEL_ACCESS): every first member has to know rights.
     pub mode: Mode,
+    /// For how long nothing is granted, since holders of a lost cluster may still work; 0 to
+    /// [`QUIET_TIME_MAX`](crate::QUIET_TIME_MAX). A restored cluster adds to it. Any but 0 raises
+    /// the level to [`LEVEL_RESTORE`](crate::LEVEL_RESTORE).
+    pub quiet_time: Millis,
+    /// What the cluster is restored from; raises the level as a quiet time does.
+    pub restored: Option<Restored>,
+}
+
+/// The past of a restored cluster, as far as it is small; [`Seed`]s follow with the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Restored {
+    /// The clusters before this one, the newest last; a state keeps the newest
+    /// [`LINEAGE_MAX`](crate::LINEAGE_MAX).
+    pub lineage: Vec<ClusterId>,
+    /// The digest of the backup, SHA-256.
+    pub digest: [u8; 32],
+    /// How many [`Seed`]s follow.
+    pub parts: u32,
+    /// Where the tokens of the backup have come to. Where the clock is not above it,
+    /// [`Form::token_floor`] has to be, by [`RESTORE_TOKEN_GAP`](crate::RESTORE_TOKEN_GAP).
+    pub tokens: u64,
+    /// The token floor that the lost cluster was formed with, for people: it ends with it.
+    pub token_floor: Option<u64>,
+    /// The number of the next session in the backup.
+    pub sessions: u64,
+    /// The newest version of a Lease object in the backup, 0 if there was none.
+    pub versions: u64,
+    /// The greatest TTL of a session that was alive in the backup.
+    pub ttl_greatest: Millis,
+    /// Whether the cluster is a drill: its tokens start at [`Form::token_floor`], or else at the
+    /// clock, it keeps no quiet time, and it is no descendant of the cluster in the backup, which may
+    /// be alive.
+    pub drill: bool,
+}
+
+/// See [`Command::Seed`]. Parts count in their order, and each once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seed {
+    /// The digest of the backup, SHA-256; another one than that of the [`Form`] is refused.
+    pub digest: [u8; 32],
+    /// The number of the part, from 0.
+    pub part: u32,
+    /// Rights, to be added to those that are there. Cluster tokens are left out.
+    pub access: Vec<AccessRecord>,
+    /// Names that Pods hold: each is granted to a session that stands for its Pod's container.
+    pub held: Vec<PodHeld>,
+    /// The secret of the sessions that this part opens. No client is shown it.
+    pub secret: Secret,
+}
+
+/// A name that a session bound to a Pod held when the backup was made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodHeld {
+    /// The lease.
+    pub name: LeaseName,
+    /// The Pod and its container.
+    pub pod: Pod,
 }
 
 /// See [`Command::Configure`].

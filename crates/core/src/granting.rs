@@ -183,7 +183,7 @@ impl StateMachine {
     }
 
     /// Grants a free lease; `None` if no token is left.
-    fn grant(&mut self, name: &LeaseName, waiter: Waiter) -> Option<FencingToken> {
+    pub(crate) fn grant(&mut self, name: &LeaseName, waiter: Waiter) -> Option<FencingToken> {
         let header = &mut self.state.header;
         // A token that is taken is spent, whatever becomes of the grant.
         let token = header.tokens.take()?;

@@ -21,3 +21,7 @@ pub const LEVEL_ACCESS: u32 = 4;
 /// From this level on there are Lease objects:
 /// [`Command::WriteObject`](crate::Command::WriteObject).
 pub const LEVEL_OBJECTS: u32 = 5;
+
+/// From this level on a cluster can be restored, or formed with a quiet time:
+/// [`Command::Seed`](crate::Command::Seed), and the fields of [`Form`](crate::Form) for it.
+pub const LEVEL_RESTORE: u32 = 6;

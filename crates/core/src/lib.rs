@@ -26,6 +26,7 @@ mod ending;
 mod event;
 mod fence;
 mod few;
+mod forming;
 mod granting;
 mod id;
 mod judging;
@@ -65,16 +66,16 @@ pub use access::{Access, AccessRecord};
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
 pub use backup::{
     BackupContents, BackupDigest, BackupHeader, BackupRecord, BadBackup, HeldByPod, InvalidDigest,
-    LINEAGE_MAX,
 };
 pub use command::{
     Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, ObjectSpec,
-    ObjectWrite, Open, OpenForPod, PodEnded, Renew, Request, Revoke, WriteObject,
+    ObjectWrite, Open, OpenForPod, PodEnded, PodHeld, Renew, Request, Restored, Revoke, Seed,
+    WriteObject,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};
 pub use id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
-pub use level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS};
+pub use level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS, LEVEL_RESTORE};
 pub use machine::StateMachine;
 pub use name::{
     HOLDER_DATA_BYTES_MAX, HolderData, IDENTITY_BYTES_MAX, Identity, InvalidName, InvalidText,
@@ -97,9 +98,9 @@ pub use pod::{
 pub use query::{LeaseView, SessionView, Summary, Verdict};
 pub use refused::{EndsBelief, Refused};
 pub use settings::{
-    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART, LOCK_DELAY_MAX,
-    OPEN_AGE_MAX, REASON_BYTES_MAX, Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR,
-    UNCONFIRMED_MAX, WAIT_MAX,
+    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART, LINEAGE_MAX,
+    LOCK_DELAY_MAX, OPEN_AGE_MAX, QUIET_TIME_MAX, REASON_BYTES_MAX, RESTORE_TOKEN_GAP, Settings,
+    TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR, UNCONFIRMED_MAX, WAIT_MAX,
 };
 pub use state::Frozen;
 pub use time::{ClusterTime, Millis, WallTime};

@@ -10,18 +10,17 @@ use core::ops::Deref;
 
 use ringfence_planted::{Bug, planted};
 
-use crate::access::Access;
-use crate::access::change::{Caller, Mode};
+use crate::access::change::Caller;
 use crate::access::usage::Usages;
 use crate::budget::Budget;
-use crate::command::{Command, Configure, Entry, Form};
+use crate::command::{Command, Configure, Entry};
 use crate::deadlines::Deadlines;
 use crate::event::Event;
 use crate::id::{FencingToken, OpenId, SessionId};
-use crate::level::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS};
+use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
 use crate::looks::Looks;
 use crate::outcome::{Outcome, Rejection};
-use crate::settings::{LEAD_MAX, LEAD_PART, OPEN_AGE_MAX, Settings, TOKEN_FLOOR_MAX};
+use crate::settings::{LEAD_MAX, LEAD_PART, OPEN_AGE_MAX, Settings};
 use crate::snapshot::{Header, TokenCounter};
 use crate::state::Frozen;
 use crate::time::{ClusterTime, Millis, WallTime};
@@ -92,6 +91,8 @@ impl StateMachine {
             unserved: Vec::new(),
             versions: 0,
             versions_forgotten: 0,
+            lineage: Vec::new(),
+            seeding: None,
         })
     }
 
@@ -120,7 +121,8 @@ impl StateMachine {
     ///
     /// An entry of a term that no [`Command::TermStart`] has opened is refused without any effect
     /// ([`Rejection::NotReady`]), and so is everything but [`Command::Form`] before a cluster is
-    /// formed. Refused entries still count as applied.
+    /// formed, and what clients ask before a restored one has all of its state. Refused entries still
+    /// count as applied.
     pub fn apply(&mut self, entry: &Entry, events: &mut Vec<Event>) -> Outcome {
         self.skip(entry.index);
         let header = &mut self.state.header;
@@ -134,6 +136,9 @@ impl StateMachine {
         // its place before `TermStart` mean nothing here, so it has no effect at all.
         let forming = matches!(entry.command, Command::Form(_));
         if entry.term != header.term || (header.cluster.is_none() && !forming) {
+            return Outcome::Rejected(Rejection::NotReady);
+        }
+        if header.seeding.is_some() && entry.command.bare().is_asked() {
             return Outcome::Rejected(Rejection::NotReady);
         }
         header.time = header.time.max(entry.time);
@@ -204,6 +209,7 @@ impl StateMachine {
             // Judged before; the leader does the rest.
             Command::Operate { .. } => Ok(Outcome::Done),
             Command::WriteObject(write) => self.write_object(write),
+            Command::Seed(seed) => self.seed(seed),
             // Only one caller asks.
             Command::Called(_) => Err(Rejection::NotReady),
         }
@@ -227,31 +233,6 @@ impl StateMachine {
         Outcome::Done
     }
 
-    fn form(&mut self, form: &Form) -> Result<Outcome, Rejection> {
-        let header = &mut self.state.header;
-        if let Some(cluster) = header.cluster {
-            return Err(Rejection::AlreadyFormed { cluster });
-        }
-        form.settings.check().map_err(Rejection::InvalidSetting)?;
-        match form.token_floor {
-            Some(offered) if offered > TOKEN_FLOOR_MAX => {
-                return Err(Rejection::TokenFloorTooHigh { offered });
-            }
-            Some(floor) => header.tokens.start_at(floor),
-            // Without a believable clock a wiped cluster could repeat tokens.
-            None if header.tokens.reached() == 0 => return Err(Rejection::NotReady),
-            None => {}
-        }
-        header.token_floor = form.token_floor;
-        header.cluster = Some(form.cluster);
-        if form.mode != Mode::Off {
-            header.level = header.level.max(LEVEL_ACCESS);
-            self.state.access = Access::formed(form.mode, header.index);
-        }
-        self.set(form.settings);
-        Ok(Outcome::Done)
-    }
-
     fn configure(&mut self, configure: &Configure) -> Result<Outcome, Rejection> {
         let set_at = self.settings_set_at();
         if configure.based_on != set_at {
@@ -263,7 +244,7 @@ impl StateMachine {
         Ok(Outcome::Done)
     }
 
-    fn set(&mut self, settings: Settings) {
+    pub(crate) fn set(&mut self, settings: Settings) {
         let header = &mut self.state.header;
         header.settings = settings;
         header.settings_set_at = header.index;

@@ -12,6 +12,7 @@ use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::requests::Requests;
 use crate::session::Session;
+use crate::settings::LINEAGE_MAX;
 use crate::snapshot::{
     BadSnapshot, LeaseRecord, ObjectRecord, Record, SessionRecord, WaiterRecord,
 };
@@ -30,6 +31,15 @@ impl StateMachine {
                 why: "is not a header",
             });
         };
+        let seeding = header.seeding.as_ref();
+        if header.lineage.len() > LINEAGE_MAX
+            || seeding.is_some_and(|seeding| seeding.done >= seeding.parts)
+        {
+            return Err(BadSnapshot {
+                record: 0,
+                why: "names too many clusters, or lacks parts of a state that has them all",
+            });
+        }
         let unserved = core::mem::take(&mut header.unserved);
         header.level = header.level.max(LEVEL_FIRST);
         let mut machine = Self::from_header(header);

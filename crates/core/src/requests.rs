@@ -104,7 +104,7 @@ impl Requests {
     /// Forgets the answers below `lowest`, but for those that still bear on something: whatever a
     /// client says of its numbers, a request that stands in a queue or whose grant is in force
     /// finds its place again. So a long wait does not hold up the numbers after it.
-    fn confirm_below(&mut self, lowest: RequestNumber) {
+    pub(crate) fn confirm_below(&mut self, lowest: RequestNumber) {
         if lowest <= self.lowest {
             return;
         }

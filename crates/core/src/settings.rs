@@ -15,6 +15,13 @@ pub const LOCK_DELAY_MAX: Millis = Millis::from_secs(60);
 pub const WAIT_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 /// The greatest `--token-floor`: tokens above 2^53 are not exact as JSON numbers everywhere.
 pub const TOKEN_FLOOR_MAX: u64 = 1 << 52;
+/// The longest quiet time a cluster can be formed or restored with, 24 h.
+pub const QUIET_TIME_MAX: Millis = Millis::from_secs(24 * 60 * 60);
+/// How many clusters before it a cluster remembers, the newest ones.
+pub const LINEAGE_MAX: usize = 64;
+/// How far a token floor lies above the last token of a backup, at least, where the clock does not:
+/// the lost cluster may have granted as many since.
+pub const RESTORE_TOKEN_GAP: u64 = 1 << 32;
 /// How old the newest cluster time in an `Open` may be; `Open` ids are kept as long beyond their
 /// session's end.
 pub const OPEN_AGE_MAX: Millis = Millis::from_secs(60);

@@ -111,6 +111,22 @@ pub struct Header {
     pub versions: u64,
     /// The greatest version of a deletion that is forgotten, 0 if none is.
     pub versions_forgotten: u64,
+    /// The clusters that this one was restored from, the newest last; at most
+    /// [`LINEAGE_MAX`](crate::LINEAGE_MAX).
+    pub lineage: Vec<ClusterId>,
+    /// What a restored cluster still lacks.
+    pub seeding: Option<Seeding>,
+}
+
+/// How far the restoring of a cluster has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seeding {
+    /// The digest of the backup, SHA-256.
+    pub digest: [u8; 32],
+    /// Of how many parts the state consists, 1 or more.
+    pub parts: u32,
+    /// How many of them are applied, fewer than there are.
+    pub done: u32,
 }
 
 /// A living session.

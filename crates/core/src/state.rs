@@ -106,6 +106,13 @@ impl Frozen {
         self.header.cluster
     }
 
+    /// The clusters that this one was restored from, the newest last; at most
+    /// [`LINEAGE_MAX`](crate::LINEAGE_MAX).
+    #[must_use]
+    pub fn lineage(&self) -> &[ClusterId] {
+        &self.header.lineage
+    }
+
     /// The token floor the cluster was formed with. With one, it must not stand before a lasting
     /// store.
     #[must_use]

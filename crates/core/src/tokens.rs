@@ -50,6 +50,11 @@ impl TokenCounter {
         }
     }
 
+    /// Counts all tokens up to here as granted: by clusters before this one.
+    pub(crate) fn close(&mut self) {
+        self.granted = self.granted.max(self.reached);
+    }
+
     /// Takes the next token; `None` if none is left.
     pub(crate) fn take(&mut self) -> Option<FencingToken> {
         // Checked, not wrapped: a token that comes again would open every guard to a stale holder.

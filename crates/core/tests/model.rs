@@ -78,6 +78,7 @@ fn a_name_forgotten_in_a_quiet_time_leaves_a_readable_snapshot() {
         limits: Limits::Wide,
         floor: Some(0),
         quiet: true,
+        past: None,
         rights: Vec::new(),
         level: ringfence_core::LEVEL_REPEATS,
         crowd: 0,

@@ -44,6 +44,8 @@ impl Bench {
             token_floor: Some(0),
             settings: Settings::STANDARD,
             mode: Mode::Off,
+            quiet_time: Millis(0),
+            restored: None,
         };
         bench.apply(NOBODY, Command::Form(form));
         bench.apply(NOBODY, Command::RaiseLevel { level });

@@ -114,6 +114,8 @@ fn formed() -> Storm {
         token_floor: Some(0),
         settings: Settings::STANDARD,
         mode: ringfence_core::Mode::Off,
+        quiet_time: Millis(0),
+        restored: None,
     };
     storm.both(ClusterTime(0), Command::Form(form));
     storm

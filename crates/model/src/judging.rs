@@ -19,8 +19,17 @@ fn is_for_clients(command: &Command) -> bool {
             | Command::DrawNodeId
             | Command::PodEnded(_)
             | Command::RaiseLevel { .. }
+            | Command::Seed(_)
             | Command::Called(_)
     )
+}
+
+/// Whether a client asks for it, itself or by way of a node that says who it is.
+pub(super) fn comes_from_a_client(command: &Command) -> bool {
+    match command {
+        Command::Called(called) => is_for_clients(&called.command),
+        other => is_for_clients(other),
+    }
 }
 
 impl Model {

@@ -168,7 +168,7 @@ impl Model {
 
     /// The lease of this name. A new name displaces idle ones if there are too many: two, so that the
     /// names become fewer after the limit was lowered.
-    fn lease_or_new(&mut self, name: &LeaseName) -> usize {
+    pub(super) fn lease_or_new(&mut self, name: &LeaseName) -> usize {
         if let Some(at) = self.lease_at(name) {
             return at;
         }

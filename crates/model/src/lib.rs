@@ -6,6 +6,7 @@
 //! that stay below the budgets must agree exactly; others agree once enough entries have passed.
 
 mod clock;
+mod forming;
 mod judging;
 mod leases;
 mod requests;
@@ -14,11 +15,12 @@ mod sessions;
 
 use ringfence_core::snapshot::{Answer, GrantRecord, RevokedHolder, WaiterRecord};
 use ringfence_core::{
-    Ask, Caller, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Form,
-    Identity, LeaseName, LostGrant, Millis, Mode, OpenId, Outcome, Pod, Principal, Rejection,
-    RequestNumber, Secret, SessionEnd, SessionId, Settings, Summary, TOKEN_FLOOR_MAX, WallTime,
+    Ask, Caller, ClusterId, ClusterTime, Command, Configure, Entry, Event, FencingToken, Identity,
+    LeaseName, LostGrant, Millis, OpenId, Outcome, Pod, Principal, Rejection, RequestNumber,
+    Secret, SessionEnd, SessionId, Settings, Summary, WallTime,
 };
 
+use forming::Lacks;
 use rights::Rights;
 
 /// A clock that shows this many seconds or more would raise tokens above 2^53.
@@ -43,6 +45,8 @@ pub struct Model {
     next_turn: u64,
     forgotten: Option<FencingToken>,
     quiet_until: ClusterTime,
+    /// The parts of a restored state that are still to come.
+    lacks: Option<Lacks>,
     /// In the order in which they were opened.
     sessions: Vec<Session>,
     ended: Vec<EndedSession>,
@@ -149,6 +153,7 @@ impl Model {
             next_turn: 1,
             forgotten: None,
             quiet_until: ClusterTime(0),
+            lacks: None,
             sessions: Vec::new(),
             ended: Vec::new(),
             leases: Vec::new(),
@@ -228,6 +233,9 @@ impl Model {
         if entry.term != self.term || entry.term == 0 || !forms {
             return Outcome::Rejected(Rejection::NotReady);
         }
+        if self.lacks.is_some() && judging::comes_from_a_client(&entry.command) {
+            return Outcome::Rejected(Rejection::NotReady);
+        }
         self.time = self.time.max(entry.time);
         self.wall = self.wall.max(entry.wall);
         self.end_due();
@@ -285,33 +293,12 @@ impl Model {
             Command::Operate { .. } => Outcome::Done,
             // It knows sessions and leases only: no history that it is given has objects.
             Command::WriteObject(_) => Outcome::Rejected(Rejection::NotReady),
+            Command::Seed(seed) => match self.seed(seed) {
+                Ok(()) => Outcome::Done,
+                Err(refused) => Outcome::Rejected(refused),
+            },
             Command::Called(_) => Outcome::Rejected(Rejection::NotReady),
         }
-    }
-
-    fn form(&mut self, form: &Form) -> Result<(), Rejection> {
-        if let Some(cluster) = self.cluster {
-            return Err(Rejection::AlreadyFormed { cluster });
-        }
-        form.settings.check().map_err(Rejection::InvalidSetting)?;
-        if let Some(offered) = form.token_floor.filter(|&floor| floor > TOKEN_FLOOR_MAX) {
-            return Err(Rejection::TokenFloorTooHigh { offered });
-        }
-        match form.token_floor {
-            Some(floor) => self.counter = floor,
-            None if self.counter == 0 => return Err(Rejection::NotReady),
-            None => {}
-        }
-        self.cluster = Some(form.cluster);
-        self.token_floor = form.token_floor;
-        self.settings = form.settings;
-        self.settings_set_at = self.index;
-        if form.mode != Mode::Off {
-            self.level = self.level.max(4);
-            self.rights.mode = form.mode;
-            self.rights.set_at = self.index;
-        }
-        Ok(())
     }
 
     fn configure(&mut self, configure: &Configure) -> Outcome {

@@ -45,6 +45,24 @@ impl Default for Rights {
 }
 
 impl Rights {
+    /// Takes over those of a backup besides, as the entry at `index` says.
+    pub fn add(&mut self, others: &Self, index: u64) {
+        if others.set_at > 0 {
+            (self.mode, self.limits) = (others.mode, others.limits);
+        }
+        for rule in &others.rules {
+            if !self.rules.contains(rule) {
+                self.rules.push(rule.clone());
+            }
+        }
+        for ban in &others.bans {
+            if !self.bans.contains(ban) {
+                self.bans.push(ban.clone());
+            }
+        }
+        self.set_at = index;
+    }
+
     /// Those that the records of a snapshot tell.
     #[must_use]
     pub fn of(records: &[AccessRecord]) -> Self {

@@ -110,7 +110,7 @@ impl Model {
         self.open_new(open, pod)
     }
 
-    fn bound_to(&self, pod: &Pod) -> Option<&Session> {
+    pub(super) fn bound_to(&self, pod: &Pod) -> Option<&Session> {
         let same = |session: &&Session| {
             let bound = session.pod.as_ref();
             bound.is_some_and(|bound| bound.is_same_container(pod))

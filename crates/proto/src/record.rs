@@ -18,6 +18,7 @@ mod outcome;
 mod pod;
 mod rejection;
 mod request;
+mod restored;
 mod shared;
 mod snapshot;
 
@@ -34,29 +35,33 @@ use crate::generated::ringfence::record::v1 as pb;
 
 /// The newest version of log commands that this release reads and writes. A release that adds a
 /// kind of command, or a field to one, raises it by one and says in [`version_of`] what needs it.
-pub const RECORD_VERSION: u32 = 5;
+pub const RECORD_VERSION: u32 = 6;
 
 /// The version from which on releases understand the command in `bytes`, by its kind; `None` if
 /// this release does not know the kind. Cheap: it does not decode the command.
 #[must_use]
 pub fn version_of(bytes: &[u8]) -> Option<u32> {
     match first_field(bytes)? {
-        1 if forms_with_a_mode(bytes) => Some(4),
-        1..=11 => Some(1),
+        1 => Some(version_of_form(bytes)),
+        2..=11 => Some(1),
         12..=13 => Some(2),
         14 => Some(3),
         15..=18 => Some(4),
         19 => Some(5),
+        20 => Some(6),
         _ => None,
     }
 }
 
-/// Whether the command in `bytes`, a `Form`, sets a mode. A cluster is formed once, so it may be decoded
-/// for this.
-fn forms_with_a_mode(bytes: &[u8]) -> bool {
+/// The version that the command in `bytes`, a `Form`, needs. A cluster is formed once, so it may be
+/// decoded for this.
+fn version_of_form(bytes: &[u8]) -> u32 {
     let command = pb::Command::decode(bytes).ok();
-    let kind = command.and_then(|command| command.kind);
-    matches!(kind, Some(pb::command::Kind::Form(form)) if form.mode != 0)
+    match command.and_then(|command| command.kind) {
+        Some(pb::command::Kind::Form(form)) if form.quiet_time > 0 || form.restored.is_some() => 6,
+        Some(pb::command::Kind::Form(form)) if form.mode != 0 => 4,
+        _ => 1,
+    }
 }
 
 /// `level`, if this release knows it: there is none beyond the version of log commands.

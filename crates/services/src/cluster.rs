@@ -6,9 +6,10 @@ use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
     ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use super::{Context, deadline};
+use super::{Context, backup, deadline};
 use crate::address::{HOST_PORT_ALLOWED, is_host_port};
 use crate::caller::Who;
 use crate::metrics::Call;
@@ -178,6 +179,18 @@ impl v1::cluster_server::Cluster for ClusterService {
         self.context
             .call(Request::from_parts(metadata, extensions, whole))
             .await
+    }
+
+    type BackupStream = ReceiverStream<Result<v1::BackupResponse, Status>>;
+
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let who = Who::of(&request);
+        let begun = deadline::within(request.metadata(), backup::begin(&self.context, &who)).await;
+        let begun = self.context.answered(Call::Backup, begun);
+        Ok(Response::new(begun?))
     }
 }
 

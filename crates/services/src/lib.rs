@@ -15,6 +15,7 @@ mod address;
 #[cfg(test)]
 mod alone;
 mod answers;
+mod backup;
 mod caller;
 mod clients;
 mod cluster;
@@ -55,7 +56,7 @@ use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
 use crate::caller::Who;
-use crate::limits::WATCHERS_MAX;
+use crate::limits::{BACKUPS_MAX, WATCHERS_MAX};
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
@@ -91,6 +92,8 @@ pub struct Context {
     pool: Arc<Pool>,
     /// A place for each watcher that this node may still serve.
     watchers: Arc<Semaphore>,
+    /// A place for each backup that this node may still write.
+    backups: Arc<Semaphore>,
     /// The present states that watches are telling.
     presents: Presents,
     /// This node's number, once it has one.
@@ -112,6 +115,7 @@ impl Context {
             stopping,
             pool,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             presents: Presents::new(),
             own_id: Arc::default(),
             rates: Rates::new(PrincipalRates::default()),

@@ -56,9 +56,15 @@ fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
         Act::Form {
             limits: history.limits,
             floor: history.floor,
+            past: history.past.clone(),
         },
         Act::RaiseLevel(history.level),
     ];
+    let parts = history.past.iter().flat_map(|past| &past.held);
+    let seeds = (0..).zip(parts).map(|(part, held)| Act::Seed {
+        part,
+        held: held.clone(),
+    });
     let rights = (!history.rights.is_empty()).then(|| Act::ChangeAccess {
         stale: false,
         foreign: false,
@@ -72,7 +78,11 @@ fn opening(history: &History) -> (Vec<Move>, Vec<Move>) {
         acquire: None,
     });
     (
-        form.into_iter().chain(rights).map(at_once).collect(),
+        form.into_iter()
+            .chain(seeds)
+            .chain(rights)
+            .map(at_once)
+            .collect(),
         crowd.map(at_once).collect(),
     )
 }
@@ -159,7 +169,7 @@ impl Run {
         Ok(())
     }
 
-    /// There is no command for it: a restored snapshot begins so.
+    /// As a restored snapshot begins: the level of the history may not know the command for it.
     fn keep_quiet(&mut self) -> Result<(), String> {
         let until = self.view.time().after(QUIET);
         self.model.keep_quiet(until);

@@ -21,6 +21,12 @@ pub struct View {
 }
 
 impl View {
+    /// Whether a cluster is formed and has all of its state.
+    #[must_use]
+    pub fn is_formed(&self) -> bool {
+        self.header.cluster.is_some() && self.header.seeding.is_none()
+    }
+
     /// The records of `machine`.
     ///
     /// # Panics

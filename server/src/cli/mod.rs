@@ -6,6 +6,7 @@
 
 mod access;
 mod audit;
+mod backup;
 mod bench;
 mod chaos;
 mod check;
@@ -116,6 +117,7 @@ pub(crate) enum ClientCommand {
     #[command(subcommand)]
     Access(access::AccessCommand),
     Audit(audit::Audit),
+    Backup(backup::Backup),
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -194,6 +196,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
         ClientCommand::Access(command) => command.run(global).await,
+        ClientCommand::Backup(command) => command.run(global).await,
         ClientCommand::Audit(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,

@@ -169,6 +169,8 @@ impl Siege {
                     token_floor: Some(random.random_range(0..1 << 52)),
                     settings: Settings::STANDARD,
                     mode: Mode::Off,
+                    quiet_time: ringfence_core::Millis(0),
+                    restored: None,
                 };
                 ("Form", Command::Form(form))
             }

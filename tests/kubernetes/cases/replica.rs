@@ -35,6 +35,8 @@ impl Log {
             token_floor: None,
             settings: Settings::STANDARD,
             mode: ringfence_core::Mode::Off,
+            quiet_time: Millis(0),
+            restored: None,
         }));
         log
     }

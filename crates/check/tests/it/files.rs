@@ -165,6 +165,8 @@ fn story() -> Vec<Logged> {
         token_floor: Some(0),
         settings: Settings::STANDARD,
         mode: ringfence_core::Mode::Off,
+        quiet_time: Millis(0),
+        restored: None,
     });
     let release = Ask::Release {
         name: db(),

@@ -71,6 +71,8 @@ impl Bench {
             token_floor: Some(0),
             settings: Settings::STANDARD,
             mode: Mode::Off,
+            quiet_time: ringfence_core::Millis(0),
+            restored: None,
         }));
         bench.apply(Command::RaiseLevel {
             level: LEVEL_OBJECTS,

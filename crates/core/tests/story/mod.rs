@@ -212,6 +212,8 @@ impl Story {
                     .pairs
                     .get("mode")
                     .map_or(Ok(Mode::Off), |mode| rights::mode(mode))?,
+                quiet_time: Millis(0),
+                restored: None,
             }),
             "configure" => Command::Configure(Configure {
                 based_on: args

@@ -33,6 +33,8 @@ impl World {
             token_floor: Some(0),
             settings,
             mode: ringfence_core::Mode::Off,
+            quiet_time: ringfence_core::Millis(0),
+            restored: None,
         }));
         world.apply(Command::RaiseLevel { level });
         world

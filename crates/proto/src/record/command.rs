@@ -52,6 +52,7 @@ impl From<&Command> for pb::Command {
                 change: change.clone(),
             }),
             Command::WriteObject(write) => Kind::WriteObject((&**write).into()),
+            Command::Seed(seed) => Kind::Seed(seed.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -100,6 +101,7 @@ impl TryFrom<Kind> for Command {
                 change: operate_text(change)?,
             },
             Kind::WriteObject(write) => Self::WriteObject(Box::new(write.try_into()?)),
+            Kind::Seed(seed) => Self::Seed(seed.try_into()?),
         })
     }
 }
@@ -124,6 +126,8 @@ impl From<&Form> for pb::Form {
                 Mode::Off => pb::Mode::Unspecified.into(),
                 mode => pb::Mode::from(mode).into(),
             },
+            quiet_time: form.quiet_time.0,
+            restored: form.restored.as_ref().map(Into::into),
         }
     }
 }
@@ -143,6 +147,8 @@ impl TryFrom<pb::Form> for Form {
                     mode => mode,
                 },
             },
+            quiet_time: Millis(form.quiet_time),
+            restored: form.restored.map(TryInto::try_into).transpose()?,
         })
     }
 }

@@ -45,6 +45,8 @@ pub enum CommandKind {
     Operate,
     /// [`Command::WriteObject`].
     WriteObject,
+    /// [`Command::Seed`].
+    Seed,
 }
 
 /// The kind of the command in `bytes`, in constant time: it does not decode the command. `None` if
@@ -77,6 +79,7 @@ pub fn kind_of(mut bytes: &[u8]) -> Option<CommandKind> {
         17 => CommandKind::Adopt,
         18 => CommandKind::Operate,
         19 => CommandKind::WriteObject,
+        20 => CommandKind::Seed,
         _ => return None,
     })
 }
@@ -103,6 +106,7 @@ impl From<&Command> for CommandKind {
             Command::Adopt { .. } => Self::Adopt,
             Command::Operate { .. } => Self::Operate,
             Command::WriteObject(_) => Self::WriteObject,
+            Command::Seed(_) => Self::Seed,
         }
     }
 }

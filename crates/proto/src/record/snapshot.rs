@@ -9,6 +9,7 @@ use ringfence_core::{ClusterTime, LEVEL_FIRST, WallTime};
 use super::access::{principal_or_none, text_of};
 use super::id::id;
 use super::pb::record::Kind;
+use super::restored::lineage_of;
 use super::{known_level, pb};
 use crate::{DecodeError, fields};
 
@@ -77,6 +78,8 @@ impl From<&Header> for pb::Header {
                 .collect(),
             versions: header.versions,
             versions_forgotten: header.versions_forgotten,
+            lineage: header.lineage.iter().map(Into::into).collect(),
+            seeding: header.seeding.as_ref().map(Into::into),
         }
     }
 }
@@ -107,6 +110,8 @@ impl TryFrom<pb::Header> for Header {
                 .collect::<Result<_, _>>()?,
             versions: header.versions,
             versions_forgotten: header.versions_forgotten,
+            lineage: lineage_of(header.lineage, "header.lineage")?,
+            seeding: header.seeding.map(TryInto::try_into).transpose()?,
         })
     }
 }

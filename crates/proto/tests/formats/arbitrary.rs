@@ -4,6 +4,7 @@ mod access;
 mod backup;
 mod objects;
 mod outcome;
+mod restored;
 mod snapshot;
 
 use proptest::collection::vec;
@@ -326,12 +327,15 @@ fn bare_command() -> BoxedStrategy<Command> {
         Just(Mode::Permissive),
         Just(Mode::Enforced)
     ];
-    let form = (cluster(), option::of(count()), settings(), mode).prop_map(
-        |(cluster, token_floor, settings, mode)| Form {
+    let past = (count(), option::of(restored::restored()));
+    let form = (cluster(), option::of(count()), settings(), mode, past).prop_map(
+        |(cluster, token_floor, settings, mode, (quiet_time, restored))| Form {
             cluster,
             token_floor,
             settings,
             mode,
+            quiet_time: Millis(quiet_time),
+            restored,
         },
     );
     let renew =
@@ -361,6 +365,7 @@ fn bare_command() -> BoxedStrategy<Command> {
         (session(), secret()).prop_map(|(session, secret)| Command::Adopt { session, secret }),
         "[ -~]{0,512}".prop_map(|change| Command::Operate { change }),
         objects::write_object(),
+        restored::seed().prop_map(Command::Seed),
         (0..=RECORD_VERSION).prop_map(|level| Command::RaiseLevel { level }),
         (open(), pod()).prop_map(|(open, pod)| Command::OpenForPod(OpenForPod {
             id: open.id,

@@ -7,6 +7,7 @@ mod events;
 mod objects;
 mod outcomes;
 mod records;
+pub(crate) mod restored;
 
 use ringfence_core::*;
 

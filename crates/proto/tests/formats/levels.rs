@@ -1,7 +1,7 @@
 //! Levels that this release does not know: from there on the log means something else.
 
 use ringfence_core::snapshot::{Header, Record};
-use ringfence_core::{Command, LEVEL_OBJECTS};
+use ringfence_core::{Command, LEVEL_RESTORE};
 use ringfence_proto::DecodeError;
 use ringfence_proto::record::*;
 
@@ -58,5 +58,5 @@ fn a_snapshot_of_a_level_beyond_this_release_is_not_read() {
 /// What `apply` knows, this release may announce.
 #[test]
 fn the_newest_level_of_the_state_machine_is_known() {
-    const { assert!(LEVEL_OBJECTS <= RECORD_VERSION) }
+    const { assert!(LEVEL_RESTORE <= RECORD_VERSION) }
 }

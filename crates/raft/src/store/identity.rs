@@ -40,7 +40,14 @@ pub(crate) struct Identity {
     pub(crate) first_members: Vec<(u64, Peer)>,
     /// Term and index of an entry that this node has acknowledged and lost: it never starts again.
     pub(crate) forgot: Option<(u64, u64)>,
+    /// The digest of the backup that the seat's cluster is restored from.
+    pub(crate) restores: Option<Digest>,
+    /// A new cluster goes on with what this node holds, so it never starts again.
+    pub(crate) retired: bool,
 }
+
+/// SHA-256 of a backup file.
+pub(crate) type Digest = [u8; 32];
 
 /// An identity file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +84,8 @@ impl Identity {
             forming: None,
             first_members: Vec::new(),
             forgot: None,
+            restores: None,
+            retired: false,
         }
     }
 
@@ -141,6 +150,8 @@ impl Identity {
                 .map(|(id, peer)| codec::peer_to_pb(*id, peer))
                 .collect(),
             forgot: self.forgot.map(|(term, index)| pb::LogId { term, index }),
+            restores: digest_to_pb(self.restores.as_ref()),
+            retired: self.retired,
         };
         Self::framed(&message.encode_to_vec())
     }
@@ -178,8 +189,21 @@ impl Identity {
                 .collect::<Result<_, _>>()
                 .map_err(|_| "a first member cannot be decoded")?,
             forgot: message.forgot.map(|entry| (entry.term, entry.index)),
+            restores: digest_from_pb(&message.restores)?,
+            retired: message.retired,
         })
     }
+}
+
+/// The digest as a message carries it: empty if there is none.
+pub(crate) fn digest_to_pb(digest: Option<&Digest>) -> Bytes {
+    digest.map_or_else(Bytes::new, |digest| Bytes::copy_from_slice(digest))
+}
+
+/// The digest in such bytes.
+pub(crate) fn digest_from_pb(bytes: &[u8]) -> Result<Option<Digest>, &'static str> {
+    let digest = (!bytes.is_empty()).then(|| bytes.try_into());
+    digest.transpose().map_err(|_| "a digest is not 32 bytes")
 }
 
 fn optional_cluster(bytes: &[u8]) -> Result<Option<ClusterId>, &'static str> {
@@ -220,6 +244,8 @@ mod tests {
                 },
             )],
             forgot: Some((4, 17)),
+            restores: Some([9; 32]),
+            retired: true,
             ..Identity::unseated("n3")
         }
     }

@@ -112,6 +112,8 @@ fn a_snapshot_is_written_and_read_as_ever() {
         token_floor: Some(41),
         settings: Settings::STANDARD,
         mode: ringfence_core::Mode::Off,
+        quiet_time: ringfence_core::Millis(0),
+        restored: None,
     };
     let commands = [
         Command::TermStart { unix_seconds: None },

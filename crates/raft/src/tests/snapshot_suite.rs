@@ -65,6 +65,8 @@ fn beginning() -> Vec<Command> {
         token_floor: Some(0),
         settings: Settings::STANDARD,
         mode: ringfence_core::Mode::Off,
+        quiet_time: Millis(0),
+        restored: None,
     };
     let first = [
         Command::TermStart { unix_seconds: None },

@@ -89,6 +89,8 @@ fn forged(sessions: Renew) -> Vec<(&'static str, Command)> {
                 token_floor: Some(1 << 40),
                 settings: Settings::STANDARD,
                 mode: ringfence_core::Mode::Off,
+                quiet_time: Millis(0),
+                restored: None,
             }),
         ),
         (

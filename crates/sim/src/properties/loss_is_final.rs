@@ -91,6 +91,8 @@ mod tests {
                 token_floor,
                 settings: Settings::STANDARD,
                 mode: ringfence_core::Mode::Off,
+                quiet_time: ringfence_core::Millis(0),
+                restored: None,
             });
             scene.apply(form, Outcome::Done, Vec::new()).unwrap();
             scene.believe(&grant).unwrap();

@@ -25,6 +25,8 @@ pub struct History {
     pub level: u32,
     /// Whether the cluster keeps quiet at first, as after a restore.
     pub quiet: bool,
+    /// What the cluster is restored from, if it is; its level is the newest one then.
+    pub past: Option<Past>,
     /// How rights are changed before the first session opens; nothing, if it is empty.
     pub rights: Vec<AccessAct>,
     /// How many sessions are open from the beginning.
@@ -196,6 +198,21 @@ pub enum AskAct {
     },
 }
 
+/// What a cluster is restored from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// Where its tokens have come to.
+    pub tokens: u64,
+    /// The number of its next session.
+    pub sessions: u64,
+    /// The greatest TTL of its sessions, in milliseconds.
+    pub ttl_greatest: u64,
+    /// Whether it is a drill.
+    pub drill: bool,
+    /// What Pods held, by part.
+    pub held: Vec<Vec<(u8, u8)>>,
+}
+
 /// What an entry does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of the command")]
@@ -206,7 +223,13 @@ pub enum Act {
         unix_seconds: Option<u64>,
     },
     /// See [`ringfence_core::Command::Form`].
-    Form { limits: Limits, floor: Option<u64> },
+    Form {
+        limits: Limits,
+        floor: Option<u64>,
+        past: Option<Past>,
+    },
+    /// See [`ringfence_core::Command::Seed`]; names and Pods are counted around.
+    Seed { part: u8, held: Vec<(u8, u8)> },
     /// See [`ringfence_core::Command::Tick`].
     Tick,
     /// See [`ringfence_core::Command::Configure`].

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use ringfence_core::snapshot::LeaseRecord;
 use ringfence_core::{
     Acquire, Ask, ClusterId, ClusterTime, Command, Configure, Entry, Evict, FencingToken, Form,
-    HolderData, Identity, LeaseName, Millis, Open, OpenForPod, OpenId, Pod, PodEnded, PodSeen,
-    PodText, Renew, Request, RequestNumber, Revoke, Secret, SessionId, Settings, WallTime,
+    HolderData, Identity, LeaseName, Millis, Open, OpenForPod, OpenId, Pod, PodEnded, PodHeld,
+    PodSeen, PodText, Renew, Request, RequestNumber, Restored, Revoke, Secret, Seed, SessionId,
+    Settings, WallTime,
 };
 
 use super::callers::{called, change_access};
-use super::{AcquireAct, Act, AskAct, By, Limits, Lowest, Move, Number, Pace, Token, Who};
+use super::{AcquireAct, Act, AskAct, By, Limits, Lowest, Move, Number, Pace, Past, Token, Who};
 use crate::view::View;
 
 /// Turns moves into entries, and remembers what was sent.
@@ -102,11 +103,24 @@ impl Resolver {
             Act::TermStart { unix_seconds, .. } => Command::TermStart {
                 unix_seconds: *unix_seconds,
             },
-            Act::Form { limits, floor } => Command::Form(Form {
+            Act::Seed { part, held } => Command::Seed(Seed {
+                digest: [7; 32],
+                part: (*part).into(),
+                access: Vec::new(),
+                held: held.iter().map(held_by).collect(),
+                secret: Secret::new(sixteen(9)),
+            }),
+            Act::Form {
+                limits,
+                floor,
+                past,
+            } => Command::Form(Form {
                 cluster: ClusterId::new(sixteen(7)),
                 token_floor: *floor,
                 settings: limits.settings(),
                 mode: ringfence_core::Mode::Off,
+                quiet_time: Millis(0),
+                restored: past.as_ref().map(|past| restored(past, *limits)),
             }),
             Act::Tick => Command::Tick,
             Act::Configure {
@@ -286,6 +300,32 @@ fn seen(ago: u64, view: &View) -> ClusterTime {
     match ago {
         u64::MAX => ClusterTime(ago),
         ago => ClusterTime(view.time().0.saturating_sub(ago)),
+    }
+}
+
+/// The past of a restored cluster.
+fn restored(past: &Past, limits: Limits) -> Restored {
+    Restored {
+        lineage: vec![ClusterId::new(sixteen(6))],
+        digest: [7; 32],
+        // A backup keeps the limits of its own settings, and a history has a handful of parts.
+        parts: match limits {
+            Limits::Wide => u32::try_from(past.held.len()).unwrap_or(u32::MAX),
+            Limits::Tight | Limits::One => 0,
+        },
+        tokens: past.tokens,
+        token_floor: None,
+        sessions: past.sessions,
+        versions: 0,
+        ttl_greatest: Millis(past.ttl_greatest),
+        drill: past.drill,
+    }
+}
+
+fn held_by((name, by): &(u8, u8)) -> PodHeld {
+    PodHeld {
+        name: lease_name(*name),
+        pod: pod(*by),
     }
 }
 

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use ringfence_core::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS, Mode};
 
 use super::{
-    AccessAct, AcquireAct, Act, AskAct, By, History, Limits, Lowest, Move, Number, Pace, Token, Who,
+    AccessAct, AcquireAct, Act, AskAct, By, History, Limits, Lowest, Move, Number, Pace, Past,
+    Token, Who,
 };
 
 /// Histories of up to `length` moves in which conflicts are frequent and numbers are moderate.
@@ -30,14 +31,15 @@ fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value 
         limits(),
         floor,
         level,
-        quiet,
+        (quiet, weighted(0.1, past())),
         rights(),
         0..5_u8,
         0..length,
         vec(moves, 1..=length),
     )
         .prop_map(
-            |(limits, floor, level, quiet, rights, crowd, restore_after, moves)| History {
+            |(limits, floor, level, (quiet, past), rights, crowd, restore_after, moves)| History {
+                past,
                 rights,
                 crowd,
                 level,
@@ -48,6 +50,23 @@ fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value 
                 moves,
             },
         )
+}
+
+/// Most clocks are above the tokens of the past.
+fn past() -> BoxedStrategy<Past> {
+    let tokens = prop_oneof![9 => 0..3_u64 << 20, 1 => extreme()];
+    let sessions = prop_oneof![0..1_000_u64, extreme()];
+    let ttl = prop_oneof![0..20_000_u64, extreme()];
+    let held = vec(vec((0..4_u8, 0..6_u8), 0..4), 0..3);
+    (tokens, sessions, ttl, proptest::bool::weighted(0.2), held)
+        .prop_map(|(tokens, sessions, ttl_greatest, drill, held)| Past {
+            tokens,
+            sessions,
+            ttl_greatest,
+            drill,
+            held,
+        })
+        .boxed()
 }
 
 /// In most histories rights bind from the beginning on, and allow most.
@@ -308,7 +327,8 @@ fn extreme_act() -> BoxedStrategy<Act> {
         (0..4_u8, any_token(), option::of(any_who()))
             .prop_map(|(lease, token, to)| AskAct::Transfer { lease, token, to })
     ];
-    let form = (limits(), option::of(extreme()));
+    let form = (limits(), option::of(extreme()), option::of(past()));
+    let seed = (0..3_u8, vec((0..4_u8, 0..6_u8), 0..3));
     prop_oneof![
         (any_who(), any::<bool>(), any_number(), any_lowest, any_ask).prop_map(
             |(by, forged, number, lowest, ask)| Act::Request {
@@ -361,7 +381,12 @@ fn extreme_act() -> BoxedStrategy<Act> {
                 later,
                 unix_seconds
             }),
-        form.prop_map(|(limits, floor)| Act::Form { limits, floor }),
+        form.prop_map(|(limits, floor, past)| Act::Form {
+            limits,
+            floor,
+            past
+        }),
+        seed.prop_map(|(part, held)| Act::Seed { part, held }),
         (any::<bool>(), limits(), extreme(), extreme()).prop_map(
             |(stale, limits, ttl_max, idle_retention)| Act::Configure {
                 stale,

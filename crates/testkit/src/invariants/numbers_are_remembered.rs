@@ -55,6 +55,11 @@ fn confirmed(step: &Step, session: &SessionRecord) -> RequestNumber {
         {
             session.lowest.max(request.lowest)
         }
+        // It numbers the requests of the sessions that stand for Pods: no client knows them.
+        Command::Seed(_) => step
+            .after
+            .session(session.id)
+            .map_or(session.lowest, |it| it.lowest),
         _ => session.lowest,
     }
 }

@@ -36,7 +36,7 @@ impl SignsOfLife {
                 self.term_start = self.time;
             }
             _ if step.entry.term != self.term => {}
-            _ if refused && step.before.header.cluster.is_none() => {
+            _ if refused && !step.before.is_formed() => {
                 // A cluster that could not be formed: time may have begun.
                 self.time = step.after.time();
             }
@@ -58,6 +58,22 @@ impl SignsOfLife {
             }
         };
         match (step.entry.command.bare(), &step.outcome) {
+            // They stand for Pods of a lost cluster.
+            (Command::Seed(_), Outcome::Done) => {
+                let is_new = |id: &SessionId| !self.living.contains_key(id);
+                let sessions = step.after.sessions.iter();
+                let new: Vec<_> = sessions.filter(|session| is_new(&session.id)).collect();
+                for session in new {
+                    self.living.insert(
+                        session.id,
+                        Life {
+                            ttl: Millis::FOREVER,
+                            seen: now,
+                            open: session.open,
+                        },
+                    );
+                }
+            }
             (Command::Open(open), Outcome::Opened(opened)) => {
                 renew(&opened.session);
                 self.living.entry(opened.session).or_insert(Life {

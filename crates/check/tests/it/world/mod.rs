@@ -117,6 +117,8 @@ impl World {
                 ..Settings::STANDARD
             },
             mode: ringfence_core::Mode::Off,
+            quiet_time: Millis(0),
+            restored: None,
         }));
         world.apply(Command::RaiseLevel {
             level: LEVEL_REPEATS,

@@ -18,12 +18,14 @@ fn header() -> BoxedStrategy<Header> {
     let next = (count(), count(), count(), count());
     let level = 1..=RECORD_VERSION;
     let rest = (option::of(token()), time(), vec(name(), 0..4), level);
-    let next = (next, (count(), count()));
+    let past = (restored::lineage(), option::of(restored::seeding()));
+    let next = (next, (count(), count()), past);
     (formed, log, next, rest)
         .prop_map(|(formed, log, next, rest)| {
             let (cluster, token_floor, settings, settings_set_at) = formed;
             let (index, term, term_start, time, wall) = log;
-            let ((counter, last_token, next_session, next_place), versions) = next;
+            let ((counter, last_token, next_session, next_place), versions, past) = next;
+            let (lineage, seeding) = past;
             let (versions, versions_forgotten) = versions;
             let (forgotten, quiet_until, unserved, level) = rest;
             Header {
@@ -45,6 +47,8 @@ fn header() -> BoxedStrategy<Header> {
                 unserved,
                 versions,
                 versions_forgotten,
+                lineage,
+                seeding,
             }
         })
         .boxed()

@@ -77,6 +77,8 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         token_floor: Some(0),
         settings,
         mode: Mode::Off,
+        quiet_time: Millis(0),
+        restored: None,
     };
     let forming = Form {
         mode: Mode::Enforced,
@@ -148,5 +150,6 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
     ];
     commands.extend(access::commands());
     commands.extend(objects::commands());
+    commands.extend(restored::commands());
     commands
 }

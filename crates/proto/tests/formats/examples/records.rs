@@ -26,6 +26,18 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         unserved: vec![lease.clone(), name("jobs/nightly")],
         versions: 0,
         versions_forgotten: 0,
+        lineage: Vec::new(),
+        seeding: None,
+    };
+    let restored = Header {
+        level: LEVEL_RESTORE,
+        lineage: restored::lineage(),
+        seeding: Some(Seeding {
+            digest: restored::DIGEST,
+            parts: 2,
+            done: 1,
+        }),
+        ..header.clone()
     };
     let secret = Secret::new(SECRET);
     let open = OpenId::new(*b"this open's name");
@@ -130,6 +142,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("header", Record::Header(header)),
         ("header_at_a_level", Record::Header(raised)),
         ("header_with_objects", Record::Header(with_objects)),
+        ("header_restored", Record::Header(restored)),
         ("session", Record::Session(living)),
         ("session_for_pod", Record::Session(bound)),
         ("lease_held", Record::Lease(held)),

@@ -316,6 +316,8 @@ fn form(inner: &Inner, cluster: ClusterId) -> Form {
         token_floor: config.token_floor,
         settings: config.settings,
         mode: config.mode,
+        quiet_time: ringfence_core::Millis(0),
+        restored: None,
     }
 }
 

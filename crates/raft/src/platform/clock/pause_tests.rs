@@ -59,6 +59,8 @@ impl Cluster {
                 ..Settings::STANDARD
             },
             mode: ringfence_core::Mode::Off,
+            quiet_time: Millis(0),
+            restored: None,
         }));
         for (at, &ttl) in (1..).zip(ttls) {
             cluster.write(Command::Open(Open {

@@ -71,6 +71,8 @@ impl TestState {
             token_floor: Some(0),
             settings: Settings::STANDARD,
             mode: ringfence_core::Mode::Off,
+            quiet_time: ringfence_core::Millis(0),
+            restored: None,
         };
         this.apply(ClusterTime(0), Command::Form(form)).await;
         this
