@@ -13,6 +13,7 @@ mod acts;
 mod answer;
 mod asks;
 mod audit;
+mod backup;
 mod budget;
 mod changing;
 mod command;
@@ -63,10 +64,12 @@ pub use access::rules::{InvalidRule, RULES_MAX, Rule, Scope};
 pub use access::verb::{UnknownVerb, Verb};
 pub use access::{Access, AccessRecord};
 pub use audit::{AUDIT_RECORDS_MAX, AUDIT_TEXT_BYTES_MAX, AuditRecord};
+pub use backup::{
+    BackupContents, BackupDigest, BackupHeader, BackupRecord, BadBackup, HeldByPod, InvalidDigest,
+};
 pub use command::{
     Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, ObjectSpec,
-    ObjectWrite, Open, OpenForPod, PodEnded, PodHeld, Renew, Request, Restored, Revoke, Seed,
-    WriteObject,
+    ObjectWrite, Open, OpenForPod, PodEnded, Renew, Request, Restored, Revoke, Seed, WriteObject,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};

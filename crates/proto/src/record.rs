@@ -1,4 +1,4 @@
-//! What is kept: log commands, outcomes, events and snapshot records as bytes.
+//! What is kept: log commands, outcomes, events, and records of snapshots and backups as bytes.
 //!
 //! Encoding cannot fail, and whatever it writes can be read. Decoding is total: any bytes give a
 //! value or a [`DecodeError`]. Bytes that decide the replicated state, commands and snapshot
@@ -7,6 +7,7 @@
 //! passed on, and may carry more than this version understands.
 
 mod access;
+mod backup;
 mod command;
 mod event;
 mod id;
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use prost::Message;
 use prost::encoding::decode_key;
 use ringfence_core::snapshot::Record;
-use ringfence_core::{Command, Event, Outcome};
+use ringfence_core::{BackupRecord, Command, Event, Outcome};
 use ringfence_planted::{Bug, planted};
 
 pub use self::kind::{CommandKind, kind_of};
@@ -114,6 +115,25 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
 pub fn decode_record(bytes: &[u8]) -> Result<Record, DecodeError> {
     let what = "a snapshot record";
     let record: pb::Record = decode_message(bytes, what)?;
+    let kind = known_kind(record.kind, bytes, what)?;
+    all_understood(bytes, kind.encoded_len(), what)?;
+    kind.try_into()
+}
+
+/// Appends the bytes of a record of a backup to `buffer`, without a length in front.
+pub fn encode_backup_record(record: &BackupRecord, buffer: &mut Vec<u8>) {
+    let record = pb::BackupRecord::from(record);
+    buffer.reserve(record.encoded_len());
+    record.encode_raw(buffer);
+}
+
+/// The record of a backup in `bytes`.
+///
+/// # Errors
+/// [`DecodeError`] if the bytes are damaged, or a newer version wrote them.
+pub fn decode_backup_record(bytes: &[u8]) -> Result<BackupRecord, DecodeError> {
+    let what = "a record of a backup";
+    let record: pb::BackupRecord = decode_message(bytes, what)?;
     let kind = known_kind(record.kind, bytes, what)?;
     all_understood(bytes, kind.encoded_len(), what)?;
     kind.try_into()

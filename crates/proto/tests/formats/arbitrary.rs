@@ -1,6 +1,7 @@
 //! Any value of the core's types.
 
 mod access;
+mod backup;
 mod objects;
 mod outcome;
 mod restored;
@@ -12,6 +13,7 @@ use proptest::prelude::*;
 use ringfence_core::*;
 use ringfence_proto::record::RECORD_VERSION;
 
+pub(crate) use backup::backup_record;
 pub(crate) use outcome::{acquired, cancelled, lost, outcome, rejection};
 pub(crate) use snapshot::record;
 

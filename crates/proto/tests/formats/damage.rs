@@ -30,6 +30,7 @@ fn feed(bytes: &[u8]) {
         feed::answers,
         feed::log,
         feed::snapshot,
+        feed::backup,
     ] {
         heap::within(limit, || target(bytes));
     }

@@ -1,6 +1,7 @@
 //! One value of each kind, the same at every run.
 
 mod access;
+mod backups;
 mod commands;
 mod events;
 mod objects;
@@ -10,6 +11,7 @@ pub(crate) mod restored;
 
 use ringfence_core::*;
 
+pub(crate) use backups::backups;
 pub(crate) use commands::{acquire, commands};
 pub(crate) use events::{events, session_ends};
 pub(crate) use outcomes::{outcomes, rejections};

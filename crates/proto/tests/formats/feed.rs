@@ -3,13 +3,13 @@
 
 use prost::Message;
 use ringfence_core::snapshot::Record;
-use ringfence_core::{ClusterTime, Entry, StateMachine, WallTime};
+use ringfence_core::{BackupContents, BackupRecord, ClusterTime, Entry, StateMachine, WallTime};
 use ringfence_proto::record::*;
 use ringfence_proto::v1::server_frame::Body;
 use ringfence_proto::wire::*;
 use ringfence_proto::{Refusal, text, v1};
 
-/// Log commands, outcomes, events and snapshot records: what is read can be written, and is then
+/// Log commands, outcomes, events, and records of snapshots and backups: what is read can be written, and is then
 /// read as the same.
 pub(crate) fn records(bytes: &[u8]) {
     if let Ok(command) = decode_command(bytes) {
@@ -28,6 +28,11 @@ pub(crate) fn records(bytes: &[u8]) {
         let mut again = Vec::new();
         encode_record(&record, &mut again);
         assert_eq!(decode_record(&again), Ok(record));
+    }
+    if let Ok(record) = decode_backup_record(bytes) {
+        let mut again = Vec::new();
+        encode_backup_record(&record, &mut again);
+        assert_eq!(decode_backup_record(&again), Ok(record));
     }
     if let Ok(digits) = std::str::from_utf8(bytes)
         && let Some(read) = text::from_hex(digits)
@@ -257,6 +262,19 @@ pub(crate) fn log(bytes: &[u8]) {
         machine.apply(&entry, &mut Vec::new());
     }
     saved(&machine);
+}
+
+/// A backup of any records: it is refused, or it is read.
+pub(crate) fn backup(bytes: &[u8]) {
+    let records: Result<Vec<BackupRecord>, _> = pieces(bytes).map(decode_backup_record).collect();
+    let Ok(records) = records else {
+        return;
+    };
+    if let Ok(read) = BackupContents::from_records(records.iter().cloned()) {
+        assert!(read.header.tokens.granted() <= read.header.tokens.reached());
+        let kept = 1 + read.floors + (read.access.len() + read.pods.len()) as u64;
+        assert_eq!(kept, records.len() as u64);
+    }
 }
 
 /// A snapshot of any records: it is refused, or it makes a state that is saved as it was read and

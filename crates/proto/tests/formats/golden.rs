@@ -78,6 +78,12 @@ fn record_bytes(record: &ringfence_core::snapshot::Record) -> Vec<u8> {
     bytes
 }
 
+fn backup_bytes(record: &ringfence_core::BackupRecord) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_backup_record(record, &mut bytes);
+    bytes
+}
+
 #[test]
 fn commands_are_written_and_read_as_ever() {
     let examples = owned(examples::commands());
@@ -96,6 +102,16 @@ fn snapshot_records_are_written_and_read_as_ever() {
         owned(examples::records()),
         record_bytes,
         decode_record,
+    );
+}
+
+#[test]
+fn records_of_backups_are_written_and_read_as_ever() {
+    check(
+        "backups.txt",
+        owned(examples::backups()),
+        backup_bytes,
+        decode_backup_record,
     );
 }
 
@@ -160,6 +176,12 @@ fn every_kind_has_an_example() {
         .iter()
         .map(|(_, record)| kind(&record_bytes(record)));
     assert_eq!(found.collect::<BTreeSet<_>>(), kinds_of(&pool, "Record"));
+    let backups = examples::backups();
+    let found = backups
+        .iter()
+        .map(|(_, record)| kind(&backup_bytes(record)));
+    let kinds = kinds_of(&pool, "BackupRecord");
+    assert_eq!(found.collect::<BTreeSet<_>>(), kinds);
     let events = examples::events();
     let found = events.iter().map(|(_, event)| kind(&encode_event(event)));
     assert_eq!(found.collect::<BTreeSet<_>>(), kinds_of(&pool, "Event"));

@@ -32,6 +32,13 @@ proptest! {
         prop_assert_eq!(&bytes[..before], b"what stood there before");
         prop_assert_eq!(decode_record(&bytes[before..]), Ok(record));
     }
+
+    #[test]
+    fn a_record_of_a_backup_comes_back_as_it_was(record in arbitrary::backup_record()) {
+        let mut bytes = Vec::new();
+        encode_backup_record(&record, &mut bytes);
+        prop_assert_eq!(decode_backup_record(&bytes), Ok(record));
+    }
 }
 
 #[test]

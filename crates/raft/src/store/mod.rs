@@ -2,12 +2,16 @@
 //!
 //! [`log_store`] is openraft's log on top of the WAL, with its newest entries in the [`ring`].
 //! [`state`] applies committed entries to the state machine, feeds [`events`] and [`waiters`], and
-//! takes snapshots by way of [`snapshot_file`] and [`snapshot_frames`]. [`identity`] is the file that
-//! says whose directory it is; [`data_dir`] names everything that may lie there, and [`stored_log`]
+//! takes snapshots by way of [`snapshot_file`] and [`snapshot_frames`]. [`backup_file`] is the form of a
+//! backup, [`backup_output`] how one gets to its place; both kinds of files consist of [`frames`].
+//! [`identity`] is the file that says whose directory it is; [`data_dir`] names everything that may lie there, and [`stored_log`]
 //! reads the log of a stopped node. No module here talks to another node.
 
+pub(crate) mod backup_file;
+pub(crate) mod backup_output;
 pub(crate) mod data_dir;
 pub(crate) mod events;
+pub(crate) mod frames;
 pub(crate) mod identity;
 pub(crate) mod log_store;
 pub(crate) mod ring;

@@ -1,7 +1,7 @@
 //! The bytes of a snapshot file: frames, and the records in them.
 //!
 //! ```text
-//! magic · frame(header) · frame(records)… · frame(end)        frame = kind, length, crc, bytes
+//! magic · frame(header) · frame(records)… · frame(end)
 //! ```
 //!
 //! Both ways there is one frame in memory at a time, however large the state is.
@@ -19,16 +19,15 @@ use ringfence_proto::record::{decode_record, encode_record};
 use ringfence_wal::Fs;
 
 use crate::platform::files::{self, Through};
+use crate::store::frames::{
+    HEAD_BYTES, Magic, next_record, read_frame, write_frame, write_records,
+};
 use crate::store::snapshot_error::SnapshotError;
 
-const MAGIC: &[u8; 8] = b"RFSNAP01";
+const MAGIC: &Magic = b"RFSNAP01";
 const KIND_HEADER: u8 = 1;
 const KIND_RECORDS: u8 = 2;
 const KIND_END: u8 = 3;
-/// Kind, length and checksum.
-const HEAD_BYTES: usize = 1 + 4 + 4;
-/// A frame is closed when it is at least this long.
-const FRAME_BYTES: usize = 1 << 20;
 /// No frame is longer: a length above it is damage. One record may be as long as a session with
 /// all its leases and answers.
 const FRAME_BYTES_MAX: usize = 1 << 30;
@@ -43,21 +42,7 @@ pub(crate) fn write_frames(
     let mut file = BufWriter::new(Through::write(files, path)?);
     file.write_all(MAGIC)?;
     write_frame(&mut file, KIND_HEADER, &header.encode_to_vec())?;
-    let mut count = 0;
-    let mut frame = Vec::with_capacity(FRAME_BYTES);
-    let mut one = Vec::new();
-    for record in records {
-        one.clear();
-        encode_record(&record, &mut one);
-        prost::encoding::encode_varint(one.len() as u64, &mut frame);
-        frame.extend_from_slice(&one);
-        count += 1;
-        if frame.len() >= FRAME_BYTES {
-            write_frame(&mut file, KIND_RECORDS, &frame)?;
-            frame.clear();
-        }
-    }
-    write_frame(&mut file, KIND_RECORDS, &frame)?;
+    let count = write_records(&mut file, KIND_RECORDS, records, encode_record)?;
     let end = pb::SnapshotEnd { records: count };
     write_frame(&mut file, KIND_END, &end.encode_to_vec())?;
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -78,21 +63,6 @@ pub(crate) fn write_raw_frames<'a>(
         write_frame(&mut file, kind, body)?;
     }
     std::fs::write(path, file)
-}
-
-fn write_frame(out: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    out.write_all(&[kind])?;
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(&checksum(kind, body).to_le_bytes())?;
-    out.write_all(body)
-}
-
-fn checksum(kind: u8, body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&[kind]);
-    hasher.update(body);
-    hasher.finalize()
 }
 
 /// A file that is being read, from its first frame to its last.
@@ -175,7 +145,7 @@ impl<'a> Frames<'a> {
     }
 
     fn next_frame(&mut self) -> Result<(u8, Bytes), SnapshotError> {
-        let frame = read_frame(&mut self.input);
+        let frame = read_frame(&mut self.input, FRAME_BYTES_MAX);
         let (kind, body) = frame.map_err(|why| self.damaged(why))?;
         self.offset += (HEAD_BYTES + body.len()) as u64;
         Ok((kind, body))
@@ -199,27 +169,6 @@ impl<'a> Frames<'a> {
             false => self.damaged(why),
         }
     }
-}
-
-fn read_frame(input: &mut impl Read) -> Result<(u8, Bytes), String> {
-    let mut head = [0; HEAD_BYTES];
-    input
-        .read_exact(&mut head)
-        .map_err(|error| error.to_string())?;
-    let [kind, l0, l1, l2, l3, c0, c1, c2, c3] = head;
-    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(format!("a frame of {length} bytes"));
-    }
-    let mut body = Vec::with_capacity(length.min(2 * FRAME_BYTES));
-    let read = input.take(length as u64).read_to_end(&mut body);
-    if read.map_err(|error| error.to_string())? < length {
-        return Err("the file is cut short".to_owned());
-    }
-    if checksum(kind, &body) != u32::from_le_bytes([c0, c1, c2, c3]) {
-        return Err("a checksum is wrong".to_owned());
-    }
-    Ok((kind, body.into()))
 }
 
 /// The records of a file, read as they are asked for. A failure ends them: ask
@@ -276,13 +225,4 @@ impl Iterator for Records<'_> {
         self.ended = next.is_none();
         next
     }
-}
-
-/// The bytes of the next record.
-fn next_record(frame: &mut Bytes) -> Result<Bytes, String> {
-    let length = prost::encoding::decode_varint(frame).map_err(|error| error.to_string())?;
-    let length = usize::try_from(length)
-        .ok()
-        .filter(|length| *length <= frame.len());
-    Ok(frame.split_to(length.ok_or("a record is longer than its frame")?))
 }

@@ -5,7 +5,7 @@
 //! Checksums would keep random bytes from ever getting anywhere, so here they are made right.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use crate::membership::list::member_from_pb;
 use crate::network::Caller;
 use crate::requests::keepalive::request_from_pb;
+use crate::store::backup_file::{Backup, MAGIC as BACKUP_MAGIC};
+use crate::store::frames::write_frame;
 use crate::store::identity::{Identity, Seat};
 use crate::store::snapshot_file::SnapshotDir;
 use crate::store::snapshot_frames::write_raw_frames;
@@ -114,6 +116,21 @@ pub fn snapshot(bytes: &[u8]) {
     }
 }
 
+/// A file of a backup, as it is and with the frames of these bytes: it is refused, or read as one.
+pub fn backup(bytes: &[u8]) {
+    let path = Path::new("offered");
+    Backup::read_from(path, bytes).ok();
+    let mut framed = BACKUP_MAGIC.to_vec();
+    for (kind, body) in frames(bytes) {
+        write_frame(&mut framed, kind, body).expect("a vector takes everything");
+    }
+    if let Ok(read) = Backup::read_from(path, &framed[..]) {
+        assert_eq!(read.bytes, framed.len() as u64);
+        let again = Backup::read_from(path, &framed[..]).expect("it was read before");
+        assert_eq!(again, read);
+    }
+}
+
 fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let ([kind, low, high], rest) = bytes.split_first_chunk()?;
@@ -148,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
     use prost::encoding::encode_varint;
     use ringfence_core::StateMachine;
-    use ringfence_proto::record::encode_record;
+    use ringfence_proto::record::{encode_backup_record, encode_record};
     use ringfence_testkit::arbitrary::histories;
     use ringfence_testkit::heap;
     use ringfence_testkit::run::steps;
@@ -165,7 +182,7 @@ mod tests {
 
     fn feed(bytes: &[u8]) {
         let limit = READER_BYTES + READER_BYTES_PER_BYTE * bytes.len();
-        for target in [entry, identity, peer, snapshot] {
+        for target in [entry, identity, peer, snapshot, backup] {
             heap::within(limit, || target(bytes));
         }
     }
@@ -206,6 +223,30 @@ mod tests {
         })
     }
 
+    /// The frames of a backup of any state.
+    fn backups() -> impl Strategy<Value = Vec<u8>> {
+        histories(20).prop_map(|history| {
+            let mut machine = StateMachine::new();
+            for step in steps(&history) {
+                machine.apply(&step.entry, &mut Vec::new());
+            }
+            let state = machine.freeze();
+            let (mut records, mut count) = (Vec::new(), 0);
+            for record in state.backup().into_iter().flatten() {
+                let mut one = Vec::new();
+                encode_backup_record(&record, &mut one);
+                encode_varint(one.len() as u64, &mut records);
+                records.extend(one);
+                count += 1;
+            }
+            let end = pb::SnapshotEnd { records: count };
+            let mut bytes = Vec::new();
+            framed(2, &records, &mut bytes);
+            framed(3, &end.encode_to_vec(), &mut bytes);
+            bytes
+        })
+    }
+
     fn headers() -> impl Strategy<Value = Vec<u8>> {
         let line = "[0-9a-f]{32}|0\\.0{32}|[0-9]{1,25}\\.[0-9a-fx+]{30,34}|\\PC{0,20}";
         vec(line, 3).prop_map(|lines| lines.join("\n").into_bytes())
@@ -226,8 +267,8 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_snapshot_is_read_or_refused(
-            bytes in snapshots(),
+        fn a_changed_snapshot_or_backup_is_read_or_refused(
+            bytes in prop_oneof![snapshots(), backups()],
             changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             cut in proptest::option::of(any::<prop::sample::Index>()),
         ) {

@@ -1,0 +1,109 @@
+//! A file that becomes a backup: written beside its place, and there as a whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use ringfence_core::BackupDigest;
+
+use crate::platform::runtime;
+use crate::store::backup_file::Hashed;
+
+/// A backup that is being written.
+///
+/// The bytes go to a file with the mode 0600 in the same directory, whose name begins with a dot.
+/// [`BackupOutput::finish`] syncs it and puts it in its place; dropped before that, it goes.
+pub struct BackupOutput {
+    path: PathBuf,
+    partial: PathBuf,
+    file: Hashed<BufWriter<File>>,
+    overwrite: bool,
+    finished: bool,
+}
+
+impl BackupOutput {
+    /// Begins a backup that will be at `path`. `overwrite`: a file that is there may be replaced.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if there is a file and it may not be replaced; what the
+    /// operating system fails with.
+    pub fn create(path: &Path, overwrite: bool) -> io::Result<Self> {
+        if !overwrite && fs::symlink_metadata(path).is_ok() {
+            return Err(already_there(path));
+        }
+        let name = path.file_name().ok_or_else(|| {
+            let why = format!("{} names no file", path.display());
+            io::Error::new(io::ErrorKind::InvalidInput, why)
+        })?;
+        let id: String = runtime::random_bytes()
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let partial = format!(".{}.{id}.partial", name.to_string_lossy());
+        let partial = path.with_file_name(partial);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&partial)?;
+        Ok(Self {
+            path: path.to_owned(),
+            partial,
+            file: Hashed::new(BufWriter::new(file)),
+            overwrite,
+            finished: false,
+        })
+    }
+
+    /// Makes the file durable and puts it in its place.
+    ///
+    /// # Errors
+    /// As [`BackupOutput::create`]; the place is as it was before then.
+    pub fn finish(mut self) -> io::Result<BackupDigest> {
+        self.file.flush()?;
+        let file = self.file.inner().get_ref();
+        file.sync_all()?;
+        match self.overwrite {
+            true => fs::rename(&self.partial, &self.path)?,
+            // A link, unlike a rename, fails if another backup came first.
+            false => {
+                fs::hard_link(&self.partial, &self.path).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => already_there(&self.path),
+                    _ => error,
+                })?;
+                fs::remove_file(&self.partial)?;
+            }
+        }
+        self.finished = true;
+        let dir = match self.path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        File::open(dir)?.sync_all()?;
+        Ok(self.file.digest())
+    }
+}
+
+fn already_there(path: &Path) -> io::Error {
+    let why = format!("{} is there already", path.display());
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
+}
+
+impl Write for BackupOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for BackupOutput {
+    fn drop(&mut self) {
+        if !self.finished {
+            fs::remove_file(&self.partial).ok();
+        }
+    }
+}
