@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::access::AccessRecord;
 use crate::access::change::{Caller, ChangeAccess, Mode};
+use crate::backup::{BackupDigest, HeldByPod};
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::objects::object::ObjectMetadata;
@@ -174,8 +175,8 @@ pub struct Restored {
     /// The clusters before this one, the newest last; a state keeps the newest
     /// [`LINEAGE_MAX`](crate::LINEAGE_MAX).
     pub lineage: Vec<ClusterId>,
-    /// The digest of the backup, SHA-256.
-    pub digest: [u8; 32],
+    /// The digest of the backup.
+    pub digest: BackupDigest,
     /// How many [`Seed`]s follow.
     pub parts: u32,
     /// Where the tokens of the backup have come to. Where the clock is not above it,
@@ -198,25 +199,16 @@ pub struct Restored {
 /// See [`Command::Seed`]. Parts count in their order, and each once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seed {
-    /// The digest of the backup, SHA-256; another one than that of the [`Form`] is refused.
-    pub digest: [u8; 32],
+    /// The digest of the backup; another one than that of the [`Form`] is refused.
+    pub digest: BackupDigest,
     /// The number of the part, from 0.
     pub part: u32,
     /// Rights, to be added to those that are there. Cluster tokens are left out.
     pub access: Vec<AccessRecord>,
     /// Names that Pods hold: each is granted to a session that stands for its Pod's container.
-    pub held: Vec<PodHeld>,
+    pub held: Vec<HeldByPod>,
     /// The secret of the sessions that this part opens. No client is shown it.
     pub secret: Secret,
-}
-
-/// A name that a session bound to a Pod held when the backup was made.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodHeld {
-    /// The lease.
-    pub name: LeaseName,
-    /// The Pod and its container.
-    pub pod: Pod,
 }
 
 /// See [`Command::Configure`].

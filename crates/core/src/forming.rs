@@ -12,7 +12,8 @@ use ringfence_planted::{Bug, planted};
 use crate::access::Access;
 use crate::access::change::Mode;
 use crate::answer::Answer;
-use crate::command::{Acquire, Ask, Form, PodHeld, Restored, Seed};
+use crate::backup::HeldByPod;
+use crate::command::{Acquire, Ask, Form, Restored, Seed};
 use crate::event::Event;
 use crate::id::{FencingToken, OpenId, RequestNumber, SessionId};
 use crate::lease::Waiter;
@@ -182,7 +183,7 @@ impl StateMachine {
     /// A process in a Pod may still work under a grant of the lost cluster, and no time ends its
     /// belief. So the name is held for it, until its Pod's end is seen or an operator ends it. `None`
     /// if it is held, or no number is left.
-    fn hold_for_pod(&mut self, held: &PodHeld, seed: &Seed) -> Option<FencingToken> {
+    fn hold_for_pod(&mut self, held: &HeldByPod, seed: &Seed) -> Option<FencingToken> {
         if self.grant_of(&held.name).is_some() {
             return None;
         }
@@ -220,7 +221,7 @@ impl StateMachine {
         let number = self.header.next_session;
         let id = SessionId::new(number)?;
         self.state.header.next_session = number.checked_add(1)?;
-        let [high, low] = [&seed.digest[..8], &number.to_be_bytes()];
+        let [high, low] = [&seed.digest.as_bytes()[..8], &number.to_be_bytes()];
         let open = OpenId::from_slice(&[high, low].concat())?;
         let identity = Identity::parse(&format!("{}/{}", pod.namespace(), pod.name()));
         let identity = identity.or_else(|_| Identity::parse(pod.name()));

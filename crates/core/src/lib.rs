@@ -69,8 +69,7 @@ pub use backup::{
 };
 pub use command::{
     Acquire, Ask, Called, Command, Configure, Entry, Evict, Form, OPERATE_BYTES_MAX, ObjectSpec,
-    ObjectWrite, Open, OpenForPod, PodEnded, PodHeld, Renew, Request, Restored, Revoke, Seed,
-    WriteObject,
+    ObjectWrite, Open, OpenForPod, PodEnded, Renew, Request, Restored, Revoke, Seed, WriteObject,
 };
 pub use event::{EndCause, Event, Granted, SessionEnd, WaitEnd};
 pub use fence::{Fence, FloorNews, InvalidFence};

@@ -7,6 +7,7 @@ use core::fmt;
 use crate::access::AccessRecord;
 use crate::access::principal::Principal;
 use crate::audit::AuditRecord;
+use crate::backup::BackupDigest;
 use crate::id::{ClusterId, FencingToken, OpenId, RequestNumber, Secret, SessionId};
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::objects::object::{GoneObject, LeaseObject, Owing};
@@ -121,8 +122,8 @@ pub struct Header {
 /// How far the restoring of a cluster has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seeding {
-    /// The digest of the backup, SHA-256.
-    pub digest: [u8; 32],
+    /// The digest of the backup.
+    pub digest: BackupDigest,
     /// Of how many parts the state consists, 1 or more.
     pub parts: u32,
     /// How many of them are applied, fewer than there are.

@@ -2,9 +2,9 @@
 
 use ringfence_core::snapshot::{Answer, WaiterRecord};
 use ringfence_core::{
-    AccessRecord, Acquire, Ask, ClusterTime, Event, FencingToken, Form, HolderData, Identity,
-    InvalidSetting, LeaseName, Millis, Mode, OpenId, Pod, QUIET_TIME_MAX, Rejection, RequestNumber,
-    Restored, Seed, SessionId, TOKEN_FLOOR_MAX, TTL_MAX_CEILING,
+    AccessRecord, Acquire, Ask, BackupDigest, ClusterTime, Event, FencingToken, Form, HolderData,
+    Identity, InvalidSetting, LeaseName, Millis, Mode, OpenId, Pod, QUIET_TIME_MAX, Rejection,
+    RequestNumber, Restored, Seed, SessionId, TOKEN_FLOOR_MAX, TTL_MAX_CEILING,
 };
 
 use super::rights::Rights;
@@ -16,7 +16,7 @@ const NUMBER_MAX: u64 = (1 << 63) - 1;
 /// What a restored state lacks.
 #[derive(Clone, Debug)]
 pub(super) struct Lacks {
-    digest: [u8; 32],
+    digest: BackupDigest,
     next: u32,
     parts: u32,
 }
@@ -163,7 +163,7 @@ impl Model {
         self.next_session += 1;
         let id = SessionId::new(number).expect("numbers begin at 1");
         let mut open = [0; 16];
-        open[..8].copy_from_slice(&seed.digest[..8]);
+        open[..8].copy_from_slice(&seed.digest.as_bytes()[..8]);
         open[8..].copy_from_slice(&number.to_be_bytes());
         let identity = format!("{}/{}", pod.namespace(), pod.name());
         self.sessions.push(Session {

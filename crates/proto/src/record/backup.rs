@@ -19,11 +19,7 @@ impl From<&BackupRecord> for pb::BackupRecord {
                 name: name.as_str().into(),
                 token: token.get(),
             }),
-            BackupRecord::HeldByPod(held) => Kind::HeldByPod(pb::HeldByPod {
-                name: held.name.as_str().into(),
-                token: held.token.get(),
-                pod: Some((&held.pod).into()),
-            }),
+            BackupRecord::HeldByPod(held) => Kind::HeldByPod(held.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -46,11 +42,29 @@ impl TryFrom<Kind> for BackupRecord {
                 name: fields::lease_name(&floor.name, "backup_floor.name")?,
                 token: fields::token(floor.token, "backup_floor.token")?,
             },
-            Kind::HeldByPod(held) => Self::HeldByPod(HeldByPod {
-                name: fields::lease_name(&held.name, "held_by_pod.name")?,
-                token: fields::token(held.token, "held_by_pod.token")?,
-                pod: fields::there(held.pod, "held_by_pod.pod")?.try_into()?,
-            }),
+            Kind::HeldByPod(held) => Self::HeldByPod(held.try_into()?),
+        })
+    }
+}
+
+impl From<&HeldByPod> for pb::HeldByPod {
+    fn from(held: &HeldByPod) -> Self {
+        Self {
+            name: held.name.as_str().into(),
+            token: held.token.get(),
+            pod: Some((&held.pod).into()),
+        }
+    }
+}
+
+impl TryFrom<pb::HeldByPod> for HeldByPod {
+    type Error = DecodeError;
+
+    fn try_from(held: pb::HeldByPod) -> Result<Self, DecodeError> {
+        Ok(Self {
+            name: fields::lease_name(&held.name, "held_by_pod.name")?,
+            token: fields::token(held.token, "held_by_pod.token")?,
+            pod: fields::there(held.pod, "held_by_pod.pod")?.try_into()?,
         })
     }
 }

@@ -1,17 +1,17 @@
 //! What a cluster is restored from.
 
 use ringfence_core::snapshot::Seeding;
-use ringfence_core::{ClusterId, LINEAGE_MAX, Millis, PodHeld, Restored, Seed};
+use ringfence_core::{BackupDigest, ClusterId, LINEAGE_MAX, Millis, Restored, Seed};
 
 use super::id::id;
 use super::pb;
-use crate::{DecodeError, fields};
+use crate::DecodeError;
 
 impl From<&Restored> for pb::Restored {
     fn from(restored: &Restored) -> Self {
         Self {
             lineage: restored.lineage.iter().map(Into::into).collect(),
-            digest: restored.digest.to_vec().into(),
+            digest: restored.digest.as_bytes().to_vec().into(),
             parts: restored.parts,
             tokens: restored.tokens,
             token_floor: restored.token_floor,
@@ -43,15 +43,11 @@ impl TryFrom<pb::Restored> for Restored {
 
 impl From<&Seed> for pb::Seed {
     fn from(seed: &Seed) -> Self {
-        let held = seed.held.iter().map(|held| pb::PodHeld {
-            name: held.name.as_str().into(),
-            pod: Some((&held.pod).into()),
-        });
         Self {
-            digest: seed.digest.to_vec().into(),
+            digest: seed.digest.as_bytes().to_vec().into(),
             part: seed.part,
             access: seed.access.iter().map(Into::into).collect(),
-            held: held.collect(),
+            held: seed.held.iter().map(Into::into).collect(),
             secret: Some((&seed.secret).into()),
         }
     }
@@ -61,18 +57,13 @@ impl TryFrom<pb::Seed> for Seed {
     type Error = DecodeError;
 
     fn try_from(seed: pb::Seed) -> Result<Self, DecodeError> {
-        let held = seed.held.into_iter().map(|held| {
-            Ok(PodHeld {
-                name: fields::lease_name(&held.name, "pod_held.name")?,
-                pod: fields::there(held.pod, "pod_held.pod")?.try_into()?,
-            })
-        });
+        let held = seed.held.into_iter().map(TryInto::try_into);
         let access = seed.access.into_iter().map(TryInto::try_into);
         Ok(Self {
             digest: digest_of(&seed.digest, "seed.digest")?,
             part: seed.part,
             access: access.collect::<Result<_, _>>()?,
-            held: held.collect::<Result<_, DecodeError>>()?,
+            held: held.collect::<Result<_, _>>()?,
             secret: id(seed.secret, "seed.secret")?,
         })
     }
@@ -81,7 +72,7 @@ impl TryFrom<pb::Seed> for Seed {
 impl From<&Seeding> for pb::Seeding {
     fn from(seeding: &Seeding) -> Self {
         Self {
-            digest: seeding.digest.to_vec().into(),
+            digest: seeding.digest.as_bytes().to_vec().into(),
             parts: seeding.parts,
             done: seeding.done,
         }
@@ -113,11 +104,12 @@ pub(super) fn lineage_of(
     Ok(lineage.into_iter().map(Into::into).collect())
 }
 
-/// A SHA-256 digest.
-pub(super) fn digest_of(bytes: &[u8], field: &'static str) -> Result<[u8; 32], DecodeError> {
+/// The digest of a backup.
+pub(super) fn digest_of(bytes: &[u8], field: &'static str) -> Result<BackupDigest, DecodeError> {
     let count = bytes.len();
-    bytes.try_into().map_err(|_| {
+    let bytes = bytes.try_into().map_err(|_| {
         let why = format!("{count} bytes; a SHA-256 digest has 32");
         DecodeError::invalid(field, why)
-    })
+    })?;
+    Ok(BackupDigest::new(bytes))
 }

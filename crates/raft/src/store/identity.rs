@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use prost::Message;
-use ringfence_core::ClusterId;
+use ringfence_core::{BackupDigest, ClusterId};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::raft as pb;
 use ringfence_wal::Fs;
@@ -41,13 +41,10 @@ pub(crate) struct Identity {
     /// Term and index of an entry that this node has acknowledged and lost: it never starts again.
     pub(crate) forgot: Option<(u64, u64)>,
     /// The digest of the backup that the seat's cluster is restored from.
-    pub(crate) restores: Option<Digest>,
+    pub(crate) restores: Option<BackupDigest>,
     /// A new cluster goes on with what this node holds, so it never starts again.
     pub(crate) retired: bool,
 }
-
-/// SHA-256 of a backup file.
-pub(crate) type Digest = [u8; 32];
 
 /// An identity file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -196,12 +193,14 @@ impl Identity {
 }
 
 /// The digest as a message carries it: empty if there is none.
-pub(crate) fn digest_to_pb(digest: Option<&Digest>) -> Bytes {
-    digest.map_or_else(Bytes::new, |digest| Bytes::copy_from_slice(digest))
+pub(crate) fn digest_to_pb(digest: Option<&BackupDigest>) -> Bytes {
+    digest.map_or_else(Bytes::new, |digest| {
+        Bytes::copy_from_slice(digest.as_bytes())
+    })
 }
 
 /// The digest in such bytes.
-pub(crate) fn digest_from_pb(bytes: &[u8]) -> Result<Option<Digest>, &'static str> {
+pub(crate) fn digest_from_pb(bytes: &[u8]) -> Result<Option<BackupDigest>, &'static str> {
     let digest = (!bytes.is_empty()).then(|| bytes.try_into());
     digest.transpose().map_err(|_| "a digest is not 32 bytes")
 }
@@ -244,7 +243,7 @@ mod tests {
                 },
             )],
             forgot: Some((4, 17)),
-            restores: Some([9; 32]),
+            restores: Some(BackupDigest::new([9; 32])),
             retired: true,
             ..Identity::unseated("n3")
         }

@@ -33,6 +33,7 @@ pub(crate) async fn notice_removal(inner: Arc<Inner>, running: Arc<Running>) {
             cluster: running.caller.seat.cluster.as_bytes().to_vec().into(),
             node_id: running.caller.seat.node_id,
             membership_index: membership.log_id().map_or(0, |log_id| log_id.index),
+            ..pb::HelloRequest::default()
         };
         for (id, peer) in membership
             .nodes()

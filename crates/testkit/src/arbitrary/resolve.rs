@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use ringfence_core::snapshot::LeaseRecord;
 use ringfence_core::{
-    Acquire, Ask, ClusterId, ClusterTime, Command, Configure, Entry, Evict, FencingToken, Form,
-    HolderData, Identity, LeaseName, Millis, Open, OpenForPod, OpenId, Pod, PodEnded, PodHeld,
-    PodSeen, PodText, Renew, Request, RequestNumber, Restored, Revoke, Secret, Seed, SessionId,
-    Settings, WallTime,
+    Acquire, Ask, BackupDigest, ClusterId, ClusterTime, Command, Configure, Entry, Evict,
+    FencingToken, Form, HeldByPod, HolderData, Identity, LeaseName, Millis, Open, OpenForPod,
+    OpenId, Pod, PodEnded, PodSeen, PodText, Renew, Request, RequestNumber, Restored, Revoke,
+    Secret, Seed, SessionId, Settings, WallTime,
 };
 
 use super::callers::{called, change_access};
@@ -104,7 +104,7 @@ impl Resolver {
                 unix_seconds: *unix_seconds,
             },
             Act::Seed { part, held } => Command::Seed(Seed {
-                digest: [7; 32],
+                digest: BackupDigest::new([7; 32]),
                 part: (*part).into(),
                 access: Vec::new(),
                 held: held.iter().map(held_by).collect(),
@@ -307,7 +307,7 @@ fn seen(ago: u64, view: &View) -> ClusterTime {
 fn restored(past: &Past, limits: Limits) -> Restored {
     Restored {
         lineage: vec![ClusterId::new(sixteen(6))],
-        digest: [7; 32],
+        digest: BackupDigest::new([7; 32]),
         // A backup keeps the limits of its own settings, and a history has a handful of parts.
         parts: match limits {
             Limits::Wide => u32::try_from(past.held.len()).unwrap_or(u32::MAX),
@@ -322,9 +322,10 @@ fn restored(past: &Past, limits: Limits) -> Restored {
     }
 }
 
-fn held_by((name, by): &(u8, u8)) -> PodHeld {
-    PodHeld {
+fn held_by((name, by): &(u8, u8)) -> HeldByPod {
+    HeldByPod {
         name: lease_name(*name),
+        token: FencingToken::new(1).expect("it is no 0"),
         pod: pod(*by),
     }
 }

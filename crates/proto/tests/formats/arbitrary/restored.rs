@@ -12,8 +12,8 @@ pub(crate) fn lineage() -> BoxedStrategy<Vec<ClusterId>> {
     vec(cluster(), 0..=LINEAGE_MAX).boxed()
 }
 
-fn digest() -> BoxedStrategy<[u8; 32]> {
-    any::<[u8; 32]>().boxed()
+fn digest() -> BoxedStrategy<BackupDigest> {
+    any::<[u8; 32]>().prop_map(BackupDigest::new).boxed()
 }
 
 pub(crate) fn restored() -> BoxedStrategy<Restored> {
@@ -37,7 +37,8 @@ pub(crate) fn restored() -> BoxedStrategy<Restored> {
 }
 
 pub(crate) fn seed() -> BoxedStrategy<Seed> {
-    let held = (name(), pod()).prop_map(|(name, pod)| PodHeld { name, pod });
+    let held =
+        (name(), token(), pod()).prop_map(|(name, token, pod)| HeldByPod { name, token, pod });
     let parts = (vec(access::access_record(), 0..4), vec(held, 0..4));
     (digest(), any::<u32>(), parts, secret())
         .prop_map(|(digest, part, (access, held), secret)| Seed {

@@ -4,8 +4,8 @@ use ringfence_core::*;
 
 use super::*;
 
-/// SHA-256 of a backup.
-pub(crate) const DIGEST: [u8; 32] = *b"SHA-256 of the file of a backup.";
+/// Of a backup.
+pub(crate) const DIGEST: BackupDigest = BackupDigest::new(*b"SHA-256 of the file of a backup.");
 
 /// The clusters before this one.
 pub(crate) fn lineage() -> Vec<ClusterId> {
@@ -63,8 +63,9 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
     let held = Seed {
         part: 1,
         access: Vec::new(),
-        held: vec![PodHeld {
+        held: vec![HeldByPod {
             name: name("db/primary"),
+            token: token(5),
             pod: pod(),
         }],
         ..rights.clone()
