@@ -7,6 +7,7 @@
 
 mod access;
 mod address;
+mod backup;
 mod duration;
 mod error;
 mod given;
@@ -26,6 +27,7 @@ use ringfence_services::PrincipalRates;
 use ringfence_tls::ServerTls;
 
 pub(crate) use access::Access;
+pub(crate) use backup::{Backups, Restore};
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;
@@ -125,6 +127,12 @@ pub(crate) struct Config {
     pub(crate) log: String,
     /// How it is logged.
     pub(crate) log_format: LogFormat,
+    /// Backups that it takes on its own.
+    pub(crate) backups: Option<Backups>,
+    /// What the cluster is restored from, when it is formed.
+    pub(crate) restore: Option<Restore>,
+    /// For how long a cluster that is formed grants nothing.
+    pub(crate) quiet_time: Option<Millis>,
 }
 
 impl Config {
@@ -156,6 +164,9 @@ impl Config {
         let kubeconfig = kube::kubeconfig(&given)?;
         let kube_mirror = kube::mirror(&given)?;
         let peer_tls = peer_tls::of_peers(&given)?;
+        let backups = backup::backups(&given)?;
+        let restore = backup::restore(&given)?;
+        let quiet_time = backup::quiet_time(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
         let leaves_as = kube_leave.then(|| kube::pod(&name)).transpose()?;
@@ -173,6 +184,11 @@ impl Config {
             ("listen-http", Some(listen_http)),
             ("listen-lease-api", listen_lease_api),
         ])?;
+        let ports = [
+            ("listen-client", listen_client),
+            ("listen-peer", listen_peer),
+        ];
+        backup::check_drill(restore.as_ref(), &ports)?;
         if let (Some(address), None) = (listen_lease_api, &client_tls) {
             // Clients of Kubernetes send no token where there is no TLS.
             let allowed =
@@ -259,6 +275,9 @@ impl Config {
             worker_threads: worker_threads(given.worker_threads)?,
             log: log_filter(given.log)?,
             log_format: given.log_format.unwrap_or(LogFormat::Text),
+            backups,
+            restore,
+            quiet_time,
         })
     }
 }

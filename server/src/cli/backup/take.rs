@@ -54,7 +54,9 @@ struct Taken {
 impl Take {
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let Some(file) = self.file else {
-            return Err(Failure::usage("missing FILE: expected a path, or - for standard output"));
+            return Err(Failure::usage(
+                "missing FILE: expected a path, or - for standard output",
+            ));
         };
         let to_stdout = file.as_os_str() == STDOUT;
         let mut target = match to_stdout {
@@ -101,7 +103,8 @@ impl Taken {
 /// Takes all parts, and checks that the last one came.
 async fn receive(context: &Context, target: &mut Target) -> Result<Taken, Failure> {
     let channel = unstable::channel(&context.client).await?;
-    let mut client = ClusterClient::new(channel).max_decoding_message_size(unstable::MESSAGE_BYTES_MAX);
+    let mut client =
+        ClusterClient::new(channel).max_decoding_message_size(unstable::MESSAGE_BYTES_MAX);
     let begun = timeout(PART_TIME_MAX, client.backup(BackupRequest {})).await;
     let begun = begun.map_err(|_| silent())?.map_err(refused)?;
     let mut parts = begun.into_inner();
@@ -144,7 +147,11 @@ impl Target {
             Self::File(output) => output.write_all(bytes),
         };
         written.map_err(|cause| {
-            Failure::new(exit::SYSTEM, "FAULT", format!("cannot write the backup: {cause}"))
+            Failure::new(
+                exit::SYSTEM,
+                "FAULT",
+                format!("cannot write the backup: {cause}"),
+            )
         })
     }
 }

@@ -112,7 +112,12 @@ fn text(backup: &Backup, age: u64) -> String {
         format!("bytes        {}", backup.bytes),
         format!("cluster      {}", header.cluster),
     ];
-    lines.extend(header.lineage.iter().map(|before| format!("  before it  {before}")));
+    lines.extend(
+        header
+            .lineage
+            .iter()
+            .map(|before| format!("  before it  {before}")),
+    );
     lines.extend([
         format!("index        {} (term {})", header.index, header.term),
         format!("age          {}", duration::show(age)),
