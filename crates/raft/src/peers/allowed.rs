@@ -68,7 +68,8 @@ pub(crate) fn allowed(command: &[u8]) -> Result<(), Refused> {
         | CommandKind::Renew
         | CommandKind::DrawNodeId
         | CommandKind::PodEnded
-        | CommandKind::RaiseLevel => Err(Refused::LeadersOwn(kind)),
+        | CommandKind::RaiseLevel
+        | CommandKind::Seed => Err(Refused::LeadersOwn(kind)),
     }
 }
 

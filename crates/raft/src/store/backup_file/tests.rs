@@ -73,6 +73,8 @@ fn machine() -> StateMachine {
             token_floor: None,
             settings: Settings::STANDARD,
             mode: Mode::Off,
+            quiet_time: Millis(0),
+            restored: None,
         }),
         Command::RaiseLevel { level: 5 },
         open(1, 20_000, "b/one"),
