@@ -50,7 +50,8 @@ pub(crate) fn restore(config: &Config) -> Result<Option<ringfence_raft::Restore>
 }
 
 fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
-    let read = Backup::read(&flags.file).and_then(|backup| backup.expect(&flags.file, flags.digest));
+    let read =
+        Backup::read(&flags.file).and_then(|backup| backup.expect(&flags.file, flags.digest));
     let backup = read.map_err(RestoreError::Backup)?;
     let rules = flags.rules.as_deref().map(|file| rules(file, &backup));
     Ok(ringfence_raft::Restore {
@@ -65,8 +66,11 @@ fn rules(file: &Path, backup: &Backup) -> Result<Vec<AccessRecord>, RestoreError
     let rules = rule_file::read(file).map_err(RestoreError::Rules)?;
     let mut rules = rules.into_iter().map(AccessRecord::Rule).peekable();
     if backup.contents.access.is_empty() && rules.peek().is_some() {
-        let why = format!("{}: the cluster of the backup had no rights; restore it without \
-                           --rules, then use `ringfence access apply`", file.display());
+        let why = format!(
+            "{}: the cluster of the backup had no rights; restore it without \
+                           --rules, then use `ringfence access apply`",
+            file.display()
+        );
         return Err(RestoreError::Rules(why));
     }
     let kept = backup.contents.access.iter();
@@ -89,9 +93,13 @@ fn announce(file: &Path, restore: &ringfence_raft::Restore) {
         ..
     } = &contents.header;
     let now = ringfence_services::since_epoch().as_millis();
-    let age = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(wall.0);
+    let age = u64::try_from(now)
+        .unwrap_or(u64::MAX)
+        .saturating_sub(wall.0);
     let rules = contents.access.iter();
-    let rules = rules.filter(|part| matches!(part, AccessRecord::Rule(_))).count();
+    let rules = rules
+        .filter(|part| matches!(part, AccessRecord::Rule(_)))
+        .count();
     info!(
         file = %file.display(),
         digest = %restore.backup.digest,

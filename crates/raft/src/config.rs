@@ -1,14 +1,17 @@
 //! What a node is started with.
 
+mod restore;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringfence_core::{Mode, Settings};
+use ringfence_core::{Millis, Mode, Settings};
 use ringfence_planted::{Bug, planted};
 use ringfence_tls::{Acceptor, Connector};
 
+pub use self::restore::Restore;
 use crate::platform::hooks::Hooks;
 use ringfence_history::HistoryLimits;
 
@@ -62,6 +65,15 @@ pub struct NodeConfig {
     /// With another mode than off the cluster is formed once all first members have announced that
     /// they know rights, and with [`Mode::Enforced`] that their peer ports are authenticated.
     pub mode: Mode,
+    /// For how long the new cluster grants nothing, since holders of a lost one before the same stores
+    /// may still work; 0 to [`ringfence_core::QUIET_TIME_MAX`]. It counts only when forming. A
+    /// restored cluster keeps quiet for the greatest TTL that a holder may have and a minute more, or
+    /// for this time and a minute more if that is longer.
+    pub quiet_time: Millis,
+    /// What the new cluster is restored from; counts only when forming. [`NodeConfig::settings`] and
+    /// [`NodeConfig::mode`] are those of the backup then, and [`NodeConfig::token_floor`] is one
+    /// more lower bound beside the clock.
+    pub restore: Option<Restore>,
     /// How long things may take.
     pub timing: Timing,
     /// Bytes of one segment of the log: 64 KiB to 1 GiB, a multiple of 512. Every segment holds the
@@ -161,6 +173,8 @@ impl NodeConfig {
             token_floor: None,
             settings: Settings::STANDARD,
             mode: Mode::Off,
+            quiet_time: Millis(0),
+            restore: None,
             timing: Timing::default(),
             wal_segment_bytes: WAL_SEGMENT_BYTES,
             snapshot_log_bytes: 256 << 20,

@@ -124,7 +124,7 @@ mod tests;
 mod types;
 
 pub use bootstrap::seat::SeatError;
-pub use config::{FLUSH_LAG_MAX, LOG_UNFLUSHED_BYTES_MAX, NodeConfig, PeerTls, Timing};
+pub use config::{FLUSH_LAG_MAX, LOG_UNFLUSHED_BYTES_MAX, NodeConfig, PeerTls, Restore, Timing};
 pub use leader::term::{
     LOG_UNCOMMITTED_BYTES_MAX, LOG_UNCOMMITTED_BYTES_MIN, LOG_UNCOMMITTED_ENTRIES_MAX,
     OPERATIONS_WITHOUT_ROOM_MAX,

@@ -255,7 +255,11 @@ fn status(context: &Context) -> v1::StatusResponse {
             token_floor_set: machine.token_floor().is_some(),
             level: summary.level,
             log_version: RECORD_VERSION,
-            lineage: machine.lineage().iter().map(wire::cluster_id_to_wire).collect(),
+            lineage: machine
+                .lineage()
+                .iter()
+                .map(wire::cluster_id_to_wire)
+                .collect(),
             quiet_ms: summary.quiet.0,
         }
     })

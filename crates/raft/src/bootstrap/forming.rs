@@ -14,13 +14,14 @@ use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
 use ringfence_tls::RarelyEach;
 
+use crate::bootstrap::restoring::{Asked, check_restore, restores_what};
 use crate::bootstrap::seat::take_seat;
 use crate::membership::list::FIRST_MEMBERS_MAX;
 use crate::network::connect;
 use crate::platform::runtime;
-use crate::shared::hello::{first_members, hello, tls_of};
+use crate::shared::hello::{first_members, hello, lineage_of, tls_of};
 use crate::shared::inner::Inner;
-use crate::store::identity::Seat;
+use crate::store::identity::{Seat, digest_to_pb};
 use crate::types::incarnation::Incarnation;
 use crate::types::type_config::Peer;
 
@@ -57,14 +58,14 @@ async fn one_round(inner: &Arc<Inner>) -> Result<(), String> {
         .map(|(_, address)| address)
         .chain(&inner.config.join)
         .collect();
-    let asked = join_all(others.iter().map(|address| hello(inner, address))).await;
-    let answers: BTreeMap<&String, pb::HelloResponse> = others
+    let asked = join_all(others.iter().map(|address| Asked::at(inner, address))).await;
+    let answers: BTreeMap<&String, Asked> = others
         .into_iter()
         .zip(asked)
         .filter_map(|(at, answer)| Some((at, answer?)))
         .collect();
 
-    for (address, answer) in &answers {
+    for (address, Asked { answer, .. }) in &answers {
         if !answer.cluster.is_empty() && answer.formed {
             let to = [answer.leader_peer_address.as_str(), address.as_str()];
             return join(
@@ -117,11 +118,12 @@ fn none_to_join<'a>(
 async fn form(
     inner: &Arc<Inner>,
     first: &[(String, String)],
-    answers: &BTreeMap<&String, pb::HelloResponse>,
+    answers: &BTreeMap<&String, Asked>,
 ) -> Result<(), String> {
     let offered = inner.identity.lock().forming;
     let to_join = to_join(inner, first);
-    none_to_join(to_join.into_iter().map(|at| (at, answers.get(at))), offered)?;
+    let joined = |at| (at, answers.get(at).map(|asked| &asked.answer));
+    none_to_join(to_join.into_iter().map(joined), offered)?;
     let mut members = Vec::new();
     let mut seated = Vec::new();
     for (id, (name, address)) in (1..).zip(first) {
@@ -135,9 +137,8 @@ async fn form(
             members.push((id, peer));
             continue;
         }
-        let answer = answers
-            .get(address)
-            .ok_or_else(|| format!("{name} at {address}"))?;
+        let asked = answers.get(address);
+        let Asked { answer, .. } = asked.ok_or_else(|| format!("{name} at {address}"))?;
         members.push((id, first_member(name, address, answer)?));
         let belongs = ClusterId::from_slice(&answer.cluster);
         if let Some(cluster) = belongs.filter(|cluster| Some(*cluster) != offered) {
@@ -154,6 +155,8 @@ async fn form(
     if !seated.is_empty() {
         return Err(never_begun(&seated));
     }
+    check_restore(inner, first, answers)?;
+    let restores = inner.restores();
     let cluster = match offered {
         Some(cluster) => cluster,
         None => draw_cluster(inner)?,
@@ -168,10 +171,12 @@ async fn form(
         cluster,
         node_id: id_of(&members, &inner.config.name),
     };
-    take_seat(inner, seat, members).await.map_err(|error| {
-        tracing::error!(%error, "forming the cluster failed");
-        format!("its own directory: {error}")
-    })
+    take_seat(inner, seat, members, restores)
+        .await
+        .map_err(|error| {
+            tracing::error!(%error, "forming the cluster failed");
+            format!("its own directory: {error}")
+        })
 }
 
 fn id_of(members: &[(u64, Peer)], name: &str) -> u64 {
@@ -234,6 +239,7 @@ async fn adopt(inner: &Inner, cluster: ClusterId, id: u64, peer: &Peer) -> Resul
     let request = pb::AdoptRequest {
         cluster: Bytes::copy_from_slice(cluster.as_bytes()),
         member: Some(crate::types::codec::peer_to_pb(id, peer)),
+        restores: digest_to_pb(inner.restores().as_ref()),
     };
     match tokio::time::timeout(EXCHANGE_MAX, client.adopt(request)).await {
         Ok(Ok(answer)) => match answer.into_inner() {
@@ -267,10 +273,12 @@ async fn join(inner: &Arc<Inner>, address: &str) -> Result<(), String> {
         cluster,
         node_id: answer.node_id,
     };
-    take_seat(inner, seat, Vec::new()).await.map_err(|error| {
-        tracing::error!(%error, "joining the cluster failed");
-        format!("its own directory: {error}")
-    })
+    take_seat(inner, seat, Vec::new(), None)
+        .await
+        .map_err(|error| {
+            tracing::error!(%error, "joining the cluster failed");
+            format!("its own directory: {error}")
+        })
 }
 
 /// Says who this node is.
@@ -282,6 +290,9 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         client_address: inner.config.client_advertise.clone(),
         first_members: first.into_iter().map(|(name, _)| name).collect(),
         process: inner.process.clone(),
+        restores: digest_to_pb(inner.restores().as_ref()),
+        wall: (inner.config.hooks.wall_millis)(),
+        lineage: lineage_of(inner),
         ..pb::HelloResponse::default()
     };
     let (seat, forming) = {
@@ -373,11 +384,18 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
             Err(format!("it belongs to {}", taken.cluster))
         };
     }
+    let restores = inner.restores();
+    if request.restores[..] != digest_to_pb(restores.as_ref())[..] {
+        return Err(format!(
+            "it {}",
+            restores_what(&digest_to_pb(restores.as_ref()))
+        ));
+    }
     let to_join = to_join(inner, &inner.config.initial_cluster);
     let asked = join_all(to_join.iter().map(|address| hello(inner, address))).await;
     let answers = to_join.into_iter().zip(asked.iter().map(Option::as_ref));
     none_to_join(answers, Some(cluster)).map_err(|cluster| format!("it waits for {cluster}"))?;
-    take_seat(inner, seat, Vec::new())
+    take_seat(inner, seat, Vec::new(), restores)
         .await
         .map_err(|error| error.to_string())
 }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringfence_core::TOKEN_FLOOR_MAX;
+use ringfence_core::{Access, QUIET_TIME_MAX, TOKEN_FLOOR_MAX};
 use ringfence_history::{Clock, History};
+use ringfence_planted::{Bug, planted};
 use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
@@ -24,13 +25,12 @@ use crate::read::freshness;
 use crate::requests::keepalive::KeepAlives;
 use crate::requests::propose::{Dispatcher, Proposals};
 use crate::shared::inner::{Inner, Parts};
+use crate::store::data_dir::LOCK_FILE;
 use crate::store::identity::{Identity, IdentityError};
 use crate::store::state::State;
 use crate::tasks::twin;
 use crate::types::entry_size::{WAL_SEGMENT_BYTES_MAX, WAL_SEGMENT_BYTES_MIN};
 use crate::types::stop::StopSignal;
-
-const LOCK_FILE: &str = "lock";
 
 /// Why a node did not start. Nothing was changed but what the message says.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +85,17 @@ pub enum StartError {
     /// The identity file.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// A new cluster goes on with what this directory held.
+    #[error(
+        "data directory {path} is retired: `ringfence recover` has made a backup of it, and the cluster \
+         that is restored from that backup goes on in its place, so this node never starts again; to \
+         restore the backup, or to join the restored cluster, give the node an empty directory; see \
+         deploy/RECOVERY.md"
+    )]
+    Retired {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The peer port cannot be opened.
     #[error("listen for other nodes on {address}")]
     Listen {
@@ -109,6 +120,18 @@ impl Node {
         check(&config)?;
         let lock = open_dir(config.hooks.files.as_ref(), &config.data_dir)?;
         let identity = load_identity(&config)?;
+        if identity.retired && !planted(Bug::RetiredStarts) {
+            return Err(StartError::Retired {
+                path: config.data_dir,
+            });
+        }
+        if let (Some(seat), Some(_)) = (identity.seat, &config.restore) {
+            tracing::warn!(
+                cluster = %seat.cluster,
+                "this node belongs to a cluster, so --restore means nothing unless that cluster is \
+                 still to be restored: remove the flag"
+            );
+        }
         let listen = config.peer_listen;
         let (server, peer_address) = bind(listen).await.map_err(|source| StartError::Listen {
             address: listen,
@@ -228,6 +251,17 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
     if let Some(floor) = config.token_floor.filter(|floor| *floor > TOKEN_FLOOR_MAX) {
         let why = format!("0 to {TOKEN_FLOOR_MAX} are allowed");
         return wrong("token-floor", &floor.to_string(), &why);
+    }
+    if config.quiet_time > QUIET_TIME_MAX {
+        let why = format!("0 to {QUIET_TIME_MAX} are allowed");
+        return wrong("quiet-time", &config.quiet_time.to_string(), &why);
+    }
+    let rules = config
+        .restore
+        .as_ref()
+        .and_then(|restore| restore.rules.as_ref());
+    if let Some(Err(why)) = rules.map(|rules| Access::check(rules)) {
+        return wrong("rules", "a set of rules", &why.to_string());
     }
     if let Err(error) = config.settings.check() {
         return wrong("settings", &error.to_string(), "see the documented ranges");

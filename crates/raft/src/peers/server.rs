@@ -32,7 +32,7 @@ use crate::platform::runtime;
 use crate::shared::inner::{Inner, Running};
 use crate::store::identity::Identity;
 use crate::store::snapshot_file::{INCOMING_MAX, SnapshotDir, SnapshotFile};
-use crate::tasks::history;
+use crate::tasks::{history, superseded};
 use crate::types::codec::{self, Malformed};
 use crate::types::stop::StopReason;
 use crate::types::type_config::{SnapshotMeta, StoredMembership, TypeConfig};
@@ -100,10 +100,9 @@ impl Peers for PeerService {
         &self,
         request: Request<pb::HelloRequest>,
     ) -> Result<Response<pb::HelloResponse>, Status> {
-        Ok(Response::new(forming::answer_hello(
-            &self.inner,
-            &request.into_inner(),
-        )))
+        let request = request.into_inner();
+        superseded::asked_by(&self.inner, &request);
+        Ok(Response::new(forming::answer_hello(&self.inner, &request)))
     }
 
     async fn adopt(

@@ -26,7 +26,7 @@ pub(crate) fn status_of(inner: &Inner) -> Status {
         let now = metrics.borrow_watched();
         (now.state, now.vote.leader_id.term)
     };
-    let formed = inner.state.machine().cluster();
+    let formed = inner.state.machine().is_formed();
     let role = match state {
         ServerState::Leader => Role::Leader,
         ServerState::Candidate => Role::Candidate,
@@ -45,11 +45,12 @@ pub(crate) fn status_of(inner: &Inner) -> Status {
         node_id: Some(running.caller.seat.node_id),
         name: inner.config.name.clone(),
         role,
-        serving: formed.is_some() && leader.is_some() && !inner.stop.is_stopped(),
+        serving: formed && leader.is_some() && !inner.stop.is_stopped(),
         leader,
         term,
         last_log_index: running.log.last_index(),
         applied_index: inner.state.applied_index(),
+        restore_unused: formed && inner.config.restore.is_some(),
     }
 }
 

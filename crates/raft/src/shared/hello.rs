@@ -24,12 +24,22 @@ pub(crate) fn tls_of(inner: &Inner) -> Option<&Connector> {
     Some(&inner.config.peer_tls.as_ref()?.connect)
 }
 
+/// The clusters that this node's cluster was restored from, as a message carries them.
+pub(crate) fn lineage_of(inner: &Inner) -> Vec<Bytes> {
+    let machine = inner.state.machine();
+    let lineage = machine.lineage().iter();
+    lineage
+        .map(|cluster| Bytes::copy_from_slice(cluster.as_bytes()))
+        .collect()
+}
+
 /// What the node at this address says of itself; `None` if none says so in time.
 pub(crate) async fn hello(inner: &Inner, address: &str) -> Option<pb::HelloResponse> {
     let mut client = connect(address, tls_of(inner))?;
     let request = pb::HelloRequest {
         name: inner.config.name.clone(),
         incarnation: Bytes::copy_from_slice(inner.incarnation.as_bytes()),
+        lineage: lineage_of(inner),
         ..pb::HelloRequest::default()
     };
     let answer = tokio::time::timeout(HELLO_MAX, client.hello(request)).await;

@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
+use ringfence_core::BackupDigest;
 use ringfence_history::History;
 use ringfence_tls::PortFigures;
 use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, Restore};
 use crate::leader::term::{LeadCounts, Route};
 use crate::membership;
 use crate::membership::list::members;
@@ -121,6 +122,11 @@ impl Inner {
     /// Where the node keeps its files.
     pub(crate) fn files(&self) -> &dyn Fs {
         self.config.hooks.files.as_ref()
+    }
+
+    /// What this node was started to restore, if anything: [`crate::Restore::digest`].
+    pub(crate) fn restores(&self) -> Option<BackupDigest> {
+        self.config.restore.as_ref().map(Restore::digest)
     }
 
     /// The peer address of the leader, if one is known.

@@ -12,8 +12,10 @@ use crate::store::snapshot_file;
 pub(crate) const WAL_DIR: &str = "wal";
 /// The folder of the snapshots.
 pub(crate) const SNAPSHOT_DIR: &str = "snapshots";
+/// Keeps other processes out.
+pub(crate) const LOCK_FILE: &str = "lock";
 /// Files beside the folders.
-const FILES: [&str; 2] = ["identity", "lock"];
+const FILES: [&str; 2] = ["identity", LOCK_FILE];
 /// The history's folder; what is in it is the history's affair.
 const HISTORY_DIR: &str = "history";
 

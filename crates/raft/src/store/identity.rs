@@ -210,8 +210,11 @@ pub fn belongs_to(data_dir: &Path) -> Result<Option<ClusterId>, IdentityError> {
 
 /// The digest in such bytes.
 pub(crate) fn digest_from_pb(bytes: &[u8]) -> Result<Option<BackupDigest>, &'static str> {
-    let digest = (!bytes.is_empty()).then(|| bytes.try_into().map(BackupDigest::new));
-    digest.transpose().map_err(|_| "a digest is not 32 bytes")
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let bytes = <[u8; 32]>::try_from(bytes).map_err(|_| "a digest is not 32 bytes")?;
+    Ok(Some(BackupDigest::new(bytes)))
 }
 
 fn optional_cluster(bytes: &[u8]) -> Result<Option<ClusterId>, &'static str> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ringfence_proto::raft as pb;
 
 use crate::leader::term::Route;
+use crate::shared::hello::lineage_of;
 use crate::shared::inner::{Inner, Running};
 use crate::types::stop::StopReason;
 
@@ -33,7 +34,7 @@ pub(crate) async fn notice_removal(inner: Arc<Inner>, running: Arc<Running>) {
             cluster: running.caller.seat.cluster.as_bytes().to_vec().into(),
             node_id: running.caller.seat.node_id,
             membership_index: membership.log_id().map_or(0, |log_id| log_id.index),
-            ..pb::HelloRequest::default()
+            lineage: lineage_of(&inner),
         };
         for (id, peer) in membership
             .nodes()

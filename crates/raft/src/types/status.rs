@@ -40,6 +40,9 @@ pub struct Status {
     pub applied_index: u64,
     /// Whether it can serve: the cluster is formed and a leader is known that has opened its term.
     pub serving: bool,
+    /// Whether the node was started to restore a cluster although it belongs to one that is formed:
+    /// then that means nothing, and is to be removed from how the node is started.
+    pub restore_unused: bool,
 }
 
 impl Status {
@@ -54,6 +57,7 @@ impl Status {
             last_log_index: 0,
             applied_index: 0,
             serving: false,
+            restore_unused: false,
         }
     }
 }

@@ -68,6 +68,19 @@ pub enum StopReason {
         /// The name of the first member that was to begin the log.
         former: String,
     },
+    /// Another cluster goes on in the place of this node's.
+    #[error(
+        "the node at {address} belongs to a cluster that was restored from this node's cluster \
+         {cluster}, so this one is over (SUPERSEDED): what this node holds beyond the backup is lost; \
+         keep its data directory if you want to look at it, then empty it and start the node again: \
+         it joins the new cluster; see deploy/RECOVERY.md"
+    )]
+    Superseded {
+        /// This node's cluster.
+        cluster: ClusterId,
+        /// The peer address of the node that said so, or where it called from.
+        address: String,
+    },
     /// Rights are enforced, and this node's peer port admits callers that are no nodes.
     #[error(
         "rights are enforced in this cluster, and this node's peer port is not authenticated: who \

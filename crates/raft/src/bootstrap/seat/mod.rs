@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use openraft::errors::{InitializeError, RaftError};
-use ringfence_core::{ClusterId, Form};
+use ringfence_core::{BackupDigest, ClusterId, Form, Secret};
 use ringfence_wal::{Recovered, Wal};
 
 use self::storage::{open_log, staggered};
 use crate::bootstrap::beginning::await_beginning;
 use crate::leader::task::LeadershipTask;
+use crate::leader::task::forming::Forming;
 use crate::leader::term::log_uncommitted_max;
 use crate::network::{Caller, PeerNetwork, Transport};
 use crate::platform::clock;
@@ -31,6 +32,7 @@ use crate::tasks::raft_end::watch_raft;
 use crate::tasks::removal::notice_removal;
 use crate::tasks::seek::seek_vote;
 use crate::tasks::snapshots::take_snapshots;
+use crate::tasks::superseded::notice_superseded;
 use crate::tasks::twin::notice_twin;
 use crate::types::stop::StopReason;
 use crate::types::type_config::Peer;
@@ -132,11 +134,12 @@ pub enum SeatError {
 }
 
 /// Takes a seat for the first time. `first_members` is given to the one node that forms the
-/// cluster.
+/// cluster, `restores` to all first members of one that is restored.
 pub(crate) async fn take_seat(
     inner: &Arc<Inner>,
     seat: Seat,
     first_members: Vec<(u64, Peer)>,
+    restores: Option<BackupDigest>,
 ) -> Result<(), SeatError> {
     let _once = inner.seating.lock().await;
     if let Some(taken) = inner.identity.lock().seat {
@@ -154,6 +157,7 @@ pub(crate) async fn take_seat(
     let identity = Identity {
         seat: Some(seat),
         first_members,
+        restores,
         ..inner.identity.lock().clone()
     };
     let data_dir = &inner.config.data_dir;
@@ -276,7 +280,7 @@ async fn run(
         transport: running.transport.clone(),
         route: inner.route.clone(),
         observer: config.hooks.observer.clone(),
-        form: form(inner, seat.cluster),
+        forming: forming(inner, seat.cluster),
         counts: inner.lead_counts.clone(),
     };
     // Before the tasks start: a node that has never heard a leader asks at once whether it was removed.
@@ -295,6 +299,9 @@ async fn run(
         .tasks
         .spawn(notice_removal(inner.clone(), running.clone()));
     inner.tasks.spawn(notice_open_port(inner.clone()));
+    inner
+        .tasks
+        .spawn(notice_superseded(inner.clone(), running.clone()));
     if !inner.process.is_empty() {
         inner
             .tasks
@@ -309,15 +316,27 @@ async fn run(
     Ok(())
 }
 
-fn form(inner: &Inner, cluster: ClusterId) -> Form {
+/// What the cluster of this node's seat is formed with. The identity knows whether it is a restored
+/// one: a flag that was added or left out since means nothing for this seat.
+fn forming(inner: &Inner, cluster: ClusterId) -> Forming {
     let config = &inner.config;
-    Form {
-        cluster,
-        token_floor: config.token_floor,
-        settings: config.settings,
-        mode: config.mode,
-        quiet_time: ringfence_core::Millis(0),
-        restored: None,
+    let Some(restores) = inner.identity.lock().restores else {
+        return Forming::Anew(Form {
+            cluster,
+            token_floor: config.token_floor,
+            settings: config.settings,
+            mode: config.mode,
+            quiet_time: config.quiet_time,
+            restored: None,
+        });
+    };
+    let restore = config.restore.as_ref();
+    match restore.filter(|restore| restore.digest() == restores) {
+        Some(restore) => Forming::Restoring {
+            form: restore.form(cluster, config.token_floor, config.quiet_time),
+            seeds: restore.seeds(Secret::new(runtime::random_bytes())),
+        },
+        None => Forming::Lacks(restores),
     }
 }
 

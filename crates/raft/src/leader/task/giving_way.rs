@@ -45,7 +45,7 @@ impl LeadershipTask {
     /// repeat tokens in a cluster whose disks were all rolled back.
     pub(super) async fn needs_clock(&self) -> bool {
         if !self.is_formed().await {
-            return self.form.token_floor.is_none();
+            return !self.forming.replaces_clock();
         }
         self.state.machine().token_floor().is_none() && !planted(Bug::TermWithoutAClock)
     }

@@ -1,5 +1,6 @@
 //! The task that follows who leads, and leads when it is this node's turn.
 
+pub(crate) mod forming;
 mod giving_way;
 
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::{ReadPolicy, ServerState};
 use parking_lot::Mutex;
-use ringfence_core::{ClusterTime, Command, Form, Outcome, Rejection, WallTime};
+use ringfence_core::{ClusterTime, Command, WallTime};
 use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_command;
 use tokio::sync::watch;
 
+use self::forming::Forming;
 use super::term::{LeadCounts, LeaderTerm, Route};
 use crate::leader::reconciler::Reconciler;
 use crate::leader::write::write_in_term;
@@ -46,8 +48,6 @@ pub(crate) const TERM_AFTER: Duration =
 /// How far apart the wall clocks of a cluster's nodes may be if its tokens are to survive a
 /// rollback of all disks in the same second.
 const WALL_SKEW_MAX: Duration = Duration::from_millis(500);
-/// How often it says that it cannot form the cluster yet, in tries: every 5 s, if they fail at once.
-const FORM_SAY_EVERY: u32 = 250;
 /// How long it waits before it looks at a wall clock again that was not believable.
 const CLOCK_RETRY: Duration = Duration::from_millis(200);
 /// How often it says that it does, in looks.
@@ -90,7 +90,7 @@ pub(crate) struct LeadershipTask {
     pub(crate) route: watch::Sender<Route>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// What the cluster is formed with, should this node lead it first.
-    pub(crate) form: Form,
+    pub(crate) forming: Forming,
     pub(crate) counts: Arc<LeadCounts>,
 }
 
@@ -197,7 +197,7 @@ impl LeadershipTask {
             transport: self.transport.clone(),
             members,
         });
-        if self.state.machine().cluster().is_none() && !self.form_cluster(&leading).await {
+        if !self.state.machine().is_formed() && !self.form_cluster(&leading).await {
             return;
         }
         tracing::info!(term, time = %opened.time, "this node leads");
@@ -261,7 +261,7 @@ impl LeadershipTask {
     /// token floor.
     async fn tokens_follow_the_wall_clock(&self) -> bool {
         let formed = || self.state.machine().cluster().is_some();
-        if !formed() && self.form.token_floor.is_some() && !self.is_formed().await {
+        if !formed() && self.forming.replaces_clock() && !self.is_formed().await {
             return false;
         }
         // What has not applied its forming yet waits without need, which does no harm.
@@ -290,37 +290,6 @@ impl LeadershipTask {
                 }
             }
         }
-    }
-
-    async fn form_cluster(&self, leading: &LeaderTerm) -> bool {
-        for tries in 1_u32.. {
-            match leading.write(&Command::Form(self.form.clone())).await {
-                Ok(Applied {
-                    outcome: Outcome::Done,
-                    ..
-                }) => {
-                    tracing::info!(cluster = %self.form.cluster, "the cluster is formed");
-                    return true;
-                }
-                Ok(Applied {
-                    outcome: Outcome::Rejected(Rejection::AlreadyFormed { .. }),
-                    ..
-                }) => {
-                    return true;
-                }
-                Ok(Applied { outcome, .. }) => {
-                    tracing::error!(?outcome, "the cluster cannot be formed with these settings");
-                    return false;
-                }
-                Err(ProposeError::Fault { .. }) => return false,
-                Err(error) if tries % FORM_SAY_EVERY == 0 => {
-                    tracing::warn!(%error, "the cluster is not formed yet");
-                }
-                Err(error) => tracing::debug!(%error, "the cluster is not formed yet"),
-            }
-            tokio::time::sleep(OPEN_RETRY).await;
-        }
-        false
     }
 
     /// The one timer: a `Tick` at the next deadline, and often enough that the reading, which

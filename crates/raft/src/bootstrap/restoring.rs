@@ -1,0 +1,97 @@
+//! When first members may restore a cluster: all of them from the same backup, by clocks that agree.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ringfence_core::WallTime;
+use ringfence_proto::raft as pb;
+use ringfence_proto::text::hex;
+
+use crate::shared::hello::hello;
+use crate::shared::inner::Inner;
+use crate::store::identity::digest_to_pb;
+
+/// How far the wall clocks of first members may be apart. Whichever leads first raises the tokens to
+/// its own.
+const CLOCKS_APART_MAX: Duration = Duration::from_secs(1);
+
+/// What a node said of itself, and between which readings of this node's wall clock.
+pub(crate) struct Asked {
+    pub(crate) answer: pb::HelloResponse,
+    before: u64,
+    after: u64,
+}
+
+impl Asked {
+    /// What the node at this address says; `None` if none says anything in time.
+    pub(crate) async fn at(inner: &Inner, address: &str) -> Option<Self> {
+        let wall = inner.config.hooks.wall_millis;
+        let before = wall();
+        let answer = hello(inner, address).await?;
+        let after = wall();
+        Some(Self {
+            answer,
+            before,
+            after,
+        })
+    }
+
+    /// How far the node's clock is from this one's at least.
+    fn apart(&self) -> Duration {
+        let shown = self.answer.wall;
+        let early = self.before.saturating_sub(shown);
+        let late = shown.saturating_sub(self.after);
+        Duration::from_millis(early.max(late))
+    }
+}
+
+/// Whether the first members, which are all empty and have answered, may take their seats in a restored
+/// cluster, if it is to be one.
+///
+/// # Errors
+/// What the founder waits for, and what an operator can do.
+pub(crate) fn check_restore(
+    inner: &Inner,
+    first: &[(String, String)],
+    answers: &BTreeMap<&String, Asked>,
+) -> Result<(), String> {
+    let config = &inner.config;
+    let mine = digest_to_pb(inner.restores().as_ref());
+    let others = first.iter().filter(|(name, _)| *name != config.name);
+    let others = others.filter_map(|(name, address)| Some((name, answers.get(address)?)));
+    for (name, asked) in others.clone() {
+        if asked.answer.restores != mine {
+            return Err(format!(
+                "{name} to be started with the same --restore, --digest, --rules and --drill: it {}, \
+                 this node {}",
+                restores_what(&asked.answer.restores),
+                restores_what(&mine),
+            ));
+        }
+    }
+    let Some(restore) = &config.restore else {
+        return Ok(());
+    };
+    let wall = WallTime((config.hooks.wall_millis)());
+    restore.check_clock(wall, config.token_floor)?;
+    for (name, asked) in others {
+        let apart = asked.apart();
+        if apart > CLOCKS_APART_MAX && !restore.drill {
+            return Err(format!(
+                "the clock of {name} to agree with this node's: they are {} ms apart, at most {} are \
+                 allowed when a cluster is restored; set both",
+                apart.as_millis(),
+                CLOCKS_APART_MAX.as_millis(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a node with this digest does, for people.
+pub(crate) fn restores_what(digest: &[u8]) -> String {
+    match digest {
+        [] => "restores nothing".to_owned(),
+        digest => format!("restores {}", hex(digest)),
+    }
+}

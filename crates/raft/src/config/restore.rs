@@ -1,0 +1,208 @@
+//! What a cluster is restored from: the same entries on whichever first member leads first.
+
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256};
+use ringfence_core::{
+    AccessRecord, BackupDigest, BackupHeader, BackupRecord, ClusterId, FencingToken, Form,
+    HeldByPod, LINEAGE_MAX, Millis, Mode, RESTORE_TOKEN_GAP, Restored, Secret, Seed, WallTime,
+};
+use ringfence_proto::record::encode_backup_record;
+
+use crate::store::backup_file::Backup;
+
+/// The most bytes of records in one [`Seed`]; an entry may have four times as many.
+const SEED_BYTES_MAX: usize = 256 << 10;
+/// The most records in one [`Seed`].
+const SEED_RECORDS_MAX: usize = 1_000;
+
+/// A backup to form the cluster from. It counts only when forming: all first members must be empty
+/// and be given the same backup, rules and drill.
+#[derive(Debug, Clone)]
+pub struct Restore {
+    /// The backup, verified.
+    pub backup: Arc<Backup>,
+    /// Who may do what in the restored cluster; `None`: as in the backup. Cluster tokens are left out.
+    pub rules: Option<Vec<AccessRecord>>,
+    /// Whether the cluster is a drill: tokens start at [`crate::NodeConfig::token_floor`], 0 without
+    /// one, there is no quiet time, and the cluster in the backup is not superseded. For a machine
+    /// that no lasting store and no other node is connected to.
+    pub drill: bool,
+}
+
+/// One record that a [`Seed`] carries.
+enum Part {
+    Access(AccessRecord),
+    Held(HeldByPod),
+}
+
+impl Restore {
+    /// What first members compare: the digest of the backup and of all else that decides what is
+    /// restored. Without rules of its own and outside of a drill it is that of the backup.
+    pub(crate) fn digest(&self) -> BackupDigest {
+        if self.rules.is_none() && !self.drill {
+            return self.backup.digest;
+        }
+        let mut context = Context::new(&SHA256);
+        context.update(self.backup.digest.as_bytes());
+        context.update(&[u8::from(self.drill)]);
+        for record in self.rules.iter().flatten() {
+            context.update(&encoded(record.clone()));
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.finish().as_ref());
+        BackupDigest::new(digest)
+    }
+
+    pub(crate) fn header(&self) -> &BackupHeader {
+        &self.backup.contents.header
+    }
+
+    /// Who may do what in the restored cluster.
+    pub(crate) fn access(&self) -> impl Iterator<Item = &AccessRecord> {
+        let access = self.rules.as_ref().unwrap_or(&self.backup.contents.access);
+        let is_kept = |record: &&AccessRecord| !matches!(record, AccessRecord::Token { .. });
+        access.iter().filter(is_kept)
+    }
+
+    fn mode(&self) -> Mode {
+        let mode = self.access().find_map(|record| match record {
+            AccessRecord::Mode { mode, .. } => Some(*mode),
+            _ => None,
+        });
+        mode.unwrap_or_default()
+    }
+
+    /// What the cluster is formed with; its [`Seed`]s are those of [`Restore::seeds`].
+    pub(crate) fn form(
+        &self,
+        cluster: ClusterId,
+        token_floor: Option<u64>,
+        quiet_time: Millis,
+    ) -> Form {
+        let header = self.header();
+        let mut lineage = header.lineage.clone();
+        lineage.push(header.cluster);
+        let spare = lineage.len().saturating_sub(LINEAGE_MAX);
+        Form {
+            cluster,
+            token_floor: match self.drill {
+                true => token_floor.or(Some(0)),
+                false => token_floor,
+            },
+            settings: header.settings,
+            mode: self.mode(),
+            quiet_time,
+            restored: Some(Restored {
+                lineage: lineage.split_off(spare),
+                digest: self.digest(),
+                parts: u32::try_from(self.parts().len()).unwrap_or(u32::MAX),
+                tokens: header.tokens.reached(),
+                token_floor: header.token_floor,
+                sessions: header.next_session,
+                versions: header.versions,
+                ttl_greatest: header.ttl_greatest,
+                drill: self.drill,
+            }),
+        }
+    }
+
+    /// The parts of the state that follow the forming, in their order. `secret` is that of the sessions
+    /// that stand for Pods.
+    pub(crate) fn seeds(&self, secret: Secret) -> Vec<Seed> {
+        let digest = self.digest();
+        let parts = (0..).zip(self.parts());
+        let seed = |(part, records): (u32, Vec<Part>)| {
+            let (mut access, mut held) = (Vec::new(), Vec::new());
+            for record in records {
+                match record {
+                    Part::Access(record) => access.push(record),
+                    Part::Held(record) => held.push(record),
+                }
+            }
+            Seed {
+                digest,
+                part,
+                access,
+                held,
+                secret,
+            }
+        };
+        parts.map(seed).collect()
+    }
+
+    fn parts(&self) -> Vec<Vec<Part>> {
+        let access = self.access().cloned().map(|record| {
+            let bytes = encoded(record.clone()).len();
+            (bytes, Part::Access(record))
+        });
+        // A drill is no place where a Pod of the true cluster could do harm.
+        let held = self.backup.contents.pods.iter().filter(|_| !self.drill);
+        let held = held.map(|held| {
+            let bytes = record_bytes(&BackupRecord::HeldByPod(held.clone())).len();
+            (bytes, Part::Held(held.clone()))
+        });
+        let mut parts: Vec<Vec<Part>> = Vec::new();
+        let mut room = 0;
+        for (bytes, record) in access.chain(held) {
+            match parts.last_mut() {
+                Some(last) if bytes <= room && last.len() < SEED_RECORDS_MAX => {
+                    room -= bytes;
+                    last.push(record);
+                }
+                _ => {
+                    room = SEED_BYTES_MAX.saturating_sub(bytes);
+                    parts.push(vec![record]);
+                }
+            }
+        }
+        parts
+    }
+
+    /// Whether this wall clock can be that of the restored cluster: it stands behind the backup, and
+    /// above its tokens. A token floor makes up for one that does not.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the way out.
+    pub(crate) fn check_clock(
+        &self,
+        wall: WallTime,
+        token_floor: Option<u64>,
+    ) -> Result<(), String> {
+        let header = self.header();
+        let last = header.tokens.reached();
+        let needed = last.saturating_add(RESTORE_TOKEN_GAP);
+        if self.drill || token_floor.is_some_and(|floor| floor >= needed) {
+            return Ok(());
+        }
+        let (shown, made) = (wall.0 / 1_000, header.wall.0 / 1_000);
+        let way_out = format!(
+            "set the clocks of all first members, or, if the clock of the lost cluster was wrong, give \
+             all of them --token-floor N, where N is at least {needed} and greater than the mark of \
+             every guard"
+        );
+        if wall < header.wall {
+            return Err(format!(
+                "a clock behind the backup: this one shows {shown} s since 1970, and the backup was \
+                 made at {made} s; {way_out}"
+            ));
+        }
+        if (shown << FencingToken::CLOCK_SHIFT) <= last {
+            return Err(format!(
+                "a clock above the tokens of the backup: this one shows {shown} s since 1970, and \
+                 token {last} belongs to a later second; {way_out}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn encoded(record: AccessRecord) -> Vec<u8> {
+    record_bytes(&BackupRecord::Access(record))
+}
+
+fn record_bytes(record: &BackupRecord) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_backup_record(record, &mut bytes);
+    bytes
+}
