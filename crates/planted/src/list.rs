@@ -360,6 +360,8 @@ bugs! {
         RenewalsAtOnePace "renewals-at-one-pace"
             "Renewals keep one pace however many leases are held, so that held ones look expired.";
     services:
+        OtherClustersCallTaken "other-clusters-call-taken"
+            "A call that is meant for the cluster before this one is carried out."
         UnreadRepliesUncounted "unread-replies-uncounted"
             "A reply gives back its place and its bytes when it is queued, not when it is read."
         TooManySessionsWait "too-many-sessions-wait"

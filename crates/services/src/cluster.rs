@@ -39,6 +39,10 @@ impl ClusterService {
         metadata: &tonic::metadata::MetadataMap,
         change: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<Response<T>, Status> {
+        let change = async {
+            self.context.is_meant(metadata)?;
+            change.await
+        };
         let answer = deadline::within(metadata, change).await;
         let answer = self.context.answered(Call::Membership, answer);
         Ok(Response::new(answer?))
@@ -172,7 +176,8 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::ConfigureRequest>,
     ) -> Result<Response<v1::ConfigureResponse>, Status> {
-        let may = self.context.demand(&Who::of(&request), Verb::Configure);
+        let meant = self.context.is_meant(request.metadata());
+        let may = meant.and_then(|()| self.context.demand(&Who::of(&request), Verb::Configure));
         self.context.answered(Call::Configure, may)?;
         let (metadata, extensions, asked) = request.into_parts();
         let whole = deadline::within(&metadata, whole(&self.context, asked)).await?;

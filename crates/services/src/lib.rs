@@ -28,6 +28,7 @@ mod limits;
 mod list;
 mod malformed;
 mod metrics;
+mod named_cluster;
 mod objects;
 mod outbox;
 mod paging;
@@ -75,6 +76,7 @@ pub use leases::LeaseService;
 pub use limits::CAUGHT_UP_AFTER;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
+pub use named_cluster::CLUSTER_HEADER;
 pub use objects::{Fresh, ObjectCaller, ObjectPage, ObjectRefused, ObjectService};
 pub use rates::{ConnectionPrincipals, Meter, PrincipalRates};
 pub use refusals::{RefusalCounts, Refusals, Refused};
@@ -230,6 +232,7 @@ impl Context {
         let (account, who) = (self.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
         let work = async {
+            self.is_meant(&metadata)?;
             let command = self.asked(&who, &account, request.command()?)?;
             let pod = pod_of(&command);
             let applied = self.node.propose(command).await;
