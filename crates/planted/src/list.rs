@@ -249,6 +249,8 @@ bugs! {
             "A keep-alive of thousands of sessions takes one turn as one of a single session does."
         SizeLeftToTheLog "size-left-to-the-log"
             "Keep-alives are put into one entry however many there are, and only the log finds it too long."
+        RecoverLeavesTheNode "recover-leaves-the-node"
+            "A survivor is recovered without being retired, and goes on in its old cluster."
         RetiredStarts "retired-starts"
             "A node starts on a directory that was recovered, beside the cluster restored from it."
         SupersededGoesOn "superseded-goes-on"

@@ -1,0 +1,274 @@
+//! What a survivor of a cluster that lost its majority still holds, as a backup.
+//!
+//! The survivor goes on in a new cluster only, so it must not start again in the old one: others of the
+//! old majority may come back, and would go on with it. Its directory is therefore retired first, and
+//! the backup is written after that. A crash in between leaves no cluster, and the call is repeated.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringfence_core::{BackupDigest, ClusterId, Entry, Frozen, StateMachine};
+use ringfence_planted::{Bug, planted};
+use ringfence_proto::record::decode_command;
+use ringfence_wal::{Fs, FsLock, LogEntry, OpenError, RealFs, read_back};
+
+use crate::store::backup_file::write_backup;
+use crate::store::backup_output::BackupOutput;
+use crate::store::data_dir::{LOCK_FILE, SNAPSHOT_DIR, WAL_DIR};
+use crate::store::identity::{Identity, IdentityError, Seat};
+use crate::store::snapshot_error::SnapshotError;
+use crate::store::snapshot_file::SnapshotDir;
+use crate::types::codec;
+use crate::types::type_config::Payload;
+
+/// A backup of what a survivor held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The node's name.
+    pub node: String,
+    /// Its cluster, which is over.
+    pub cluster: ClusterId,
+    /// The term of the last entry of its log. Of several survivors the one with the greatest term, and
+    /// among those with the greatest index, has all that was acknowledged and is left.
+    pub term: u64,
+    /// The index of that entry.
+    pub index: u64,
+    /// The digest of the backup.
+    pub digest: BackupDigest,
+}
+
+/// Why a survivor is not recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The backup cannot be written.
+    #[error("backup {path}")]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("data directory {path}")]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A process uses the data directory.
+    #[error("data directory {path} is in use by another process; stop the node first")]
+    Running {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// No member of a cluster has lived in the directory.
+    #[error(
+        "{path} holds no member of a cluster, so there is nothing to recover; nothing was changed"
+    )]
+    NoMember {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The node belongs to another cluster than was said.
+    #[error(
+        "the node in {path} belongs to cluster {found}, got --accept-loss {offered}; nothing was \
+         changed: name the cluster whose loss you accept"
+    )]
+    OtherCluster {
+        /// The directory.
+        path: PathBuf,
+        /// What was said.
+        offered: ClusterId,
+        /// The node's cluster.
+        found: ClusterId,
+    },
+    /// The identity file.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The log cannot be read back.
+    #[error(
+        "the log of this survivor, whose directory is retired now; use another survivor or a backup"
+    )]
+    Log(#[from] OpenError),
+    /// The newest snapshot cannot be read back.
+    #[error(
+        "the snapshot of this survivor, whose directory is retired now; use another survivor or a backup"
+    )]
+    Snapshot(#[from] SnapshotError),
+    /// The log begins behind the newest snapshot.
+    #[error(
+        "the log of this survivor begins at entry {first}, but its newest snapshot ends at {snapshot}, so \
+         what it acknowledged in between is gone; the directory is retired now; use another survivor or \
+         a backup"
+    )]
+    Gap {
+        /// The first entry of the log.
+        first: u64,
+        /// Where the snapshot ends, 0 if there is none.
+        snapshot: u64,
+    },
+    /// An entry means nothing to this release.
+    #[error(
+        "entry {index} of this survivor's log cannot be read ({why}); the directory is retired now: run \
+         the release that wrote it"
+    )]
+    Entry {
+        /// Its index.
+        index: u64,
+        /// What the decoder said.
+        why: String,
+    },
+    /// The cluster never began, or was itself being restored.
+    #[error(
+        "the cluster of this survivor was never formed completely, so nothing was ever granted in it; \
+         form or restore it again on empty directories"
+    )]
+    NotFormed,
+}
+
+/// Makes a backup of all that a stopped node holds, entries that were never committed included, and
+/// retires its directory: the node never starts again. `accept_loss` names the node's cluster: what
+/// only other members hold is lost. May be repeated if it failed.
+///
+/// # Errors
+/// [`RecoverError`] says what is wrong and whether anything was changed.
+pub fn recover(
+    data_dir: &Path,
+    accept_loss: ClusterId,
+    out: &Path,
+) -> Result<Recovered, RecoverError> {
+    let failed = |source| RecoverError::Output {
+        path: out.to_owned(),
+        source,
+    };
+    // First, so that a file that cannot be written leaves the node as it is.
+    let mut output = BackupOutput::create(out, false).map_err(failed)?;
+    let survivor = Survivor::retire(Arc::new(RealFs), data_dir, accept_loss)?;
+    let (term, index, state) = survivor.load()?;
+    write_backup(&state, &mut output).map_err(failed)?;
+    let digest = output.finish().map_err(failed)?;
+    Ok(Recovered {
+        node: survivor.identity.name,
+        cluster: accept_loss,
+        term,
+        index,
+        digest,
+    })
+}
+
+/// A directory that no node starts on again.
+struct Survivor {
+    files: Arc<dyn Fs>,
+    data_dir: PathBuf,
+    identity: Identity,
+    seat: Seat,
+    _lock: FsLock,
+}
+
+impl Survivor {
+    fn retire(
+        files: Arc<dyn Fs>,
+        data_dir: &Path,
+        accept_loss: ClusterId,
+    ) -> Result<Self, RecoverError> {
+        let path = || data_dir.to_owned();
+        if !files.has_dir(data_dir) {
+            return Err(RecoverError::NoMember { path: path() });
+        }
+        let lock = files.lock(&data_dir.join(LOCK_FILE));
+        let lock = lock.map_err(|source| RecoverError::DataDir {
+            path: path(),
+            source,
+        })?;
+        if matches!(lock, FsLock::Busy(_)) {
+            return Err(RecoverError::Running { path: path() });
+        }
+        let identity = Identity::load(files.as_ref(), data_dir)?;
+        let found = identity.and_then(|identity| Some((identity.seat?, identity)));
+        let Some((seat, identity)) = found else {
+            return Err(RecoverError::NoMember { path: path() });
+        };
+        if seat.cluster != accept_loss {
+            return Err(RecoverError::OtherCluster {
+                path: path(),
+                offered: accept_loss,
+                found: seat.cluster,
+            });
+        }
+        let retired = Identity {
+            retired: true,
+            ..identity
+        };
+        if !planted(Bug::RecoverLeavesTheNode) {
+            retired.save(files.as_ref(), data_dir)?;
+        }
+        Ok(Self {
+            files,
+            data_dir: path(),
+            identity: retired,
+            seat,
+            _lock: lock,
+        })
+    }
+
+    /// The term and the index of the last entry, and the state behind it.
+    fn load(&self) -> Result<(u64, u64, Frozen), RecoverError> {
+        let snapshots = self.data_dir.join(SNAPSHOT_DIR);
+        let dir = SnapshotDir::open_in(self.files.clone(), snapshots, self.seat.cluster)?;
+        let (mut machine, mut last) = match dir.newest()? {
+            None => (StateMachine::new(), (0, 0)),
+            Some((_, loaded)) => {
+                let last = loaded.meta.last_log_id;
+                let last = last.map_or((0, 0), |id| (id.leader_id.term, id.index));
+                (loaded.machine, last)
+            }
+        };
+        let wal = self.data_dir.join(WAL_DIR);
+        let log = read_back(self.files.as_ref(), &wal, &self.identity.file_header())?;
+        let snapshot = last.1;
+        let behind = log.entries.into_iter();
+        for logged in behind.filter(|entry| entry.id.index > snapshot) {
+            if logged.id.index != last.1 + 1 {
+                return Err(RecoverError::Gap {
+                    first: logged.id.index,
+                    snapshot,
+                });
+            }
+            last = (logged.id.term, logged.id.index);
+            apply(&mut machine, logged)?;
+        }
+        if !machine.is_formed() {
+            return Err(RecoverError::NotFormed);
+        }
+        Ok((last.0, last.1, machine.freeze()))
+    }
+}
+
+fn apply(machine: &mut StateMachine, logged: LogEntry) -> Result<(), RecoverError> {
+    let (index, term) = (logged.id.index, logged.id.term);
+    let wrong = |why: String| RecoverError::Entry { index, why };
+    let payload = codec::payload_from_bytes(logged.payload);
+    match payload.map_err(|why| wrong(why.to_string()))? {
+        Payload::Blank | Payload::Membership(_) => machine.skip(index),
+        Payload::Normal(proposal) => {
+            let command = decode_command(&proposal.command());
+            let entry = Entry {
+                index,
+                term,
+                time: proposal.time(),
+                wall: proposal.wall(),
+                command: command.map_err(|why| wrong(why.to_string()))?,
+            };
+            // Who watched is gone with the cluster.
+            machine.apply(&entry, &mut Vec::new());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
