@@ -118,3 +118,77 @@ impl Write for Parts {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ringfence_core::Frozen;
+    use ringfence_proto::v1::Reason;
+    use tokio::sync::Semaphore;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::alone::{alone, within};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_backup_is_written_at_a_time_and_the_next_when_its_reader_has_gone() {
+        let alone = alone().await;
+        let who = Who::default();
+        let reader = begin(&alone.context, &who).await.unwrap();
+        // Its last part waits for the reader, or its thread has not come that far.
+        let place = Arc::clone(&alone.context.backups);
+        let held = place.try_acquire_owned();
+        if held.is_err() {
+            let refused = begin(&alone.context, &who).await.err().unwrap();
+            assert_eq!(refused.reason, Reason::Limit);
+            assert_eq!(refused.metadata["limit"], "backups_per_node");
+        }
+        drop((reader, held));
+        let again = async {
+            while begin(&alone.context, &who).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        within("a free place", again).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_streamed_is_the_file_and_its_last_part_says_the_digest() {
+        let alone = alone().await;
+        let parts = begin(&alone.context, &Who::default()).await.unwrap();
+        let parts: Vec<v1::BackupResponse> = parts.map(Result::unwrap).collect().await;
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.data.to_vec()).collect();
+        let (first, last) = (&parts[0], parts.last().unwrap());
+        let read = ringfence_raft::Backup::read_from("b".as_ref(), &bytes[..]).unwrap();
+        assert_eq!(last.digest[..], read.digest.as_bytes()[..]);
+        let header = &read.contents.header;
+        assert_eq!(first.cluster_id[..], header.cluster.as_bytes()[..]);
+        assert_eq!((first.index, first.unix_ms), (header.index, header.wall.0));
+    }
+
+    fn parts_of(state: Frozen, ahead: usize) -> (mpsc::Receiver<Part>, Arc<Semaphore>) {
+        let (parts, reader) = mpsc::channel(ahead);
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let parts = Parts {
+            parts,
+            next: v1::BackupResponse::default(),
+            stall_max: Duration::from_millis(50),
+            runtime: Handle::current(),
+        };
+        tokio::task::spawn_blocking(move || write(&state, parts, place));
+        (reader, places)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_reader_that_takes_nothing_is_given_up_and_sees_no_digest() {
+        let alone = alone().await;
+        let (mut reader, places) = parts_of(alone.node.frozen(), 1);
+        drop(within("a free place", places.acquire()).await.unwrap());
+        let mut digests = Vec::new();
+        while let Some(part) = reader.recv().await {
+            digests.push(part.unwrap().digest);
+        }
+        assert_eq!(digests.len(), 1, "there was room for one part");
+        assert!(digests[0].is_empty());
+    }
+}

@@ -46,3 +46,26 @@ impl Context {
         Err(refusal.with("offered", text).with("present", own))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::alone;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_is_taken_by_the_cluster_that_it_names_and_by_no_other() {
+        let alone = alone().await;
+        let own = alone.node.read(|machine| machine.cluster()).unwrap();
+        let named = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert(CLUSTER_HEADER, text.parse().unwrap());
+            alone.context.is_meant(&metadata).map_err(|why| why.reason)
+        };
+        assert_eq!(alone.context.is_meant(&MetadataMap::new()), Ok(()));
+        assert_eq!(named(&own.to_string()), Ok(()));
+        assert_eq!(named(&"0".repeat(32)), Err(Reason::ClusterChanged));
+        for other in ["", "7", "the cluster"] {
+            assert_eq!(named(other), Err(Reason::InvalidArgument), "{other}");
+        }
+    }
+}
