@@ -236,11 +236,27 @@ async fn a_backup_is_taken_from_each_node_and_verified_with_its_digest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attack_13_a_restored_cluster_gives_nothing_back_that_was_taken_away() {
-    let mut cluster = Cluster::start(short_lived()).await;
-    administer(
-        &cluster,
-        &["access", "grant", "token:ci", "acquire", "deploy/*"],
-    );
+    let mut options = short_lived();
+    let enforced = ["--access", "enforced"].map(str::to_owned);
+    options.flags.extend(enforced);
+    let mut cluster = Cluster::start(options).await;
+    let binds = async {
+        while !administer(&cluster, &["access", "mode"]).contains("enforced") {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LONG, binds)
+        .await
+        .expect("rights bind");
+    for rule in [
+        &["anonymous", "acquire", "bank/*"][..],
+        &["anonymous", "observe", "bank/*"],
+        &["anonymous", "backup"],
+        &["local", "configure"],
+        &["token:ci", "acquire", "deploy/*"],
+    ] {
+        administer(&cluster, &[&["access", "grant"], rule].concat());
+    }
     let secret = administer(&cluster, &["access", "token", "create", "ci"]);
     let token_file = cluster.data_dir(0).with_extension("token");
     fs::write(&token_file, secret.lines().next().unwrap()).unwrap();
@@ -267,7 +283,8 @@ async fn attack_13_a_restored_cluster_gives_nothing_back_that_was_taken_away() {
         &["access", "revoke", "token:ci", "acquire", "deploy/*"],
     );
     administer(&cluster, &["cluster", "configure", "--ttl-max", "1h"]);
-    refused(&ringfence(&cluster, &whoami));
+    let revoked = ringfence(&cluster, &whoami);
+    assert_eq!(revoked.status.code(), Some(77), "{revoked:?}");
     grants(
         &cluster,
         &mut journal,
@@ -340,9 +357,10 @@ async fn attack_15_what_belongs_to_the_old_cluster_changes_nothing_in_the_restor
     )
     .await;
     let before = cluster_id(&cluster);
-    let opened = ["session", "open", "--ttl", "5s"];
-    let handle = said(&ringfence(&cluster, &opened));
-    let handle = handle.split_whitespace().next().unwrap().to_owned();
+    let opened = ["--json", "session", "open", "--ttl", "5s"];
+    let opened = said(&ringfence(&cluster, &opened));
+    let opened: serde_json::Value = serde_json::from_str(&opened).unwrap();
+    let handle = opened["session"].as_str().unwrap().to_owned();
     assert!(handle.ends_with(&before), "the handle names its cluster");
     let backup = Taken::of(&cluster);
     restore(&mut cluster, &backup).await;
