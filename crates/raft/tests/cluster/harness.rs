@@ -9,7 +9,7 @@ use ringfence_core::{
     Acquire, Acquired, Ask, Command, FencingToken, HolderData, Identity, LeaseName, Millis, Open,
     OpenId, Opened, Outcome, Request, RequestNumber, Revoke, Secret, SessionId, Settings,
 };
-use ringfence_raft::{Node, NodeConfig, ProposeError, Role};
+use ringfence_raft::{Backup, Node, NodeConfig, ProposeError, Restore, Role, write_backup};
 use ringfence_testkit::ports::Port;
 
 use crate::disk::Disk;
@@ -20,13 +20,15 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// The directories and ports of nodes, and those that run.
 pub(crate) struct Cluster {
     dir: tempfile::TempDir,
-    ports: BTreeMap<String, Port>,
+    ports: BTreeMap<String, Arc<Port>>,
     first: Vec<String>,
     pub(crate) nodes: BTreeMap<String, Node>,
     /// Applied to every node's configuration before it is started.
     pub(crate) adjust: fn(&mut NodeConfig),
     /// The disks of nodes whose disk is not just any disk.
     pub(crate) disks: BTreeMap<String, Disk>,
+    /// What first members are started to restore.
+    pub(crate) restore: Option<Restore>,
 }
 
 impl Cluster {
@@ -36,13 +38,46 @@ impl Cluster {
             dir: tempfile::tempdir().unwrap(),
             ports: first
                 .iter()
-                .map(|name| ((*name).to_owned(), Port::any()))
+                .map(|name| ((*name).to_owned(), Arc::new(Port::any())))
                 .collect(),
             first: first.iter().map(|name| (*name).to_owned()).collect(),
             nodes: BTreeMap::new(),
             adjust: |_| {},
             disks: BTreeMap::new(),
+            restore: None,
         }
+    }
+
+    /// The same to restore this backup; tokens follow the clock.
+    pub(crate) fn to_restore(first: &[&str], backup: Arc<Backup>) -> Self {
+        let mut cluster = Self::new(first);
+        cluster.adjust = |config| config.token_floor = None;
+        cluster.restore = Some(Restore {
+            backup,
+            rules: None,
+            drill: false,
+        });
+        cluster
+    }
+
+    /// Gives a node the port of one of another cluster, which does not run.
+    pub(crate) fn share_port(&mut self, name: &str, of: &Self) {
+        self.ports.insert(name.to_owned(), of.ports[name].clone());
+    }
+
+    /// Ends all nodes without a farewell.
+    pub(crate) async fn crash_all(&mut self) {
+        for node in std::mem::take(&mut self.nodes).into_values() {
+            node.crash().await;
+        }
+    }
+
+    /// A backup of what a node holds now.
+    pub(crate) fn backup(&self, name: &str) -> Arc<Backup> {
+        let path = self.dir.path().join(format!("{name}.backup"));
+        let file = std::fs::File::create(&path).unwrap();
+        write_backup(&self.nodes[name].frozen(), file).unwrap();
+        Arc::new(Backup::read(&path).unwrap())
     }
 
     /// Starts all first members and waits until they serve.
@@ -77,6 +112,7 @@ impl Cluster {
             },
             token_floor: Some(0),
             peer_port_is_local: true,
+            restore: self.restore.clone(),
             ..NodeConfig::new(name, self.data_dir(name))
         };
         (self.adjust)(&mut config);
@@ -112,7 +148,7 @@ impl Cluster {
 
     /// The same without the wait; the node is the caller's to end.
     pub(crate) async fn start_to_join(&mut self, name: &str) -> Node {
-        self.ports.insert(name.to_owned(), Port::any());
+        self.ports.insert(name.to_owned(), Arc::new(Port::any()));
         let mut config = self.config(name);
         config.join = config
             .initial_cluster

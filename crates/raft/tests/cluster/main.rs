@@ -14,6 +14,8 @@ mod history;
 mod losses;
 mod members;
 mod peers;
+mod recover;
+mod restore;
 mod rights;
 mod room;
 mod single;
