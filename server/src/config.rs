@@ -10,6 +10,7 @@ mod address;
 mod backup;
 mod duration;
 mod error;
+mod file;
 mod given;
 mod kube;
 mod peer_tls;
@@ -143,7 +144,7 @@ impl Config {
     pub(crate) fn load(args: ServeArgs) -> Result<Self, ConfigError> {
         let file = args
             .config
-            .map(given::read_file)
+            .map(file::read_file)
             .transpose()?
             .unwrap_or_default();
         let config = Self::check(args.given.over(file))?;
@@ -442,7 +443,7 @@ pub(crate) fn any_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let mut given = match given::parse_file(text) {
+    let mut given = match file::parse_file(text) {
         Ok(given) => given,
         Err(why) => return assert!(!why.is_empty()),
     };

@@ -22,6 +22,7 @@ mod lease_api;
 mod leave;
 mod limits;
 mod metrics;
+mod node_config;
 mod pods;
 mod ports;
 mod progress;
