@@ -10,11 +10,10 @@ use ringfence_core::{
 use ringfence_proto::record::encode_backup_record;
 
 use crate::store::backup_file::Backup;
+use crate::types::entry_size::ENTRY_BYTES_MAX;
 
-/// The most bytes of records in one [`Seed`]; an entry may have four times as many.
-const SEED_BYTES_MAX: usize = 256 << 10;
-/// The most records in one [`Seed`].
-const SEED_RECORDS_MAX: usize = 1_000;
+/// The most bytes of records in one [`Seed`]: half of what an entry may have.
+const SEED_BYTES_MAX: usize = ENTRY_BYTES_MAX as usize / 2;
 
 /// A backup to form the cluster from. It counts only when forming: all first members must be empty
 /// and be given the same backup, rules and drill.
@@ -146,7 +145,7 @@ impl Restore {
         let mut room = 0;
         for (bytes, record) in access.chain(held) {
             match parts.last_mut() {
-                Some(last) if bytes <= room && last.len() < SEED_RECORDS_MAX => {
+                Some(last) if bytes <= room => {
                     room -= bytes;
                     last.push(record);
                 }
@@ -205,4 +204,128 @@ fn record_bytes(record: &BackupRecord) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_backup_record(record, &mut bytes);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_core::snapshot::TokenCounter;
+    use ringfence_core::{
+        BackupContents, ClusterTime, Command, LeaseName, Pod, PodText, Principal, Settings,
+    };
+    use ringfence_proto::record::encode_command;
+
+    use super::*;
+    use crate::types::entry_size;
+    use crate::types::proposal::Proposal;
+
+    /// A backup of a cluster with these rights, and with names as long as they may be held by Pods.
+    fn restore(access: Vec<AccessRecord>, pods: usize) -> Restore {
+        let long = "p".repeat(253);
+        let text = PodText {
+            namespace: &long[..63],
+            name: &long,
+            uid: &long[..64],
+            container: &long[..63],
+        };
+        let held = (0..pods).map(|number| HeldByPod {
+            name: LeaseName::parse(&format!("{}/{number:04}", "n".repeat(250))).unwrap(),
+            token: FencingToken::new(9).unwrap(),
+            pod: Pod::parse(text).unwrap(),
+        });
+        let header = BackupHeader {
+            cluster: ClusterId::new([1; 16]),
+            lineage: (0..64).map(|n| ClusterId::new([n + 2; 16])).collect(),
+            index: 7,
+            term: 2,
+            time: ClusterTime(5_000),
+            wall: WallTime(1_000_000_000),
+            level: 6,
+            settings: Settings::STANDARD,
+            settings_set_at: 2,
+            tokens: TokenCounter::restored(1_000_000 << 20, 9),
+            token_floor: None,
+            forgotten: None,
+            ttl_greatest: Millis(15_000),
+            next_session: 3,
+            versions: 0,
+        };
+        Restore {
+            backup: Arc::new(Backup {
+                contents: BackupContents {
+                    header,
+                    access,
+                    floors: 0,
+                    pods: held.collect(),
+                },
+                digest: BackupDigest::new([7; 32]),
+                bytes: 0,
+            }),
+            rules: None,
+            drill: false,
+        }
+    }
+
+    fn ban(number: usize) -> AccessRecord {
+        let name = format!("token:{}{number:04}", "b".repeat(200));
+        AccessRecord::Ban(Principal::parse(&name).unwrap())
+    }
+
+    #[test]
+    fn every_part_fits_in_an_entry_and_none_is_left_out() {
+        let restore = restore((0..500).map(ban).collect(), 700);
+        let form = restore.form(ClusterId::new([9; 16]), None, Millis(0));
+        let seeds = restore.seeds(Secret::new([3; 16]));
+        let restored = form.restored.as_ref().unwrap();
+        assert_eq!(restored.parts as usize, seeds.len());
+        assert_eq!(restored.lineage.len(), LINEAGE_MAX);
+        assert_eq!(restored.lineage.last(), Some(&ClusterId::new([1; 16])));
+        assert!(seeds.iter().map(|seed| seed.part).eq(0..restored.parts));
+        assert_eq!(
+            seeds.iter().map(|seed| seed.access.len()).sum::<usize>(),
+            500
+        );
+        assert_eq!(seeds.iter().map(|seed| seed.held.len()).sum::<usize>(), 700);
+        for command in seeds
+            .into_iter()
+            .map(Command::Seed)
+            .chain([Command::Form(form)])
+        {
+            let bytes = Proposal::encoded_len(&encode_command(&command));
+            assert_eq!(entry_size::check(bytes), Ok(()));
+        }
+    }
+
+    #[test]
+    fn other_rules_and_a_drill_are_another_restore() {
+        let plain = restore(vec![ban(1)], 0);
+        let rules = Restore {
+            rules: Some(vec![ban(2)]),
+            ..plain.clone()
+        };
+        let drill = Restore {
+            drill: true,
+            ..plain.clone()
+        };
+        assert_eq!(plain.digest(), plain.backup.digest);
+        assert_ne!(rules.digest(), plain.digest());
+        assert_ne!(drill.digest(), plain.digest());
+        assert_ne!(drill.digest(), rules.digest());
+    }
+
+    #[test]
+    fn a_clock_is_behind_the_backup_or_its_tokens_unless_a_floor_makes_up_for_it() {
+        let restore = restore(Vec::new(), 0);
+        let last = 1_000_000_u64 << 20;
+        let check = |wall, floor| restore.check_clock(WallTime(wall), floor);
+        assert_eq!(check(1_000_001_000, None), Ok(()));
+        let why = check(999_999_999, None).unwrap_err();
+        assert!(why.contains("behind the backup"), "{why}");
+        let why = check(1_000_000_500, None).unwrap_err();
+        assert!(
+            why.contains("above the tokens") && why.contains("--token-floor"),
+            "{why}"
+        );
+        assert!(check(5_000, Some(last + (1 << 32) - 1)).is_err());
+        assert_eq!(check(5_000, Some(last + (1 << 32))), Ok(()));
+    }
 }

@@ -94,6 +94,7 @@ impl LeadershipTask {
 
     /// The state says which part comes next, so what an earlier leader has written is not repeated.
     async fn write_seeds(&self, leading: &LeaderTerm, seeds: &[Seed]) -> bool {
+        let mut tries = 1_u32;
         loop {
             let Some(lacks) = self.state.machine().seeding().cloned() else {
                 tracing::info!(
@@ -117,8 +118,12 @@ impl LeadershipTask {
                     return false;
                 }
                 Err(ProposeError::Fault { .. }) => return false,
+                Err(error) if tries % FORM_SAY_EVERY == 0 => {
+                    tracing::warn!(%error, part = seed.part, "a part is not restored yet");
+                }
                 Err(error) => tracing::debug!(%error, "a part is not restored yet"),
             }
+            tries += 1;
             tokio::time::sleep(OPEN_RETRY).await;
         }
     }
