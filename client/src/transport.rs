@@ -181,11 +181,17 @@ impl Transport {
         lock(&self.cluster).is_none_or(|known| known == cluster)
     }
 
+    /// The cluster that this client belongs to, once it knows one.
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        *lock(&self.cluster)
+    }
+
     /// Belongs to `cluster` from now on. Sessions of another one are lost.
     pub(crate) fn belong_to(&self, cluster: ClusterId, time_ms: u64) {
         // The lock is released before the callback: sessions that are lost ask the transport for
         // its clock and its deadlines.
         let before = lock(&self.cluster).replace(cluster);
+        self.options.credential.name_cluster(cluster);
         if before.is_some_and(|before| before != cluster) {
             self.cluster_time_ms.store(time_ms, Ordering::Relaxed);
             if let Some(callbacks) = self.callbacks.upgrade() {

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringfence_core::ClusterId;
 use ringfence_proto::v1::{client_frame, server_frame};
 use tonic::{Response, Status};
 
@@ -56,6 +57,12 @@ where
     Fut: Future<Output = Result<Response<T>, Status>> + Send + 'static,
 {
     unary::call(&client.inner.transport, call).await
+}
+
+/// The cluster that the client belongs to, once a node has greeted it.
+#[must_use]
+pub fn cluster(client: &Client) -> Option<ClusterId> {
+    client.inner.transport.cluster()
 }
 
 /// The connection to the current endpoint, shared with the stream; waits until there is one. It does

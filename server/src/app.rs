@@ -17,9 +17,9 @@ use ringfence_core::Mode;
 use ringfence_proto::v1::connection_server::ConnectionServer;
 use ringfence_proto::v1::leases_server::LeasesServer;
 use ringfence_proto::v1::sessions_server::SessionsServer;
-use ringfence_raft::{Node, NodeConfig, PeerTls, StartError, StopReason};
+use ringfence_raft::{Node, StartError, StopReason};
 use ringfence_services::{ConnectionService, Context, LeaseService, Pool, SessionService};
-use ringfence_tls::{Acceptor, Connector, Port, PortLimits, TlsError};
+use ringfence_tls::{Acceptor, Port, PortLimits, TlsError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -30,6 +30,7 @@ use tracing::{info, warn};
 
 use crate::admin_socket::AdminSocket;
 use crate::audit_log::AuditLog;
+use crate::backups::BackupFigures;
 use crate::client_connection::ClientConnection;
 use crate::config::Config;
 use crate::descriptors;
@@ -38,8 +39,9 @@ use crate::leave::leave_if_scaled_away;
 use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
 use crate::metrics::{Metrics, Ports};
 use crate::progress::Progress;
+use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
-use crate::{forming, http, kube, pods, tcp_probes};
+use crate::{backups, forming, http, kube, node_config, pods, restoring, tcp_probes};
 
 /// Why a node did not start, or ended on its own.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,9 @@ pub(crate) enum AppError {
     /// The audit log cannot be opened.
     #[error("--audit-log: {0}; name a file in a directory that the node may write to, or `-`")]
     AuditLog(io::Error),
+    /// What is to be restored cannot be used.
+    #[error(transparent)]
+    Restore(RestoreError),
     /// There is no way to the API server of Kubernetes.
     #[error("--kube-mirror, --kube-pods or --kube-leave: {0}")]
     Kube(ringfence_kube::ConnectError),
@@ -102,10 +107,11 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     let http_tls = config.http_tls.clone().map(Acceptor::http1);
     let http_tls = http_tls.transpose().map_err(AppError::Tls)?;
     let api_server = api_server(&config).await?;
-    let peer_tls = peer_tls(&config).map_err(AppError::Tls)?;
+    let peer_tls = node_config::peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
     warn_of_open_peers(&config);
-    let node = Node::start(node_config(&config, peer_tls))
+    let restore = restoring::restore(&config).map_err(AppError::Restore)?;
+    let node = Node::start(node_config::node_config(&config, peer_tls, restore))
         .await
         .map_err(start_error)?;
     info!(
@@ -125,6 +131,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     let kube_metrics = mirrors.then(ringfence_kube::Metrics::default);
     let follows = config.kube_pods;
     let pod_figures = follows.then(ringfence_kube::pods::Figures::default);
+    let backup_figures = config.backups.as_ref().map(BackupFigures::of);
     let ports = Ports::new();
     let pool = ports.pool.clone();
     let (stop, stopping) = watch::channel(false);
@@ -143,7 +150,16 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         &ports,
         kube_metrics.as_ref(),
         pod_figures.as_ref(),
+        backup_figures.as_ref(),
     );
+    if let (Some(config), Some(figures)) = (config.backups.clone(), backup_figures) {
+        tokio::spawn(backups::take(
+            node.clone(),
+            config,
+            figures,
+            stopping.clone(),
+        ));
+    }
     let (health, health_service) = tonic_health::server::health_reporter();
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         stopping.wait_for(|stopping| *stopping).await.ok();
@@ -445,36 +461,4 @@ fn warn_of_open_peers(config: &Config) {
             _ => info!(%ca, "CA of a further cluster secret, which is trusted as well"),
         }
     }
-}
-
-fn peer_tls(config: &Config) -> Result<Option<PeerTls>, TlsError> {
-    let Some(tls) = &config.peer_tls else {
-        return Ok(None);
-    };
-    Ok(Some(PeerTls {
-        accept: Acceptor::new(tls.accept.clone())?,
-        connect: Connector::new(tls.connect.clone())?.telling(),
-    }))
-}
-
-fn node_config(config: &Config, peer_tls: Option<PeerTls>) -> NodeConfig {
-    let mut node = NodeConfig::new(&config.name, &config.data_dir);
-    node.peer_listen = config.listen_peer;
-    node.peer_port_is_local = config.listen_peer.ip().to_canonical().is_loopback();
-    node.peer_tls = peer_tls;
-    node.client_advertise = config.advertise_client.clone();
-    node.peer_advertise = Some(config.advertise_peer.clone());
-    node.initial_cluster = config.initial_cluster.clone();
-    node.join = config.join.clone();
-    node.replace_on_data_loss = config.replace_on_data_loss;
-    node.join_as_voter = config.join_as_voter;
-    node.token_floor = config.token_floor;
-    node.settings = config.settings;
-    node.mode = config.access.mode;
-    node.timing.heartbeat = config.heartbeat;
-    (node.timing.election_min, node.timing.election_max) = config.election;
-    node.pod_sessions = config.kube_pods;
-    node.wal_segment_bytes = config.wal_segment_bytes;
-    node.snapshot_log_bytes = config.snapshot_log_bytes;
-    node
 }

@@ -7,8 +7,10 @@
 
 mod access;
 mod address;
+mod backup;
 mod duration;
 mod error;
+mod file;
 mod given;
 mod kube;
 mod peer_tls;
@@ -26,6 +28,7 @@ use ringfence_services::PrincipalRates;
 use ringfence_tls::ServerTls;
 
 pub(crate) use access::Access;
+pub(crate) use backup::{Backups, Restore};
 pub(crate) use error::ConfigError;
 pub(crate) use given::{LogFormat, ServeArgs};
 pub(crate) use kube::KubeMirror;
@@ -125,6 +128,12 @@ pub(crate) struct Config {
     pub(crate) log: String,
     /// How it is logged.
     pub(crate) log_format: LogFormat,
+    /// Backups that it takes on its own.
+    pub(crate) backups: Option<Backups>,
+    /// What the cluster is restored from, when it is formed.
+    pub(crate) restore: Option<Restore>,
+    /// For how long a cluster that is formed grants nothing.
+    pub(crate) quiet_time: Option<Millis>,
 }
 
 impl Config {
@@ -135,7 +144,7 @@ impl Config {
     pub(crate) fn load(args: ServeArgs) -> Result<Self, ConfigError> {
         let file = args
             .config
-            .map(given::read_file)
+            .map(file::read_file)
             .transpose()?
             .unwrap_or_default();
         let config = Self::check(args.given.over(file))?;
@@ -156,6 +165,9 @@ impl Config {
         let kubeconfig = kube::kubeconfig(&given)?;
         let kube_mirror = kube::mirror(&given)?;
         let peer_tls = peer_tls::of_peers(&given)?;
+        let backups = backup::backups(&given)?;
+        let restore = backup::restore(&given)?;
+        let quiet_time = backup::quiet_time(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;
         let leaves_as = kube_leave.then(|| kube::pod(&name)).transpose()?;
@@ -173,6 +185,11 @@ impl Config {
             ("listen-http", Some(listen_http)),
             ("listen-lease-api", listen_lease_api),
         ])?;
+        let ports = [
+            ("listen-client", listen_client),
+            ("listen-peer", listen_peer),
+        ];
+        backup::check_drill(restore.as_ref(), &ports)?;
         if let (Some(address), None) = (listen_lease_api, &client_tls) {
             // Clients of Kubernetes send no token where there is no TLS.
             let allowed =
@@ -259,6 +276,9 @@ impl Config {
             worker_threads: worker_threads(given.worker_threads)?,
             log: log_filter(given.log)?,
             log_format: given.log_format.unwrap_or(LogFormat::Text),
+            backups,
+            restore,
+            quiet_time,
         })
     }
 }
@@ -423,7 +443,7 @@ pub(crate) fn any_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let mut given = match given::parse_file(text) {
+    let mut given = match file::parse_file(text) {
         Ok(given) => given,
         Err(why) => return assert!(!why.is_empty()),
     };

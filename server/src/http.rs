@@ -57,17 +57,18 @@ pub(crate) async fn serve(
 }
 
 async fn alive(State(progress): State<Progress>) -> Response {
-    verdict("stuck", progress.alive())
+    verdict("stuck", progress.alive(), None)
 }
 
 async fn ready(State(progress): State<Progress>) -> Response {
-    verdict("not ready", progress.check())
+    verdict("not ready", progress.check(), progress.remark())
 }
 
-fn verdict(otherwise: &str, found: Result<(), String>) -> Response {
-    match found {
-        Ok(()) => "ok\n".into_response(),
-        Err(why) => {
+fn verdict(otherwise: &str, found: Result<(), String>, remark: Option<&str>) -> Response {
+    match (found, remark) {
+        (Ok(()), None) => "ok\n".into_response(),
+        (Ok(()), Some(remark)) => format!("ok\n{remark}\n").into_response(),
+        (Err(why), _) => {
             let told = format!("{otherwise}: {why}\n");
             (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
         }

@@ -15,6 +15,7 @@ use ringfence_services::Pool;
 use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
+use crate::backups::BackupFigures;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CauseLabels {
@@ -68,6 +69,7 @@ impl Metrics {
         ports: &Ports,
         mirror: Option<&ringfence_kube::Metrics>,
         pods: Option<&ringfence_kube::pods::Figures>,
+        backups: Option<&BackupFigures>,
     ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("ringfence");
         let transitions = Family::<CauseLabels, Counter>::default();
@@ -82,6 +84,9 @@ impl Metrics {
         }
         if let Some(pods) = pods {
             pods.register(&mut registry);
+        }
+        if let Some(backups) = backups {
+            backups.register(&mut registry);
         }
         let pool = Some(ports.pool.clone());
         let ports = vec![

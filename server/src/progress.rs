@@ -28,6 +28,14 @@ impl Progress {
         ready.map_err(|not_ready| not_ready.to_string())
     }
 
+    /// What is fine now and is not to stay so, for people.
+    pub(crate) fn remark(&self) -> Option<&'static str> {
+        let unused = self.node.status().restore_unused;
+        unused.then_some(
+            "--restore is still set: this node belongs to a cluster, so it means nothing; remove it",
+        )
+    }
+
     /// Fine unless this node has work that is its own and gets nowhere with it; then a restart can
     /// help. One that hears no peer has no such work: it waits, however long.
     pub(crate) fn alive(&self) -> Result<(), String> {

@@ -62,6 +62,7 @@ fn exit_of(error: &AppError) -> u8 {
         | AppError::Start(StartError::DataDir { .. } | StartError::Locked { .. }) => exit::SYSTEM,
         AppError::Tls(_)
         | AppError::Credentials(_)
+        | AppError::Restore(_)
         | AppError::Kube(_)
         | AppError::Start(_)
         | AppError::Stopped(_)

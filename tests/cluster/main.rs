@@ -1,6 +1,7 @@
 //! Tests against clusters of real processes: one binary, one file per subject.
 #![allow(clippy::unwrap_used)]
 
+mod backups;
 mod bad_input;
 mod behind;
 mod elections;

@@ -29,6 +29,21 @@ use Shown::{By, Run};
 /// real Kubernetes stands in `tests/kubernetes`; `.ci/run` runs all of them.
 const TABLE: &[(&str, &str, Shown)] = &[
     (
+        "deploy/RECOVERY.md",
+        "ringfence backup verify cluster.backup",
+        Run(Ends::WithDev, &["digest ", "held by Pods 0"]),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "--drill &",
+        Run(Ends::WithDev, &["restored from cluster"]),
+    ),
+    (
+        "deploy/RECOVERY.md",
+        "kill -9 $!",
+        Run(Ends::ByItself, &["restored from cluster", "quiet time"]),
+    ),
+    (
         "deploy/OPERATE.md",
         "access token create deploy --ttl 90d",
         By("server/tests/cli/access.rs", "with_token"),

@@ -68,7 +68,11 @@ pub(crate) async fn open_and_acquire(
         let keep = async |session: u64, ttl_ms: u64, sent| {
             let session =
                 SessionId::new(session).ok_or(OpenError::Call(CallError::unexpected_reply()))?;
-            let handle = SessionHandle { session, secret };
+            let handle = SessionHandle {
+                session,
+                secret,
+                cluster: opener.inner.transport.cluster(),
+            };
             let ttl = Duration::from_millis(ttl_ms);
             let session = opener.inner.new_session(handle, ttl, sent, numbers);
             let kept = open::keep(&opener, session, true).map_err(|_| OpenError::TooLate);

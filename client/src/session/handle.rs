@@ -3,14 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ringfence_core::{Secret, SessionId};
+use ringfence_core::{ClusterId, Secret, SessionId};
 use ringfence_proto::v1;
 use ringfence_proto::wire::session_handle_to_wire;
 
 /// A session's number and its secret: a process that has it can act for the session.
 ///
-/// As text it is `NUMBER.HEXSECRET`, 32 hexadecimal digits behind the dot; scripts pass it as
-/// `RINGFENCE_SESSION`. [`Debug`](fmt::Debug) hides the secret, [`Display`](fmt::Display) shows
+/// As text it is `NUMBER.SECRET.CLUSTER`, secret and cluster as 32 hexadecimal digits each; scripts pass
+/// it as `RINGFENCE_SESSION`. `NUMBER.SECRET`, as releases before 0.1 wrote it, is one of whichever
+/// cluster. [`Debug`](fmt::Debug) hides the secret, [`Display`](fmt::Display) shows
 /// it: print a handle only to whom it is meant for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SessionHandle {
@@ -18,11 +19,15 @@ pub struct SessionHandle {
     pub session: SessionId,
     /// What proves the session's requests.
     pub secret: Secret,
+    /// The cluster that the session belongs to, if the handle says so; another one refuses it.
+    pub cluster: Option<ClusterId>,
 }
 
 /// Why a text is no [`SessionHandle`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a session handle: {fault}; expected NUMBER.SECRET, the secret as 32 hex digits")]
+#[error(
+    "not a session handle: {fault}; expected NUMBER.SECRET or NUMBER.SECRET.CLUSTER, with 32 hex digits each"
+)]
 #[non_exhaustive]
 pub struct InvalidHandle {
     fault: &'static str,
@@ -53,14 +58,28 @@ impl FromStr for SessionHandle {
             .ok_or(InvalidHandle::new(
                 "the part before the dot is no session number",
             ))?;
-        let secret = parse_secret(secret).ok_or(InvalidHandle::new(
+        let (secret, cluster) = match secret.split_once('.') {
+            Some((secret, cluster)) => (secret, Some(cluster)),
+            None => (secret, None),
+        };
+        let secret = parse_sixteen(secret).ok_or(InvalidHandle::new(
             "the part behind the dot is not 32 hex digits",
         ))?;
-        Ok(Self { session, secret })
+        let cluster = cluster.map(|hex| {
+            let bytes = parse_sixteen(hex);
+            bytes.ok_or(InvalidHandle::new(
+                "the part behind the second dot is not 32 hex digits",
+            ))
+        });
+        Ok(Self {
+            session,
+            secret: Secret::new(secret),
+            cluster: cluster.transpose()?.map(ClusterId::new),
+        })
     }
 }
 
-fn parse_secret(hex: &str) -> Option<Secret> {
+fn parse_sixteen(hex: &str) -> Option<[u8; 16]> {
     let digits = hex.as_bytes();
     let mut bytes = [0_u8; 16];
     if digits.len() != 2 * bytes.len() {
@@ -71,7 +90,7 @@ fn parse_secret(hex: &str) -> Option<Secret> {
         let low = char::from(pair[1]).to_digit(16)?;
         *byte = u8::try_from(high * 16 + low).ok()?;
     }
-    Some(Secret::new(bytes))
+    Some(bytes)
 }
 
 impl fmt::Display for SessionHandle {
@@ -80,7 +99,11 @@ impl fmt::Display for SessionHandle {
         self.secret
             .as_bytes()
             .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        match self.cluster {
+            Some(cluster) => write!(f, ".{cluster}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -105,6 +128,16 @@ mod tests {
         assert_eq!(handle.session.get(), 42);
         assert_eq!(handle.secret.as_bytes()[15], 15);
         assert_eq!(handle.to_string(), TEXT);
+    }
+
+    #[test]
+    fn a_handle_that_names_its_cluster_survives_its_text_form() {
+        let text = format!("{TEXT}.{}", "ab".repeat(16));
+        let handle: SessionHandle = text.parse().unwrap();
+        assert_eq!(handle.cluster, Some(ClusterId::new([0xab; 16])));
+        assert_eq!(handle.to_string(), text);
+        let refused = format!("{TEXT}.abc").parse::<SessionHandle>();
+        assert!(refused.unwrap_err().to_string().contains("second dot"));
     }
 
     #[test]

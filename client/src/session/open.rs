@@ -112,7 +112,11 @@ pub(crate) async fn open(
         };
         let session =
             SessionId::new(reply.session).ok_or(OpenError::Call(CallError::unexpected_reply()))?;
-        let handle = SessionHandle { session, secret };
+        let handle = SessionHandle {
+            session,
+            secret,
+            cluster: opener.inner.transport.cluster(),
+        };
         let ttl = Duration::from_millis(reply.ttl_ms);
         let session = opener
             .inner
@@ -185,7 +189,20 @@ pub(crate) async fn attach(
     let Some(_under_way) = client.inner.begin_opening().await else {
         return Err(AttachError::ShutDown);
     };
-    let ttl = ttl.min(ttl_of(client, handle.session).await?);
+    let is_others = || {
+        let present = client.inner.transport.cluster();
+        let (Some(named), Some(present)) = (handle.cluster, present) else {
+            return false;
+        };
+        named != present
+    };
+    let known = ttl_of(client, handle.session).await;
+    // Behind the first answer, when the cluster is known, and before what it says of the number: in a
+    // cluster that the handle does not mean, that is the number of no session.
+    if is_others() {
+        return Err(AttachError::Lost(Loss::ClusterChanged));
+    }
+    let ttl = ttl.min(known?);
     let request = KeepAliveRequest {
         sessions: vec![handle.to_wire()],
         ..KeepAliveRequest::default()

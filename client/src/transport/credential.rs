@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ringfence_core::ClusterId;
 use tokio::sync::{Notify, watch};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -27,6 +28,9 @@ const LOOK_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A connection that shows the token with each call.
 pub type Channel = InterceptedService<transport::Channel, Credential>;
+
+/// The header that names the cluster that a call is meant for.
+const CLUSTER_HEADER: &str = "ringfence-cluster";
 
 /// Where a token is taken from.
 pub(crate) enum TokenSource {
@@ -51,6 +55,8 @@ struct Shared {
     refusals: AtomicU64,
     /// Whether every endpoint that there is refuses this client for that, again and again.
     refused_by_all: watch::Sender<bool>,
+    /// The cluster that this client belongs to, once it knows one.
+    cluster: Mutex<Option<Header>>,
 }
 
 type Header = MetadataValue<Ascii>;
@@ -82,6 +88,12 @@ impl Credential {
     #[must_use]
     pub fn on(&self, channel: transport::Channel) -> Channel {
         InterceptedService::new(channel, self.clone())
+    }
+
+    /// Names this cluster in each call from now on: a node of another one refuses what changes anything.
+    pub(crate) fn name_cluster(&self, cluster: ClusterId) {
+        // Hexadecimal digits are a header.
+        *lock(&self.0.cluster) = cluster.to_string().parse().ok();
     }
 
     /// The token as it is now, for a stream that has to be opened again when it changes.
@@ -179,6 +191,9 @@ impl Interceptor for Credential {
         if let Some(token) = &self.0.token {
             let header = token.borrow().clone();
             request.metadata_mut().insert("authorization", header);
+        }
+        if let Some(cluster) = lock(&self.0.cluster).clone() {
+            request.metadata_mut().insert(CLUSTER_HEADER, cluster);
         }
         Ok(request)
     }

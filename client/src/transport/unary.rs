@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ringfence_core::ClusterId;
 use tokio::sync::oneshot;
 use tonic::{Code, Response, Status};
 
@@ -92,6 +93,7 @@ where
     let sleep_until = |moment| transport.options.clock.sleep_until(moment);
     let mut tries = 0;
     let mut maybe_done = None;
+    let meant = transport.cluster();
     loop {
         let channel = tokio::select! {
             channel = channel(transport, deadline) => channel,
@@ -101,6 +103,15 @@ where
             Ok(channel) => channel,
             Err(error) => return Some(Err(maybe_done.unwrap_or(error))),
         };
+        // Looked at behind the channel: one of another cluster is there only once that one is known.
+        if let Some(other) = transport
+            .cluster()
+            .filter(|now| meant.is_some_and(|it| it != *now))
+        {
+            return Some(Err(
+                maybe_done.unwrap_or_else(|| other_cluster(meant, other))
+            ));
+        }
         let status = tokio::select! {
             answer = call(channel) => match answer {
                 Ok(response) => return Some(Ok(response.into_inner())),
@@ -143,6 +154,13 @@ where
             () = reply.closed() => return None,
         }
     }
+}
+
+/// A call that was meant for the cluster that this client belonged to is not for the next one.
+fn other_cluster(meant: Option<ClusterId>, now: ClusterId) -> CallError {
+    let meant = meant.map(|cluster| cluster.to_string()).unwrap_or_default();
+    let refusal = ringfence_proto::Refusal::cluster_changed(meant, now);
+    CallError::of_status(&refusal.into())
 }
 
 /// Completes if the caller has gone and too many calls go on without theirs.

@@ -8,16 +8,12 @@ mod digest;
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::iter;
-
-use ringfence_planted::{Bug, planted};
 
 use crate::access::{Access, AccessRecord};
 use crate::id::{ClusterId, FencingToken};
 use crate::name::LeaseName;
 use crate::pod::Pod;
 use crate::settings::{LINEAGE_MAX, Settings};
-use crate::state::Frozen;
 use crate::time::{ClusterTime, Millis, WallTime};
 use crate::tokens::TokenCounter;
 
@@ -57,7 +53,7 @@ pub struct HeldByPod {
 pub struct BackupHeader {
     /// The cluster.
     pub cluster: ClusterId,
-    /// The clusters that it was restored from, the oldest first; at most [`LINEAGE_MAX`].
+    /// The clusters that it was restored from, the newest last; at most [`LINEAGE_MAX`].
     pub lineage: Vec<ClusterId>,
     /// The newest applied entry.
     pub index: u64,
@@ -117,62 +113,6 @@ impl fmt::Display for BadBackup {
 }
 
 impl core::error::Error for BadBackup {}
-
-impl Frozen {
-    /// The records of a backup at this index; `None` if no cluster is formed. Looks at every session
-    /// and every lease.
-    pub fn backup(&self) -> Option<impl Iterator<Item = BackupRecord> + '_> {
-        let header = self.backup_header(self.header.cluster?);
-        let access = self.access.records();
-        // What proves a caller is no part of a backup: a file that leaks must not give rights, and a
-        // token that is revoked after the backup must stay so.
-        let access = access.filter(|part| {
-            !matches!(part, AccessRecord::Token { .. }) || planted(Bug::BackupHoldsTokens)
-        });
-        let floors = self.floors("", None);
-        let floors = floors.map(|(name, token)| BackupRecord::Floor { name, token });
-        let pods = self.leases.iter().filter_map(|(name, lease)| {
-            let grant = lease.grant.as_deref()?;
-            Some(BackupRecord::HeldByPod(HeldByPod {
-                name: name.clone(),
-                token: grant.token,
-                pod: self.sessions.get(&grant.session)?.pod()?.clone(),
-            }))
-        });
-        let records = iter::once(BackupRecord::Header(header));
-        Some(
-            records
-                .chain(access.map(BackupRecord::Access))
-                .chain(floors)
-                .chain(pods),
-        )
-    }
-
-    fn backup_header(&self, cluster: ClusterId) -> BackupHeader {
-        let header = &self.header;
-        let ttls = self.sessions.iter().map(|(_, session)| session.ttl());
-        BackupHeader {
-            cluster,
-            lineage: header.lineage.clone(),
-            index: header.index,
-            term: header.term,
-            time: header.time,
-            wall: header.wall,
-            level: header.level,
-            settings: header.settings,
-            settings_set_at: header.settings_set_at,
-            tokens: header.tokens,
-            token_floor: header.token_floor,
-            forgotten: header.forgotten,
-            ttl_greatest: ttls
-                .filter(|ttl| *ttl != Millis::FOREVER)
-                .max()
-                .unwrap_or_default(),
-            next_session: header.next_session,
-            versions: header.versions,
-        }
-    }
-}
 
 impl BackupContents {
     /// What these records describe.

@@ -13,6 +13,7 @@ mod acts;
 mod answer;
 mod asks;
 mod audit;
+mod backing_up;
 mod backup;
 mod budget;
 mod changing;

@@ -277,6 +277,8 @@ bugs! {
             "A node that starts again does not know up to where its log was purged."
         SnapshotOfTwoMoments "snapshot-of-two-moments"
             "The index of a snapshot is read when it is asked for, and its state when it is written."
+        BackupOfTheLocalState "backup-of-the-local-state"
+            "A backup shows what a node has applied, not everything that was acknowledged."
         BackupDigestPassedOver "backup-digest-passed-over"
             "A cluster is restored from another file than the one whose digest was given."
         SnapshotNotSynced "snapshot-not-synced"
@@ -360,6 +362,8 @@ bugs! {
         RenewalsAtOnePace "renewals-at-one-pace"
             "Renewals keep one pace however many leases are held, so that held ones look expired.";
     services:
+        OtherClustersCallTaken "other-clusters-call-taken"
+            "A call that is meant for the cluster before this one is carried out."
         UnreadRepliesUncounted "unread-replies-uncounted"
             "A reply gives back its place and its bytes when it is queued, not when it is read."
         TooManySessionsWait "too-many-sessions-wait"

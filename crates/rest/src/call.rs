@@ -9,15 +9,19 @@ use http::{Extensions, HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use ringfence_proto::Refusal;
 use ringfence_raft::since_boot;
+use ringfence_services::CLUSTER_HEADER;
 use ringfence_services::problem::problem;
 use serde_json::{Map, Value};
 use tonic::body::Body;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
 use crate::fields::Fields;
 use crate::hidden;
 use crate::query::Query;
+
+/// What stands for a header that is no text, and names no cluster.
+const NO_CLUSTER: &str = "-";
 
 /// A request without its body.
 #[derive(Clone)]
@@ -63,7 +67,16 @@ impl Call {
 
     /// The message as the services take it, of the same caller on the same connection.
     pub(crate) fn ask<T>(&self, message: T) -> Request<T> {
-        Request::from_parts(MetadataMap::new(), self.extensions.clone(), message)
+        let mut metadata = MetadataMap::new();
+        // Bytes that are no such text are refused where it is read.
+        if let Some(cluster) = self.headers.get(CLUSTER_HEADER) {
+            let cluster = MetadataValue::try_from(cluster.as_bytes());
+            metadata.insert(
+                CLUSTER_HEADER,
+                cluster.unwrap_or(MetadataValue::from_static(NO_CLUSTER)),
+            );
+        }
+        Request::from_parts(metadata, self.extensions.clone(), message)
     }
 
     /// How long ago the request arrived, in milliseconds.

@@ -1,4 +1,4 @@
-//! Session handles as text: `NUMBER.SECRET`, the secret as 32 hexadecimal digits. What was offered
+//! Session handles as text: `NUMBER.SECRET` or `NUMBER.SECRET.CLUSTER`, with 32 hexadecimal digits each. What was offered
 //! is never repeated in a refusal, since it may hold a secret.
 
 use std::fmt::Write;
@@ -17,6 +17,15 @@ const HIDDEN: &str = "something else";
 pub(crate) fn parse(text: &str) -> Result<v1::SessionHandle, Refusal> {
     let read = || {
         let (number, secret) = text.split_once('.')?;
+        // The number alone tells clusters apart: each numbers its sessions above those of the clusters
+        // that it was restored from.
+        let secret = match secret.split_once('.') {
+            Some((secret, cluster)) => {
+                sixteen(cluster)?;
+                secret
+            }
+            None => secret,
+        };
         let plain = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
         let session = plain.then(|| number.parse().ok()).flatten()?;
         Some(v1::SessionHandle {
@@ -60,6 +69,8 @@ mod tests {
         let handle = parse(text).unwrap();
         assert_eq!((handle.session, handle.secret.len()), (17, 16));
         assert_eq!(shown(&handle), text);
+        let of_a_cluster = parse(&format!("{text}.{}", "ab".repeat(16)));
+        assert_eq!(of_a_cluster, Ok(handle));
         for other in [
             "",
             "17",
@@ -72,6 +83,8 @@ mod tests {
             "17.0b0102030405060708090a0b0c0d0e0f0f",
             "17.xb0102030405060708090a0b0c0d0e0f",
             " 17.0b0102030405060708090a0b0c0d0e0f",
+            "17.0b0102030405060708090a0b0c0d0e0f.",
+            "17.0b0102030405060708090a0b0c0d0e0f.ab",
         ] {
             let refused = parse(other).unwrap_err();
             let shown = format!("{refused:?}");

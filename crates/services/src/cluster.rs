@@ -6,9 +6,10 @@ use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
     ADDRESS_BYTES_MAX, Incarnation, Member, MembershipError, NAME_BYTES_MAX, Role,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use super::{Context, deadline};
+use super::{Context, backup, deadline};
 use crate::address::{HOST_PORT_ALLOWED, is_host_port};
 use crate::caller::Who;
 use crate::metrics::Call;
@@ -38,6 +39,10 @@ impl ClusterService {
         metadata: &tonic::metadata::MetadataMap,
         change: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<Response<T>, Status> {
+        let change = async {
+            self.context.is_meant(metadata)?;
+            change.await
+        };
         let answer = deadline::within(metadata, change).await;
         let answer = self.context.answered(Call::Membership, answer);
         Ok(Response::new(answer?))
@@ -171,13 +176,26 @@ impl v1::cluster_server::Cluster for ClusterService {
         &self,
         request: Request<v1::ConfigureRequest>,
     ) -> Result<Response<v1::ConfigureResponse>, Status> {
-        let may = self.context.demand(&Who::of(&request), Verb::Configure);
+        let meant = self.context.is_meant(request.metadata());
+        let may = meant.and_then(|()| self.context.demand(&Who::of(&request), Verb::Configure));
         self.context.answered(Call::Configure, may)?;
         let (metadata, extensions, asked) = request.into_parts();
         let whole = deadline::within(&metadata, whole(&self.context, asked)).await?;
         self.context
             .call(Request::from_parts(metadata, extensions, whole))
             .await
+    }
+
+    type BackupStream = ReceiverStream<Result<v1::BackupResponse, Status>>;
+
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let who = Who::of(&request);
+        let begun = deadline::within(request.metadata(), backup::begin(&self.context, &who)).await;
+        let begun = self.context.answered(Call::Backup, begun);
+        Ok(Response::new(begun?))
     }
 }
 
@@ -242,6 +260,12 @@ fn status(context: &Context) -> v1::StatusResponse {
             token_floor_set: machine.token_floor().is_some(),
             level: summary.level,
             log_version: RECORD_VERSION,
+            lineage: machine
+                .lineage()
+                .iter()
+                .map(wire::cluster_id_to_wire)
+                .collect(),
+            quiet_ms: summary.quiet.0,
         }
     })
 }

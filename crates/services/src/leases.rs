@@ -37,7 +37,10 @@ impl v1::leases_server::Leases for LeaseService {
     ) -> Result<Response<v1::AcquireResponse>, Status> {
         let (account, who) = (self.context.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
-        let acquired = self.context.acquire(&who, &account, request);
+        let acquired = async {
+            self.context.is_meant(&metadata)?;
+            self.context.acquire(&who, &account, request).await
+        };
         let answer = deadline::within(&metadata, acquired).await;
         let answer = self.context.answered(Call::Acquire, answer);
         Ok(Response::new(answer?))

@@ -15,6 +15,7 @@ mod address;
 #[cfg(test)]
 mod alone;
 mod answers;
+mod backup;
 mod caller;
 mod clients;
 mod cluster;
@@ -27,6 +28,7 @@ mod limits;
 mod list;
 mod malformed;
 mod metrics;
+mod named_cluster;
 mod objects;
 mod outbox;
 mod paging;
@@ -55,7 +57,7 @@ use tokio::sync::{Semaphore, watch as tokio_watch};
 use tonic::{Request, Response, Status};
 
 use crate::caller::Who;
-use crate::limits::WATCHERS_MAX;
+use crate::limits::{BACKUPS_MAX, WATCHERS_MAX};
 use crate::metrics::Call;
 use crate::status::{RETRY_AFTER, not_proposed};
 use proposals::Proposal;
@@ -74,6 +76,7 @@ pub use leases::LeaseService;
 pub use limits::CAUGHT_UP_AFTER;
 pub use malformed::name_malformed;
 pub use metrics::Metrics;
+pub use named_cluster::CLUSTER_HEADER;
 pub use objects::{Fresh, ObjectCaller, ObjectPage, ObjectRefused, ObjectService};
 pub use rates::{ConnectionPrincipals, Meter, PrincipalRates};
 pub use refusals::{RefusalCounts, Refusals, Refused};
@@ -91,6 +94,8 @@ pub struct Context {
     pool: Arc<Pool>,
     /// A place for each watcher that this node may still serve.
     watchers: Arc<Semaphore>,
+    /// A place for each backup that this node may still write.
+    backups: Arc<Semaphore>,
     /// The present states that watches are telling.
     presents: Presents,
     /// This node's number, once it has one.
@@ -112,6 +117,7 @@ impl Context {
             stopping,
             pool,
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             presents: Presents::new(),
             own_id: Arc::default(),
             rates: Rates::new(PrincipalRates::default()),
@@ -226,6 +232,7 @@ impl Context {
         let (account, who) = (self.account(&request), Who::of(&request));
         let (metadata, _, request) = request.into_parts();
         let work = async {
+            self.is_meant(&metadata)?;
             let command = self.asked(&who, &account, request.command()?)?;
             let pod = pod_of(&command);
             let applied = self.node.propose(command).await;

@@ -56,6 +56,15 @@ pub(crate) const REPLY_STALL_MAX: Duration = Duration::from_secs(30);
 /// How long a message may take from its first byte to its last.
 pub(crate) const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// The most backups that a node writes at a time.
+pub(crate) const BACKUPS_MAX: usize = 1;
+/// The most bytes of a backup in one message.
+pub(crate) const BACKUP_PART_BYTES_MAX: usize = 256 << 10;
+/// How many parts of a backup wait for its reader.
+pub(crate) const BACKUP_PARTS_AHEAD: usize = 2;
+/// How long a part waits for its reader; then the backup is given up, since it keeps a frozen state.
+pub(crate) const BACKUP_STALL_MAX: Duration = Duration::from_secs(30);
+
 /// The most watches, of leases and of floors, that a node serves at a time.
 pub(crate) const WATCHERS_MAX: usize = 10_000;
 /// The most events that are reported in one message of a watch. With names, identities and data at

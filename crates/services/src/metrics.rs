@@ -42,10 +42,11 @@ pub(crate) enum Call {
     Membership,
     Access,
     ChangeAccess,
+    Backup,
 }
 
 impl Call {
-    const ALL: [(Self, &'static str); 21] = [
+    const ALL: [(Self, &'static str); 22] = [
         (Self::Open, "open"),
         (Self::KeepAlive, "keep_alive"),
         (Self::Close, "close"),
@@ -67,6 +68,7 @@ impl Call {
         (Self::Membership, "membership"),
         (Self::Access, "access"),
         (Self::ChangeAccess, "change_access"),
+        (Self::Backup, "backup"),
     ];
 
     fn name(self) -> &'static str {

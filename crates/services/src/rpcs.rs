@@ -34,7 +34,7 @@ enum Needs {
 }
 
 /// The RPCs, by service and method.
-const RPCS: [(&str, Needs); 30] = [
+const RPCS: [(&str, Needs); 31] = [
     ("Access/GetAccess", Needs::Cluster(Verb::Admin)),
     ("Access/ChangeAccess", Needs::Cluster(Verb::Admin)),
     // For oneself nothing.
@@ -48,6 +48,7 @@ const RPCS: [(&str, Needs); 30] = [
     ("Cluster/RemoveMember", Needs::Cluster(Verb::Operate)),
     ("Cluster/TransferLeader", Needs::Cluster(Verb::Operate)),
     ("Cluster/Configure", Needs::Cluster(Verb::Configure)),
+    ("Cluster/Backup", Needs::Cluster(Verb::Backup)),
     // Each frame needs what its RPC does.
     ("Connection/Stream", Needs::Admission),
     ("Leases/Acquire", Needs::Lease(Verb::Acquire)),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ringfence_client::{
-    CallError, Client, OpenError, Refusal, Session, SessionHandle, SessionOptions,
+    CallError, Client, OpenError, Refusal, Session, SessionHandle, SessionOptions, unstable,
 };
-use ringfence_core::LeaseName;
+use ringfence_core::{ClusterId, LeaseName};
 
 use super::output::Output;
 use super::{Failure, Global};
@@ -31,10 +31,31 @@ impl Context {
             .connect()
             .await
             .map_err(|cause| Failure::connect(&cause, global))?;
-        Ok(Self {
+        let context = Self {
             client,
             output: Output::new(global),
-        })
+        };
+        context.is_meant(global.cluster)?;
+        Ok(context)
+    }
+
+    /// Refuses what is meant for another cluster than the one that answers. The client names the
+    /// cluster that it belongs to in each call, so nothing is done at another one from here on either.
+    ///
+    /// # Errors
+    /// `CLUSTER_CHANGED`; nothing was done.
+    pub(crate) fn is_meant(&self, meant: Option<ClusterId>) -> Result<(), Failure> {
+        let present = unstable::cluster(&self.client);
+        let (Some(meant), Some(present)) = (meant, present) else {
+            return Ok(());
+        };
+        match meant == present {
+            true => Ok(()),
+            false => {
+                let refusal = ringfence_proto::Refusal::cluster_changed(meant, present);
+                Err(refusal.into())
+            }
+        }
     }
 
     /// Opens a session that is to acquire this lease.

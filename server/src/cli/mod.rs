@@ -6,6 +6,7 @@
 
 mod access;
 mod audit;
+mod backup;
 mod bench;
 mod chaos;
 mod check;
@@ -24,6 +25,7 @@ mod log;
 mod nodes;
 mod output;
 mod parse;
+mod recover;
 mod session;
 mod signals;
 mod stderr;
@@ -39,6 +41,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ringfence_core::ClusterId;
 
 use context::Context;
 pub(crate) use exit::HELP as EXIT_CODES_HELP;
@@ -78,6 +81,17 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     timeout: Duration,
+    /// The cluster that is meant, as `cluster status` shows its id: another one at these addresses, a
+    /// restored one for example, is asked for nothing
+    #[arg(
+        long,
+        global = true,
+        env = "RINGFENCE_CLUSTER",
+        value_name = "CLUSTER_ID",
+        value_parser = parse::cluster_id,
+        help_heading = "Global options"
+    )]
+    cluster: Option<ClusterId>,
 }
 
 impl Global {
@@ -116,6 +130,8 @@ pub(crate) enum ClientCommand {
     #[command(subcommand)]
     Access(access::AccessCommand),
     Audit(audit::Audit),
+    Backup(backup::Backup),
+    Recover(recover::Recover),
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -152,6 +168,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         ClientCommand::Completions(command) => command.run(),
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
+        ClientCommand::Recover(command) => command.run(global),
         ClientCommand::DemoStore(command) => command.run(),
         command => runtime().and_then(|runtime| {
             let done = runtime.block_on(run_connected(command, global));
@@ -194,6 +211,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Lock(command) => command.run(global).await,
         ClientCommand::Cluster(command) => command.run(global).await,
         ClientCommand::Access(command) => command.run(global).await,
+        ClientCommand::Backup(command) => command.run(global).await,
         ClientCommand::Audit(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Lease(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
@@ -201,6 +219,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Completions(command) => command.run(),
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
+        ClientCommand::Recover(command) => command.run(global),
         ClientCommand::DemoStore(command) => command.run(),
         ClientCommand::Tethered(command) => command.run(),
         ClientCommand::LockWatchdog(command) => command.run(),

@@ -1,6 +1,7 @@
 //! Values on the command line that are checked before anything is sent.
 
-use ringfence_core::{FencingToken, LeaseName, Mode, SessionId};
+use ringfence_core::{ClusterId, FencingToken, LeaseName, Mode, SessionId};
+use ringfence_proto::text::from_hex;
 
 /// A lease name.
 ///
@@ -27,6 +28,15 @@ pub(super) fn session(raw: &str) -> Result<SessionId, String> {
     let number = raw.split_once('.').map_or(raw, |(number, _)| number);
     let number = number.parse().ok().and_then(SessionId::new);
     number.ok_or_else(|| "a session is its number, 1 or greater, or its handle".to_owned())
+}
+
+/// A cluster's id.
+///
+/// # Errors
+/// What is allowed.
+pub(super) fn cluster_id(raw: &str) -> Result<ClusterId, String> {
+    let read = from_hex(raw).and_then(|bytes| ClusterId::from_slice(&bytes));
+    read.ok_or_else(|| "expected the 32 hexadecimal digits of a cluster's id".to_owned())
 }
 
 /// How much rights bind.

@@ -1,13 +1,10 @@
 //! What was said, by flag, variable or file: each setting declared once for all three.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ringfence_access::CertificateKind;
 use serde::Deserialize;
-
-use super::ConfigError;
 
 /// Run a node of a cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -362,6 +359,41 @@ pub(super) struct Given {
     /// How it is logged, to stderr [default: text]
     #[arg(long, env = "RINGFENCE_LOG_FORMAT", value_name = "FORMAT")]
     pub(super) log_format: Option<LogFormat>,
+    /// Where this node keeps backups that it takes on its own; each node needs a directory of its own,
+    /// on another disk than --data-dir [default: it takes none]
+    #[arg(long, env = "RINGFENCE_BACKUP_DIR", value_name = "DIR")]
+    pub(super) backup_dir: Option<PathBuf>,
+    /// How often it takes one; 1m to 168h [default: 1h]
+    #[arg(long, env = "RINGFENCE_BACKUP_EVERY", value_name = "DURATION")]
+    pub(super) backup_every: Option<String>,
+    /// How many of them are kept; the oldest of this cluster go first [default: 48]
+    #[arg(long, env = "RINGFENCE_BACKUP_KEEP", value_name = "N")]
+    pub(super) backup_keep: Option<u64>,
+    /// Form the cluster from this backup: all first members are empty, and all name one digest. A node
+    /// that belongs to a cluster ignores it, with a warning; see deploy/RECOVERY.md
+    #[arg(long, env = "RINGFENCE_RESTORE", value_name = "FILE")]
+    pub(super) restore: Option<PathBuf>,
+    /// The digest of --restore, as `ringfence backup` printed it
+    #[arg(long, env = "RINGFENCE_DIGEST", value_name = "DIGEST")]
+    pub(super) digest: Option<String>,
+    /// With --restore: rules in TOML, as `access apply` takes them, instead of those of the backup
+    #[arg(long, env = "RINGFENCE_RULES", value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
+    /// For how long a cluster that is formed grants nothing, since holders of an earlier one may still
+    /// work; up to 24h. A restored one waits for its longest TTL at least [default: 0s]
+    #[arg(long, env = "RINGFENCE_QUIET_TIME", value_name = "DURATION")]
+    pub(super) quiet_time: Option<String>,
+    /// With --restore: a rehearsal on loopback, with tokens from 1 and without quiet time; no store
+    /// admits its tokens
+    #[arg(
+        long,
+        env = "RINGFENCE_DRILL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub(super) drill: Option<bool>,
 }
 
 impl Given {
@@ -427,36 +459,14 @@ impl Given {
             worker_threads: self.worker_threads.or(lower.worker_threads),
             log: self.log.or(lower.log),
             log_format: self.log_format.or(lower.log_format),
+            backup_dir: self.backup_dir.or(lower.backup_dir),
+            backup_every: self.backup_every.or(lower.backup_every),
+            backup_keep: self.backup_keep.or(lower.backup_keep),
+            restore: self.restore.or(lower.restore),
+            digest: self.digest.or(lower.digest),
+            rules: self.rules.or(lower.rules),
+            quiet_time: self.quiet_time.or(lower.quiet_time),
+            drill: self.drill.or(lower.drill),
         }
     }
-}
-
-/// The longest configuration file, in bytes: an operator who names another file by mistake, a disk
-/// image say, learns so before it is in memory.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Reads a configuration file.
-pub(super) fn read_file(path: PathBuf) -> Result<Given, ConfigError> {
-    let text = match read_text(&path) {
-        Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
-            let why = format!("it is longer than {FILE_BYTES_MAX} bytes, so it is no such file");
-            return Err(ConfigError::File { path, why });
-        }
-        Ok(text) => text,
-        Err(source) => return Err(ConfigError::Unreadable { path, source }),
-    };
-    parse_file(&text).map_err(|why| ConfigError::File { path, why })
-}
-
-/// The text of a file, up to one byte more than is allowed.
-fn read_text(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// Parses the text of a configuration file; an error names the line and the key.
-pub(super) fn parse_file(text: &str) -> Result<Given, String> {
-    toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
 }

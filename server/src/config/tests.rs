@@ -339,3 +339,61 @@ fn an_audit_log_is_a_file_or_stdout() {
     let file = AuditTarget::File("/var/log/a".into());
     assert_eq!(config("--audit-log /var/log/a").audit_log, Some(file));
 }
+
+#[test]
+fn a_restore_needs_a_file_and_its_digest_and_nothing_of_it_goes_alone() {
+    let digest = "ab".repeat(32);
+    let restore = config(&format!("--restore /b --digest {digest} --quiet-time 10m"));
+    let flags = restore.restore.unwrap();
+    assert_eq!((flags.file, flags.drill), (PathBuf::from("/b"), false));
+    assert_eq!(flags.digest.to_string(), digest);
+    assert_eq!(restore.quiet_time, Some(Millis(600_000)));
+    assert_eq!(config("").restore, None);
+
+    for (line, expected) in [
+        ("--restore /b", "with --digest"),
+        ("--restore /b --digest 77", "64 hexadecimal digits"),
+        ("--digest 77", "only with --restore"),
+        ("--rules /r", "only with --restore"),
+        ("--drill", "only with --restore"),
+        ("--quiet-time 25h", "quiet-time"),
+        ("--quiet-time soon", "quiet-time"),
+    ] {
+        let refused = refusal(line);
+        assert!(refused.contains(expected), "{line}: {refused}");
+    }
+    let joins = refusal(&format!(
+        "--restore /b --digest {digest} --join 10.0.0.1:7421"
+    ));
+    assert!(joins.contains("without --join"), "{joins}");
+}
+
+#[test]
+fn a_drill_stays_on_loopback_and_keeps_no_quiet_time() {
+    let drill = format!("--restore /b --digest {} --drill", "ab".repeat(32));
+    let wide = refusal(&drill);
+    assert!(wide.contains("an address of loopback"), "{wide}");
+    let local = "--listen-client 127.0.0.1:7420 --listen-peer 127.0.0.1:7421";
+    assert!(config(&format!("{drill} {local}")).restore.unwrap().drill);
+    let quiet = refusal(&format!("{drill} {local} --quiet-time 1m"));
+    assert!(quiet.contains("without --drill"), "{quiet}");
+}
+
+#[test]
+fn backups_are_taken_by_the_hour_unless_said_and_need_a_directory() {
+    let backups = config("--backup-dir /backups").backups.unwrap();
+    assert_eq!(backups.every, Duration::from_secs(3_600));
+    assert_eq!(backups.keep, 48);
+    let backups = config("--backup-dir /b --backup-every 10m --backup-keep 3").backups;
+    let backups = backups.unwrap();
+    assert_eq!((backups.every, backups.keep), (Duration::from_secs(600), 3));
+    for (line, expected) in [
+        ("--backup-every 1h", "only with --backup-dir"),
+        ("--backup-keep 3", "only with --backup-dir"),
+        ("--backup-dir /b --backup-every 1s", "backup-every"),
+        ("--backup-dir /b --backup-keep 0", "backup-keep"),
+    ] {
+        let refused = refusal(line);
+        assert!(refused.contains(expected), "{line}: {refused}");
+    }
+}

@@ -45,7 +45,9 @@ async fn every_figure_that_is_looked_at_is_one_that_a_node_shows() {
     let Some(plane) = ControlPlane::shared().await else {
         return;
     };
-    let site = Site::with(plane, 1, &["--kube-pods"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let backups = folder.path().to_str().unwrap();
+    let site = Site::with(plane, 1, &["--kube-pods", "--backup-dir", backups]).await;
     let session = site.session("worker").await;
     let lease = site.acquire(&session, "leader").await;
     site.objects

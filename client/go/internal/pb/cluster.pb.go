@@ -89,7 +89,12 @@ type StatusResponse struct {
 	// does not know them stops.
 	Level uint32 `protobuf:"varint,18,opt,name=level,proto3" json:"level,omitempty"`
 	// The newest version of log commands that the answering node knows.
-	LogVersion    uint32 `protobuf:"varint,19,opt,name=log_version,json=logVersion,proto3" json:"log_version,omitempty"`
+	LogVersion uint32 `protobuf:"varint,19,opt,name=log_version,json=logVersion,proto3" json:"log_version,omitempty"`
+	// The clusters that this one was restored from, the newest last; 16 bytes each, at most 64.
+	Lineage [][]byte `protobuf:"bytes,20,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	// For how long no lease is granted still: holders of an earlier cluster may still work. 0: leases
+	// are granted.
+	QuietMs       uint64 `protobuf:"varint,21,opt,name=quiet_ms,json=quietMs,proto3" json:"quiet_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,6 +258,20 @@ func (x *StatusResponse) GetLevel() uint32 {
 func (x *StatusResponse) GetLogVersion() uint32 {
 	if x != nil {
 		return x.LogVersion
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetLineage() [][]byte {
+	if x != nil {
+		return x.Lineage
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetQuietMs() uint64 {
+	if x != nil {
+		return x.QuietMs
 	}
 	return 0
 }
@@ -1146,12 +1165,131 @@ func (x *ConfigureResponse) GetSettingsIndex() uint64 {
 	return 0
 }
 
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+// A part of a backup. The first one says of what it is, the last one what it must have come to.
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes of the file, at most 256 KiB.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// In the first part: 16 bytes.
+	ClusterId []byte `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// In the first part: the index that the backup shows.
+	Index uint64 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	// In the first part: the recorded wall time of that index, in milliseconds since 1970.
+	UnixMs uint64 `protobuf:"varint,4,opt,name=unix_ms,json=unixMs,proto3" json:"unix_ms,omitempty"`
+	// In the last part: SHA-256 over all bytes, 32 bytes. A stream that ends without it is cut short,
+	// and what came is no backup.
+	Digest        []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ringfence_v1_cluster_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_ringfence_v1_cluster_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetClusterId() []byte {
+	if x != nil {
+		return x.ClusterId
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetUnixMs() uint64 {
+	if x != nil {
+		return x.UnixMs
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
 var File_ringfence_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x1aringfence/v1/cluster.proto\x12\fringfence.v1\"\x0f\n" +
-	"\rStatusRequest\"\xef\x04\n" +
+	"\rStatusRequest\"\xa4\x05\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\fR\tclusterId\x12\x17\n" +
@@ -1175,7 +1313,9 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\x0ftoken_floor_set\x18\x11 \x01(\bR\rtokenFloorSet\x12\x14\n" +
 	"\x05level\x18\x12 \x01(\rR\x05level\x12\x1f\n" +
 	"\vlog_version\x18\x13 \x01(\rR\n" +
-	"logVersion\"\x8e\x02\n" +
+	"logVersion\x12\x18\n" +
+	"\alineage\x18\x14 \x03(\fR\alineage\x12\x19\n" +
+	"\bquiet_ms\x18\x15 \x01(\x04R\aquietMs\"\x8e\x02\n" +
 	"\bSettings\x12\x1c\n" +
 	"\n" +
 	"ttl_min_ms\x18\x01 \x01(\x04R\bttlMinMs\x12\x1c\n" +
@@ -1243,7 +1383,15 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\v_leases_maxB\x0f\n" +
 	"\r_sessions_max\":\n" +
 	"\x11ConfigureResponse\x12%\n" +
-	"\x0esettings_index\x18\x01 \x01(\x04R\rsettingsIndex2\xcc\x04\n" +
+	"\x0esettings_index\x18\x01 \x01(\x04R\rsettingsIndex\"\x0f\n" +
+	"\rBackupRequest\"\x8a\x01\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x02 \x01(\fR\tclusterId\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x17\n" +
+	"\aunix_ms\x18\x04 \x01(\x04R\x06unixMs\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest2\x93\x05\n" +
 	"\aCluster\x12C\n" +
 	"\x06Status\x12\x1b.ringfence.v1.StatusRequest\x1a\x1c.ringfence.v1.StatusResponse\x12R\n" +
 	"\vListMembers\x12 .ringfence.v1.ListMembersRequest\x1a!.ringfence.v1.ListMembersResponse\x12L\n" +
@@ -1251,7 +1399,8 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\rPromoteMember\x12\".ringfence.v1.PromoteMemberRequest\x1a#.ringfence.v1.PromoteMemberResponse\x12U\n" +
 	"\fRemoveMember\x12!.ringfence.v1.RemoveMemberRequest\x1a\".ringfence.v1.RemoveMemberResponse\x12[\n" +
 	"\x0eTransferLeader\x12#.ringfence.v1.TransferLeaderRequest\x1a$.ringfence.v1.TransferLeaderResponse\x12L\n" +
-	"\tConfigure\x12\x1e.ringfence.v1.ConfigureRequest\x1a\x1f.ringfence.v1.ConfigureResponseb\x06proto3"
+	"\tConfigure\x12\x1e.ringfence.v1.ConfigureRequest\x1a\x1f.ringfence.v1.ConfigureResponse\x12E\n" +
+	"\x06Backup\x12\x1b.ringfence.v1.BackupRequest\x1a\x1c.ringfence.v1.BackupResponse0\x01b\x06proto3"
 
 var (
 	file_ringfence_v1_cluster_proto_rawDescOnce sync.Once
@@ -1265,7 +1414,7 @@ func file_ringfence_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_ringfence_v1_cluster_proto_rawDescData
 }
 
-var file_ringfence_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_ringfence_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_ringfence_v1_cluster_proto_goTypes = []any{
 	(*StatusRequest)(nil),          // 0: ringfence.v1.StatusRequest
 	(*StatusResponse)(nil),         // 1: ringfence.v1.StatusResponse
@@ -1284,6 +1433,8 @@ var file_ringfence_v1_cluster_proto_goTypes = []any{
 	(*ConfigureRequest)(nil),       // 14: ringfence.v1.ConfigureRequest
 	(*SettingsChange)(nil),         // 15: ringfence.v1.SettingsChange
 	(*ConfigureResponse)(nil),      // 16: ringfence.v1.ConfigureResponse
+	(*BackupRequest)(nil),          // 17: ringfence.v1.BackupRequest
+	(*BackupResponse)(nil),         // 18: ringfence.v1.BackupResponse
 }
 var file_ringfence_v1_cluster_proto_depIdxs = []int32{
 	2,  // 0: ringfence.v1.StatusResponse.settings:type_name -> ringfence.v1.Settings
@@ -1297,15 +1448,17 @@ var file_ringfence_v1_cluster_proto_depIdxs = []int32{
 	10, // 8: ringfence.v1.Cluster.RemoveMember:input_type -> ringfence.v1.RemoveMemberRequest
 	12, // 9: ringfence.v1.Cluster.TransferLeader:input_type -> ringfence.v1.TransferLeaderRequest
 	14, // 10: ringfence.v1.Cluster.Configure:input_type -> ringfence.v1.ConfigureRequest
-	1,  // 11: ringfence.v1.Cluster.Status:output_type -> ringfence.v1.StatusResponse
-	5,  // 12: ringfence.v1.Cluster.ListMembers:output_type -> ringfence.v1.ListMembersResponse
-	7,  // 13: ringfence.v1.Cluster.AddMember:output_type -> ringfence.v1.AddMemberResponse
-	9,  // 14: ringfence.v1.Cluster.PromoteMember:output_type -> ringfence.v1.PromoteMemberResponse
-	11, // 15: ringfence.v1.Cluster.RemoveMember:output_type -> ringfence.v1.RemoveMemberResponse
-	13, // 16: ringfence.v1.Cluster.TransferLeader:output_type -> ringfence.v1.TransferLeaderResponse
-	16, // 17: ringfence.v1.Cluster.Configure:output_type -> ringfence.v1.ConfigureResponse
-	11, // [11:18] is the sub-list for method output_type
-	4,  // [4:11] is the sub-list for method input_type
+	17, // 11: ringfence.v1.Cluster.Backup:input_type -> ringfence.v1.BackupRequest
+	1,  // 12: ringfence.v1.Cluster.Status:output_type -> ringfence.v1.StatusResponse
+	5,  // 13: ringfence.v1.Cluster.ListMembers:output_type -> ringfence.v1.ListMembersResponse
+	7,  // 14: ringfence.v1.Cluster.AddMember:output_type -> ringfence.v1.AddMemberResponse
+	9,  // 15: ringfence.v1.Cluster.PromoteMember:output_type -> ringfence.v1.PromoteMemberResponse
+	11, // 16: ringfence.v1.Cluster.RemoveMember:output_type -> ringfence.v1.RemoveMemberResponse
+	13, // 17: ringfence.v1.Cluster.TransferLeader:output_type -> ringfence.v1.TransferLeaderResponse
+	16, // 18: ringfence.v1.Cluster.Configure:output_type -> ringfence.v1.ConfigureResponse
+	18, // 19: ringfence.v1.Cluster.Backup:output_type -> ringfence.v1.BackupResponse
+	12, // [12:20] is the sub-list for method output_type
+	4,  // [4:12] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1323,7 +1476,7 @@ func file_ringfence_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ringfence_v1_cluster_proto_rawDesc), len(file_ringfence_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -218,6 +218,7 @@ mod tests {
         let handle = SessionHandle {
             session: SessionId::new(3).unwrap(),
             secret: Secret::new([7; 16]),
+            cluster: None,
         };
         let (ttl, opened) = (Duration::from_secs(60), client.transport.now());
         let numbers = RequestNumbers::from(1);

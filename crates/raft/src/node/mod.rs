@@ -230,6 +230,18 @@ impl Node {
         self.age().is_some() || planted(Bug::CaughtUpAtOnce)
     }
 
+    /// The state at one index that has everything that was acknowledged, by any node, before this
+    /// call: what a backup shows.
+    ///
+    /// # Errors
+    /// As [`Node::read_barrier`].
+    pub async fn backup(&self) -> Result<Frozen, ProposeError> {
+        if !planted(Bug::BackupOfTheLocalState) {
+            self.read_barrier().await?;
+        }
+        Ok(self.frozen())
+    }
+
     /// Looks one thing up in the local applied state. It is locked meanwhile, and nothing is applied:
     /// whatever takes longer than a look-up belongs to [`Node::frozen`].
     pub fn read<R>(&self, look: impl FnOnce(&StateMachine) -> R) -> R {

@@ -199,6 +199,15 @@ pub(crate) fn digest_to_pb(digest: Option<&BackupDigest>) -> Bytes {
     })
 }
 
+/// The cluster that the node of this directory belongs to; `None` if it belongs to none yet.
+///
+/// # Errors
+/// [`IdentityError`] if the directory cannot be read.
+pub fn belongs_to(data_dir: &Path) -> Result<Option<ClusterId>, IdentityError> {
+    let identity = Identity::load(&ringfence_wal::RealFs, data_dir)?;
+    Ok(identity.and_then(|identity| Some(identity.seat?.cluster)))
+}
+
 /// The digest in such bytes.
 pub(crate) fn digest_from_pb(bytes: &[u8]) -> Result<Option<BackupDigest>, &'static str> {
     if bytes.is_empty() {

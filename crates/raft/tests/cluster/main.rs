@@ -3,6 +3,7 @@
 
 mod alone;
 mod away;
+mod backups;
 mod caught_up;
 mod clocks;
 mod data_v1;

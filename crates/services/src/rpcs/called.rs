@@ -121,6 +121,7 @@ fn request(world: &World, rpc: &str, target: &Target<'_>) -> Vec<u8> {
             ..Default::default()
         }
         .encode_to_vec(),
+        "Cluster/Backup" => v1::BackupRequest {}.encode_to_vec(),
         "Access/GetAccess" => v1::GetAccessRequest {}.encode_to_vec(),
         "Access/ChangeAccess" => {
             let (cluster, based_on) = world.alone.node.read(|machine| {

@@ -10,9 +10,9 @@ use ringfence_proto::wire;
 use serde_json::{Value, json};
 
 use super::change::{change, read, remind_of_mode, rule_object, told, warn_of_open_doors};
-use super::file;
 use crate::cli::Failure;
 use crate::cli::context::Context;
+use crate::rule_file;
 
 /// Make the rules those of a file
 ///
@@ -42,7 +42,7 @@ pub(crate) struct Apply {
 impl Apply {
     /// The rules of the file.
     pub(super) fn wanted(&self) -> Result<BTreeSet<Rule>, Failure> {
-        file::read(&self.file).map_err(Failure::usage)
+        rule_file::read(&self.file).map_err(Failure::usage)
     }
 
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {

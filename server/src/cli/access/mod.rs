@@ -3,7 +3,6 @@
 mod apply;
 mod ban;
 mod change;
-mod file;
 mod limits;
 mod list;
 mod mode;

@@ -7,7 +7,7 @@ use ringfence_proto::v1::{StatusRequest, StatusResponse};
 use serde_json::{Value, json};
 
 use crate::cli::output::{Output, Table};
-use crate::cli::{Failure, Global, exit, tls, view};
+use crate::cli::{Failure, Global, duration, exit, tls, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
@@ -79,6 +79,16 @@ impl Status {
                 newest.last_token,
                 newest.level,
             ));
+            if let Some(before) = newest.lineage.last() {
+                output.note(format!("restored from cluster {}", view::hex(before)));
+            }
+            if newest.quiet_ms > 0 {
+                let left = duration::show(newest.quiet_ms);
+                output.note(format!(
+                    "quiet time: no lease is granted for {left} still, since holders of the cluster \
+                     before it may still work; see deploy/RECOVERY.md"
+                ));
+            }
             if newest.token_floor_set {
                 output.note(
                     "its tokens do not start at the wall clock: do not put it before a lasting store",
@@ -181,5 +191,7 @@ fn object(answer: &Answer) -> Value {
         "level": said.level,
         "log_version": said.log_version,
         "version": said.version,
+        "lineage": said.lineage.iter().map(|cluster| view::hex(cluster)).collect::<Vec<_>>(),
+        "quiet_ms": said.quiet_ms,
     })
 }

@@ -24,6 +24,7 @@ pub(crate) struct Close {
 impl Close {
     pub(crate) async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let handle = self.handle;
+        context.is_meant(handle.cluster)?;
         let request = CloseRequest {
             session: Some(session_handle_to_wire(handle.session, &handle.secret)),
         };

@@ -1,4 +1,4 @@
-//! A file of rules, in TOML.
+//! A file of rules, in TOML: what `access apply` and `serve --rules` take.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl OneOrMore {
 ///
 /// # Errors
 /// In words: what is wrong, in which rule, and what is expected.
-pub(super) fn read(path: &Path) -> Result<BTreeSet<Rule>, String> {
+pub(crate) fn read(path: &Path) -> Result<BTreeSet<Rule>, String> {
     let of_file = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let size = std::fs::metadata(path).map_err(|error| of_file(&error))?;
     if size.len() > FILE_BYTES_MAX {

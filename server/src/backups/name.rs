@@ -1,0 +1,47 @@
+//! Names of backups: `ringfence-CLUSTER-WALL-INDEX.backup`, whose order is that of their age.
+
+use std::fmt;
+
+use ringfence_core::ClusterId;
+use ringfence_proto::text::from_hex;
+
+const PREFIX: &str = "ringfence-";
+const SUFFIX: &str = ".backup";
+/// Digits of the wall time, in milliseconds since 1970: enough until the year 5138.
+const WALL_DIGITS: usize = 14;
+/// Digits of the index: all of a 64-bit number.
+const INDEX_DIGITS: usize = 20;
+
+/// What the name of a backup says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BackupName {
+    pub(super) cluster: ClusterId,
+    /// The recorded wall time of the state, in milliseconds since 1970.
+    pub(super) wall_ms: u64,
+    pub(super) index: u64,
+}
+
+impl BackupName {
+    /// What a file's name says, if it is exactly one of these.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let parts = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+        let mut parts = parts.split('-');
+        let read = Self {
+            cluster: ClusterId::from_slice(&from_hex(parts.next()?)?)?,
+            wall_ms: parts.next()?.parse().ok()?,
+            index: parts.next()?.parse().ok()?,
+        };
+        // Whatever is written in another way was not written here.
+        (read.to_string() == name).then_some(read)
+    }
+}
+
+impl fmt::Display for BackupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cluster, wall, index) = (self.cluster, self.wall_ms, self.index);
+        write!(
+            f,
+            "{PREFIX}{cluster}-{wall:0WALL_DIGITS$}-{index:0INDEX_DIGITS$}{SUFFIX}"
+        )
+    }
+}

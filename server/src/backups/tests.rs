@@ -1,0 +1,61 @@
+//! Names and rotation.
+
+use super::*;
+
+fn cluster(byte: u8) -> ClusterId {
+    ClusterId::new([byte; 16])
+}
+
+fn name(byte: u8, wall_ms: u64, index: u64) -> String {
+    let cluster = cluster(byte);
+    let name = BackupName {
+        cluster,
+        wall_ms,
+        index,
+    };
+    name.to_string()
+}
+
+#[test]
+fn a_name_says_cluster_time_and_index_and_other_names_say_nothing() {
+    let text = name(7, 1_700_000_000_123, 42);
+    let read = BackupName::parse(&text).unwrap();
+    assert_eq!(
+        (read.cluster, read.wall_ms, read.index),
+        (cluster(7), 1_700_000_000_123, 42)
+    );
+    for other in [
+        "ringfence.backup",
+        "ringfence-07-1-42.backup",
+        &text.replace(".backup", ".backup.age"),
+        &text.replace("00042", "+0042"),
+        &format!(".{text}"),
+        &format!("{text}.partial"),
+    ] {
+        assert_eq!(BackupName::parse(other), None, "{other}");
+    }
+}
+
+#[test]
+fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
+    let temp = tempfile::tempdir().unwrap();
+    let own: Vec<String> = (1..=5).map(|at| name(1, at * 1_000, 100 - at)).collect();
+    let others = [
+        name(2, 1, 1),
+        "notes.txt".to_owned(),
+        format!(".{}", own[0]),
+    ];
+    for file in own.iter().chain(&others) {
+        std::fs::write(temp.path().join(file), "").unwrap();
+    }
+    rotate(temp.path(), cluster(1), 2).unwrap();
+    let there = |file: &String| temp.path().join(file).exists();
+    let left: Vec<_> = own.iter().filter(|file| there(file)).collect();
+    assert_eq!(left, [&own[3], &own[4]], "the newest two stay");
+    assert!(others.iter().all(there), "what is not its own stays");
+    assert_eq!(
+        last_taken(temp.path(), cluster(1)),
+        Some(Duration::from_secs(5))
+    );
+    assert_eq!(last_taken(temp.path(), cluster(3)), None);
+}

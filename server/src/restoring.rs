@@ -1,0 +1,114 @@
+//! What a node is to restore: its flags, read and verified before it starts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ringfence_core::{AccessRecord, BackupHeader};
+use ringfence_raft::{Backup, BackupError, IdentityError, belongs_to};
+use tracing::{info, warn};
+
+use crate::config::{Config, Restore};
+use crate::rule_file;
+
+/// What of it cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    /// The backup.
+    #[error("--restore: {0}")]
+    Backup(BackupError),
+    /// The rules.
+    #[error("--rules: {0}")]
+    Rules(String),
+    /// Whether the node belongs to a cluster already cannot be found out.
+    #[error(transparent)]
+    Identity(IdentityError),
+}
+
+/// What the node is to restore, if anything. A node that belongs to a cluster restores none, so the
+/// file may be gone then.
+///
+/// # Errors
+/// [`RestoreError`] if this node has to form a cluster from what cannot be used.
+pub(crate) fn restore(config: &Config) -> Result<Option<ringfence_raft::Restore>, RestoreError> {
+    let Some(flags) = &config.restore else {
+        return Ok(None);
+    };
+    let seated = belongs_to(&config.data_dir).map_err(RestoreError::Identity)?;
+    match (read(flags), seated) {
+        (Ok(restore), _) => {
+            if seated.is_none() {
+                announce(&flags.file, &restore);
+            }
+            Ok(Some(restore))
+        }
+        (Err(error), Some(cluster)) => {
+            warn!(%error, %cluster, "--restore is ignored: this node belongs to a cluster; remove it");
+            Ok(None)
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
+    let read =
+        Backup::read(&flags.file).and_then(|backup| backup.expect(&flags.file, flags.digest));
+    let backup = read.map_err(RestoreError::Backup)?;
+    let rules = flags.rules.as_deref().map(|file| rules(file, &backup));
+    Ok(ringfence_raft::Restore {
+        rules: rules.transpose()?,
+        backup: Arc::new(backup),
+        drill: flags.drill,
+    })
+}
+
+/// The mode, limits and bans of the backup, with the rules of a file.
+fn rules(file: &Path, backup: &Backup) -> Result<Vec<AccessRecord>, RestoreError> {
+    let rules = rule_file::read(file).map_err(RestoreError::Rules)?;
+    let mut rules = rules.into_iter().map(AccessRecord::Rule).peekable();
+    if backup.contents.access.is_empty() && rules.peek().is_some() {
+        let why = format!(
+            "{}: the cluster of the backup had no rights; restore it without \
+                           --rules, then use `ringfence access apply`",
+            file.display()
+        );
+        return Err(RestoreError::Rules(why));
+    }
+    let kept = backup.contents.access.iter();
+    let kept = kept.filter(|part| !matches!(part, AccessRecord::Rule(_)));
+    // The mode stays in front.
+    let (modes, bans): (Vec<_>, Vec<_>) = kept
+        .cloned()
+        .partition(|part| matches!(part, AccessRecord::Mode { .. }));
+    Ok(modes.into_iter().chain(rules).chain(bans).collect())
+}
+
+/// How old everything is that the new cluster begins with: rights and settings that were changed
+/// since the backup are as they were before.
+fn announce(file: &Path, restore: &ringfence_raft::Restore) {
+    let contents = &restore.backup.contents;
+    let BackupHeader {
+        cluster,
+        index,
+        wall,
+        ..
+    } = &contents.header;
+    let now = ringfence_services::since_epoch().as_millis();
+    let age = u64::try_from(now)
+        .unwrap_or(u64::MAX)
+        .saturating_sub(wall.0);
+    let rules = contents.access.iter();
+    let rules = rules
+        .filter(|part| matches!(part, AccessRecord::Rule(_)))
+        .count();
+    info!(
+        file = %file.display(),
+        digest = %restore.backup.digest,
+        %cluster,
+        index,
+        age = crate::duration::show(age),
+        rules,
+        drill = restore.drill,
+        "restoring: rules and settings are as old as the backup, and no cluster token is valid; \
+         look at them while quiet time runs"
+    );
+}
