@@ -81,8 +81,11 @@ impl StateMachine {
         if let Some(restored) = &form.restored {
             self.continue_from(restored);
         }
-        let header = &mut self.state.header;
-        header.quiet_until = header.time.after(quiet_time(form));
+        let quiet = quiet_time(form);
+        if quiet > Millis(0) {
+            // Else it is left as releases without quiet times leave it: equal logs make equal states.
+            self.state.header.quiet_until = self.time().after(quiet);
+        }
         self.set(form.settings);
         Ok(Outcome::Done)
     }

@@ -182,6 +182,8 @@ bugs! {
     guard:
         AnyLeaseAdmitted "any-lease-admitted"
             "A guard compares tokens and does not look at the name of the lease."
+        FloorsOutliveTheirCluster "floors-outlive-their-cluster"
+            "A follower of a restored cluster admits the last token of the cluster before it."
         FloorsOfAnyCluster "floors-of-any-cluster"
             "A follower that is bound to a cluster takes the floors of another one."
         EqualMarkNotWritten "equal-mark-not-written"

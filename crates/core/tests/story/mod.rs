@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use ringfence_core::{
-    Acquire, Ask, ClusterId, ClusterTime, Command, Configure, Entry, Evict, FencingToken, Form,
-    HolderData, Identity, LeaseName, Millis, Mode, Open, OpenId, Outcome, Renew, Request,
-    RequestNumber, Revoke, Secret, SessionId, Settings, StateMachine, WallTime,
+    Acquire, Ask, ClusterTime, Command, Configure, Entry, Evict, FencingToken, HolderData,
+    Identity, LeaseName, Millis, Open, OpenId, Outcome, Renew, Request, RequestNumber, Revoke,
+    Secret, SessionId, Settings, StateMachine, WallTime,
 };
 
+mod past;
 mod rights;
 mod telling;
 
@@ -146,6 +147,7 @@ impl Story {
             }
             "audit" => Ok(rights::audit(&self.machine)),
             "may" => rights::may(&self.machine, &args),
+            "past" => Ok(past::tell(&self.machine)),
             "state" => Ok(self.names.tell_state(&self.machine)),
             _ => {
                 let command = self.command(&args)?;
@@ -204,17 +206,9 @@ impl Story {
                     unix_seconds: args.number("unix")?,
                 }
             }
-            "form" => Command::Form(Form {
-                cluster: ClusterId::new([1; 16]),
-                token_floor: args.number("floor")?,
-                settings: settings(args)?,
-                mode: args
-                    .pairs
-                    .get("mode")
-                    .map_or(Ok(Mode::Off), |mode| rights::mode(mode))?,
-                quiet_time: Millis(0),
-                restored: None,
-            }),
+            "form" | "restore" => Command::Form(past::form(args, args.word(0)? == "restore")?),
+            "seed" => past::seed(args)?,
+            "pod-ended" => past::pod_ended(args)?,
             "configure" => Command::Configure(Configure {
                 based_on: args
                     .number("based-on")?

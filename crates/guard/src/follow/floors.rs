@@ -52,6 +52,18 @@ impl Floors {
         self.by_name.contains_key(&name)
     }
 
+    /// The cluster that granted all of these is over: its last grants have ended, too. Each floor is
+    /// raised by one, above the grant that it is the token of.
+    pub(super) fn end_all(&mut self) {
+        let over = |token: FencingToken| FencingToken::new(token.get() + 1).unwrap_or(token);
+        for floor in self.by_name.values_mut() {
+            *floor = over(*floor);
+        }
+        let by_age = std::mem::take(&mut self.by_age).into_iter();
+        self.by_age = by_age.map(|(token, name)| (over(token), name)).collect();
+        self.forgotten = self.forgotten.map(over);
+    }
+
     fn forget(&mut self) {
         while self.by_name.len() > self.names_max || self.bytes > self.bytes_max {
             let Some((token, name)) = self.by_age.pop_first() else {
@@ -127,5 +139,23 @@ mod tests {
         let mut none = Floors::new(0, 0);
         assert!(!none.raise(name("a"), token(1)));
         assert_eq!((none.len(), none.bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_last_grants_of_a_cluster_end_with_it() {
+        let mut floors = Floors::new(2, usize::MAX);
+        for (text, value) in [("a", 1), ("b", 5), ("c", 6)] {
+            floors.raise(name(text), token(value));
+        }
+        floors.end_all();
+        assert_eq!(floors.get(&name("b")), Some(token(6)));
+        assert_eq!(floors.get(&name("c")), Some(token(7)));
+        assert_eq!(floors.forgotten(), Some(token(2)));
+        assert!(
+            floors.raise(name("b"), token(9)),
+            "the next cluster grants it"
+        );
+        floors.raise(name("d"), token(10));
+        assert_eq!((floors.len(), floors.get(&name("c"))), (2, None));
     }
 }

@@ -24,6 +24,8 @@ struct Known {
     live: bool,
     /// Who tells; `None` before the stream said so.
     cluster: Option<ClusterId>,
+    /// Whose floors these are: the last cluster that was taken.
+    last: Option<ClusterId>,
     waiting: Waiting,
 }
 
@@ -42,6 +44,7 @@ impl Shared {
                 floors: Floors::new(options.names_max, options.bytes_max),
                 live: false,
                 cluster: None,
+                last: None,
                 waiting: Waiting::default(),
             }),
             options,
@@ -69,14 +72,24 @@ impl Shared {
         }
     }
 
-    /// Notes who tells what follows; says whether that is taken.
+    /// Notes who tells what follows; says whether that is taken. With another cluster than before,
+    /// which was restored from it, say, every grant of that one has ended, also the newest of each
+    /// name: the new cluster tells nothing of names that it has not granted.
     pub(super) fn told_by(&self, cluster: ClusterId) -> bool {
-        self.known().cluster = Some(cluster);
         let takes = self.takes(cluster);
+        let mut known = self.known();
+        known.cluster = Some(cluster);
         if !takes {
+            drop(known);
             self.set_live(false);
+            return false;
         }
-        takes
+        let last = known.last.replace(cluster);
+        if last.is_some_and(|last| last != cluster) && !planted(Bug::FloorsOutliveTheirCluster) {
+            known.floors.end_all();
+            known.waiting.wake_all();
+        }
+        true
     }
 
     /// The next stream has to say again who tells it.
@@ -255,6 +268,31 @@ mod tests {
             );
         }
         assert_eq!(shared.known().waiting.len(), 0);
+    }
+
+    #[test]
+    fn the_last_grant_of_a_name_ends_with_its_cluster() {
+        let shared = Shared::new(Options::default());
+        let fence = Fence::parse("db#4").unwrap();
+        let hear = |cluster| {
+            shared.unheard();
+            assert!(shared.told_by(ClusterId::new([cluster; 16])));
+            shared.set_live(true);
+        };
+        hear(1);
+        shared.raise(fence.name.clone(), fence.token);
+        assert!(matches!(shared.judge(&fence), Some(Ok(()))));
+        hear(1);
+        assert!(
+            matches!(shared.judge(&fence), Some(Ok(()))),
+            "the same cluster again"
+        );
+        hear(2);
+        let judged = shared.judge(&fence);
+        assert!(
+            matches!(judged, Some(Err(FollowError::Refused(_)))),
+            "the cluster that was restored from it has granted nothing yet: {judged:?}"
+        );
     }
 
     #[test]

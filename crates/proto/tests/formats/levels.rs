@@ -60,3 +60,23 @@ fn a_snapshot_of_a_level_beyond_this_release_is_not_read() {
 fn the_newest_level_of_the_state_machine_is_known() {
     const { assert!(LEVEL_RESTORE <= RECORD_VERSION) }
 }
+
+/// A first member of an older release would read a new field as nothing, or stop.
+#[test]
+fn a_forming_needs_the_version_of_the_newest_thing_in_it() {
+    let needed = [
+        ("form", 1),
+        ("form_with_a_mode", 4),
+        ("form_with_a_quiet_time", LEVEL_RESTORE),
+        ("form_restored", LEVEL_RESTORE),
+        ("form_a_drill", LEVEL_RESTORE),
+        ("seed_rights", LEVEL_RESTORE),
+        ("seed_held", LEVEL_RESTORE),
+    ];
+    let commands = examples::commands();
+    for (kind, version) in needed {
+        let command = commands.iter().find(|(known, _)| *known == kind);
+        let bytes = encode_command(&command.unwrap().1);
+        assert_eq!(version_of(&bytes), Some(version), "{kind}");
+    }
+}
