@@ -54,7 +54,7 @@ impl Kit {
         fs::create_dir_all(cache).map_err(made)?;
 
         // Several programs may come at once; one of them builds, and the others wait for it.
-        let lock = File::create(cache.join("lock")).map_err(made)?;
+        let lock = File::create(cache.join(format!("{}lock", self.prefix))).map_err(made)?;
         lock.lock().map_err(made)?;
         if self.is_whole(&folder) {
             return Ok(folder);
@@ -66,7 +66,7 @@ impl Kit {
             self.minutes,
             folder.display()
         ));
-        let half = cache.join(format!("half-{}", process::id()));
+        let half = cache.join(format!("{}half-{}", self.prefix, process::id()));
         fs::remove_dir_all(&half).ok();
         fs::create_dir_all(&half).map_err(made)?;
         for (package, program) in self.packages {

@@ -5,14 +5,14 @@
   value: "true"
 # Where tenants may write no Leases.
 - name: RINGFENCE_KUBE_FLOORS
-  value: {{ default "$(POD_NAMESPACE)" .Values.mirror.floorsNamespace }}
+  value: {{ default "$(POD_NAMESPACE)" .Values.mirror.floorsNamespace | quote }}
 {{- with .Values.mirror.namespace }}
 - name: RINGFENCE_KUBE_NAMESPACE
-  value: {{ . }}
+  value: {{ quote . }}
 {{- end }}
 {{- with .Values.mirror.prefix }}
 - name: RINGFENCE_KUBE_PREFIX
-  value: {{ . }}
+  value: {{ quote . }}
 {{- end }}
 {{- end }}
 {{- if .Values.podSessions.enabled }}
