@@ -21,6 +21,7 @@ mod lease_api;
 mod leave;
 mod limits;
 mod metrics;
+mod notify;
 mod pods;
 mod ports;
 mod progress;

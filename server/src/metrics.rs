@@ -1,5 +1,6 @@
 //! What `/metrics` shows, in Prometheus' text form; every name begins with `ringfence_`.
 
+mod cluster;
 mod node;
 mod port;
 
@@ -15,6 +16,8 @@ use ringfence_services::Pool;
 use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
+
+pub(crate) use self::cluster::Certificates;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CauseLabels {
@@ -60,14 +63,15 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The counters of `node` and of its services, and those of its mirror to Kubernetes and of
-    /// its watcher of Pods.
+    /// The counters of `node` and of its services, those of its mirror to Kubernetes and of its
+    /// watcher of Pods, and the ends of its certificates.
     pub(crate) fn new(
         node: &Node,
         services: &ringfence_services::Metrics,
         ports: &Ports,
         mirror: Option<&ringfence_kube::Metrics>,
         pods: Option<&ringfence_kube::pods::Figures>,
+        certificates: Certificates,
     ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("ringfence");
         let transitions = Family::<CauseLabels, Counter>::default();
@@ -92,6 +96,8 @@ impl Metrics {
         ];
         registry.register_collector(Box::new(PortCollector::new(ports, pool)));
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
+        let member = cluster::ClusterFigures::new(node.clone(), certificates);
+        registry.register_collector(Box::new(member));
         Arc::new(Self {
             registry,
             transitions,

@@ -78,6 +78,18 @@ impl Process {
         Self::start_command(limited, ["127.0.0.1"; 3], dir, ports, flags)
     }
 
+    /// The same with a variable of its environment.
+    pub(crate) fn start_with(
+        variable: (&str, &Path),
+        dir: &Path,
+        ports: Ports,
+        flags: &[&str],
+    ) -> Self {
+        let mut command = command();
+        command.env(variable.0, variable.1);
+        Self::start_command(command, ["127.0.0.1"; 3], dir, ports, flags)
+    }
+
     /// The same, whose log has no reader: the other end of its pipe is closed.
     pub(crate) fn start_unread(dir: &Path, ports: Ports, flags: &[&str]) -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
