@@ -43,7 +43,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "fullnameOverride=a-name-that-leaves-no-room-for-the-names-of-its-pods",
-        &["has 53 characters, at most 48", "set fullnameOverride"],
+        &["has 52 characters, at most 48", "set fullnameOverride"],
     ),
 ];
 
