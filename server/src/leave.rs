@@ -215,10 +215,16 @@ mod tests {
         assert!(!leaves(3, 1) && !leaves(2, 3) && !leaves(3, 0));
         assert!(leaves(1, 2) && leaves(4, 3));
         let set = serde_json::json!({"spec": {"replicas": 3, "ordinals": {"start": 2}}});
-        let wanted = Wanted { first: 2, replicas: 3 };
+        let wanted = Wanted {
+            first: 2,
+            replicas: 3,
+        };
         assert_eq!(Wanted::of(&set), Some(wanted));
         let set = serde_json::json!({"spec": {"replicas": 0}});
-        let wanted = Wanted { first: 0, replicas: 0 };
+        let wanted = Wanted {
+            first: 0,
+            replicas: 0,
+        };
         assert_eq!(Wanted::of(&set), Some(wanted));
         // An answer of another kind is no reason to leave.
         assert_eq!(Wanted::of(&serde_json::json!({})), None);

@@ -22,7 +22,9 @@ const VERSION: u8 = 0xa0;
 /// [`TlsError`] if the text cannot be read, has no certificate, or one that is no X.509 certificate.
 pub fn not_after(certificates: &Pem) -> Result<SystemTime, TlsError> {
     let wrong = |why: String| TlsError::new(Part::Certificate, certificates, why);
-    let text = certificates.read().map_err(|error| wrong(error.to_string()))?;
+    let text = certificates
+        .read()
+        .map_err(|error| wrong(error.to_string()))?;
     let mut earliest: Option<SystemTime> = None;
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
@@ -63,7 +65,9 @@ impl<'a> Der<'a> {
             // The length follows, in at most four bytes.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                let length = bytes.iter().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+                let length = bytes
+                    .iter()
+                    .fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
                 (usize::try_from(length).ok()?, rest)
             }
             _ => return None,
@@ -89,7 +93,10 @@ fn time(tag: u8, text: &str) -> Option<SystemTime> {
     let (year, rest) = match (tag, digits.len()) {
         (UTC_TIME, 12) => {
             let year: i64 = digits[..2].parse().ok()?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, &digits[2..])
+            (
+                if year < 50 { 2000 + year } else { 1900 + year },
+                &digits[2..],
+            )
         }
         (GENERALIZED_TIME, 14) => (digits[..4].parse().ok()?, &digits[4..]),
         _ => return None,

@@ -34,10 +34,16 @@ impl Man {
 fn write(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
     let path = folder.join(format!("{name}.1"));
     let of_page = |error: std::io::Error| {
-        let why = format!("cannot write {}: {error}; name a folder to write to", path.display());
+        let why = format!(
+            "cannot write {}: {error}; name a folder to write to",
+            path.display()
+        );
         Failure::new(exit::SYSTEM, "FAULT", why)
     };
-    let shown = command.clone().name(name.to_owned()).display_name(name.to_owned());
+    let shown = command
+        .clone()
+        .name(name.to_owned())
+        .display_name(name.to_owned());
     let mut page = Vec::new();
     let man = clap_mangen::Man::new(shown).manual("Ringfence");
     man.render(&mut page).map_err(of_page)?;

@@ -29,7 +29,11 @@ impl Certificates {
         ];
         let shown = ports.into_iter();
         let shown = shown.filter_map(|(port, tls)| Some((port, tls?.certificate.clone())));
-        Self(shown.filter(|(_, pem)| matches!(pem, Pem::File(_))).collect())
+        Self(
+            shown
+                .filter(|(_, pem)| matches!(pem, Pem::File(_)))
+                .collect(),
+        )
     }
 
     /// For how many seconds from `now` on each is valid, 0 after its end. One that cannot be read is
@@ -83,7 +87,8 @@ impl Collector for ClusterFigures {
             let able = i64::try_from(able).unwrap_or(i64::MAX);
             gauge("voters_caught_up", help, able)?;
         }
-        let help = "For how long the first of a port's certificates to end is valid, 0 after its end";
+        let help =
+            "For how long the first of a port's certificates to end is valid, 0 after its end";
         let name = "certificate_expiry_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (port, left) in self.certificates.remaining(SystemTime::now()) {

@@ -232,6 +232,9 @@ fn accepted(program: &str, words: &[&str], page: &std::path::Path) -> Option<Str
             Some(said)
         }
         Err(error) => {
+            let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+            // `man` is no package of its own everywhere, and `mandoc` reads the same pages.
+            assert!(!ci || program == "man", "{program}: {error}");
             eprintln!("NOT TESTED: no {program}: {error}");
             None
         }
@@ -254,7 +257,11 @@ fn every_command_that_is_not_hidden_has_a_manual_page() {
     ] {
         assert!(named(name), "{name} is missing in {pages:?}");
     }
-    for hidden in ["ringfence-tethered.1", "ringfence-demo-worker.1", "ringfence-help.1"] {
+    for hidden in [
+        "ringfence-tethered.1",
+        "ringfence-demo-worker.1",
+        "ringfence-help.1",
+    ] {
         assert!(!named(hidden), "{hidden}");
     }
     let text = std::fs::read_to_string(folder.path().join("ringfence.1")).unwrap();
@@ -276,7 +283,10 @@ fn manual_pages_need_a_folder() {
     let absent = folder.path().join("absent");
     let refused = run(&["man", absent.to_str().unwrap()]);
     assert_eq!(refused.code, Some(71), "{refused:?}");
-    assert!(refused.err.contains("name a folder to write to"), "{refused:?}");
+    assert!(
+        refused.err.contains("name a folder to write to"),
+        "{refused:?}"
+    );
 }
 
 #[test]

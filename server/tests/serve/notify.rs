@@ -11,7 +11,9 @@ use crate::process::{PATIENCE, Ports, Process};
 /// The next message; none comes if the node ended before it.
 fn next(manager: &UnixDatagram) -> String {
     let mut message = [0; 256];
-    let length = manager.recv(&mut message).expect("the node notifies in time");
+    let length = manager
+        .recv(&mut message)
+        .expect("the node notifies in time");
     String::from_utf8(message[..length].to_vec()).unwrap()
 }
 
@@ -24,7 +26,10 @@ async fn a_node_says_when_it_serves_and_when_it_stops() {
     let ports = Ports::free();
     let dir = folder.path().join("n1");
     // It waits for a second member, which never comes: it serves probes all the same.
-    let first = format!("--initial-cluster=n1=127.0.0.1:{},n2=127.0.0.1:1", ports.peer);
+    let first = format!(
+        "--initial-cluster=n1=127.0.0.1:{},n2=127.0.0.1:1",
+        ports.peer
+    );
     let mut node = Process::start_with(("NOTIFY_SOCKET", &path), &dir, ports, &[&first]);
     assert_eq!(next(&manager), "READY=1\n", "{}", node.logged());
     assert_eq!(node.http("/livez").map(|(status, _)| status), Some(200));
@@ -44,5 +49,9 @@ async fn a_manager_that_is_gone_stops_no_node() {
     let node = Process::start_with(("NOTIFY_SOCKET", &gone), &dir, Ports::free(), &[]);
     let node = node.ready().await;
     sleep(Duration::from_millis(100)).await;
-    assert!(node.logged().contains("cannot be notified"), "{}", node.logged());
+    assert!(
+        node.logged().contains("cannot be notified"),
+        "{}",
+        node.logged()
+    );
 }

@@ -98,7 +98,8 @@ impl Kit {
         let mut state = DefaultHasher::new();
         for file in self.files {
             let path = self.module().join(file);
-            let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let content =
+                fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             content.hash(&mut state);
         }
         let version = Command::new(go).arg("version").output();

@@ -20,7 +20,9 @@ fn golden(name: &str, rendered: &str) {
     let mut lines = recorded.lines().zip(rendered.lines()).enumerate();
     if let Some((at, (before, now))) = lines.find(|(_, (before, now))| before != now) {
         let at = at + 1;
-        panic!("{name}.yaml:{at}: {before:?} is now {now:?}; RECORD=1 records what is rendered now");
+        panic!(
+            "{name}.yaml:{at}: {before:?} is now {now:?}; RECORD=1 records what is rendered now"
+        );
     }
     let counts = (recorded.lines().count(), rendered.lines().count());
     assert_eq!(counts.0, counts.1, "{name}.yaml: RECORD=1 records it");
@@ -39,8 +41,14 @@ fn lint_has_no_word_against_the_chart() {
     for name in ["dev", "cert-manager", "secrets", "ipv6"] {
         let told = helm.run(&["lint", "--strict", &values(name), &chart()]);
         let told = told.unwrap_or_else(|told| panic!("{name}: {told}"));
-        assert!(!told.contains("[WARNING]") && !told.contains("[ERROR]"), "{name}: {told}");
-        assert!(told.contains("1 chart(s) linted, 0 chart(s) failed"), "{told}");
+        assert!(
+            !told.contains("[WARNING]") && !told.contains("[ERROR]"),
+            "{name}: {told}"
+        );
+        assert!(
+            told.contains("1 chart(s) linted, 0 chart(s) failed"),
+            "{told}"
+        );
     }
 }
 
@@ -55,10 +63,17 @@ fn default_values_render_as_recorded() {
 #[test]
 fn cert_manager_makes_nodes_and_clients_certificates_of_two_authorities() {
     let Some(helm) = Helm::found() else { return };
-    let objects = rendered(&helm, "cert-manager", "ringfence", &[&values("cert-manager")]);
+    let objects = rendered(
+        &helm,
+        "cert-manager",
+        "ringfence",
+        &[&values("cert-manager")],
+    );
     let issued = of_kind(&objects, "Certificate");
     let issuer = |name: &str| {
-        let found = issued.iter().find(|found| found["metadata"]["name"] == name);
+        let found = issued
+            .iter()
+            .find(|found| found["metadata"]["name"] == name);
         found.map(|found| found["spec"]["issuerRef"]["name"].clone())
     };
     // One authority is the chart's, the other that of the values.
@@ -80,7 +95,10 @@ fn given_secrets_and_rules_render_as_recorded() {
     let objects = rendered(&helm, "secrets", "ringfence", &[&values("secrets")]);
     // The first Pod has the first number, and the cluster is formed by the first three.
     let members = env(&objects, "RINGFENCE_INITIAL_CLUSTER").unwrap();
-    let names: Vec<&str> = members.split(',').filter_map(|one| one.split('=').next()).collect();
+    let names: Vec<&str> = members
+        .split(',')
+        .filter_map(|one| one.split('=').next())
+        .collect();
     assert_eq!(names, ["ringfence-3", "ringfence-4", "ringfence-5"]);
     // One namespace is mirrored, so no right binds in the whole Kubernetes.
     assert_eq!(of_kind(&objects, "ClusterRoleBinding").len(), 0);
@@ -131,7 +149,40 @@ fn two_releases_in_one_namespace_share_no_object_and_select_no_pod_of_each_other
         for object in of_kind(&blue, kind) {
             let selector = object.pointer(path).and_then(Value::as_object).unwrap();
             let selects = selector.iter().all(|(key, value)| pods[key] == *value);
-            assert!(!selects && selector.len() > 1, "{kind} {path}: {selector:?}");
+            assert!(
+                !selects && selector.len() > 1,
+                "{kind} {path}: {selector:?}"
+            );
         }
     }
+}
+
+/// Of `serve --backup-dir`, which not every binary of this version has: the value is off by default.
+const LATER: &str = "RINGFENCE_BACKUP_";
+
+#[test]
+fn every_variable_is_one_that_the_binary_reads() {
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../server/src");
+    let sources = ["config/given.rs", "cli/mod.rs", "cli/tls.rs"];
+    let sources = sources.map(|file| fs::read_to_string(server.join(file)).unwrap());
+    let sources = sources.concat();
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chart/goldens");
+    let mut names = BTreeSet::new();
+    for golden in fs::read_dir(goldens).unwrap() {
+        let text = fs::read_to_string(golden.unwrap().path()).unwrap();
+        let set = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- name: "));
+        names.extend(
+            set.filter(|name| name.starts_with("RINGFENCE_"))
+                .map(str::to_owned),
+        );
+    }
+    assert!(names.len() > 25, "{names:?}");
+    let read = |name: &str| sources.contains(&format!("env = \"{name}\""));
+    let unread = names
+        .iter()
+        .filter(|name| !read(name) && !name.starts_with(LATER));
+    let unread: Vec<&String> = unread.collect();
+    assert!(unread.is_empty(), "{unread:?}");
 }

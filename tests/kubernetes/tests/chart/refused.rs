@@ -8,10 +8,19 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("replica=3", &["'replica' not allowed"]),
     (
         "tls.peers.mode=mtls",
-        &["/tls/peers/mode", "'clusterSecret', 'secret', 'certManager', 'off'"],
+        &[
+            "/tls/peers/mode",
+            "'clusterSecret', 'secret', 'certManager', 'off'",
+        ],
     ),
-    ("storage.size=50gigabytes", &["/storage/size", "'50gigabytes'"]),
-    ("listenAddress=[::]:7420", &["/listenAddress", "'[::]:7420'"]),
+    (
+        "storage.size=50gigabytes",
+        &["/storage/size", "'50gigabytes'"],
+    ),
+    (
+        "listenAddress=[::]:7420",
+        &["/listenAddress", "'[::]:7420'"],
+    ),
     (
         "access.rules[0].principals=token:a,access.rules[0].verb=acquire",
         &["/access/rules/0", "missing property 'names'"],
@@ -26,9 +35,15 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "leaseApi.enabled=true",
-        &["over TLS only", "set tls.clients.mode to secret or certManager"],
+        &[
+            "over TLS only",
+            "set tls.clients.mode to secret or certManager",
+        ],
     ),
-    ("tls.http=true", &["tls.http is true", "set tls.clients.mode"]),
+    (
+        "tls.http=true",
+        &["tls.http is true", "set tls.clients.mode"],
+    ),
     (
         "tls.clients.mode=secret,tls.clients.required=true",
         &["trustedSecretName is empty", "name the Secret"],

@@ -39,7 +39,12 @@ async fn each_set_of_values_is_taken_by_a_real_api_server() {
     let namespace = restricted(&plane, "chart").await;
     // The Role of the mirror of `secrets` is there.
     plane.make_namespace("team").await;
-    for (name, expected) in [("dev", 16), ("cert-manager", 19), ("secrets", 18), ("ipv6", 14)] {
+    for (name, expected) in [
+        ("dev", 16),
+        ("cert-manager", 19),
+        ("secrets", 18),
+        ("ipv6", 14),
+    ] {
         let text = helm.template("ringfence", &namespace, &[&values(name)]);
         let known: Vec<Value> = objects(&text.unwrap())
             .into_iter()
@@ -92,7 +97,8 @@ async fn two_releases_are_installed_side_by_side_and_one_leaves_the_other() {
 
     let upgrade = ["upgrade", "blue", &chart(), &dev, "--set=replicas=5"];
     helm.run(&[&upgrade[..], &at].concat()).unwrap();
-    helm.run(&[&["uninstall", "blue"][..], &at].concat()).unwrap();
+    helm.run(&[&["uninstall", "blue"][..], &at].concat())
+        .unwrap();
     assert_eq!(sets(), green);
     // Objects of the whole Kubernetes go with their release alone.
     let words = ["get", "clusterroles,clusterrolebindings", "--output=name"];
