@@ -1,5 +1,6 @@
 //! What `/metrics` shows, in Prometheus' text form; every name begins with `ringfence_`.
 
+mod certificates;
 mod cluster;
 mod node;
 mod port;
@@ -17,7 +18,7 @@ use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
 
-pub(crate) use self::cluster::Certificates;
+pub(crate) use self::certificates::Certificates;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CauseLabels {

@@ -42,7 +42,6 @@ mod secret;
 mod secret_file;
 mod socket;
 mod turned_away;
-mod validity;
 mod watched;
 
 pub use accept::Acceptor;
@@ -64,7 +63,6 @@ pub use rarely::{Rarely, RarelyEach};
 pub use secret::{CLUSTER_SECRETS_MAX, ClusterSecret, NODE_NAME};
 #[cfg(feature = "cluster-secret")]
 pub use secret_file::{CLUSTER_SECRET_BYTES_MIN, CLUSTER_SECRET_FILE_BYTES_MAX};
-pub use validity::not_after;
 
 /// What gRPC is called when a handshake agrees on a protocol.
 const HTTP2: &[u8] = b"h2";

@@ -1,5 +1,4 @@
-//! Whether the cluster can lose one more node, as this node sees it, and until when certificates
-//! are valid.
+//! Whether the cluster can lose one more node, as this node sees it.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -9,43 +8,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use ringfence_raft::{Node, Standing};
-use ringfence_tls::{Pem, ServerTls, not_after};
 
-use crate::config::Config;
+use super::certificates::Certificates;
 use crate::limits::READY_AGE_MAX;
-
-/// The certificates in files that this node shows, each with the port that shows it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Certificates(Vec<(&'static str, Pem)>);
-
-impl Certificates {
-    /// Those of a configuration. A node that makes its own from a secret has none that ends.
-    pub(crate) fn of(config: &Config) -> Self {
-        let peer = config.peer_tls.as_ref().map(|tls| &tls.accept);
-        let ports: [(&'static str, Option<&ServerTls>); 3] = [
-            ("client", config.client_tls.as_ref()),
-            ("http", config.http_tls.as_ref()),
-            ("peer", peer),
-        ];
-        let shown = ports.into_iter();
-        let shown = shown.filter_map(|(port, tls)| Some((port, tls?.certificate.clone())));
-        Self(
-            shown
-                .filter(|(_, pem)| matches!(pem, Pem::File(_)))
-                .collect(),
-        )
-    }
-
-    /// For how many seconds from `now` on each is valid, 0 after its end. One that cannot be read is
-    /// left out: its node shows the last one that it could read.
-    fn remaining(&self, now: SystemTime) -> impl Iterator<Item = (&'static str, f64)> {
-        self.0.iter().filter_map(move |(port, pem)| {
-            let end = not_after(pem).ok()?;
-            let left = end.duration_since(now).unwrap_or_default();
-            Some((*port, left.as_secs_f64()))
-        })
-    }
-}
 
 /// Figures of a node as a member.
 pub(super) struct ClusterFigures {

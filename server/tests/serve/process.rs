@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often a condition is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
 /// Addresses of one node.
 #[derive(Clone, Copy, Debug)]
