@@ -40,12 +40,8 @@ fn write(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
         );
         Failure::new(exit::SYSTEM, "FAULT", why)
     };
-    let shown = command
-        .clone()
-        .name(name.to_owned())
-        .display_name(name.to_owned());
     let mut page = Vec::new();
-    let man = clap_mangen::Man::new(shown).manual("Ringfence");
+    let man = clap_mangen::Man::new(command.clone()).manual("Ringfence");
     man.render(&mut page).map_err(of_page)?;
     fs::write(&path, page).map_err(of_page)?;
     let visible = command.get_subcommands().filter(|one| !one.is_hide_set());
