@@ -37,7 +37,8 @@ use crate::descriptors;
 use crate::identify::IdentifyLayer;
 use crate::leave::leave_if_scaled_away;
 use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
-use crate::metrics::{Metrics, Ports};
+use crate::metrics::{Certificates, Metrics, Ports};
+use crate::notify::Notice;
 use crate::progress::Progress;
 use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
@@ -151,6 +152,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         kube_metrics.as_ref(),
         pod_figures.as_ref(),
         backup_figures.as_ref(),
+        Certificates::of(&config),
     );
     if let (Some(config), Some(figures)) = (config.backups.clone(), backup_figures) {
         tokio::spawn(backups::take(
@@ -257,6 +259,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         ));
     }
     tokio::spawn(tell_health(progress, health, stopping));
+    Notice::Ready.send();
 
     let ended = tokio::select! {
         signal = signals.received() => {
@@ -267,6 +270,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         done = &mut clients => Err(server_ended("client", done)),
         done = &mut http => Err(server_ended("HTTP", done)),
     };
+    Notice::Stopping.send();
     let left = match (&ended, api_server, &config.leaves_as) {
         (Ok(()), Some(client), Some(pod)) => leave_if_scaled_away(&node, client, pod).await,
         // Its own farewell may have been heard after it had stopped waiting for the answer. Only a

@@ -1,8 +1,8 @@
 //! How a node that Kubernetes has scaled away takes leave: it gives its seat up before it stops,
 //! and clears its directory, which is worth nothing after that.
 //!
-//! A Pod is stopped for many reasons, and only one of them is for good: that its StatefulSet has
-//! fewer replicas than the Pod's number. So that is what is asked, and in doubt the seat is kept. A
+//! A Pod is stopped for many reasons, and only one of them is for good: that its number is none of
+//! its StatefulSet any more. So that is what is asked, and in doubt the seat is kept. A
 //! farewell whose answer is missing may still be heard: then the node learns that it was removed
 //! when it is started again, and clears its directory then.
 
@@ -35,10 +35,32 @@ impl Ordinal {
         })
     }
 
-    /// Whether so many replicas are too few for this Pod. None at all is a pause of the whole
+    /// Whether the StatefulSet has no such Pod any more. No replica at all is a pause of the whole
     /// cluster: it is to come back as it was.
-    fn is_beyond(&self, replicas: u64) -> bool {
-        replicas > 0 && self.number >= replicas
+    fn is_outside(&self, wanted: Wanted) -> bool {
+        let Wanted { first, replicas } = wanted;
+        let numbers = first..first.saturating_add(replicas);
+        replicas > 0 && !numbers.contains(&self.number)
+    }
+}
+
+/// Which Pods a StatefulSet is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    /// The number of the first one, `spec.ordinals.start`.
+    first: u64,
+    /// How many there are.
+    replicas: u64,
+}
+
+impl Wanted {
+    /// What a StatefulSet says. Kubernetes leaves out the first number if it is 0.
+    fn of(set: &Value) -> Option<Self> {
+        let first = &set["spec"]["ordinals"]["start"];
+        Some(Self {
+            first: first.as_u64().unwrap_or(0),
+            replicas: set["spec"]["replicas"].as_u64()?,
+        })
     }
 }
 
@@ -92,10 +114,11 @@ async fn leave(
     pod: &Ordinal,
     asked: &mut bool,
 ) -> Result<bool, Stays> {
-    let replicas = replicas(client, &pod.set).await.map_err(Stays::Seated)?;
-    if !pod.is_beyond(replicas) {
+    let wanted = wanted(client, &pod.set).await.map_err(Stays::Seated)?;
+    if !pod.is_outside(wanted) {
         return Ok(false);
     }
+    let replicas = wanted.replicas;
     let node_id = match node.standing() {
         Standing::None => return Ok(false),
         Standing::Learner(node_id) | Standing::DataLost { node_id, .. } => node_id,
@@ -117,16 +140,18 @@ async fn leave(
     Ok(true)
 }
 
-/// How many replicas a StatefulSet of this namespace is to have.
-async fn replicas(client: Client, set: &str) -> Result<u64, String> {
+/// Which Pods a StatefulSet of this namespace is to have.
+async fn wanted(client: Client, set: &str) -> Result<Wanted, String> {
     let namespace = client.default_namespace();
-    let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{set}/scale");
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{set}");
     loop {
         let asked = Request::get(&path).body(Vec::new());
         let asked = asked.map_err(|error| format!("{path}: {error}"))?;
         match client.request::<Value>(asked).await {
-            // Kubernetes leaves a 0 out.
-            Ok(scale) => return Ok(scale["spec"]["replicas"].as_u64().unwrap_or(0)),
+            Ok(set) => {
+                let wanted = Wanted::of(&set);
+                return wanted.ok_or_else(|| format!("{path}: it has no spec.replicas"));
+            }
             Err(Error::Api(status)) if matches!(status.code, 429 | 503 | 504) => {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
@@ -177,8 +202,31 @@ mod tests {
     #[test]
     fn the_highest_numbers_leave_and_a_pause_is_no_farewell() {
         let third = Ordinal::of("ringfence-3").unwrap();
-        assert!(third.is_beyond(3) && third.is_beyond(1));
-        assert!(!third.is_beyond(4) && !third.is_beyond(5));
-        assert!(!third.is_beyond(0));
+        let leaves = |first, replicas| third.is_outside(Wanted { first, replicas });
+        assert!(leaves(0, 3) && leaves(0, 1));
+        assert!(!leaves(0, 4) && !leaves(0, 5));
+        assert!(!leaves(0, 0));
+    }
+
+    #[test]
+    fn numbers_that_begin_later_are_not_beyond_the_replicas() {
+        let third = Ordinal::of("ringfence-3").unwrap();
+        let leaves = |first, replicas| third.is_outside(Wanted { first, replicas });
+        assert!(!leaves(3, 1) && !leaves(2, 3) && !leaves(3, 0));
+        assert!(leaves(1, 2) && leaves(4, 3));
+        let set = serde_json::json!({"spec": {"replicas": 3, "ordinals": {"start": 2}}});
+        let wanted = Wanted {
+            first: 2,
+            replicas: 3,
+        };
+        assert_eq!(Wanted::of(&set), Some(wanted));
+        let set = serde_json::json!({"spec": {"replicas": 0}});
+        let wanted = Wanted {
+            first: 0,
+            replicas: 0,
+        };
+        assert_eq!(Wanted::of(&set), Some(wanted));
+        // An answer of another kind is no reason to leave.
+        assert_eq!(Wanted::of(&serde_json::json!({})), None);
     }
 }

@@ -23,6 +23,7 @@ mod leave;
 mod limits;
 mod metrics;
 mod node_config;
+mod notify;
 mod pods;
 mod ports;
 mod progress;

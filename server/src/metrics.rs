@@ -1,5 +1,7 @@
 //! What `/metrics` shows, in Prometheus' text form; every name begins with `ringfence_`.
 
+mod certificates;
+mod cluster;
 mod node;
 mod port;
 
@@ -16,6 +18,8 @@ use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
 use crate::backups::BackupFigures;
+
+pub(crate) use self::certificates::Certificates;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CauseLabels {
@@ -61,8 +65,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The counters of `node` and of its services, and those of its mirror to Kubernetes and of
-    /// its watcher of Pods.
+    /// The counters of `node` and of its services, those of its mirror to Kubernetes and of its
+    /// watcher of Pods, and the ends of its certificates.
     pub(crate) fn new(
         node: &Node,
         services: &ringfence_services::Metrics,
@@ -70,6 +74,7 @@ impl Metrics {
         mirror: Option<&ringfence_kube::Metrics>,
         pods: Option<&ringfence_kube::pods::Figures>,
         backups: Option<&BackupFigures>,
+        certificates: Certificates,
     ) -> Arc<Self> {
         let mut registry = Registry::with_prefix("ringfence");
         let transitions = Family::<CauseLabels, Counter>::default();
@@ -97,6 +102,8 @@ impl Metrics {
         ];
         registry.register_collector(Box::new(PortCollector::new(ports, pool)));
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
+        let member = cluster::ClusterFigures::new(node.clone(), certificates);
+        registry.register_collector(Box::new(member));
         Arc::new(Self {
             registry,
             transitions,

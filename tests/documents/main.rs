@@ -176,11 +176,21 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "create secret generic ringfence-cluster-secret",
+        "apply -k deploy/kubernetes/overlays/production",
         By(
             "tests/kubernetes/cases/deployed.rs",
             "ringfence-cluster-secret",
         ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "helm install ringfence deploy/helm/ringfence",
+        By("tests/kubernetes/tests/chart/served.rs", "\"install\""),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "apply -k deploy/kubernetes/overlays/dev",
+        By("tests/kubernetes/src/node/story/forming.rs", "overlays/dev"),
     ),
     (
         "deploy/OPERATE.md",

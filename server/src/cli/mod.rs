@@ -22,6 +22,7 @@ mod kube;
 mod lease;
 mod lock;
 mod log;
+mod man;
 mod nodes;
 mod output;
 mod parse;
@@ -141,6 +142,7 @@ pub(crate) enum ClientCommand {
     Bench(bench::Bench),
     Chaos(chaos::Chaos),
     Completions(completions::Completions),
+    Man(man::Man),
     #[command(hide = true)]
     Tethered(tether::Tethered),
     #[command(hide = true)]
@@ -166,6 +168,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         ClientCommand::ChaosClient(command) => command.run(global),
         ClientCommand::ChaosSweep(command) => command.run(),
         ClientCommand::Completions(command) => command.run(),
+        ClientCommand::Man(command) => command.run(),
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
         ClientCommand::Recover(command) => command.run(global),
@@ -217,6 +220,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::Session(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Check(command) => command.run(&Context::connect(global).await?).await,
         ClientCommand::Completions(command) => command.run(),
+        ClientCommand::Man(command) => command.run(),
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
         ClientCommand::Recover(command) => command.run(global),

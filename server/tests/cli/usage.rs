@@ -223,6 +223,78 @@ fn every_shell_gets_a_completion_script() {
     }
 }
 
+/// Whether a program of this machine takes a page without a word; `None` if it is not there.
+fn accepted(program: &str, words: &[&str], page: &std::path::Path) -> Option<String> {
+    let output = std::process::Command::new(program)
+        .args(words)
+        .arg(page)
+        .env("MANPAGER", "cat")
+        .output();
+    match output {
+        Ok(output) => {
+            let said = [output.stderr, output.stdout].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert!(output.status.success(), "{}: {said}", page.display());
+            Some(said)
+        }
+        Err(error) => {
+            let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+            // `man` is no package of its own everywhere, and `mandoc` reads the same pages.
+            assert!(!ci || program == "man", "{program}: {error}");
+            eprintln!("NOT TESTED: no {program}: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn every_command_that_is_not_hidden_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(&["man", folder.path().to_str().unwrap()]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let pages = std::fs::read_dir(folder.path()).unwrap();
+    let pages: Vec<_> = pages.map(|page| page.unwrap().path()).collect();
+    let named = |name: &str| pages.iter().any(|page| page.ends_with(name));
+    for name in [
+        "ringfence.1",
+        "ringfence-serve.1",
+        "ringfence-lease-acquire.1",
+        "ringfence-access-token-create.1",
+    ] {
+        assert!(named(name), "{name} is missing in {pages:?}");
+    }
+    for hidden in [
+        "ringfence-tethered.1",
+        "ringfence-demo-worker.1",
+        "ringfence-help.1",
+    ] {
+        assert!(!named(hidden), "{hidden}");
+    }
+    let text = std::fs::read_to_string(folder.path().join("ringfence.1")).unwrap();
+    assert!(!text.contains("tethered"), "{text}");
+    for page in &pages {
+        let words = ["-T", "lint", "-W", "error"];
+        let said = accepted("mandoc", &words, page).unwrap_or_default();
+        assert_eq!(said, "", "{}", page.display());
+    }
+    let serve = folder.path().join("ringfence-serve.1");
+    if let Some(shown) = accepted("man", &["--warnings", "-l"], &serve) {
+        assert!(shown.contains("--initial-cluster"), "{shown}");
+    }
+}
+
+#[test]
+fn manual_pages_need_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent");
+    let refused = run(&["man", absent.to_str().unwrap()]);
+    assert_eq!(refused.code, Some(71), "{refused:?}");
+    assert!(
+        refused.err.contains("name a folder to write to"),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn a_subcommand_explains_itself_and_names_the_global_options_once() {
     let own = run(&["lock", "--help"]).out;

@@ -6,7 +6,8 @@ use ringfence_proto::v1;
 use tokio::time::timeout;
 
 use crate::api::{Api, acquire_request, open_request};
-use crate::process::{PATIENCE, Process, single};
+use crate::cluster::three;
+use crate::process::{GLANCE, PATIENCE, Process, single};
 
 /// What a scraper makes of the text: each series with its value.
 #[derive(Debug, Default)]
@@ -128,6 +129,7 @@ async fn a_scraper_understands_every_line() {
         "quiet_time_remaining_seconds",
         "raft_is_leader",
         "wal_fsyncs",
+        "certificate_expiry_seconds",
     ] {
         let name = format!("ringfence_{name}");
         assert!(scrape.kinds.contains_key(&name), "{name} is missing");
@@ -218,4 +220,43 @@ async fn figures_move_with_what_happens() {
     }
     // Late, but within the second that the contract allows.
     assert!(after.value("ringfence_expiry_lag_max_seconds") < 1.0);
+}
+
+#[tokio::test]
+async fn a_cluster_of_one_counts_itself_and_is_ready() {
+    let (node, _dir) = single().await;
+    let scrape = Scrape::of(&node);
+    for name in ["ready", "is_voter", "voters", "voters_caught_up"] {
+        assert_eq!(scrape.value(&format!("ringfence_{name}")), 1.0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_leader_counts_a_voter_that_is_killed_as_missing() {
+    let (mut nodes, _dir) = three().await;
+    let leads = |node: &Process| Scrape::of(node).value("ringfence_raft_is_leader") == 1.0;
+    let leader = nodes.iter().position(leads).expect("one of three leads");
+    let leader = nodes.swap_remove(leader);
+    let counts = || {
+        let scrape = Scrape::of(&leader);
+        let count = |name: &str| scrape.series.get(&format!("ringfence_{name}")).copied();
+        (count("voters"), count("voters_caught_up"))
+    };
+    let until = async |expected: (Option<f64>, Option<f64>)| {
+        let reached = async {
+            while counts() != expected {
+                tokio::time::sleep(GLANCE).await;
+            }
+        };
+        let reached = timeout(PATIENCE, reached).await;
+        assert!(reached.is_ok(), "{:?} is not {expected:?}", counts());
+    };
+    until((Some(3.0), Some(3.0))).await;
+    // A follower knows the voters, and counts none.
+    let follower = Scrape::of(&nodes[0]);
+    assert_eq!(follower.value("ringfence_voters"), 3.0);
+    assert!(!follower.series.contains_key("ringfence_voters_caught_up"));
+    // Dropped, it is killed.
+    nodes.pop();
+    until((Some(3.0), Some(2.0))).await;
 }

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often a condition is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
 /// Addresses of one node.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,18 @@ impl Process {
             limited.env_remove(name);
         }
         Self::start_command(limited, ["127.0.0.1"; 3], dir, ports, flags)
+    }
+
+    /// The same with a variable of its environment.
+    pub(crate) fn start_with(
+        variable: (&str, &Path),
+        dir: &Path,
+        ports: Ports,
+        flags: &[&str],
+    ) -> Self {
+        let mut command = command();
+        command.env(variable.0, variable.1);
+        Self::start_command(command, ["127.0.0.1"; 3], dir, ports, flags)
     }
 
     /// The same, whose log has no reader: the other end of its pipe is closed.

@@ -83,6 +83,20 @@ async fn take(client: &Client, name: &str) {
     session.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn the_metrics_say_how_long_the_certificate_is_valid() {
+    let secured = Secured::start(false).await;
+    let (status, text) = secured.node.http("/metrics").unwrap();
+    assert_eq!(status, 200);
+    let series = "ringfence_certificate_expiry_seconds{port=\"client\"} ";
+    let left = text.lines().find_map(|line| line.strip_prefix(series));
+    let left: f64 = left.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    // The certificates of tests end in the year 4096.
+    assert!((6e10..7e10).contains(&left), "{left}");
+    let peer = series.replace("client", "peer");
+    assert!(!text.contains(&peer), "{text}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_is_held_over_tls() {
     let secured = Secured::start(true).await;

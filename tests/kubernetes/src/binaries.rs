@@ -2,34 +2,55 @@
 //!
 //! `KUBEBUILDER_ASSETS` is honoured first: a folder with `etcd`, `kube-apiserver` and `kubectl`.
 //! Else they are built with Go, once for each state of `components`, into
-//! `$RINGFENCE_KUBERNETES_CACHE`, or `ringfence/kubernetes` in the user's cache. The build takes
-//! minutes, so it begins only when it is asked for: by `cargo xtask kubernetes`, or by a test under
-//! CI. Tests without the components say so in one loud line; under CI that is a failure. A folder that
-//! is named and lacks one of the three is a failure everywhere.
+//! `$RINGFENCE_KUBERNETES_CACHE`, or `ringfence/kubernetes` in the user's cache; so is Helm, of the
+//! module `helm`. The build takes minutes, so it begins only when it is asked for: by `cargo xtask
+//! kubernetes`, or by a test under CI. Tests without the components say so in one loud line; under CI
+//! that is a failure. A folder that is named and lacks one of the three is a failure everywhere.
 
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::env;
 use std::io::{self, Write as _};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::{env, process};
+
+use crate::kit::Kit;
 
 /// The version of Kubernetes in `components/go.mod`, as the components tell it.
 pub const VERSION: &str = "v1.36.3";
 
-/// The components that are linked into one binary, whose name chooses among them.
-const COMPONENTS: [&str; 8] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubectl",
-    "kubelet",
-    "kube-proxy",
-    "coredns",
-];
+/// The components, which are linked into one binary, whose name chooses among them.
+const KUBERNETES: Kit = Kit {
+    what: "the components of Kubernetes",
+    version: VERSION,
+    prefix: "",
+    module: "components",
+    files: &["go.mod", "go.sum", "main.go", "pause/main.go"],
+    packages: &[(".", "kube"), ("./pause", "pause")],
+    stamp: "k8s.io/component-base/version.gitVersion",
+    links: &[
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubectl",
+        "kubelet",
+        "kube-proxy",
+        "coredns",
+    ],
+    minutes: 15,
+};
+
+/// Helm; the version is that of `helm/go.mod`.
+const HELM: Kit = Kit {
+    what: "Helm",
+    version: "v4.2.4",
+    prefix: "helm-",
+    module: "helm",
+    files: &["go.mod", "go.sum"],
+    packages: &[("helm.sh/helm/v4/cmd/helm", "helm")],
+    stamp: "helm.sh/helm/v4/internal/version.version",
+    links: &[],
+    minutes: 3,
+};
 
 /// What a folder that is named has to hold. A test that went without one of them would be no test.
 const NEEDED: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
@@ -52,11 +73,21 @@ pub fn kubectl() -> Option<PathBuf> {
 }
 
 fn find() -> Option<PathBuf> {
-    let found = match under_ci() {
-        true => build(),
-        false => built_before(),
+    let found = match assets() {
+        Some(assets) => Ok(assets),
+        None => kit(&KUBERNETES),
     };
-    found.map_or_else(|why| without(&why), Some)
+    found.map_or_else(|why| without("Kubernetes", &why), Some)
+}
+
+/// The program `helm`; `None` if there is none, which is printed once. A folder that
+/// `KUBEBUILDER_ASSETS` names need not contain it.
+#[must_use]
+pub fn helm() -> Option<PathBuf> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = || kit(&HELM).map(|folder| folder.join("helm"));
+    let program = PROGRAM.get_or_init(|| found().map_or_else(|why| without("Helm", &why), Some));
+    program.clone()
 }
 
 /// Builds the components unless they are there, and says where they are.
@@ -64,23 +95,29 @@ fn find() -> Option<PathBuf> {
 /// # Errors
 /// What is missing, or which step of the build failed.
 pub fn build() -> Result<PathBuf, String> {
-    if let Some(assets) = assets() {
-        return Ok(assets);
+    match assets() {
+        Some(assets) => Ok(assets),
+        None => KUBERNETES.built(&go()?, &cache()?),
     }
-    let go = go()?;
-    let place = Place::of(&go)?;
-    place.built(&go)
 }
 
-/// The components, if an earlier build left them.
-fn built_before() -> Result<PathBuf, String> {
-    if let Some(assets) = assets() {
-        return Ok(assets);
-    }
-    let place = Place::of(&go()?)?;
-    match place.is_built() {
-        true => Ok(place.folder),
-        false => Err("it is not built yet; build it once with: cargo xtask kubernetes".to_owned()),
+/// Builds Helm unless it is there, and says where it is.
+///
+/// # Errors
+/// What is missing, or which step of the build failed.
+pub fn build_helm() -> Result<PathBuf, String> {
+    let folder = HELM.built(&go()?, &cache()?)?;
+    Ok(folder.join("helm"))
+}
+
+/// What an earlier build left; under CI it is built.
+fn kit(kit: &Kit) -> Result<PathBuf, String> {
+    let go = go()?;
+    match under_ci() {
+        true => kit.built(&go, &cache()?),
+        false => kit.left(&go, &cache()?)?.ok_or_else(|| {
+            "it is not built yet; build it once with: cargo xtask kubernetes".to_owned()
+        }),
     }
 }
 
@@ -106,13 +143,13 @@ fn named(assets: PathBuf) -> PathBuf {
 }
 
 /// Says why nothing is tested, past the harness, which keeps what a passing test prints to itself.
-fn without(why: &str) -> Option<PathBuf> {
-    assert!(!under_ci(), "no Kubernetes: {why}");
-    tell(&format!("NOT TESTED: no Kubernetes: {why}"));
+fn without(what: &str, why: &str) -> Option<PathBuf> {
+    assert!(!under_ci(), "no {what}: {why}");
+    tell(&format!("NOT TESTED: no {what}: {why}"));
     None
 }
 
-fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     // Nothing can be done about a closed stderr, and nothing depends on it.
     io::stderr()
         .write_all(format!("\n{line}\n").as_bytes())
@@ -130,58 +167,6 @@ fn go() -> Result<PathBuf, String> {
     })
 }
 
-/// Where the components of the present state of the module are, or would be.
-struct Place {
-    module: PathBuf,
-    cache: PathBuf,
-    folder: PathBuf,
-}
-
-impl Place {
-    fn of(go: &Path) -> Result<Self, String> {
-        let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("components");
-        let cache = cache()?;
-        let folder = cache.join(format!("{VERSION}-{:016x}", state(go, &module)?));
-        Ok(Self {
-            module,
-            cache,
-            folder,
-        })
-    }
-
-    fn is_built(&self) -> bool {
-        self.folder.join("kube").is_file()
-    }
-
-    fn built(self, go: &Path) -> Result<PathBuf, String> {
-        let Self { module, cache, .. } = &self;
-        let made = |error: io::Error| format!("cannot write to {}: {error}", cache.display());
-        fs::create_dir_all(cache).map_err(made)?;
-
-        // Several programs may come at once; one of them builds, and the others wait for it.
-        let lock = File::create(cache.join("lock")).map_err(made)?;
-        lock.lock().map_err(made)?;
-        if self.is_built() {
-            return Ok(self.folder);
-        }
-        tell(&format!(
-            "building the components of Kubernetes {VERSION} once, for about a quarter of an hour \
-             on two cores, into {}",
-            self.folder.display()
-        ));
-        let half = cache.join(format!("half-{}", process::id()));
-        fs::remove_dir_all(&half).ok();
-        fs::create_dir_all(&half).map_err(made)?;
-        go_build(go, module, ".", &half.join("kube"))?;
-        go_build(go, module, "./pause", &half.join("pause"))?;
-        for component in COMPONENTS {
-            symlink("kube", half.join(component)).map_err(made)?;
-        }
-        fs::rename(&half, &self.folder).map_err(made)?;
-        Ok(self.folder)
-    }
-}
-
 /// Where what is built once is kept: a folder of the user's, which need not exist yet.
 ///
 /// # Errors
@@ -195,49 +180,6 @@ pub fn cache() -> Result<PathBuf, String> {
     let user = user.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
     let user = user.ok_or("neither RINGFENCE_KUBERNETES_CACHE, XDG_CACHE_HOME nor HOME is set")?;
     Ok(user.join("ringfence").join("kubernetes"))
-}
-
-/// Changes with everything that the binary is made of.
-fn state(go: &Path, module: &Path) -> Result<u64, String> {
-    let mut state = DefaultHasher::new();
-    for file in ["go.mod", "go.sum", "main.go", "pause/main.go"] {
-        let path = module.join(file);
-        let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        content.hash(&mut state);
-    }
-    let version = Command::new(go).arg("version").output();
-    let version = version.map_err(|error| format!("{} version: {error}", go.display()))?;
-    version.stdout.hash(&mut state);
-    (FLAGS, COMPONENTS).hash(&mut state);
-    Ok(state.finish())
-}
-
-/// What makes the same binary of the same sources everywhere, and a small one.
-const FLAGS: [&str; 3] = ["-trimpath", "-mod=readonly", "-buildvcs=false"];
-
-fn go_build(go: &Path, module: &Path, package: &str, binary: &Path) -> Result<(), String> {
-    let stamp = format!("-s -w -X k8s.io/component-base/version.gitVersion={VERSION}");
-    let status = Command::new(go)
-        .arg("build")
-        .args(FLAGS)
-        .args(["-ldflags", &stamp, "-o"])
-        .arg(binary)
-        .arg(package)
-        .current_dir(module)
-        .env("CGO_ENABLED", "0")
-        .env_remove("GOFLAGS")
-        .stdin(Stdio::null())
-        // Cargo reads our stdout.
-        .stdout(Stdio::null())
-        .status();
-    let status = status.map_err(|error| format!("{} build: {error}", go.display()))?;
-    let failed = || {
-        format!(
-            "`go build {package}` in {} failed ({status}), see above",
-            module.display()
-        )
-    };
-    status.success().then_some(()).ok_or_else(failed)
 }
 
 #[cfg(test)]

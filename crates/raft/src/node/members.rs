@@ -188,6 +188,20 @@ impl Node {
         Some(Voters::of(&newest, &committed))
     }
 
+    /// How many voters answer and lack few entries of the log, as this node sees them as the leader,
+    /// itself included; `None` if it does not lead. While the voters change, those after the change
+    /// count.
+    #[must_use]
+    pub fn voters_caught_up(&self) -> Option<usize> {
+        let route = self.inner.route.borrow();
+        let Route::Leader(leading) = &*route else {
+            return None;
+        };
+        let view = leading.members.view();
+        let able = |id: &&u64| view.is_live(**id) && view.has_log(**id);
+        Some(view.voters().iter().filter(able).count())
+    }
+
     /// What this node is among the members that it knows.
     #[must_use]
     pub fn standing(&self) -> Standing {

@@ -1,0 +1,105 @@
+//! For how long the certificates of the ports are valid.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ringfence_tls::{Pem, ServerTls};
+use x509_parser::pem::Pem as Block;
+
+use crate::config::Config;
+
+/// The most bytes that are read of a file; what a port reads of one is no more.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The certificates in files that this node shows, each with the port that shows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Certificates(Vec<(&'static str, Pem)>);
+
+impl Certificates {
+    /// Those of a configuration. A node that makes its own from a secret has none that ends.
+    pub(crate) fn of(config: &Config) -> Self {
+        let peer = config.peer_tls.as_ref().map(|tls| &tls.accept);
+        let ports: [(&'static str, Option<&ServerTls>); 3] = [
+            ("client", config.client_tls.as_ref()),
+            ("http", config.http_tls.as_ref()),
+            ("peer", peer),
+        ];
+        let shown = ports.into_iter();
+        let shown = shown.filter_map(|(port, tls)| Some((port, tls?.certificate.clone())));
+        Self(shown.collect())
+    }
+
+    /// For how many seconds from `now` on the first of a port's certificates to end is valid, 0 after
+    /// its end. A file that cannot be read is left out: its port shows what it could read last.
+    pub(super) fn remaining(
+        &self,
+        now: SystemTime,
+    ) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.0.iter().filter_map(move |(port, pem)| {
+            let Pem::File(path) = pem else { return None };
+            let left = end_of(path).ok()??.duration_since(now);
+            Some((*port, left.unwrap_or_default().as_secs_f64()))
+        })
+    }
+}
+
+/// The earliest end of the certificates in a file, to the second; `None` if it has none.
+fn end_of(path: &Path) -> io::Result<Option<SystemTime>> {
+    let mut text = Vec::new();
+    File::open(path)?
+        .take(FILE_BYTES_MAX)
+        .read_to_end(&mut text)?;
+    let blocks = Block::iter_from_buffer(&text).filter_map(Result::ok);
+    let ends = blocks.filter_map(|block| {
+        let certificate = block.parse_x509().ok()?;
+        let end = certificate.validity().not_after.timestamp();
+        let end = Duration::from_secs(u64::try_from(end).unwrap_or(0));
+        UNIX_EPOCH.checked_add(end)
+    });
+    Ok(ends.min())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ringfence_testkit::certificates::Authority;
+
+    use super::*;
+
+    /// What rcgen writes if no end is asked for, 4096-01-01.
+    const FAR: u64 = 67_090_118_400;
+
+    fn remaining(text: &str, now: SystemTime) -> Vec<(&'static str, f64)> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("n1.pem");
+        std::fs::write(&path, text).unwrap();
+        let certificates = Certificates(vec![("client", path.into())]);
+        certificates.remaining(now).collect()
+    }
+
+    #[test]
+    fn a_chain_is_valid_until_its_first_end() {
+        let authority = Authority::new("ca");
+        let signed = authority.sign(&["localhost"]);
+        let now = UNIX_EPOCH + Duration::from_secs(FAR - 90);
+        assert_eq!(remaining(&signed.certificate, now), [("client", 90.0)]);
+        let expired = authority.sign_expired(&["localhost"]).certificate;
+        let chain = format!("{}{expired}{}", signed.certificate, authority.pem());
+        assert_eq!(remaining(&chain, now), [("client", 0.0)]);
+    }
+
+    #[test]
+    fn what_is_no_certificate_has_no_end() {
+        let now = SystemTime::now();
+        assert_eq!(remaining("", now), []);
+        let key = Authority::new("ca").sign(&["localhost"]).key;
+        assert_eq!(remaining(&key, now), []);
+        let broken = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
+        assert_eq!(remaining(broken, now), []);
+        let absent = Certificates(vec![("peer", Path::new("/nowhere/n1.pem").into())]);
+        assert_eq!(absent.remaining(now).count(), 0);
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether the cluster can lose one more node, as this node sees it.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use ringfence_raft::{Node, Standing};
+
+use super::certificates::Certificates;
+use crate::limits::READY_AGE_MAX;
+
+/// Figures of a node as a member.
+pub(super) struct ClusterFigures {
+    node: Node,
+    certificates: Certificates,
+}
+
+impl ClusterFigures {
+    /// Figures of `node`, which shows `certificates`.
+    pub(super) fn new(node: Node, certificates: Certificates) -> Self {
+        Self { node, certificates }
+    }
+}
+
+impl fmt::Debug for ClusterFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterFigures")
+    }
+}
+
+impl Collector for ClusterFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut gauge = |name: &str, help: &str, value: i64| {
+            let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(gauge)
+        };
+        let ready = self.node.ready(READY_AGE_MAX).is_ok();
+        gauge("ready", "1 while /readyz succeeds", i64::from(ready))?;
+        let voter = self.node.standing() == Standing::Voter;
+        gauge("is_voter", "1 if this node has a vote", i64::from(voter))?;
+        if let Some(voters) = self.node.voters() {
+            let newest = voters.sets.last().map_or(0, |set| set.len());
+            let help = "Members with a vote, as this node knows them";
+            gauge("voters", help, i64::try_from(newest).unwrap_or(i64::MAX))?;
+        }
+        if let Some(able) = self.node.voters_caught_up() {
+            let help = "Of these, those that answer and lack few entries of the log; shown by the \
+                        leader alone, itself included";
+            let able = i64::try_from(able).unwrap_or(i64::MAX);
+            gauge("voters_caught_up", help, able)?;
+        }
+        let help =
+            "For how long the first of a port's certificates to end is valid, 0 after its end";
+        let name = "certificate_expiry_seconds";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (port, left) in self.certificates.remaining(SystemTime::now()) {
+            ConstGauge::new(left).encode(family.encode_family(&[("port", port)])?)?;
+        }
+        Ok(())
+    }
+}

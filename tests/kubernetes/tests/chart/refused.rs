@@ -1,0 +1,78 @@
+//! Values that the chart refuses, and what it says.
+
+use crate::helm::Helm;
+
+/// Values, and what the refusal has to contain.
+const REFUSED: &[(&str, &[&str])] = &[
+    ("replicas=three", &["/replicas", "got string, want integer"]),
+    ("replica=3", &["'replica' not allowed"]),
+    (
+        "tls.peers.mode=mtls",
+        &[
+            "/tls/peers/mode",
+            "'clusterSecret', 'secret', 'certManager', 'off'",
+        ],
+    ),
+    (
+        "storage.size=50gigabytes",
+        &["/storage/size", "'50gigabytes'"],
+    ),
+    (
+        "listenAddress=[::]:7420",
+        &["/listenAddress", "'[::]:7420'"],
+    ),
+    (
+        "access.rules[0].principals=token:a,access.rules[0].verb=acquire",
+        &["/access/rules/0", "missing property 'names'"],
+    ),
+    (
+        "tls.peers.mode=off",
+        &["any Pod could join", "set tls.peers.mode to clusterSecret"],
+    ),
+    (
+        "tls.peers.enforcement=permissive",
+        &["access.mode is enforced", "set access.mode to permissive"],
+    ),
+    (
+        "leaseApi.enabled=true",
+        &[
+            "over TLS only",
+            "set tls.clients.mode to secret or certManager",
+        ],
+    ),
+    (
+        "tls.http=true",
+        &["tls.http is true", "set tls.clients.mode"],
+    ),
+    (
+        "tls.clients.mode=secret,tls.clients.required=true",
+        &["trustedSecretName is empty", "name the Secret"],
+    ),
+    (
+        "mirror.namespace=ringfence",
+        &["could lower floors", "set mirror.floorsNamespace"],
+    ),
+    (
+        "metrics.prometheusRule.enabled=true",
+        &["would never fire", "set metrics.podMonitor.enabled"],
+    ),
+    (
+        "fullnameOverride=a-name-that-leaves-no-room-for-the-names-of-its-pods",
+        &["has 52 characters, at most 48", "set fullnameOverride"],
+    ),
+];
+
+#[test]
+fn values_that_cannot_work_are_refused_with_what_to_do() {
+    let Some(helm) = Helm::found() else { return };
+    for (values, texts) in REFUSED {
+        let rendered = helm.template("ringfence", "ringfence", &["--set", values]);
+        let why = match rendered {
+            Err(why) => why,
+            Ok(_) => panic!("{values} is taken"),
+        };
+        for text in *texts {
+            assert!(why.contains(text), "{values}: {why}");
+        }
+    }
+}
