@@ -21,7 +21,8 @@ const SEED_BYTES_MAX: usize = ENTRY_BYTES_MAX as usize / 2;
 pub struct Restore {
     /// The backup, verified.
     pub backup: Arc<Backup>,
-    /// Who may do what in the restored cluster; `None`: as in the backup. Cluster tokens are left out.
+    /// Who may do what in the restored cluster, mode and bans included; `None`: as in the backup.
+    /// Cluster tokens are left out.
     pub rules: Option<Vec<AccessRecord>>,
     /// Whether the cluster is a drill: tokens start at [`crate::NodeConfig::token_floor`], 0 without
     /// one, there is no quiet time, and the cluster in the backup is not superseded. For a machine

@@ -4,8 +4,8 @@
 //! and is asked, and each says which clusters its own was restored from. A node that is shown its own
 //! cluster there stops, so that an old majority that comes back does not serve beside the new cluster.
 //!
-//! A node whose peer port is not authenticated believes this only while it hears of no leader: whoever
-//! reaches such a port could stop a cluster that is well with one forged answer.
+//! A node whose peer port is not authenticated believes this only while it hears of no leader: one forged
+//! answer could otherwise stop a cluster that works.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::types::stop::StopReason;
 const LOOK: Duration = Duration::from_secs(5);
 /// And while it hears of none.
 const LONELY_LOOK: Duration = Duration::from_secs(1);
-/// For how long a node hears of no leader before it believes what nobody has proven.
+/// For how long a node hears of no leader before it believes an answer without proof.
 const UNPROVEN_AFTER: Duration = Duration::from_secs(3);
 
 /// Stops this node if a node that it knows belongs to a cluster that was restored from this one.

@@ -8,7 +8,7 @@ use ringfence_core::{
     ClusterId, Command, FencingToken, Identity, Millis, OpenForPod, OpenId, Outcome, Pod, PodText,
     Rejection, Secret, Verdict,
 };
-use ringfence_raft::{Backup, Node, NodeConfig, Restore, Role};
+use ringfence_raft::{Backup, Hooks, Node, NodeConfig, Restore, Role};
 
 use crate::harness::{
     Cluster, Session, acquire, acquired, eventually, holder, name, open, propose,
@@ -249,11 +249,7 @@ static AHEAD: AtomicI64 = AtomicI64::new(0);
 static APART: AtomicI64 = AtomicI64::new(0);
 
 fn shifted(by: i64) -> u64 {
-    let now = std::time::SystemTime::now();
-    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_millis())
-        .unwrap()
-        .saturating_add_signed(by)
+    (Hooks::default().wall_millis)().saturating_add_signed(by)
 }
 
 #[tokio::test(flavor = "multi_thread")]
