@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringfence_tls::{Pem, ServerTls};
 use x509_parser::pem::Pem as Block;
@@ -31,22 +30,19 @@ impl Certificates {
         Self(shown.collect())
     }
 
-    /// For how many seconds from `now` on the first of a port's certificates to end is valid, 0 after
+    /// For how many seconds from `now`, in seconds since 1970, the first of a port's certificates to end is valid, 0 after
     /// its end. A file that cannot be read is left out: its port shows what it could read last.
-    pub(super) fn remaining(
-        &self,
-        now: SystemTime,
-    ) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+    pub(super) fn remaining(&self, now: u64) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.0.iter().filter_map(move |(port, pem)| {
             let Pem::File(path) = pem else { return None };
-            let left = end_of(path).ok()??.duration_since(now);
-            Some((*port, left.unwrap_or_default().as_secs_f64()))
+            let end = end_of(path).ok()??;
+            Some((*port, end.saturating_sub(now)))
         })
     }
 }
 
-/// The earliest end of the certificates in a file, to the second; `None` if it has none.
-fn end_of(path: &Path) -> io::Result<Option<SystemTime>> {
+/// The earliest end of the certificates in a file, in seconds since 1970; `None` if it has none.
+fn end_of(path: &Path) -> io::Result<Option<u64>> {
     let mut text = Vec::new();
     File::open(path)?
         .take(FILE_BYTES_MAX)
@@ -55,8 +51,7 @@ fn end_of(path: &Path) -> io::Result<Option<SystemTime>> {
     let ends = blocks.filter_map(|block| {
         let certificate = block.parse_x509().ok()?;
         let end = certificate.validity().not_after.timestamp();
-        let end = Duration::from_secs(u64::try_from(end).unwrap_or(0));
-        UNIX_EPOCH.checked_add(end)
+        Some(u64::try_from(end).unwrap_or(0))
     });
     Ok(ends.min())
 }
@@ -72,7 +67,7 @@ mod tests {
     /// What rcgen writes if no end is asked for, 4096-01-01.
     const FAR: u64 = 67_090_118_400;
 
-    fn remaining(text: &str, now: SystemTime) -> Vec<(&'static str, f64)> {
+    fn remaining(text: &str, now: u64) -> Vec<(&'static str, u64)> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("n1.pem");
         std::fs::write(&path, text).unwrap();
@@ -84,16 +79,16 @@ mod tests {
     fn a_chain_is_valid_until_its_first_end() {
         let authority = Authority::new("ca");
         let signed = authority.sign(&["localhost"]);
-        let now = UNIX_EPOCH + Duration::from_secs(FAR - 90);
-        assert_eq!(remaining(&signed.certificate, now), [("client", 90.0)]);
+        let now = FAR - 90;
+        assert_eq!(remaining(&signed.certificate, now), [("client", 90)]);
         let expired = authority.sign_expired(&["localhost"]).certificate;
         let chain = format!("{}{expired}{}", signed.certificate, authority.pem());
-        assert_eq!(remaining(&chain, now), [("client", 0.0)]);
+        assert_eq!(remaining(&chain, now), [("client", 0)]);
     }
 
     #[test]
     fn what_is_no_certificate_has_no_end() {
-        let now = SystemTime::now();
+        let now = 1_000;
         assert_eq!(remaining("", now), []);
         let key = Authority::new("ca").sign(&["localhost"]).key;
         assert_eq!(remaining(&key, now), []);

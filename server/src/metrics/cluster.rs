@@ -1,12 +1,12 @@
 //! Whether the cluster can lose one more node, as this node sees it.
 
 use std::fmt;
-use std::time::SystemTime;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
+use ringfence_access::now_unix;
 use ringfence_raft::{Node, Standing};
 
 use super::certificates::Certificates;
@@ -56,7 +56,8 @@ impl Collector for ClusterFigures {
             "For how long the first of a port's certificates to end is valid, 0 after its end";
         let name = "certificate_expiry_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (port, left) in self.certificates.remaining(SystemTime::now()) {
+        for (port, left) in self.certificates.remaining(now_unix()) {
+            let left = i64::try_from(left).unwrap_or(i64::MAX);
             ConstGauge::new(left).encode(family.encode_family(&[("port", port)])?)?;
         }
         Ok(())

@@ -184,6 +184,8 @@ pub fn cache() -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn folder_with(components: &[&str]) -> tempfile::TempDir {

@@ -67,9 +67,8 @@ fn values_that_cannot_work_are_refused_with_what_to_do() {
     let Some(helm) = Helm::found() else { return };
     for (values, texts) in REFUSED {
         let rendered = helm.template("ringfence", "ringfence", &["--set", values]);
-        let why = match rendered {
-            Err(why) => why,
-            Ok(_) => panic!("{values} is taken"),
+        let Err(why) = rendered else {
+            panic!("{values} is taken")
         };
         for text in *texts {
             assert!(why.contains(text), "{values}: {why}");
