@@ -106,6 +106,8 @@ mod memory;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod retries;
 #[cfg(feature = "sled")]
 pub mod sled;
 pub mod sql;
