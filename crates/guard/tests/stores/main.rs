@@ -1,6 +1,9 @@
 //! The guards whose stores are servers, against real ones.
 #![allow(clippy::unwrap_used)]
 
+mod mysql_rules;
+mod mysql_sql;
+mod mysql_store;
 mod postgres_rules;
 mod postgres_sql;
 mod postgres_store;
