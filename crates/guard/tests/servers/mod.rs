@@ -5,11 +5,11 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod drivers;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
 mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 
-pub(crate) use machine::{Disk, find};
+pub(crate) use machine::Disk;
