@@ -22,10 +22,6 @@ use sqlite::Sqlite;
 /// The greatest script, in bytes: it is held in memory.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 
-const EXAMPLE: &str = "\
-Example:
-  ringfence lock bank/interest -- sh -c 'ringfence guard sqlite bank.db < update.sql'";
-
 const MISSING: &str =
     "show the fence of the grant: --fence NAME#TOKEN, or run this under `ringfence lock NAME -- …`";
 

@@ -9,8 +9,7 @@ use ringfence_guard::sql::MYSQL_MIGRATION;
 
 use super::client::{self, Ended};
 use super::{
-    EXAMPLE, Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unavailable,
-    unknown,
+    Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unavailable, unknown,
 };
 
 /// What is printed on the way.
@@ -28,6 +27,11 @@ const BUSY: [u32; 4] = [1020, 1205, 1213, 1614];
 const IN_XA: [u32; 2] = [1399, 1400];
 /// From here on they are the client's own.
 const OF_CLIENT: u32 = 2000;
+
+const EXAMPLE: &str = "\
+Examples:
+  ringfence guard mysql bank --fence bank/interest#42 < update.sql -- --host=db1
+  ringfence lock bank/interest -- sh -c 'ringfence guard mysql bank < update.sql'";
 
 /// Run a script of SQL in MySQL or MariaDB under a fence
 ///

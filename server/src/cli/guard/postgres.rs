@@ -8,14 +8,18 @@ use ringfence_guard::sql::POSTGRES_MIGRATION;
 
 use super::client::{self, Ended};
 use super::{
-    EXAMPLE, Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unavailable,
-    unknown,
+    Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unavailable, unknown,
 };
 
 /// What is printed on the way.
 const ADMITTED: &str = "admitted";
 const COMMITTING: &str = "committing";
 const DONE: &str = "done";
+
+const EXAMPLE: &str = "\
+Examples:
+  ringfence guard postgres bank --fence bank/interest#42 < update.sql
+  ringfence lock bank/interest -- sh -c 'ringfence guard postgres bank < update.sql'";
 
 /// Run a script of SQL in PostgreSQL under a fence
 ///

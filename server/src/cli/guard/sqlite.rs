@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
 use rusqlite::{Connection, OpenFlags, ffi};
 
-use super::{
-    EXAMPLE, Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unknown,
-};
+use super::{Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unknown};
 use crate::cli::exit;
+
+const EXAMPLE: &str = "\
+Examples:
+  ringfence guard sqlite bank.db --fence bank/interest#42 < update.sql
+  ringfence lock bank/interest -- sh -c 'ringfence guard sqlite bank.db < update.sql'";
 
 /// Run a script of SQL in SQLite under a fence
 ///
