@@ -13,7 +13,10 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Duration;
 
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable as _;
 use redis::aio::MultiplexedConnection;
+use ringfence_guard::mysql::{Connection as MysqlConnection, MysqlError, MysqlGuard};
 use ringfence_guard::postgres::{PostgresError, PostgresGuard};
 use ringfence_guard::redis::{Changes, RedisGuard};
 use ringfence_guard::sled::{Changes as SledChanges, Db, SledStore};
@@ -21,6 +24,7 @@ use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
 use ringfence_guard::{Fence, Guard};
 use rusqlite::Connection;
 use servers::Disk;
+use servers::mysql::Mysql;
 use servers::postgres::Postgres;
 use servers::redis::Redis;
 use tokio::sync::Mutex;
@@ -251,6 +255,45 @@ async fn postgres(bench: &Bench) {
     }
 }
 
+async fn mysql(bench: &Bench) {
+    let Some(server) = Mysql::start(Disk::Real) else {
+        return;
+    };
+    let mut conn = server.connect("mysql").await;
+    conn.query_drop("CREATE DATABASE bank").await.unwrap();
+    // As with PostgreSQL, one connection for both.
+    let mut conn = server.connect("bank").await;
+    MysqlGuard::install(&mut conn).await.unwrap();
+    conn.query_drop(TABLE).await.unwrap();
+    let fence = fence();
+    let guard = MysqlGuard::new(fence.name.clone());
+    let connection = Mutex::new(MysqlConnection::new(conn));
+    for flushed in [1, 0] {
+        let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {flushed}");
+        let mut operator = server.connect("bank").await;
+        operator.query_drop(set).await.unwrap();
+        let plain_write = async || {
+            let mut connection = connection.lock().await;
+            let conn = connection.get().unwrap();
+            conn.query_drop("START TRANSACTION READ WRITE")
+                .await
+                .unwrap();
+            conn.exec_drop(ADD, ()).await.unwrap();
+            conn.query_drop("COMMIT").await.unwrap();
+        };
+        let guarded_write = async || {
+            let write = async |conn: &mut Conn| {
+                conn.exec_drop(ADD, ()).await?;
+                Ok::<_, MysqlError>(())
+            };
+            let mut connection = connection.lock().await;
+            guard.write(&mut connection, &fence, write).await.unwrap();
+        };
+        let pair = measure(bench.pairs(3_000), plain_write, guarded_write).await;
+        tell(&format!("mysql, flush at commit {flushed}"), &pair);
+    }
+}
+
 async fn redis(bench: &Bench) {
     for policy in ["everysec", "always"] {
         let Some(server) = Redis::start(Disk::Real, &["--appendfsync", policy]) else {
@@ -300,6 +343,9 @@ fn main() {
         }
         if bench.wants("postgres") {
             postgres(&bench).await;
+        }
+        if bench.wants("mysql") {
+            mysql(&bench).await;
         }
         if bench.wants("redis") {
             redis(&bench).await;

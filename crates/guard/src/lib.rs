@@ -54,6 +54,7 @@
 //! | SQLite | `sqlite` | a row of the same file | mark and data change in one transaction, in any journal mode but `OFF` | with `synchronous` below `FULL` a power failure takes back the newest commits |
 //! | sled 1.0 | `sled` | a key of the same directory | mark and data change in one batch, flushed before it is acknowledged | nothing acknowledged, while the disk keeps what it has synced |
 //! | PostgreSQL 12 and later | `postgres`; other languages call the SQL functions | a row of the same database | mark and data change in one transaction, at every isolation level | with `synchronous_commit = off`, or in a failover to an asynchronous standby, the newest commits |
+//! | MariaDB 10.6 and later, MySQL 8.0.29 and later (tested: MariaDB) | `mysql`; other languages call the procedures | a row of the same database, in InnoDB | mark and data change in one transaction, at every isolation level, for tables of InnoDB | with `innodb_flush_log_at_trx_commit` below 1, or in a failover to an asynchronous replica, the newest commits |
 //! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
 //!
 //! Each loss takes data and mark back together, and is a restore: raise the mark to the lease's newest
@@ -64,7 +65,7 @@
 //!
 //! | store | where the mark is | how the rules are kept |
 //! |---|---|---|
-//! | MySQL, other SQL | a row beside the data, made in advance with mark 0 | first statement: `UPDATE marks SET mark = :t WHERE name = :n AND mark <= :t`; one row matched (with MySQL ask for found rows, not changed ones), or roll back. At any isolation level; a serialization failure repeats the whole transaction |
+//! | other SQL | a row beside the data, made in advance with mark 0 | first statement: `UPDATE marks SET mark = :t WHERE name = :n AND mark <= :t`; one row matched (some drivers count changed ones), or roll back. At any isolation level; a serialization failure repeats the whole transaction |
 //! | DynamoDB and its like | a field of the item | condition `attribute_not_exists(mark) OR mark <= :t` on each write, which sets it; a deletion leaves an item with the mark |
 //! | etcd, Consul | a key of its own | read the mark; a transaction that compares the mark key's revision, and puts mark and data |
 //! | object stores | metadata of the object itself | read it with its ETag, check, write with `If-Match`; a deletion writes an empty object |
@@ -89,6 +90,7 @@
 //! | `sqlite` | module `sqlite` | `rusqlite`, with SQLite compiled in |
 //! | `sled` | module `sled` | `sled` 1.0 |
 //! | `postgres` | module `postgres` | `tokio-postgres`; TLS and pools as that crate's users choose |
+//! | `mysql` | module `mysql` | `mysql_async`; TLS and pools as that crate's users choose |
 //! | `redis` | module `redis` | `redis`, on any of its asynchronous connections under tokio |
 //! | `follow` | module `follow`: floors, so that a stale holder is refused before the new one comes, and a forged token waits and is refused | a stream of floors, for example the client crate's, under tokio |
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
@@ -102,10 +104,14 @@ pub mod decoders;
 #[cfg(feature = "follow")]
 pub mod follow;
 mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod retries;
 #[cfg(feature = "sled")]
 pub mod sled;
 pub mod sql;

@@ -82,14 +82,15 @@ use ringfence_planted::{Bug, planted};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, SimpleQueryMessage};
 
+use crate::retries::{Conflict, Retries};
 use crate::{Admitted, Ceiling, Fence, Refused};
 
+pub use crate::retries::{ATTEMPTS, LOCK_ATTEMPTS, PAUSE_MAX, PAUSE_MIN};
 use error::NOT_FIRST;
 pub use error::PostgresError;
 pub use guarded::Guarded;
 use opening::{Open, Ways, pipelined};
-pub use retries::{ATTEMPTS, LOCK_ATTEMPTS, PAUSE_MAX, PAUSE_MIN};
-use retries::{Conflict, Retries, conflict_in};
+use retries::{again, conflict_in};
 
 /// The table of marks and the functions around it, for whatever runs a service's migrations.
 /// Running it again changes nothing.
@@ -286,7 +287,7 @@ impl PostgresGuard {
             match self.write_once(client, fence, &mut effect).await {
                 Ok(value) => return Ok(value),
                 Err(error) => match conflict_in(&error) {
-                    Some(conflict) if retries.again(client, conflict).await => {}
+                    Some(conflict) if again(&mut retries, client, conflict).await => {}
                     _ => return Err(error),
                 },
             }
@@ -446,7 +447,7 @@ impl PostgresGuard {
                         conflict_in(&error)
                     };
                     match conflict {
-                        Some(conflict) if retries.again(client, conflict).await => {}
+                        Some(conflict) if again(&mut retries, client, conflict).await => {}
                         _ => return Err(error),
                     }
                 }

@@ -9,7 +9,7 @@
 //! What PostgreSQL refuses is an error with the `SQLSTATE` `RF001`; read it with
 //! [`Refused::from_sqlstate`](crate::Refused::from_sqlstate), or, where the driver shows no
 //! `SQLSTATE`, with [`Refused::from_message`](crate::Refused::from_message), which also reads the
-//! errors of SQLite and Redis. With `sqlx`:
+//! errors of MySQL, SQLite and Redis. With `sqlx`:
 //!
 //! ```text
 //! let mut transaction = pool.begin().await?;
@@ -42,6 +42,49 @@ pub const POSTGRES_ADVANCE_TO: &str = "SELECT ringfence_advance_to($1::text, $2:
 /// The mark of the lease `$1`, as a `bigint`; no row if there is none. Advice for people.
 pub const POSTGRES_MARK: &str = "SELECT mark FROM ringfence_marks WHERE name = $1::text";
 
+/// The table of marks and the procedures around it in MariaDB and MySQL, as a migration to be run once
+/// per database with their clients, `mariadb` or `mysql`. Running it again changes nothing.
+/// [`mysql_statements`] has it for drivers.
+pub const MYSQL_MIGRATION: &str = include_str!("../sql/mysql.sql");
+
+/// The statements of [`MYSQL_MIGRATION`], each to be sent on its own: drivers do not know the clients'
+/// command `DELIMITER`.
+pub fn mysql_statements() -> impl Iterator<Item = &'static str> {
+    const COMMAND: &str = "DELIMITER ";
+    let parts = MYSQL_MIGRATION.split(COMMAND).enumerate();
+    let statements = parts.flat_map(|(part, text)| {
+        // Behind the command stands the delimiter, up to the end of its line.
+        let (delimiter, text) = match part {
+            0 => (";\n", text),
+            _ => text.split_once('\n').unwrap_or(("", text)),
+        };
+        text.split(delimiter)
+    });
+    statements.map(str::trim).filter(|statement| {
+        let mut lines = statement.lines();
+        lines.any(|line| !line.is_empty() && !line.starts_with("--"))
+    })
+}
+
+/// Admits a token for the rest of the transaction: the parameters are the lease's name and the token. Must
+/// be the transaction's first statement. A refusal is an error whose message begins with its reason; read it
+/// with [`Refused::from_message`](crate::Refused::from_message). The server judges the ceiling, by its own
+/// clock and the session's `@ringfence_ceiling`.
+pub const MYSQL_ADMIT: &str = "CALL ringfence_admit(?, ?)";
+
+/// Stands before the commit: fails if the transaction is not the one that has admitted a token.
+pub const MYSQL_RELEASE: &str = "RELEASE SAVEPOINT ringfence_admitted";
+
+/// Raises the mark to the token of a new grant and commits that, before its holder's first read.
+/// Parameters as in [`MYSQL_ADMIT`].
+pub const MYSQL_ADVANCE: &str = "CALL ringfence_advance(?, ?)";
+
+/// Raises the mark if it is lower and commits that, after a restore. Parameters as in [`MYSQL_ADMIT`].
+pub const MYSQL_ADVANCE_TO: &str = "CALL ringfence_advance_to(?, ?)";
+
+/// The mark of the lease in the parameter; no row if there is none. Advice for people.
+pub const MYSQL_MARK: &str = "SELECT mark FROM ringfence_marks WHERE name = ?";
+
 /// The table of marks in SQLite and its triggers, to be run once per database. Running it again
 /// changes nothing.
 pub const SQLITE_MIGRATION: &str = include_str!("../sql/sqlite.sql");
@@ -63,3 +106,30 @@ pub const SQLITE_MARK: &str = "SELECT mark FROM ringfence_marks WHERE name = ?1"
 /// The Lua script that compares the mark, and sets mark and data, in Redis 6 and later; its head says
 /// what it takes and answers.
 pub const REDIS_SCRIPT: &str = include_str!("../lua/redis.lua");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statements_of_mysql_are_whole() {
+        let statements: Vec<_> = mysql_statements().collect();
+        for statement in &statements {
+            let code: Vec<_> = (statement.lines())
+                .filter(|line| !line.starts_with("--"))
+                .collect();
+            let code = code.join("\n");
+            assert!(
+                !code.contains("DELIMITER") && !code.contains("//"),
+                "{code}"
+            );
+            let body = code.contains("\nBEGIN");
+            assert_eq!(body, code.ends_with("\nEND"), "{code}");
+            assert!(body || !code.contains(";\n"), "{code}");
+        }
+        let count = |word: &str| MYSQL_MIGRATION.matches(word).count();
+        let made =
+            count("\nCREATE ") + count("\nSET SESSION") + count("\nSET @") + count("\nCALL ");
+        assert_eq!(statements.len(), made);
+    }
+}

@@ -18,6 +18,7 @@ mod demo;
 mod dev;
 pub(crate) mod exit;
 mod failure;
+mod guard;
 mod kube;
 mod lease;
 mod lock;
@@ -136,6 +137,9 @@ pub(crate) enum ClientCommand {
     /// Look at the cluster itself, and change its members and settings
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Write to a store under a fence: a script of SQL in one transaction
+    #[command(subcommand)]
+    Guard(guard::GuardCommand),
     /// Fence what stands in Kubernetes
     #[command(subcommand)]
     Kube(kube::KubeCommand),
@@ -172,6 +176,7 @@ pub(crate) fn run(command: ClientCommand, global: &Global) -> ExitCode {
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
         ClientCommand::Recover(command) => command.run(global),
+        ClientCommand::Guard(command) => command.run(global),
         ClientCommand::DemoStore(command) => command.run(),
         command => runtime().and_then(|runtime| {
             let done = runtime.block_on(run_connected(command, global));
@@ -224,6 +229,7 @@ async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCo
         ClientCommand::CheckHistory(command) => command.run(global),
         ClientCommand::Log(command) => command.run(),
         ClientCommand::Recover(command) => command.run(global),
+        ClientCommand::Guard(command) => command.run(global),
         ClientCommand::DemoStore(command) => command.run(),
         ClientCommand::Tethered(command) => command.run(),
         ClientCommand::LockWatchdog(command) => command.run(),

@@ -1,6 +1,6 @@
 //! Values on the command line that are checked before anything is sent.
 
-use ringfence_core::{ClusterId, FencingToken, LeaseName, Mode, SessionId};
+use ringfence_core::{ClusterId, Fence, FencingToken, LeaseName, Mode, SessionId};
 use ringfence_proto::text::from_hex;
 
 /// A lease name.
@@ -18,6 +18,14 @@ pub(super) fn name(raw: &str) -> Result<LeaseName, String> {
 pub(super) fn token(raw: &str) -> Result<FencingToken, String> {
     let token = raw.parse().ok().and_then(FencingToken::new);
     token.ok_or_else(|| format!("a token is a whole number of 1 to {}", FencingToken::MAX))
+}
+
+/// A fence, as a grant is shown to a store.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed.
+pub(super) fn fence(raw: &str) -> Result<Fence, String> {
+    Fence::parse(raw).map_err(|cause| cause.to_string())
 }
 
 /// A session's number, or its handle, of which only the number is used.

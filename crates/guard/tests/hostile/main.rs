@@ -7,6 +7,8 @@
 
 mod killed;
 mod memory;
+mod mysql;
+mod mysql_soak;
 mod postgres;
 mod postgres_soak;
 mod redis;

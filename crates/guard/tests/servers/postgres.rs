@@ -1,17 +1,14 @@
 //! A PostgreSQL server.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use tokio_postgres::{Client, Config, NoTls};
 
+use super::machine::{Disk, find, free_port, own};
 use super::process::{self, Process};
-use super::proxy::{self, Hand};
-use super::{Disk, find, free_port};
 
 /// The user that Debian's package makes, since the server refuses to run as root.
 const USER: &str = "postgres";
@@ -36,7 +33,7 @@ impl Postgres {
         let initdb = find("initdb", "postgresql")?.canonicalize().unwrap();
         let programs = initdb.parent()?.to_owned();
         let directory = disk.directory();
-        own(directory.path());
+        own(directory.path(), USER, "postgresql");
         let mut initdb = process::command(&initdb, Some(USER), "KILL");
         initdb.arg("--pgdata").arg(directory.path().join("data"));
         initdb.args(["--username=postgres", "--auth=trust", "--no-sync"]);
@@ -101,28 +98,8 @@ impl Postgres {
         self.up();
     }
 
-    fn config(&self, database: &str) -> Config {
-        let mut config = Config::new();
-        config.host("127.0.0.1").port(self.port);
-        config.user("postgres").dbname(database);
-        config
-    }
-
-    /// Connects through a proxy that can disturb the connection.
-    pub(crate) async fn connect_through(&self, database: &str) -> (Client, Hand) {
-        let (stream, hand) = proxy::connect(self.port, proxy::POSTGRES).await;
-        let config = self.config(database);
-        let (client, connection) = config.connect_raw(stream, NoTls).await.unwrap();
-        tokio::spawn(async move { drop(connection.await) });
-        (client, hand)
-    }
-
-    pub(crate) async fn connect(&self, database: &str) -> Client {
-        let config = self.config(database);
-        let (client, connection) = config.connect(NoTls).await.unwrap();
-        // It ends with the client, or with the server, which the client notices.
-        tokio::spawn(async move { drop(connection.await) });
-        client
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
     }
 
     /// The database as text, by the tool that operators use.
@@ -147,19 +124,4 @@ impl Postgres {
         command.args(["--host=127.0.0.1", "--username=postgres", "--port", &port]);
         command
     }
-}
-
-/// Gives a directory to the server's user, if this is root.
-fn own(directory: &Path) {
-    if fs::metadata(directory).unwrap().uid() != 0 {
-        return;
-    }
-    let users = fs::read_to_string("/etc/passwd").unwrap();
-    let user = users
-        .lines()
-        .map(|line| line.split(':').collect::<Vec<_>>())
-        .find(|fields| fields[0] == USER)
-        .expect("the package postgresql makes the user postgres");
-    let id = |at: usize| user[at].parse().ok();
-    chown(directory, id(2), id(3)).unwrap();
 }

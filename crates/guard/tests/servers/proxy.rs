@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ringfence_guard::conformance::{Fault, Hit};
 use rustix::net::sockopt::set_socket_linger;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Bytes under way between client and proxy.
@@ -106,8 +106,30 @@ pub(crate) async fn connect(port: u16, framing: Framing) -> (DuplexStream, Hand)
     (theirs, Hand { state, pump })
 }
 
+/// Makes a port at which one client reaches a server through a proxy.
+pub(crate) async fn listen(port: u16, framing: Framing) -> (u16, Hand) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let reached = listener.local_addr().unwrap().port();
+    let state = State::default();
+    let hand = state.clone();
+    let pump = tokio::spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        client.set_nodelay(true).unwrap();
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        let server = server.unwrap();
+        server.set_nodelay(true).unwrap();
+        pump(client, server, hand, framing).await;
+    });
+    (reached, Hand { state, pump })
+}
+
 /// Ends when either side does, or when the connection is to be reset.
-async fn pump(mut client: DuplexStream, mut server: TcpStream, hand: State, framing: Framing) {
+async fn pump(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    mut server: TcpStream,
+    hand: State,
+    framing: Framing,
+) {
     let mut pending = Vec::new();
     let (mut up, mut down) = (vec![0; BUFFER], vec![0; BUFFER]);
     loop {
@@ -244,4 +266,21 @@ fn redis_step(bytes: &[u8]) -> Option<usize> {
         }
     }
     Some(at)
+}
+
+/// MySQL: a command is one packet, three bytes of length, a number and the content.
+pub(crate) const MYSQL: Framing = Framing {
+    step: mysql_step,
+    // No statement: it fails, and leaves the transaction as it is.
+    failing: b"\x02\x00\x00\x00\x03?",
+    // The server sends its answer when it has carried out the command, and all of it at once as far as
+    // it fits its buffer.
+    answered: |answer| mysql_step(answer).is_some(),
+};
+
+fn mysql_step(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.get(..4)?;
+    let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
+    let end = 4 + length;
+    (bytes.len() >= end).then_some(end)
 }

@@ -10,9 +10,9 @@ use redis::aio::MultiplexedConnection;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::machine::{Disk, find, free_port};
 use super::process::{self, Process};
 use super::proxy::{self, Hand};
-use super::{Disk, find, free_port};
 
 const READY: &str = "Ready to accept connections";
 /// Ports are taken by others between the look and the start; so often another is tried.

@@ -1,6 +1,10 @@
 //! The guards whose stores are servers, against real ones.
 #![allow(clippy::unwrap_used)]
 
+mod mysql_rules;
+mod mysql_sql;
+mod mysql_store;
+mod mysql_walls;
 mod postgres_rules;
 mod postgres_sql;
 mod postgres_store;
@@ -32,7 +36,7 @@ fn fence(text: &str) -> Fence {
 
 #[test]
 fn a_missing_server_fails_under_ci_and_is_loud_elsewhere() {
-    let look = || servers::find("a-server-that-nobody-has", "nothing");
+    let look = || servers::machine::find("a-server-that-nobody-has", "nothing");
     let found = std::panic::catch_unwind(look);
     if std::env::var("CI").is_ok_and(|value| value == "true") {
         assert!(found.is_err(), "it was only loud");

@@ -168,6 +168,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "mysql",
+        package: "ringfence-guard",
+        target: Target::Test("stores"),
+        filter: "dropped_query",
+        homes: &["guard"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "kubernetes",
         package: "ringfence-kube",
         target: Target::Library,

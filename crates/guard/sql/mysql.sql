@@ -1,0 +1,266 @@
+-- Marks of Ringfence guards in MariaDB 10.6 and MySQL 8.0.29 and later, for services in any language.
+--
+-- Run it once per database, with `mariadb bank < mysql.sql` or `mysql bank < mysql.sql`; running it
+-- again changes nothing. It creates one table and its procedures in the database that is in use.
+--
+--   START TRANSACTION;
+--   CALL ringfence_admit('bank/balance', 42);     -- first: takes the mark's lock until the commit
+--   UPDATE balance SET amount = amount + 1;
+--   RELEASE SAVEPOINT ringfence_admitted;         -- fails if the transaction is another one by now
+--   COMMIT;
+--
+-- A new holder, before its first read and outside of a transaction, since it rolls back what is open:
+--
+--   CALL ringfence_advance('bank/balance', 42);
+--
+-- A procedure that refuses or fails leaves a transaction open that can only read, and in which nothing
+-- is admitted: what a program sends behind it by oversight fails with 1792 until it rolls back.
+--
+-- The server ends a transaction by itself at a deadlock, and commits it at a statement such as CREATE
+-- TABLE or a second START TRANSACTION. Each statement behind it commits on its own, without the mark.
+-- So stop at any error, send no such statement, and release the savepoint before the commit: it goes
+-- with the transaction that has admitted the fence. The clients `mariadb` and `mysql` stop at the first
+-- error of a script unless they get --force. Two walls make it harmless to go on: SET SESSION TRANSACTION
+-- READ ONLY, with START TRANSACTION READ WRITE for what is guarded, makes the server refuse what comes
+-- behind a commit; SET autocommit = 0 makes what comes behind a deadlock wait for one, since the server
+-- goes on in the mode of the transaction that it gave up.
+--
+-- Only tables of InnoDB take part in transactions. A write to a table of MyISAM, Aria or MEMORY is done
+-- at once, stays when its transaction is rolled back, and is not guarded.
+--
+-- What is refused raises an error with the SQLSTATE 45000, whose message begins with
+--
+--   STALE_TOKEN      a later grant has been here: stop the work, the lease is lost
+--   MISSING_FENCE    no resource or no token was given
+--   MALFORMED_FENCE  no lease name, or no token: 1 to 9223372036854775807
+--   WRONG_LEASE      the fence is of another lease
+--   MARK_STAYS       an attempt to lower, rename or delete a mark
+--   NO_TRANSACTION   ringfence_admit was called outside of a transaction, where it would admit nothing
+--   WRONG_ENGINE     ringfence_marks is not a table of InnoDB
+--   TOKEN_TOO_HIGH   ringfence_admit or ringfence_advance was shown a token above (now + 1 day) * 2^20,
+--                    with this server's clock in seconds since 1970, and above the mark: it was made up,
+--                    or the clock is more than a day behind. It does not say that the lease is lost
+--
+-- Where tokens do not follow the clock, SET @ringfence_ceiling = 'off' switches TOKEN_TOO_HIGH off for
+-- a session; a number in its place is the ceiling itself.
+--
+-- 1213, 1205 and 1020 say, as always, that the whole transaction is to be repeated.
+--
+-- The procedures run with the rights of their caller, who needs EXECUTE, and SELECT, INSERT and UPDATE on
+-- ringfence_marks. To run this file takes CREATE, CREATE ROUTINE and TRIGGER, and where the server writes
+-- a binary log also the right to make triggers then: SUPER, or log_bin_trust_function_creators = 1. No
+-- trigger keeps TRUNCATE out: give the right to DROP to no service.
+
+-- One row per lease. Each admission changes the row, by its counter, also when the mark is equal: so
+-- it takes part in what a Galera cluster or a group compares at the commit.
+CREATE TABLE IF NOT EXISTS ringfence_marks (
+    name VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+    mark BIGINT NOT NULL CHECK (mark > 0),
+    admissions BIGINT UNSIGNED NOT NULL DEFAULT 1
+) ENGINE = InnoDB
+    COMMENT = 'The greatest fencing token that each lease has shown. Marks outlive their data.';
+
+-- Procedures keep the mode in which they are made: a value that does not fit is an error, not cut.
+SET @ringfence_sql_mode = @@SESSION.sql_mode;
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
+
+DELIMITER //
+
+CREATE TRIGGER IF NOT EXISTS ringfence_marks_only_grow BEFORE UPDATE ON ringfence_marks FOR EACH ROW
+BEGIN
+    IF NEW.mark < OLD.mark OR NEW.name <> OLD.name THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT =
+            'MARK_STAYS: a mark of ringfence_marks can only grow, and keeps its name';
+    END IF;
+END//
+
+CREATE TRIGGER IF NOT EXISTS ringfence_marks_stay BEFORE DELETE ON ringfence_marks FOR EACH ROW
+BEGIN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT =
+        'MARK_STAYS: a mark of ringfence_marks outlives its data; delete the data alone';
+END//
+
+-- Raises what the others refuse. A message has 128 characters at most, so a name may be cut.
+CREATE PROCEDURE IF NOT EXISTS ringfence_refuse(IN reason VARCHAR(128) CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = reason;
+END//
+
+-- Fails unless the marks are in InnoDB: any other engine keeps a mark whose data was rolled back, and
+-- locks no row until the commit.
+CREATE PROCEDURE IF NOT EXISTS ringfence_check_engine()
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE found VARCHAR(64);
+    SELECT engine INTO found FROM information_schema.tables
+        WHERE table_schema = DATABASE() AND table_name = 'ringfence_marks';
+    IF found IS NULL OR found <> 'InnoDB' THEN
+        CALL ringfence_refuse(CONCAT('WRONG_ENGINE: ringfence_marks is in ', COALESCE(found, '(none)'),
+            ', expected InnoDB: ALTER TABLE ringfence_marks ENGINE = InnoDB'));
+    END IF;
+END//
+
+-- Refuses what is no name or no token. Both come as texts that hold anything, since a value that does
+-- not fit its type fails before the procedure begins, and with it what makes the transaction read-only.
+CREATE PROCEDURE IF NOT EXISTS ringfence_check(
+    IN resource LONGTEXT CHARACTER SET utf8mb4,
+    IN token LONGTEXT CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    IF resource IS NULL OR token IS NULL THEN
+        CALL ringfence_refuse(CONCAT('MISSING_FENCE: this is guarded by lease "',
+            LEFT(COALESCE(resource, '(none)'), 32), '"; show the token of its grant'));
+    END IF;
+    IF resource = '' OR CHAR_LENGTH(resource) > 255
+        OR CONVERT(resource USING ascii) REGEXP '[^A-Za-z0-9._~:@/-]' THEN
+        CALL ringfence_refuse(CONCAT('MALFORMED_FENCE: "', LEFT(resource, 32), '" is no lease name'));
+    END IF;
+    IF CHAR_LENGTH(token) > 19 OR CONVERT(token USING ascii) REGEXP '^$|^0|[^0-9]'
+        OR CAST(token AS DECIMAL(20)) > 9223372036854775807 THEN
+        CALL ringfence_refuse(CONCAT('MALFORMED_FENCE: the token "', LEFT(token, 32),
+            '" is out of range; a token is 1 to 9223372036854775807'));
+    END IF;
+END//
+
+-- What the procedures below have in common. The row is written first, also when the mark is equal:
+-- only a write keeps the next grant out until the commit, at every isolation level.
+CREATE PROCEDURE IF NOT EXISTS ringfence_raise(
+    IN lease VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN offered BIGINT, OUT found BIGINT)
+    SQL SECURITY INVOKER
+BEGIN
+    INSERT INTO ringfence_marks (name, mark) VALUES (lease, offered)
+        ON DUPLICATE KEY UPDATE mark = GREATEST(mark, offered), admissions = admissions + 1;
+    SELECT mark INTO found FROM ringfence_marks WHERE name = lease FOR UPDATE;
+END//
+
+CREATE PROCEDURE IF NOT EXISTS ringfence_show(
+    IN resource LONGTEXT CHARACTER SET utf8mb4,
+    IN token LONGTEXT CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE lease VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE offered, found, ceiling BIGINT;
+    CALL ringfence_check(resource, token);
+    SET lease = CONVERT(resource USING ascii);
+    SET offered = token;
+    SET ceiling = CASE COALESCE(@ringfence_ceiling, '')
+        WHEN 'off' THEN 9223372036854775807
+        WHEN '' THEN (FLOOR(UNIX_TIMESTAMP()) + 86400) * 1048576
+        ELSE CAST(@ringfence_ceiling AS SIGNED)
+    END;
+    -- A mark only grows: one that has reached the token stays there, and is no reason to refuse it.
+    IF offered > ceiling AND NOT EXISTS (
+        SELECT 1 FROM ringfence_marks WHERE name = lease AND mark >= offered FOR UPDATE
+    ) THEN
+        CALL ringfence_refuse(CONCAT('TOKEN_TOO_HIGH: token ', offered, ' of lease "',
+            LEFT(resource, 24), '" is above the ceiling ', ceiling));
+    END IF;
+    CALL ringfence_raise(lease, offered, found);
+    IF found > offered THEN
+        CALL ringfence_refuse(CONCAT('STALE_TOKEN: token ', offered, ' of lease "',
+            LEFT(resource, 24), '" was overtaken by token ', found));
+    END IF;
+END//
+
+-- Admits the token for the rest of the transaction, or raises. Must come first in it.
+CREATE PROCEDURE IF NOT EXISTS ringfence_admit(
+    IN resource LONGTEXT CHARACTER SET utf8mb4,
+    IN token LONGTEXT CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        -- The caller may overlook the error. Nothing that it sends next may be written.
+        ROLLBACK;
+        START TRANSACTION READ ONLY;
+        RESIGNAL;
+    END;
+    BEGIN
+        -- Outside of a transaction a savepoint ends with its statement.
+        DECLARE EXIT HANDLER FOR 1305 CALL ringfence_refuse(
+            'NO_TRANSACTION: ringfence_admit was called outside of a transaction; START TRANSACTION first');
+        SAVEPOINT ringfence_probe;
+        RELEASE SAVEPOINT ringfence_probe;
+    END;
+    CALL ringfence_show(resource, token);
+    SAVEPOINT ringfence_admitted;
+END//
+
+-- Tells the store that this is the grant in force, and commits that. A new holder calls it before its
+-- first read; advancing twice changes nothing.
+CREATE PROCEDURE IF NOT EXISTS ringfence_advance(
+    IN resource LONGTEXT CHARACTER SET utf8mb4,
+    IN token LONGTEXT CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    ROLLBACK;
+    START TRANSACTION READ WRITE;
+    CALL ringfence_show(resource, token);
+    COMMIT;
+END//
+
+-- Raises the mark to `floor` if it is lower, and commits that. After a restore, and after any loss of
+-- the newest commits, call it with the lease's newest token before writes are served. It has no ceiling: a
+-- mark that it raised too far stays there.
+CREATE PROCEDURE IF NOT EXISTS ringfence_advance_to(
+    IN resource LONGTEXT CHARACTER SET utf8mb4,
+    IN floor LONGTEXT CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE found BIGINT;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    ROLLBACK;
+    START TRANSACTION READ WRITE;
+    CALL ringfence_check(resource, floor);
+    CALL ringfence_raise(CONVERT(resource USING ascii), floor, found);
+    COMMIT;
+END//
+
+-- As ringfence_admit, for a fence `NAME#TOKEN` as a holder shows it, which must be one of `resource`:
+--
+--   CALL ringfence_admit_fence('bank/balance', 'bank/balance#42');
+CREATE PROCEDURE IF NOT EXISTS ringfence_admit_fence(
+    IN resource LONGTEXT CHARACTER SET utf8mb4,
+    IN fence LONGTEXT CHARACTER SET utf8mb4)
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE digits, shown LONGTEXT CHARACTER SET utf8mb4;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        START TRANSACTION READ ONLY;
+        RESIGNAL;
+    END;
+    IF fence IS NULL THEN
+        CALL ringfence_check(resource, NULL);
+    END IF;
+    SET shown = SUBSTRING_INDEX(fence, '#', 1);
+    SET digits = SUBSTRING(fence, CHAR_LENGTH(shown) + 2);
+    IF CHAR_LENGTH(shown) NOT BETWEEN 1 AND 255 OR CHAR_LENGTH(digits) > 19
+        OR CONVERT(shown USING ascii) REGEXP '[^A-Za-z0-9._~:@/-]'
+        OR CONVERT(digits USING ascii) REGEXP '^$|^0|[^0-9]' THEN
+        CALL ringfence_refuse(CONCAT('MALFORMED_FENCE: "', LEFT(fence, 64),
+            '" is no fence; a fence is NAME#TOKEN'));
+    END IF;
+    IF CONVERT(shown USING ascii) COLLATE ascii_bin <> CONVERT(resource USING ascii) COLLATE ascii_bin THEN
+        CALL ringfence_refuse(CONCAT('WRONG_LEASE: the fence is of lease "', LEFT(shown, 24),
+            '", but this is guarded by lease "', LEFT(resource, 24), '"'));
+    END IF;
+    CALL ringfence_admit(resource, digits);
+END//
+
+DELIMITER ;
+
+SET SESSION sql_mode = @ringfence_sql_mode;
+
+CALL ringfence_check_engine();

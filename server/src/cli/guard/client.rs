@@ -1,0 +1,147 @@
+//! A database's own client program, and what it says.
+
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+
+use rand::RngCore as _;
+
+use super::{Failure, exit};
+
+/// How much of what a program says on stderr is kept, in bytes.
+const SAID_BYTES_MAX: usize = 64 << 10;
+
+/// How long a line of its stdout may be that says how far it has come, in bytes.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// A word that no script can contain, since it is drawn for one run.
+pub(super) fn nonce() -> String {
+    format!("ringfence_{:016x}", rand::rng().next_u64())
+}
+
+/// How far a program has come, and how it ended.
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    /// The marks that it has printed: the lines that begin with the nonce, without it.
+    pub(super) passed: Vec<String>,
+    pub(super) stderr: String,
+}
+
+impl Ended {
+    /// Whether it has printed this mark.
+    pub(super) fn has_passed(&self, mark: &str) -> bool {
+        self.passed.iter().any(|passed| passed == mark)
+    }
+
+    /// The first line of stderr that is an error, or the last one.
+    pub(super) fn error(&self, is_error: impl Fn(&str) -> bool) -> &str {
+        let found = self.stderr.lines().find(|line| is_error(line));
+        let said = |line: &&str| !line.trim().is_empty();
+        found
+            .or_else(|| self.stderr.lines().rfind(said))
+            .unwrap_or("it said nothing")
+    }
+}
+
+/// Runs a program with `input` on its stdin. `package` is what to install if there is no such program.
+pub(super) fn run(
+    mut command: Command,
+    input: String,
+    nonce: &str,
+    package: &str,
+) -> Result<Ended, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |what: &str, cause: std::io::Error| {
+        let message = format!("cannot {what} {program}: {cause}");
+        Failure::new(exit::SYSTEM, "CLIENT", message).hint(format!(
+            "install the client program, for example: apt-get install {package}"
+        ))
+    };
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // What it says is read here.
+    command.env("LC_ALL", "C");
+    let mut child = command.spawn().map_err(|cause| failed("run", cause))?;
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        unreachable!("all three were asked for");
+    };
+    let (passed, stderr) = thread::scope(|scope| {
+        // It stops reading at the first error.
+        scope.spawn(move || stdin.write_all(input.as_bytes()).ok());
+        let said = scope.spawn(|| said(stderr));
+        let passed = marks(stdout, nonce);
+        (passed, said.join().unwrap_or_default())
+    });
+    let status = child.wait().map_err(|cause| failed("wait for", cause))?;
+    Ok(Ended {
+        status,
+        passed,
+        stderr,
+    })
+}
+
+/// The marks among the lines; what else a script prints is passed over.
+fn marks(stdout: impl Read, nonce: &str) -> Vec<String> {
+    let mut reader = BufReader::new(stdout);
+    let (mut passed, mut line) = (Vec::new(), Vec::new());
+    loop {
+        line.clear();
+        let read = reader
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            return passed;
+        }
+        let text = String::from_utf8_lossy(&line);
+        if let Some(mark) = text.trim().strip_prefix(nonce) {
+            passed.push(mark.trim().to_owned());
+        }
+    }
+}
+
+/// The beginning of what it says. The rest is read, too, so that it never waits.
+fn said(mut stderr: impl Read) -> String {
+    let (mut said, mut part) = (Vec::new(), [0; 4_096]);
+    while let Ok(read @ 1..) = stderr.read(&mut part) {
+        let room = SAID_BYTES_MAX.saturating_sub(said.len());
+        said.extend_from_slice(&part[..read.min(room)]);
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn marks_are_found_among_what_a_script_prints() {
+        let mut shell = Command::new("sh");
+        shell.args([
+            "-c",
+            "echo row; echo n1 one; echo ' n1 two '; cat; echo ERROR one >&2; echo late >&2; exit 3",
+        ]);
+        let ended = run(shell, "n1 three\nx n1 no\n".to_owned(), "n1", "dash").unwrap();
+        assert_eq!(ended.passed, ["one", "two", "three"]);
+        assert!(ended.has_passed("two") && !ended.has_passed("no"));
+        assert_eq!(ended.status.code(), Some(3));
+        assert_eq!(ended.error(|line| line.starts_with("ERROR")), "ERROR one");
+        assert_eq!(ended.error(|line| line.is_empty()), "late");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named_with_its_package() {
+        let missing = Command::new("/nowhere/psql");
+        let failure = run(missing, String::new(), "n", "postgresql-client")
+            .err()
+            .unwrap();
+        assert_eq!(failure.exit, exit::SYSTEM);
+        assert!(failure.hint.contains("postgresql-client"), "{failure:?}");
+    }
+}
