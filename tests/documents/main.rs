@@ -36,7 +36,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
     (
         "deploy/RECOVERY.md",
         "--drill &",
-        Run(Ends::WithDev, &["restored from cluster"]),
+        Run(Ends::WithDev, &["no leases"]),
     ),
     (
         "deploy/RECOVERY.md",

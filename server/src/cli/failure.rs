@@ -183,7 +183,10 @@ fn hint_of(reason: Reason) -> &'static str {
         Reason::Held | Reason::Queued | Reason::LockDelay | Reason::Revoking => {
             "wait for it: --wait 30s"
         }
-        Reason::QuietTime => "wait: a restored cluster grants nothing until old holders are gone",
+        Reason::QuietTime => {
+            "wait until holders of the cluster before it are gone: `cluster status` shows how long, \
+             deploy/RECOVERY.md why"
+        }
         Reason::StaleToken | Reason::NotHolder | Reason::Ended => {
             "`lease get NAME` shows the present holder and token"
         }
@@ -199,9 +202,11 @@ fn hint_of(reason: Reason) -> &'static str {
         Reason::StaleSettings | Reason::StaleAccess => {
             "repeat the command: it starts from the present settings"
         }
-        Reason::ClusterChanged | Reason::Compacted | Reason::PositionUnknown => {
-            "start again, without --from"
+        Reason::ClusterChanged => {
+            "another cluster stands here now: begin again with what it says, not with what the one \
+             before it said; see deploy/RECOVERY.md"
         }
+        Reason::Compacted | Reason::PositionUnknown => "start again, without --from",
         Reason::WaitTimeout => "wait longer, or see who holds it: `lease get NAME`",
         Reason::Membership => "`cluster members` shows the present members",
         Reason::NotFound => "`lease list` shows the names that are known",

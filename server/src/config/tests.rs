@@ -91,7 +91,7 @@ fn a_first_member_tells_others_the_address_it_is_listed_with() {
 
 #[test]
 fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
-    let file = given::parse_file(
+    let file = file::parse_file(
         "name = \"filed\"\nheartbeat-ms = 40\nreplace-on-data-loss = true\njoin = [\"a:1\"]\n\
          advertise-peer = \"b:2\"\nlog-format = \"json\"",
     )
@@ -115,7 +115,7 @@ fn a_switch_can_be_said_with_and_without_a_value() {
 
 #[test]
 fn an_unknown_key_is_refused_by_name() {
-    let why = given::parse_file("nmae = \"n1\"").expect_err("must be refused");
+    let why = file::parse_file("nmae = \"n1\"").expect_err("must be refused");
 
     assert!(why.contains("unknown field `nmae`"), "{why}");
     assert!(why.contains("line 1"), "{why}");
@@ -141,7 +141,7 @@ fn a_file_that_is_too_long_for_a_configuration_is_refused_before_it_is_read() {
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(1 << 40).unwrap();
 
-    let refusal = given::read_file(path).unwrap_err().to_string();
+    let refusal = file::read_file(path).unwrap_err().to_string();
 
     assert!(refusal.contains("longer than 1048576 bytes"), "{refusal}");
 }

@@ -82,7 +82,7 @@ impl LeadershipTask {
                     return false;
                 }
                 Err(ProposeError::Fault { .. }) => return false,
-                Err(error) if tries % FORM_SAY_EVERY == 0 => {
+                Err(error) if tries.is_multiple_of(FORM_SAY_EVERY) => {
                     tracing::warn!(%error, "the cluster is not formed yet");
                 }
                 Err(error) => tracing::debug!(%error, "the cluster is not formed yet"),
