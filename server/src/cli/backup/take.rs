@@ -39,7 +39,7 @@ pub(super) struct Take {
 /// Where the bytes go.
 enum Target {
     Stdout,
-    File(BackupOutput),
+    File(Box<BackupOutput>),
 }
 
 /// A backup that has come to its end.
@@ -61,7 +61,7 @@ impl Take {
         let to_stdout = file.as_os_str() == STDOUT;
         let mut target = match to_stdout {
             true => Target::Stdout,
-            false => Target::File(create(&file, self.force)?),
+            false => Target::File(Box::new(create(&file, self.force)?)),
         };
         let taken = receive(context, &mut target).await?;
         let text = format!("{}", taken.digest);
