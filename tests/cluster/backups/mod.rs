@@ -136,7 +136,8 @@ fn formed(cluster: &Cluster) -> Vec<serde_json::Value> {
     let output = ringfence(cluster, &["--json", "cluster", "status"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let nodes = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    let is_formed = |node: &serde_json::Value| node["cluster"].as_str().is_some_and(|id| id != "");
+    let is_formed =
+        |node: &serde_json::Value| node["cluster"].as_str().is_some_and(|id| !id.is_empty());
     nodes.filter(is_formed).collect()
 }
 

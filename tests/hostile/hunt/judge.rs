@@ -181,6 +181,10 @@ impl Asked<'_> {
                 true => Ok(()),
                 false => undue("no right to configure"),
             },
+            "Cluster/Backup" => match bandit.may_to_cluster(Verb::Backup) {
+                true => Ok(()),
+                false => undue("no right to back up"),
+            },
             _ if rpc.starts_with("Cluster/") => match bandit.may_to_cluster(Verb::Operate) {
                 true => Ok(()),
                 false => undue("no right to operate"),

@@ -210,11 +210,13 @@ fn message(random: &mut StdRng, rpc: &str) -> Bytes {
             cluster: some(random),
             node_id: random.random_range(0..9),
             membership_index: random.random(),
+            lineage: vec![some(random)],
         }
         .encode_to_vec(),
         "Adopt" => pb::AdoptRequest {
             cluster: some(random),
             member: Some(member(random)),
+            restores: some(random),
         }
         .encode_to_vec(),
         "Join" => pb::JoinRequest {
