@@ -3,7 +3,6 @@
 //! ```text
 //!   principal ── who a request was proven to come from
 //!   verb ─────── what a rule allows
-//!   by text ──── values by principal or name, found by digest
 //!   pattern ──── for which principals and names
 //!   rules ────── all rules, and the one that allows something
 //!   usage ────── what each principal has
@@ -14,7 +13,6 @@
 //! A node proves who calls, by its own configuration and clock. What follows from that is judged
 //! here, from the state and the entry alone, so every replica judges the same.
 
-pub(crate) mod by_text;
 pub(crate) mod change;
 pub(crate) mod pattern;
 pub(crate) mod principal;

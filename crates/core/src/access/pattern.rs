@@ -1,10 +1,11 @@
 //! Patterns of principals and of lease names: a whole text, or all that begins with one. The latter
 //! ends in `*` behind a separator, so that `team-a/*` never covers `team-admin/x`.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
-use super::by_text::{ByText, Digest};
 use super::principal::{InvalidPrincipal, KINDS, Principal, check_bytes, namespace_of};
 use crate::name::{InvalidName, LeaseName};
 
@@ -162,48 +163,40 @@ impl fmt::Display for NamePattern {
 
 /// Values by pattern. What covers a text is found by a few searches, one per separator in the text,
 /// however many patterns there are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ByPattern<V> {
-    exact: ByText<Arc<str>, V>,
-    prefixes: ByText<Arc<str>, V>,
+    exact: BTreeMap<String, V>,
+    prefixes: BTreeMap<String, V>,
 }
 
 impl<V> Default for ByPattern<V> {
     fn default() -> Self {
-        let (exact, prefixes) = (ByText::default(), ByText::default());
+        let (exact, prefixes) = (BTreeMap::new(), BTreeMap::new());
         Self { exact, prefixes }
     }
 }
 
-impl<V: Clone + Default> ByPattern<V> {
-    /// Changes the value of the pattern that covers `text` alone, made if it is not there.
-    pub(crate) fn change_exact(&mut self, text: &str, change: impl FnOnce(&mut V)) {
-        change_in(&mut self.exact, text, change);
+impl<V: Default> ByPattern<V> {
+    /// The value of the pattern that covers `text` alone, made if it is not there.
+    pub(crate) fn exact_mut(&mut self, text: &str) -> &mut V {
+        self.exact.entry(text.into()).or_default()
     }
 
-    /// Changes the value of the pattern that covers what begins with `prefix`, made if it is not there.
-    pub(crate) fn change_prefix(&mut self, prefix: &str, change: impl FnOnce(&mut V)) {
-        change_in(&mut self.prefixes, prefix, change);
+    /// The value of the pattern that covers what begins with `prefix`, made if it is not there.
+    pub(crate) fn prefix_mut(&mut self, prefix: &str) -> &mut V {
+        self.prefixes.entry(prefix.into()).or_default()
     }
-}
 
-fn change_in<V: Clone + Default>(
-    values: &mut ByText<Arc<str>, V>,
-    text: &str,
-    change: impl FnOnce(&mut V),
-) {
-    if values.get(text).is_none() {
-        values.insert(Arc::from(text), V::default());
-    }
-    values.change(text, change);
-}
-
-impl<V> ByPattern<V> {
     /// The values of all patterns that cover `text`. `separators` are those behind which a prefix
     /// may end.
     fn covering<'v>(&'v self, text: &str, separators: &[u8]) -> impl Iterator<Item = &'v V> {
-        let exact = core::iter::once_with(|| self.exact.get(text)).flatten();
-        exact.chain(self.prefixes_of(text, separators))
+        let ends = text.bytes().enumerate();
+        let ends = ends
+            .filter(|(_, byte)| separators.contains(byte))
+            .map(|(at, _)| at + 1);
+        let ends = core::iter::once(0).chain(ends);
+        let prefixes = ends.filter_map(|end| self.prefixes.get(text.get(..end)?));
+        self.exact.get(text).into_iter().chain(prefixes)
     }
 
     /// The values of all patterns that cover this principal.
@@ -218,20 +211,11 @@ impl<V> ByPattern<V> {
 
     /// The values of all patterns that cover whatever begins with `prefix`.
     pub(crate) fn covering_all_under<'v>(&'v self, prefix: &str) -> impl Iterator<Item = &'v V> {
-        self.prefixes_of(prefix, IN_NAMES)
-    }
-
-    /// The values of all prefixes of `text`.
-    fn prefixes_of<'v>(&'v self, text: &str, separators: &[u8]) -> impl Iterator<Item = &'v V> {
-        let mut digest = Digest::EMPTY;
-        let all = self.prefixes.find(digest, "");
-        let ends = text.bytes().enumerate().filter_map(move |(at, byte)| {
-            digest = digest.then(byte);
-            match separators.contains(&byte) {
-                true => self.prefixes.find(digest, text.get(..=at)?),
-                false => None,
-            }
-        });
-        all.into_iter().chain(ends)
+        let ends = prefix.bytes().enumerate();
+        let ends = ends
+            .filter(|(_, byte)| IN_NAMES.contains(byte))
+            .map(|(at, _)| at + 1);
+        let ends = core::iter::once(0).chain(ends);
+        ends.filter_map(|end| self.prefixes.get(prefix.get(..end)?))
     }
 }

@@ -92,7 +92,7 @@ pub enum Scope<'a> {
 }
 
 /// What one pattern of principals is allowed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Allowed {
     names: ByPattern<Option<Rule>>,
     /// For the names of the principal's own namespace.
@@ -114,15 +114,19 @@ impl Rules {
     pub(crate) fn new(all: BTreeSet<Rule>) -> Self {
         let mut by_principal = ByPattern::<BTreeMap<Verb, Allowed>>::default();
         for rule in &all {
-            let add = |verbs: &mut BTreeMap<Verb, Allowed>| {
-                verbs.entry(rule.verb).or_default().add(rule);
+            let verbs = match &rule.principals {
+                PrincipalPattern::Exact(principal) => by_principal.exact_mut(principal.as_str()),
+                PrincipalPattern::Prefix(prefix) => by_principal.prefix_mut(prefix),
             };
-            match &rule.principals {
-                PrincipalPattern::Exact(principal) => {
-                    by_principal.change_exact(principal.as_str(), add);
-                }
-                PrincipalPattern::Prefix(prefix) => by_principal.change_prefix(prefix, add),
-            }
+            let allowed = verbs.entry(rule.verb).or_default();
+            allowed.any.get_or_insert_with(|| rule.clone());
+            let place = match &rule.names {
+                None => continue,
+                Some(NamePattern::Exact(name)) => allowed.names.exact_mut(name.as_str()),
+                Some(NamePattern::Prefix(prefix)) => allowed.names.prefix_mut(prefix),
+                Some(NamePattern::OwnNamespace) => &mut allowed.own_namespace,
+            };
+            *place = Some(rule.clone());
         }
         Self { all, by_principal }
     }
@@ -140,17 +144,6 @@ impl Rules {
 }
 
 impl Allowed {
-    fn add(&mut self, rule: &Rule) {
-        self.any.get_or_insert_with(|| rule.clone());
-        let put = |place: &mut Option<Rule>| *place = Some(rule.clone());
-        match &rule.names {
-            None => {}
-            Some(NamePattern::Exact(name)) => self.names.change_exact(name.as_str(), put),
-            Some(NamePattern::Prefix(prefix)) => self.names.change_prefix(prefix, put),
-            Some(NamePattern::OwnNamespace) => put(&mut self.own_namespace),
-        }
-    }
-
     fn rule(&self, principal: &str, scope: Scope<'_>) -> Option<&Rule> {
         let (mut rules, own) = match scope {
             Scope::Cluster | Scope::Any => return self.any.as_ref(),

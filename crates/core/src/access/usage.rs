@@ -1,7 +1,7 @@
 //! What each principal has: counted, so that none takes all there is.
 
-use super::by_text::ByText;
 use super::principal::Principal;
+use crate::tree::Tree;
 
 /// What one principal has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,35 +15,31 @@ pub(crate) struct Usage {
 /// What principals have; follows from the sessions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usages {
-    by_principal: ByText<Principal, Usage>,
+    by_principal: Tree<Principal, Usage>,
 }
 
 impl Usages {
     pub(crate) fn of(&self, principal: &Principal) -> Usage {
         self.by_principal
-            .get(principal.as_str())
+            .get(principal)
             .copied()
             .unwrap_or_default()
     }
 
     /// Counts what a principal has more or less. One that has nothing left is forgotten.
-    pub(crate) fn change(&mut self, principal: &Principal, change: impl Fn(&mut Usage)) {
-        let of = principal.as_str();
+    pub(crate) fn change(&mut self, principal: &Principal, change: impl FnOnce(&mut Usage)) {
         // One search where the principal has something before and after: each request passes here.
-        let known = self.by_principal.change(of, |known| {
+        if let Some(known) = self.by_principal.get_mut(principal) {
             change(known);
-            *known
-        });
-        match known {
-            Some(left) if left == Usage::default() => self.by_principal.remove(of),
-            Some(_) => {}
-            None => {
-                let mut usage = Usage::default();
-                change(&mut usage);
-                if usage != Usage::default() {
-                    self.by_principal.insert(principal.clone(), usage);
-                }
+            if *known == Usage::default() {
+                self.by_principal.remove(principal);
             }
+            return;
+        }
+        let mut usage = Usage::default();
+        change(&mut usage);
+        if usage != Usage::default() {
+            self.by_principal.insert(principal.clone(), usage);
         }
     }
 }
