@@ -14,8 +14,8 @@ use crate::program::{call, until};
 
 /// Long enough that nothing healthy reaches it.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
-/// Volumes that Pods can have: five members, and some that are lost.
-const VOLUMES: usize = 9;
+/// Volumes that Pods can have: five members, some that are lost, and three of the last cluster.
+const VOLUMES: usize = 12;
 
 /// A member of the Ringfence cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,11 @@ impl Kubectl {
         }
     }
 
+    /// The folder that it lies in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.program.parent().unwrap_or(&self.program)
+    }
+
     /// The file by which it speaks.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

@@ -17,6 +17,7 @@ mod inside;
 mod kubectl;
 mod load;
 mod machine;
+mod operator;
 mod outside;
 mod plane;
 mod program;

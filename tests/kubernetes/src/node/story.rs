@@ -8,6 +8,7 @@ mod forming;
 mod lost;
 mod pods;
 mod probes;
+mod production;
 mod rolling;
 mod scale;
 
@@ -31,7 +32,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
     // Timers of what is not inside a task are its, too.
     let _entered = runtime.enter();
     type Chapter = fn(&Cluster, &Runtime) -> Result<(), String>;
-    let chapters: [(&str, Chapter); 14] = [
+    let chapters: [(&str, Chapter); 15] = [
         (
             "applying the manifests forms a cluster of three",
             forming::three_nodes_form_a_cluster,
@@ -76,6 +77,10 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<(), String> {
             scale::up_again_and_down,
         ),
         ("no stale write has passed", beside::no_write_passed),
+        (
+            "the overlay production, by the document: TLS, rights, a restart",
+            production::by_the_document,
+        ),
     ];
     for (claim, chapter) in chapters {
         chapter(cluster, &runtime).map_err(|why| format!("{claim}: {why}"))?;
