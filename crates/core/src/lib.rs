@@ -80,7 +80,7 @@ pub use objects::object::{
     OBJECT_METADATA_BYTES_MAX, OBJECTS_MAX, OWING_MAX, OWING_TOTAL_MAX, ObjectMetadata, ObjectView,
     Owing, Term,
 };
-pub use objects::term_ttl;
+
 pub use outcome::{
     Acquired, Cancelled, Holder, Limit, LostGrant, ObjectWritten, Opened, Outcome, Rejection,
     Renewed,
@@ -92,9 +92,9 @@ pub use pod::{
 pub use query::{LeaseView, SessionView, Summary, Verdict};
 pub use refused::{EndsBelief, Refused};
 pub use settings::{
-    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART, LOCK_DELAY_MAX,
-    OPEN_AGE_MAX, REASON_BYTES_MAX, Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR,
-    UNCONFIRMED_MAX, WAIT_MAX,
+    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART,
+    LEASE_API_FACTOR_MAX, LEASE_API_FACTOR_MIN, LOCK_DELAY_MAX, OPEN_AGE_MAX, REASON_BYTES_MAX,
+    Settings, TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR, UNCONFIRMED_MAX, WAIT_MAX,
 };
 pub use state::Frozen;
 pub use time::{ClusterTime, Millis, WallTime};

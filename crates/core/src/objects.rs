@@ -8,9 +8,9 @@
 
 pub(crate) mod object;
 mod owing;
+mod rehearsal;
 mod table;
 mod term;
 mod write;
 
 pub(crate) use table::Objects;
-pub use term::term_ttl;

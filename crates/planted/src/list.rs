@@ -61,6 +61,8 @@ bugs! {
             "A process that only its principal proves releases the lease of another one behind it."
         OwingForgotten "owing-forgotten"
             "A process that slept through the loss of its term is granted a new one in the old."
+        PodOfTermForgotten "pod-of-term-forgotten"
+            "The end of a Pod ends no grant of the elector in it."
         FreshTtlInEveryTerm "fresh-ttl-in-every-term"
             "Each change of leader gives a silent session one more TTL, so it may live for ever."
         TermStartIgnored "term-start-ignored"

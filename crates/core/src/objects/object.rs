@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use crate::access::principal::Principal;
 use crate::id::{FencingToken, SessionId};
 use crate::name::{Identity, InvalidText, LeaseName};
-use crate::pod::PodUid;
+use crate::pod::{Pod, PodUid};
 use crate::time::{ClusterTime, WallTime};
 
 /// The most bytes of labels, annotations and owners of one object, as the endpoint encodes them.
@@ -79,6 +79,8 @@ pub struct Term {
     pub session: SessionId,
     /// Who alone may renew and release it.
     pub candidate: Candidate,
+    /// The Pod whose end ends it, once a leader has seen that; `None` if no leader watches it.
+    pub pod: Option<Pod>,
 }
 
 /// A candidate that lost a term against its will, and may not know yet. One that slept is not granted

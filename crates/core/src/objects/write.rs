@@ -55,6 +55,9 @@ impl StateMachine {
                     }
                     Some(spec) => self.write_spec(&ask.name, &candidate, spec)?,
                 };
+                if let (Done::Held(_), Some(pod)) = (&done, &ask.watched) {
+                    self.bind_term(&ask.name, pod);
+                }
                 self.put_metadata(&ask.name, metadata);
                 Ok(self.written(&ask.name, done))
             }
