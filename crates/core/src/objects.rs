@@ -6,6 +6,7 @@
 //! session for it; the session ends with that grant, and each further write of the holder is its
 //! keep-alive. So the rules of leases hold for objects, and nothing here grants anything itself.
 
+mod native;
 pub(crate) mod object;
 mod owing;
 mod rehearsal;

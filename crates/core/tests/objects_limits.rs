@@ -415,56 +415,6 @@ fn a_holder_renews_though_the_greatest_ttl_was_lowered() {
 }
 
 #[test]
-fn the_ttl_is_the_duration_times_the_clusters_factor() {
-    let mut bench = Bench::new();
-    let set = |bench: &mut Bench, settings| {
-        let based_on = bench.machine.settings_set_at();
-        let configure = Command::Configure(Configure { based_on, settings });
-        bench.apply(NOBODY, configure)
-    };
-    let factor = |lease_api_factor| Settings {
-        lease_api_factor,
-        ..Settings::STANDARD
-    };
-    for out_of_range in [0, 999, 2_001] {
-        let refused = rejection(set(&mut bench, factor(out_of_range)));
-        assert!(matches!(refused, Rejection::InvalidSetting(_)));
-    }
-    for (lease_api_factor, ttl) in [(1_000, 10_000), (2_000, 20_000)] {
-        set(&mut bench, factor(lease_api_factor));
-        bench.holds(ONE, "one");
-        bench.pass(ttl - 1);
-        let refused = rejection(bench.put(TWO, "two"));
-        assert!(matches!(refused, Rejection::Held { .. }), "{refused:?}");
-        bench.pass(1);
-        bench.holds(TWO, "two");
-        bench.put(TWO, "");
-        bench.put(ONE, "one");
-        bench.pass(10_000);
-    }
-    // Raised beyond the greatest TTL, it takes no renewal from a holder.
-    let token = bench.holds(ONE, "one");
-    let lowered = Settings {
-        ttl_max: Millis(12_000),
-        ..Settings::STANDARD
-    };
-    set(&mut bench, lowered);
-    assert_eq!(bench.holds(ONE, "one"), token);
-}
-
-#[test]
-fn below_the_level_of_objects_the_factor_stays() {
-    let mut bench = Bench::at(LEVEL_ACCESS);
-    let settings = Settings {
-        lease_api_factor: 2_000,
-        ..Settings::STANDARD
-    };
-    let based_on = bench.machine.settings_set_at();
-    bench.apply(NOBODY, Command::Configure(Configure { based_on, settings }));
-    assert_eq!(*bench.machine.settings(), Settings::STANDARD);
-}
-
-#[test]
 fn only_the_oldest_deletions_are_forgotten() {
     let mut bench = Bench::new();
     let mut deletions = Vec::new();

@@ -206,17 +206,18 @@ impl ObjectService {
         Ok(judged?)
     }
 
-    /// What a write would be answered by this node's state. Nothing is written, here or in the log.
+    /// What a write would be answered now. Nothing is written, here or in the log.
     ///
     /// # Errors
     /// As of [`ObjectService::write`].
-    pub fn rehearse(
+    pub async fn rehearse(
         &self,
         caller: &ObjectCaller,
         write: WriteObject,
     ) -> Result<ObjectWritten, ObjectRefused> {
         let command = Command::WriteObject(Box::new(write));
         let command = self.context.asked(&caller.who, &caller.account, command)?;
+        self.context.node.read_barrier().await.map_err(not_read)?;
         let rehearse = |machine: &StateMachine| machine.rehearse_object_write(&command);
         written(self.context.node.read(rehearse))
     }

@@ -211,7 +211,7 @@ impl LeaseApi {
             let write = ObjectWrite::Delete { revoke };
             let version = Some(present.version);
             let done = match options.is_dry_run() {
-                true => self.rehearse(&writing, version, write),
+                true => self.rehearse(&writing, version, write).await,
                 false => self.write(&writing, version, write, None).await,
             };
             match done {
@@ -269,7 +269,7 @@ impl LeaseApi {
         let version = present.map(|object| object.version);
         let write = ObjectWrite::Put { metadata, spec };
         if options.dry_run {
-            let rehearsed = self.rehearse(writing, version, write)?;
+            let rehearsed = self.rehearse(writing, version, write).await?;
             let mut would = lease(&rehearsed.object, self.cluster());
             // It has the version and the uid of what is there: it was given none of its own.
             let own = shown.map(|shown| shown.metadata).unwrap_or_default();
@@ -290,8 +290,8 @@ impl LeaseApi {
         judged.map_err(|refused| failures::of(writing.what, &refused))
     }
 
-    /// What a write would be answered by this node's state, without an entry.
-    fn rehearse(
+    /// What a write would be answered now, without an entry.
+    async fn rehearse(
         &self,
         writing: &Writing<'_>,
         version: Option<u64>,
@@ -299,7 +299,7 @@ impl LeaseApi {
     ) -> Result<ObjectWritten, Why> {
         let seconds = seconds_of(&write);
         let write = writing.object_write(version, write);
-        let rehearsed = self.objects.rehearse(&writing.asked.caller, write);
+        let rehearsed = self.objects.rehearse(&writing.asked.caller, write).await;
         rehearsed.map_err(|refused| writing.refused(&refused, seconds))
     }
 

@@ -267,6 +267,48 @@ async fn a_dry_run_answers_what_the_write_would() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_a_session_holds_is_read_listed_and_watched() {
+    let node = Secured::start().await;
+    let reader = node.principal("reader", &[("observe", "k8s/shop/*")]);
+    let elector = node.principal("elector", &[("acquire", "k8s/shop/*")]);
+    let watch = format!("{LEASES}?watch=true&timeoutSeconds=6");
+    let watching = node
+        .curl(Some(&reader), &watch)
+        .stdout(Stdio::piped())
+        .spawn();
+    let watching = watching.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    node.operate(&["access", "grant", "local", "acquire", "k8s/shop/*"]);
+    let acquire = [
+        "lease",
+        "acquire",
+        "k8s/shop/web",
+        "--ttl",
+        "30s",
+        "--identity",
+        "native",
+    ];
+    node.operate(&acquire);
+    let held = node.ask(Some(&reader), "GET", WEB, None);
+    assert_eq!(
+        held.body["spec"]["holderIdentity"], "native",
+        "{}",
+        held.body
+    );
+    assert_eq!(held.body["spec"]["leaseDurationSeconds"], 30);
+    let listed = node.ask(Some(&reader), "GET", LEASES, None);
+    assert_eq!(listed.body["items"][0]["spec"], held.body["spec"]);
+    let mut stolen = web("native");
+    stolen["metadata"]["resourceVersion"] = held.body["metadata"]["resourceVersion"].clone();
+    let refused = node.ask(Some(&elector), "PUT", WEB, Some(&stolen));
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    let lines = watching.wait_with_output().unwrap().stdout;
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(lines.contains("\"holderIdentity\":\"native\""), "{lines}");
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn values_that_cannot_be_are_invalid_by_their_field() {
     let node = Secured::start().await;
     let owner = node.principal("owner", &[("acquire", "k8s/shop/*")]);

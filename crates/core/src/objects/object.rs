@@ -114,6 +114,8 @@ pub struct LeaseObject {
     pub acquired: WallTime,
     /// When its holder was last heard, for people.
     pub renewed: WallTime,
+    /// Cluster time of `renewed`: what a session holds is shown as renewed again half of its TTL later.
+    pub heard: ClusterTime,
     /// How many grants came after the first one.
     pub transitions: u32,
     /// The grant in force, if it was made through the endpoint.

@@ -185,15 +185,14 @@ impl StateMachine {
         if adopts || own {
             self.check_owner(session)?;
         }
-        let wall = self.wall();
+        let (now, wall) = (self.time(), self.wall());
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
-            object.renewed = wall;
+            (object.renewed, object.heard) = (wall, now);
             if let Some(term) = object.term.as_mut().filter(|_| adopts) {
                 term.candidate = candidate.clone();
             }
         });
-        let now = self.time();
         let before = self.change_session(session, |session| {
             let before = session.ttl();
             session.keep_alive(now);
@@ -247,9 +246,11 @@ impl StateMachine {
         }
     }
 
-    /// Takes notice of a grant whose name has an object. The first one makes no transition.
+    /// Takes notice of a grant: its name has an object from now on, if it is one of Kubernetes. The
+    /// first grant makes no transition.
     pub(crate) fn object_granted(&mut self, name: &LeaseName, ttl: Millis) {
-        let wall = self.wall();
+        self.make_native_object(name);
+        let (now, wall) = (self.time(), self.wall());
         self.change_object(name, |object| {
             // Every holder before has left a duration.
             if object.seconds > 0 {
@@ -257,6 +258,7 @@ impl StateMachine {
             }
             object.seconds = u32::try_from(ttl.0.div_ceil(1_000)).unwrap_or(u32::MAX);
             (object.acquired, object.renewed) = (wall, wall);
+            object.heard = now;
         });
     }
 

@@ -91,6 +91,7 @@ impl From<&LeaseObject> for pb::LeaseObject {
             seconds: object.seconds,
             acquired: object.acquired.0,
             renewed: object.renewed.0,
+            heard: object.heard.0,
             transitions: object.transitions,
             term: object.term.as_ref().map(|term| pb::Term {
                 token: term.token.get(),
@@ -114,6 +115,7 @@ impl TryFrom<pb::LeaseObject> for LeaseObject {
             seconds: object.seconds,
             acquired: WallTime(object.acquired),
             renewed: WallTime(object.renewed),
+            heard: ClusterTime(object.heard),
             transitions: object.transitions,
             term: object.term.map(TryInto::try_into).transpose()?,
         })
@@ -278,6 +280,7 @@ impl From<&ObjectView> for pb::ObjectView {
                 seconds: view.seconds,
                 acquired: view.acquired.0,
                 renewed: view.renewed.0,
+                heard: 0,
                 transitions: view.transitions,
                 term: None,
             }),

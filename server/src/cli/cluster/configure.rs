@@ -144,3 +144,26 @@ fn show(context: &Context, settings: &Settings, index: u64) -> Result<(), Failur
     }
     context.output.list(&[object], &table, "")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_read_and_shown_in_decimals() {
+        for (text, per_mille) in [
+            ("1", 1_000),
+            ("1.5", 1_500),
+            ("1.125", 1_125),
+            ("2.0", 2_000),
+        ] {
+            assert_eq!(factor(text), Ok(per_mille));
+            let shown = factor_text(per_mille);
+            assert_eq!(factor(&shown), Ok(per_mille), "{shown}");
+        }
+        for text in ["", ".5", "1.5x", "-1", "1.2345", "99999999999"] {
+            assert!(factor(text).is_err(), "{text}");
+        }
+        assert_eq!(factor_text(1_500), "1.5");
+    }
+}

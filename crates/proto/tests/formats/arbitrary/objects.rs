@@ -70,13 +70,13 @@ fn object() -> BoxedStrategy<LeaseObject> {
         pod,
     });
     let versions = (count(), count());
-    let times = (wall(), wall(), wall());
+    let times = (wall(), wall(), wall(), time());
     let counts = (any::<u32>(), any::<u32>());
     (versions, times, counts, metadata(), option::of(term))
         .prop_map(
             |(versions, times, (seconds, transitions), metadata, term)| {
                 let (version, created) = versions;
-                let (created_at, acquired, renewed) = times;
+                let (created_at, acquired, renewed, heard) = times;
                 LeaseObject {
                     version,
                     created,
@@ -85,6 +85,7 @@ fn object() -> BoxedStrategy<LeaseObject> {
                     seconds,
                     acquired,
                     renewed,
+                    heard,
                     transitions,
                     term,
                 }

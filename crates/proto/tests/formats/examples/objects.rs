@@ -147,10 +147,12 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         seconds: 15,
         acquired: WALL,
         renewed: WALL,
+        heard: ClusterTime(0),
         transitions: 3,
         term: Some(term.clone()),
     };
     let in_pod = LeaseObject {
+        heard: ClusterTime(140_000),
         term: Some(Term {
             pod: Some(pod()),
             ..term
