@@ -55,7 +55,7 @@ fn a_lease_that_a_session_holds_has_an_object_until_it_is_deleted() {
     assert_eq!((holder.as_str(), token), ("native", grant.token));
     assert_eq!((object.seconds, object.transitions), (10, 0));
     let listed: Vec<ObjectView> = world.machine.objects("k8s/", None).collect();
-    assert_eq!(listed, [object.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&object));
     let changed = world.machine.objects_changed_after(0);
     assert_eq!(changed.count(), 1);
     // The object stays with no holder, and the next grant is a transition.
