@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	systemclock "ringfence.io/client/go/internal/clock"
 )
 
 func TestAWindowIsTheTTLLessOnePercentAndTheMargin(t *testing.T) {
@@ -129,7 +131,7 @@ func TestALossIsAcknowledgedWhenNothingWorksUnderItAnyMore(t *testing.T) {
 }
 
 func TestTheClockNeverGoesBack(t *testing.T) {
-	for _, c := range []clock{newClock(), newAccumulatingClock()} {
+	for _, c := range []clock{newClock(), systemClock{systemclock.Accumulating()}} {
 		before := c.now()
 		began := before
 		for range 10000 {

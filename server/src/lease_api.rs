@@ -133,23 +133,23 @@ impl LeaseApi {
         B: HttpBody<Data = Bytes> + Send,
     {
         let (head, body) = request.into_parts();
-        let (method, path) = (head.method.clone(), head.uri.path().to_owned());
-        let route = match parse(method.as_str(), &path, head.uri.query()) {
+        let route = match parse(head.method.as_str(), head.uri.path(), head.uri.query()) {
             Ok(Route::Document(document)) => {
                 let version = env!("CARGO_PKG_VERSION");
                 return Answer::ok(discovery::body(document, version)).response();
             }
-            Ok(route) => route,
-            Err(failure) => return refused(&failure),
+            route => route,
         };
         let client = head.extensions.get::<Client>().cloned();
         let client = client.unwrap_or_else(|| Client::clone(&self.stray));
         let caller = self.objects.caller(&head.extensions);
         let asked = Asked { head, caller };
-        if let Route::Watch(namespace, options) = route {
+        if let Ok(Route::Watch(namespace, options)) = route {
             let begun = self.watch(asked, namespace, options).await;
             return begun.unwrap_or_else(|failure| refused(&failure));
         }
+        // Also of a request that is refused: a client that is still sending loses the answer with the
+        // connection.
         let body = match client.whole_body(body).await {
             Ok(body) => body,
             Err(why) => return refused(&failures::no_body(why)),
@@ -157,7 +157,10 @@ impl LeaseApi {
         if body.bytes().len() > BODY_BYTES_MAX {
             return refused(&Failure::too_large(BODY_BYTES_MAX));
         }
-        let answered = self.route(asked, route, body.bytes()).await;
+        let answered = match route {
+            Ok(route) => self.route(asked, route, body.bytes()).await,
+            Err(failure) => Err(failure),
+        };
         match answered {
             Ok(answer) => answer.response(),
             Err(failure) => refused(&failure),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::access::change::{AccessChange, PrincipalLimits};
 use crate::audit::{AUDIT_TEXT_BYTES_MAX, AuditRecord};
 use crate::command::Command;
-use crate::level::LEVEL_ACCESS;
+use crate::level::{LEVEL_ACCESS, LEVEL_OBJECTS};
 use crate::machine::StateMachine;
 use crate::outcome::Outcome;
 
@@ -17,7 +17,7 @@ impl StateMachine {
         if !self.is_at(LEVEL_ACCESS) || matches!(outcome, Outcome::Rejected(_)) {
             return;
         }
-        let Some((act, reason)) = act_of(command.bare()) else {
+        let Some((act, reason)) = act_of(command.bare(), self.level()) else {
             return;
         };
         let caller = self.caller.as_ref();
@@ -35,7 +35,7 @@ impl StateMachine {
 
 /// What an operator's command does, and why it says so; `None` for commands of holders and of the
 /// leader.
-fn act_of(command: &Command) -> Option<(String, String)> {
+fn act_of(command: &Command, level: u32) -> Option<(String, String)> {
     match command {
         Command::Revoke(revoke) => {
             let now = if revoke.now { " --now" } else { "" };
@@ -49,7 +49,7 @@ fn act_of(command: &Command) -> Option<(String, String)> {
         Command::Configure(configure) => {
             // Written out: every release has to write the same, whatever it calls its fields.
             let to = &configure.settings;
-            let act = format!(
+            let mut act = format!(
                 "cluster configure: ttl {} to {}, idle retention {}, leases of a session {}, waiters \
                  of a lease {}, leases {}, sessions {}",
                 to.ttl_min,
@@ -60,6 +60,9 @@ fn act_of(command: &Command) -> Option<(String, String)> {
                 to.leases_max,
                 to.sessions_max
             );
+            if level >= LEVEL_OBJECTS {
+                act.push_str(&format!(", Lease endpoint factor {}", to.lease_api_factor));
+            }
             Some((act, String::new()))
         }
         Command::ChangeAccess(change) => {

@@ -373,6 +373,8 @@ pub struct WriteObject {
     pub version: Option<u64>,
     /// The Pod that the caller's token was made for, as a node has proven it.
     pub pod: Option<PodUid>,
+    /// The same Pod with its names, if leaders watch its Kubernetes: its end ends the caller's grant.
+    pub watched: Option<Pod>,
     /// What is written.
     pub write: ObjectWrite,
 }

@@ -44,6 +44,14 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
+    /// The longest idle lease of `all`, and nothing else.
+    pub(crate) fn of_longest_idle(all: &Self) -> Self {
+        Self {
+            idle: all.idle.first().cloned().into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn insert_session(&mut self, at: ClusterTime, id: SessionId) {
         self.sessions.insert((at, id));
     }

@@ -76,6 +76,9 @@ impl FencingToken {
 }
 
 impl SessionId {
+    /// The first number of a cluster.
+    pub(crate) const FIRST: Self = Self(NonZeroU64::MIN);
+
     /// The session with this number, unless it is 0.
     #[must_use]
     pub const fn new(value: u64) -> Option<Self> {

@@ -42,6 +42,7 @@ impl StateMachine {
             }
             _ => renewed.ended.push(*id),
         });
+        self.show_renewals(&renew.sessions);
         Outcome::Renewed(renewed)
     }
 }

@@ -86,7 +86,7 @@ pub use objects::object::{
     OBJECT_METADATA_BYTES_MAX, OBJECTS_MAX, OWING_MAX, OWING_TOTAL_MAX, ObjectMetadata, ObjectView,
     Owing, Term,
 };
-pub use objects::term_ttl;
+
 pub use outcome::{
     Acquired, Cancelled, Holder, Limit, LostGrant, ObjectWritten, Opened, Outcome, Rejection,
     Renewed,
@@ -98,9 +98,10 @@ pub use pod::{
 pub use query::{LeaseView, SessionView, Summary, Verdict};
 pub use refused::{EndsBelief, Refused};
 pub use settings::{
-    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART, LINEAGE_MAX,
-    LOCK_DELAY_MAX, OPEN_AGE_MAX, QUIET_TIME_MAX, REASON_BYTES_MAX, RESTORE_TOKEN_GAP, Settings,
-    TOKEN_FLOOR_MAX, TTL_MAX_CEILING, TTL_MIN_FLOOR, UNCONFIRMED_MAX, WAIT_MAX,
+    ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART,
+    LEASE_API_FACTOR_MAX, LEASE_API_FACTOR_MIN, LINEAGE_MAX, LOCK_DELAY_MAX, OPEN_AGE_MAX,
+    QUIET_TIME_MAX, REASON_BYTES_MAX, RESTORE_TOKEN_GAP, Settings, TOKEN_FLOOR_MAX,
+    TTL_MAX_CEILING, TTL_MIN_FLOOR, UNCONFIRMED_MAX, WAIT_MAX,
 };
 pub use state::Frozen;
 pub use time::{ClusterTime, Millis, WallTime};

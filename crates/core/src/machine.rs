@@ -17,7 +17,7 @@ use crate::command::{Command, Configure, Entry};
 use crate::deadlines::Deadlines;
 use crate::event::Event;
 use crate::id::{FencingToken, OpenId, SessionId};
-use crate::level::{LEVEL_FIRST, LEVEL_REPEATS};
+use crate::level::{LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS};
 use crate::looks::Looks;
 use crate::outcome::{Outcome, Rejection};
 use crate::settings::{LEAD_MAX, LEAD_PART, OPEN_AGE_MAX, Settings};
@@ -165,7 +165,7 @@ impl StateMachine {
 
     /// Refuses what its caller may not do. Rights to leases are judged where the request turns out
     /// to be new, so that a repeat is answered as before whatever was taken away since.
-    fn judge_and_carry_out(&mut self, command: &Command) -> Outcome {
+    pub(crate) fn judge_and_carry_out(&mut self, command: &Command) -> Outcome {
         if let Command::Called(called) = command {
             // Nothing is proven of `anonymous`: what it opens is not its own for life.
             let caller = Some(called.caller.clone());
@@ -245,8 +245,16 @@ impl StateMachine {
     }
 
     pub(crate) fn set(&mut self, settings: Settings) {
+        // Nodes of older releases read no factor of the Lease endpoint in the same entry.
+        let known = self.is_at(LEVEL_OBJECTS);
         let header = &mut self.state.header;
-        header.settings = settings;
+        header.settings = Settings {
+            lease_api_factor: match known {
+                true => settings.lease_api_factor,
+                false => Settings::STANDARD.lease_api_factor,
+            },
+            ..settings
+        };
         header.settings_set_at = header.index;
     }
 

@@ -6,11 +6,12 @@
 //! session for it; the session ends with that grant, and each further write of the holder is its
 //! keep-alive. So the rules of leases hold for objects, and nothing here grants anything itself.
 
+mod native;
 pub(crate) mod object;
 mod owing;
+mod rehearsal;
 mod table;
 mod term;
 mod write;
 
 pub(crate) use table::Objects;
-pub use term::term_ttl;

@@ -387,10 +387,11 @@ impl Frozen {
         self.sessions.get(&id)?.owner.as_ref()
     }
 
-    /// The Pods that living sessions are bound to, in the order of their UIDs.
+    /// The Pods that living sessions are bound to, and those of electors whose grants end with them.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         let ids = self.pods.iter().map(|(_, id)| id);
-        ids.filter_map(|id| self.sessions.get(id)?.pod())
+        let bound = ids.filter_map(|id| self.sessions.get(id)?.pod());
+        bound.chain(self.objects.pods())
     }
 
     /// Whether any living session is bound to a Pod.
@@ -399,17 +400,20 @@ impl Frozen {
         !self.pods.is_empty()
     }
 
-    /// Whether a living session is bound to a container of this Pod.
+    /// Whether a living session ends with this Pod.
     #[must_use]
     pub fn has_pod(&self, uid: &PodUid) -> bool {
         self.bound_to(uid).is_some()
     }
 
-    /// The session that is bound to the first container of this Pod, in the order of their names.
+    /// The session that is bound to the first container of this Pod, in the order of their names;
+    /// then those of electors in the Pod.
     pub(crate) fn bound_to(&self, uid: &PodUid) -> Option<SessionId> {
         let first = (uid.clone(), Arc::from(""));
-        let ((found, _), id) = self.pods.iter_from(Bound::Included(&first)).next()?;
-        (found == uid).then_some(*id)
+        let bound = self.pods.iter_from(Bound::Included(&first)).next();
+        let bound = bound.filter(|((found, _), _)| found == uid);
+        let bound = bound.map(|(_, id)| *id);
+        bound.or_else(|| self.objects.bound_to(uid))
     }
 
     /// The whole state: a header, then sessions, leases, ended sessions and rights. Equal states have

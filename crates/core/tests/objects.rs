@@ -8,8 +8,9 @@ mod world;
 use ringfence_core::snapshot::Record;
 use ringfence_core::{
     Called, Caller, ClusterTime, Command, FencingToken, Identity, LEVEL_OBJECTS, LeaseName, Millis,
-    ObjectMetadata, ObjectSpec, ObjectView, ObjectWrite, ObjectWritten, OpenId, Outcome, PodUid,
-    Principal, Rejection, Revoke, Secret, Settings, StateMachine, WriteObject,
+    ObjectMetadata, ObjectSpec, ObjectView, ObjectWrite, ObjectWritten, OpenId, Outcome, Pod,
+    PodEnded, PodSeen, PodText, PodUid, Principal, Rejection, Revoke, Secret, Settings,
+    StateMachine, WriteObject,
 };
 use world::World;
 
@@ -34,6 +35,8 @@ const TWO: Elector = Elector {
 struct Bench {
     world: World,
     opened: u8,
+    /// Whether leaders watch the Kubernetes of the electors' Pods.
+    watches: bool,
 }
 
 impl Bench {
@@ -41,6 +44,7 @@ impl Bench {
         Self {
             world: World::formed(LEVEL_OBJECTS, Settings::STANDARD),
             opened: 0,
+            watches: false,
         }
     }
 
@@ -63,6 +67,7 @@ impl Bench {
             name: name(),
             version,
             pod: by.pod.map(|pod| PodUid::parse(pod).unwrap()),
+            watched: by.pod.filter(|_| self.watches).map(pod),
             write,
         };
         let caller = Caller {
@@ -105,6 +110,16 @@ impl Bench {
 
 fn name() -> LeaseName {
     LeaseName::parse("k8s/shop/web").unwrap()
+}
+
+fn pod(uid: &str) -> Pod {
+    let text = PodText {
+        namespace: "shop",
+        name: "web-0",
+        uid,
+        container: "",
+    };
+    Pod::parse(text).unwrap()
 }
 
 fn put(spec: Option<ObjectSpec>) -> ObjectWrite {
@@ -376,6 +391,51 @@ fn a_state_with_objects_is_restored_from_its_records() {
     let again: Vec<Record> = restored.records().collect();
     assert_eq!(again, records);
     assert_eq!(restored.object(&name()), bench.object());
+}
+
+#[test]
+fn the_end_of_a_pod_ends_the_grant_of_the_elector_in_it() {
+    let mut bench = Bench::new();
+    bench.watches = true;
+    let token = bench.acquire(ONE);
+    let pods: Vec<&Pod> = bench.world.machine.pods().collect();
+    assert_eq!(pods, [&pod("uid-1")]);
+    // The restored state knows what it ends with.
+    let records: Vec<Record> = bench.world.machine.records().collect();
+    bench.world.machine = StateMachine::restore(records).unwrap();
+    for uid in ["uid-2", "uid-1"] {
+        assert_eq!(bench.holder().as_deref(), Some("one"));
+        let uid = PodUid::parse(uid).unwrap();
+        let seen = PodSeen::Gone;
+        bench.world.apply(Command::PodEnded(PodEnded { uid, seen }));
+    }
+    assert_eq!(bench.holder(), None);
+    assert!(
+        !bench
+            .world
+            .machine
+            .has_pod(&PodUid::parse("uid-1").unwrap())
+    );
+    assert_eq!(bench.world.machine.pods().count(), 0);
+    assert!(bench.acquire(TWO) > token);
+}
+
+#[test]
+fn what_no_leader_watches_ends_with_no_pod() {
+    let mut bench = Bench::new();
+    bench.acquire(ONE);
+    assert_eq!(bench.world.machine.pods().count(), 0);
+    // It renews under a node that knows that its Pod is watched.
+    bench.watches = true;
+    bench.acquire(ONE);
+    assert!(
+        bench
+            .world
+            .machine
+            .has_pod(&PodUid::parse("uid-1").unwrap())
+    );
+    bench.put(ONE, "");
+    assert_eq!(bench.world.machine.pods().count(), 0);
 }
 
 #[test]

@@ -123,6 +123,7 @@ impl Bench {
             name: LeaseName::parse(name).unwrap(),
             version,
             pod: by.1.map(|pod| PodUid::parse(pod).unwrap()),
+            watched: None,
             write,
         };
         self.apply(by, Command::WriteObject(Box::new(write)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ringfence_core::{Called, Caller, Command, Pod, PodUid, Principal};
+use ringfence_core::{Called, Caller, Command, Pod, PodText, PodUid, Principal};
 use tonic::Request;
 
 /// Who a request was proven to come from. What proves puts it among the request's extensions; a
@@ -81,6 +81,18 @@ impl Who {
                 && own.name == pod.name()
                 && own.uid == pod.uid().as_str()
         })
+    }
+
+    /// The Pod of the watched Kubernetes whose own credential was shown.
+    pub(crate) fn watched_pod(&self) -> Option<Pod> {
+        let own = self.0.as_ref()?.pod.as_ref()?;
+        let text = PodText {
+            namespace: &own.namespace,
+            name: &own.name,
+            uid: &own.uid,
+            container: "",
+        };
+        Pod::parse(text).ok()
     }
 
     /// The Pod that the credential was made for, if it names one.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Extensions;
 use ringfence_core::{
     Access, ClusterId, Command, Frozen, LEVEL_OBJECTS, LeaseName, Mode, ObjectView, ObjectWritten,
-    Outcome, PodUid, Rejection, Scope, Verb, WriteObject,
+    Outcome, Pod, PodUid, Rejection, Scope, StateMachine, Verb, WriteObject,
 };
 use ringfence_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
@@ -79,6 +79,12 @@ impl ObjectCaller {
     #[must_use]
     pub fn pod(&self) -> Option<PodUid> {
         self.who.pod_uid()
+    }
+
+    /// The same Pod, if leaders watch its Kubernetes.
+    #[must_use]
+    pub fn watched_pod(&self) -> Option<Pod> {
+        self.who.watched_pod()
     }
 }
 
@@ -175,21 +181,45 @@ impl ObjectService {
         })
     }
 
-    /// Whether the caller has this right to a lease, as far as this node knows.
+    /// Whether the caller may write this lease, as far as this node knows: its holder and who may
+    /// acquire it, and for [`Verb::Revoke`] who may end the grant of another one.
     ///
     /// # Errors
     /// [`ObjectRefused`] names the rule that would allow it.
-    pub fn judge(
+    pub fn judge_writer(
         &self,
         caller: &ObjectCaller,
         verb: Verb,
         name: &LeaseName,
     ) -> Result<(), ObjectRefused> {
+        if self.holds(caller, name) {
+            return Ok(());
+        }
         let who = &caller.who;
         let judged = self.context.look_early(who, |access| {
-            access.judge(who.principal(), verb, Scope::Name(name))
+            let judge = |verb| access.judge(who.principal(), verb, Scope::Name(name));
+            judge(Verb::Acquire).or_else(|denied| match verb {
+                Verb::Revoke => judge(Verb::Revoke),
+                _ => Err(denied),
+            })
         });
         Ok(judged?)
+    }
+
+    /// What a write would be answered now. Nothing is written, here or in the log.
+    ///
+    /// # Errors
+    /// As of [`ObjectService::write`].
+    pub async fn rehearse(
+        &self,
+        caller: &ObjectCaller,
+        write: WriteObject,
+    ) -> Result<ObjectWritten, ObjectRefused> {
+        let command = Command::WriteObject(Box::new(write));
+        let command = self.context.asked(&caller.who, &caller.account, command)?;
+        self.context.node.read_barrier().await.map_err(not_read)?;
+        let rehearse = |machine: &StateMachine| machine.rehearse_object_write(&command);
+        written(self.context.node.read(rehearse))
     }
 
     /// The version that this node's objects have come to.
@@ -282,10 +312,14 @@ impl ObjectService {
         let command = self.context.asked(&caller.who, &caller.account, command)?;
         let applied = self.context.node.propose(command).await;
         let applied = applied.map_err(not_proposed)?;
-        match applied.outcome {
-            Outcome::Object(written) => Ok(*written),
-            Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
-            other => Err(unexpected(&other).into()),
-        }
+        written(applied.outcome)
+    }
+}
+
+fn written(outcome: Outcome) -> Result<ObjectWritten, ObjectRefused> {
+    match outcome {
+        Outcome::Object(written) => Ok(*written),
+        Outcome::Rejected(rejection) => Err(ObjectRefused::Rejected(rejection)),
+        other => Err(unexpected(&other).into()),
     }
 }

@@ -2,8 +2,9 @@
 //! write of its own accord only after 429 and 503 with `Retry-After`, which are answered only where nothing was
 //! done.
 
-use ringfence_core::{Limit, Rejection};
+use ringfence_core::{Limit, Millis, Rejection};
 use ringfence_lease_api::Failure;
+use ringfence_lease_api::status::Cause;
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_services::{NoBody, ObjectRefused};
@@ -41,7 +42,6 @@ fn rejected(what: What<'_>, rejection: &Rejection) -> Failure {
         | Rejection::Revoking { .. }
         | Rejection::QuietTime { .. }
         | Rejection::Owing { .. } => Failure::conflict(name, &message()),
-        Rejection::InvalidTtl { .. } => Failure::not_allowed(name, &message()),
         Rejection::Limit(Limit::Objects(_) | Limit::NamespaceObjects(_)) => {
             Failure::not_allowed(name, &message())
         }
@@ -50,6 +50,21 @@ fn rejected(what: What<'_>, rejection: &Rejection) -> Failure {
         }
         rejection => other(what, &Refusal::from_rejection(rejection)),
     }
+}
+
+/// A duration whose TTL the cluster does not allow.
+pub(super) fn duration(
+    name: &str,
+    seconds: u32,
+    ttl: Millis,
+    (min, max): (Millis, Millis),
+) -> Failure {
+    let why = format!(
+        "the TTL of such a lease is {ttl}, and the cluster allows {min} to {max}; set another \
+         duration, or the cluster's max-ttl"
+    );
+    let field = "spec.leaseDurationSeconds";
+    Failure::invalid(name, vec![Cause::invalid(field, seconds, &why)])
 }
 
 fn other(what: What<'_>, refusal: &Refusal) -> Failure {

@@ -69,6 +69,7 @@ impl LeaseApi {
             name: parsed.lease.metadata.name.clone(),
         };
         let writing = Writing::new(asked, &key, "create")?;
+        self.admit(&writing, Verb::Acquire)?;
         let present = self.present(&writing, Fresh::Any).await?;
         if present.is_some() && self.present(&writing, Fresh::Newest).await?.is_some() {
             return Err(Failure::already_exists(&key.name));
@@ -100,6 +101,7 @@ impl LeaseApi {
         let kind = asked.content_type();
         let parsed = body::lease(kind, bytes, BODY_BYTES_MAX, validation, target)?;
         let writing = Writing::new(asked, &key, "update")?;
+        self.admit(&writing, Verb::Acquire)?;
         let given = parsed.lease.metadata.version()?;
         // A holder that renews is based on the version that this node has: it costs one entry and no
         // round of a read.
@@ -134,6 +136,7 @@ impl LeaseApi {
     ) -> Result<Answer, Failure> {
         let patch = Patch::read(asked.content_type(), bytes, BODY_BYTES_MAX, &options)?;
         let writing = Writing::new(asked, &key, "patch")?;
+        self.admit(&writing, Verb::Acquire)?;
         let target = Target {
             namespace: &key.namespace,
             name: Some(&key.name),
@@ -182,6 +185,7 @@ impl LeaseApi {
     ) -> Result<Answer, Failure> {
         let options = body::delete_options(asked.content_type(), bytes, BODY_BYTES_MAX, options)?;
         let writing = Writing::new(asked, &key, "delete")?;
+        self.admit(&writing, Verb::Revoke)?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -196,14 +200,6 @@ impl LeaseApi {
             if options.resource_version.is_some() && options.version() != Some(present.version) {
                 return Err(Failure::modified(&key.name));
             }
-            if options.is_dry_run() {
-                let (caller, name) = (&writing.asked.caller, &writing.name);
-                let held = present.holder.is_some() && !self.objects.holds(caller, name);
-                let verb = if held { Verb::Revoke } else { Verb::Acquire };
-                let judged = self.objects.judge(caller, verb, name);
-                judged.map_err(|refused| failures::of(writing.what, &refused))?;
-                return Ok(Answer::ok(deleted(&key.name, &own_uid)));
-            }
             let revoke = present.holder.as_ref().map(|(_, token)| Revoke {
                 name: writing.name.clone(),
                 token: *token,
@@ -213,10 +209,12 @@ impl LeaseApi {
                 operator: String::new(),
             });
             let write = ObjectWrite::Delete { revoke };
-            match self
-                .write(&writing, Some(present.version), write, None)
-                .await
-            {
+            let version = Some(present.version);
+            let done = match options.is_dry_run() {
+                true => self.rehearse(&writing, version, write).await,
+                false => self.write(&writing, version, write, None).await,
+            };
+            match done {
                 Ok(_) => return Ok(Answer::ok(deleted(&key.name, &own_uid))),
                 Err(Why::Moved) if options.resource_version.is_none() && tries < TRIES_MAX => {}
                 Err(why) => return Err(why.failure(&key)),
@@ -268,40 +266,41 @@ impl LeaseApi {
             false => Some(writing.spec(wanted)?),
         };
         let form = form(writing.asked.accept().as_deref(), true)?;
-        if options.dry_run {
-            self.rehearse(writing, present, spec.as_ref())?;
-            let shown = rehearsed(wanted, shown.as_ref());
-            return Ok(Answer::ok(one(&shown, form, Include::default())));
-        }
         let version = present.map(|object| object.version);
         let write = ObjectWrite::Put { metadata, spec };
+        if options.dry_run {
+            let rehearsed = self.rehearse(writing, version, write).await?;
+            let mut would = lease(&rehearsed.object, self.cluster());
+            // It has the version and the uid of what is there: it was given none of its own.
+            let own = shown.map(|shown| shown.metadata).unwrap_or_default();
+            would.metadata.uid = own.uid;
+            would.metadata.resource_version = own.resource_version;
+            return Ok(Answer::ok(one(&would, form, Include::default())));
+        }
         let written = self
             .write(writing, version, write, options.timeout_ms)
             .await?;
         Ok(self.answer_of(&written, form))
     }
 
-    /// Judges a write by this node's state, without an entry: rights, and who holds the lease.
-    fn rehearse(
+    /// Refuses a caller that may not write the lease, before anything of it is compared.
+    fn admit(&self, writing: &Writing<'_>, verb: Verb) -> Result<(), Failure> {
+        let (caller, name) = (&writing.asked.caller, &writing.name);
+        let judged = self.objects.judge_writer(caller, verb, name);
+        judged.map_err(|refused| failures::of(writing.what, &refused))
+    }
+
+    /// What a write would be answered now, without an entry.
+    async fn rehearse(
         &self,
         writing: &Writing<'_>,
-        present: Option<&ObjectView>,
-        spec: Option<&ObjectSpec>,
-    ) -> Result<(), Failure> {
-        let (caller, name) = (&writing.asked.caller, &writing.name);
-        if self.objects.holds(caller, name) {
-            return Ok(());
-        }
-        let judged = self.objects.judge(caller, Verb::Acquire, name);
-        judged.map_err(|refused| failures::of(writing.what, &refused))?;
-        let holder = present.and_then(|object| object.holder.as_ref());
-        match (spec, holder) {
-            (Some(_), Some((identity, token))) => {
-                let why = format!("the lease is held by \"{identity}\" with token {token}");
-                Err(Failure::conflict(&writing.key.name, &why))
-            }
-            _ => Ok(()),
-        }
+        version: Option<u64>,
+        write: ObjectWrite,
+    ) -> Result<ObjectWritten, Why> {
+        let seconds = seconds_of(&write);
+        let write = writing.object_write(version, write);
+        let rehearsed = self.objects.rehearse(&writing.asked.caller, write).await;
+        rehearsed.map_err(|refused| writing.refused(&refused, seconds))
     }
 
     fn answer_of(&self, written: &ObjectWritten, form: Form) -> Answer {
@@ -325,20 +324,20 @@ impl LeaseApi {
         write: ObjectWrite,
         timeout_ms: Option<u64>,
     ) -> Result<ObjectWritten, Why> {
-        let caller = &writing.asked.caller;
-        let write = WriteObject {
-            name: writing.name.clone(),
-            version,
-            pod: caller.pod(),
-            write,
-        };
+        let seconds = seconds_of(&write);
+        let write = writing.object_write(version, write);
         let time = timeout_ms.map_or(TIME_STANDARD, Duration::from_millis);
-        let done = timeout(time, self.objects.write(caller, write)).await;
+        let done = timeout(time, self.objects.write(&writing.asked.caller, write)).await;
         let done = done.map_err(|_| Failure::timeout("the write may be done yet"))?;
-        done.map_err(|refused| match refused {
-            ObjectRefused::Rejected(Rejection::ObjectChanged { .. }) => Why::Moved,
-            refused => failures::of(writing.what, &refused).into(),
-        })
+        done.map_err(|refused| writing.refused(&refused, seconds))
+    }
+}
+
+/// The duration that a write asks for, if it names a holder.
+fn seconds_of(write: &ObjectWrite) -> Option<u32> {
+    match write {
+        ObjectWrite::Put { spec, .. } => spec.as_ref().map(|spec| spec.seconds),
+        ObjectWrite::Delete { .. } => None,
     }
 }
 
@@ -354,6 +353,33 @@ impl<'a> Writing<'a> {
                 name: &key.name,
             },
         })
+    }
+
+    fn object_write(&self, version: Option<u64>, write: ObjectWrite) -> WriteObject {
+        WriteObject {
+            name: self.name.clone(),
+            version,
+            pod: self.asked.caller.pod(),
+            watched: self.asked.caller.watched_pod(),
+            write,
+        }
+    }
+
+    /// Why a write that asks for this duration was refused.
+    fn refused(&self, refused: &ObjectRefused, seconds: Option<u32>) -> Why {
+        match (refused, seconds) {
+            (ObjectRefused::Rejected(Rejection::ObjectChanged { .. }), _) => Why::Moved,
+            (
+                ObjectRefused::Rejected(Rejection::InvalidTtl { offered, min, max }),
+                Some(seconds),
+            ) => Why::Failed(failures::duration(
+                self.what.name,
+                seconds,
+                *offered,
+                (*min, *max),
+            )),
+            _ => Why::Failed(failures::of(self.what, refused)),
+        }
     }
 
     /// What a writer says of the holder. Its times and its count of transitions are the server's.
@@ -373,18 +399,6 @@ impl<'a> Writing<'a> {
             secret: Secret::new(random()),
         })
     }
-}
-
-/// What a write would make of the present lease, which keeps what is the server's.
-fn rehearsed(wanted: &Lease, present: Option<&Lease>) -> Lease {
-    let mut lease = wanted.clone();
-    if let Some(present) = present {
-        let (of, own) = (&mut lease.metadata, &present.metadata);
-        of.uid.clone_from(&own.uid);
-        of.resource_version.clone_from(&own.resource_version);
-        of.creation_timestamp = own.creation_timestamp;
-    }
-    lease
 }
 
 fn random() -> [u8; 16] {

@@ -123,6 +123,8 @@ async fn each_call_of_the_lease_endpoint_needs_its_right() {
     let stranger = node.principal("stranger", &[("acquire", "k8s/bank/*")]);
     let patch = json!({ "metadata": { "annotations": { "team": "a" } } });
     let watch = format!("{LEASES}?watch=true&timeoutSeconds=1");
+    let mut stale = web("two");
+    stale["metadata"]["resourceVersion"] = json!("1");
 
     let made = node.ask(Some(&electors), "POST", LEASES, Some(&web("one")));
     assert_eq!(made.status, 201, "{}", made.body);
@@ -138,11 +140,12 @@ async fn each_call_of_the_lease_endpoint_needs_its_right() {
     );
 
     // Of each call: what is asked, and the status without a credential, for a stranger, a reader and an elector.
-    let cases: [(&str, &str, Option<&Value>, [u16; 4]); 6] = [
+    let cases: [(&str, &str, Option<&Value>, [u16; 4]); 7] = [
         ("GET", WEB, None, [403, 403, 200, 200]),
         ("GET", LEASES, None, [403, 403, 200, 200]),
         ("GET", &watch, None, [403, 403, 200, 200]),
-        ("POST", LEASES, Some(&web("two")), [403, 403, 409, 409]),
+        ("POST", LEASES, Some(&web("two")), [403, 403, 403, 409]),
+        ("PUT", WEB, Some(&stale), [403, 403, 403, 409]),
         ("PATCH", WEB, Some(&patch), [403, 403, 403, 200]),
         ("DELETE", WEB, None, [403, 403, 403, 403]),
     ];
@@ -228,6 +231,105 @@ async fn a_write_is_based_on_a_version_and_a_watch_shows_each() {
     let all = [added.clone(), modified.clone()];
     let last = [json!(["ADDED", second])];
     assert!(seen == all || seen == last, "{seen:?}: {lines}");
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_answers_what_the_write_would() {
+    let node = Secured::start().await;
+    // Its token names no Pod: it may acquire and renew, and not release.
+    let owner = node.principal("owner", &[("acquire", "k8s/shop/*")]);
+    let made = node.ask(Some(&owner), "POST", LEASES, Some(&web("one")));
+    assert_eq!(made.status, 201, "{}", made.body);
+    let mut release = web("");
+    release["metadata"]["resourceVersion"] = made.body["metadata"]["resourceVersion"].clone();
+    let rehearsed = format!("{WEB}?dryRun=All");
+    let cases = [("PUT", Some(&release), 409), ("DELETE", None, 403)];
+    for (method, body, status) in cases {
+        for path in [rehearsed.as_str(), WEB] {
+            let answer = node.ask(Some(&owner), method, path, body);
+            assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+        }
+    }
+    let created = format!("{LEASES}?dryRun=All");
+    let mut other = web("one");
+    other["metadata"]["name"] = json!("other");
+    let would = node.ask(Some(&owner), "POST", &created, Some(&other));
+    assert_eq!(would.status, 201, "{}", would.body);
+    assert_eq!(would.body["spec"]["holderIdentity"], "one");
+    assert!(
+        !would.headers.contains("ringfence-fence"),
+        "nothing was granted"
+    );
+    let absent = node.ask(Some(&owner), "GET", &format!("{LEASES}/other"), None);
+    assert_eq!(absent.status, 404, "{}", absent.body);
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_a_session_holds_is_read_listed_and_watched() {
+    let node = Secured::start().await;
+    let reader = node.principal("reader", &[("observe", "k8s/shop/*")]);
+    let elector = node.principal("elector", &[("acquire", "k8s/shop/*")]);
+    let watch = format!("{LEASES}?watch=true&timeoutSeconds=6");
+    let watching = node
+        .curl(Some(&reader), &watch)
+        .stdout(Stdio::piped())
+        .spawn();
+    let watching = watching.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    node.operate(&["access", "grant", "local", "acquire", "k8s/shop/*"]);
+    let acquire = [
+        "lease",
+        "acquire",
+        "k8s/shop/web",
+        "--ttl",
+        "30s",
+        "--identity",
+        "native",
+    ];
+    node.operate(&acquire);
+    let held = node.ask(Some(&reader), "GET", WEB, None);
+    assert_eq!(
+        held.body["spec"]["holderIdentity"], "native",
+        "{}",
+        held.body
+    );
+    assert_eq!(held.body["spec"]["leaseDurationSeconds"], 30);
+    let listed = node.ask(Some(&reader), "GET", LEASES, None);
+    assert_eq!(listed.body["items"][0]["spec"], held.body["spec"]);
+    let mut stolen = web("native");
+    stolen["metadata"]["resourceVersion"] = held.body["metadata"]["resourceVersion"].clone();
+    let refused = node.ask(Some(&elector), "PUT", WEB, Some(&stolen));
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    let lines = watching.wait_with_output().unwrap().stdout;
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(lines.contains("\"holderIdentity\":\"native\""), "{lines}");
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_cannot_be_are_invalid_by_their_field() {
+    let node = Secured::start().await;
+    let owner = node.principal("owner", &[("acquire", "k8s/shop/*")]);
+    let mut long = web("one");
+    long["spec"]["leaseDurationSeconds"] = json!(3_600);
+    // A client that still sends its body is answered all the same.
+    let mut large = web("one");
+    large["metadata"]["annotations"] = json!({ "large": "x".repeat(100_000) });
+    let some = format!("{LEASES}?dryRun=Some");
+    let cases = [
+        (LEASES, &long, "spec.leaseDurationSeconds"),
+        (some.as_str(), &web("one"), "dryRun"),
+        (some.as_str(), &large, "dryRun"),
+    ];
+    for (path, body, field) in cases {
+        let answer = node.ask(Some(&owner), "POST", path, Some(body));
+        assert_eq!(answer.status, 422, "{path}: {}", answer.body);
+        assert_eq!(answer.body["reason"], "Invalid");
+        let cause = &answer.body["details"]["causes"][0];
+        assert_eq!(cause["field"], field, "{}", answer.body);
+    }
     drop(node.node);
 }
 

@@ -296,9 +296,12 @@ type Settings struct {
 	LeasesMax uint64 `protobuf:"varint,6,opt,name=leases_max,json=leasesMax,proto3" json:"leases_max,omitempty"`
 	// The most sessions, those that ended within the last minute included; 1 to 100,000,000,
 	// 10,000,000 unless it is set.
-	SessionsMax   uint64 `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3" json:"sessions_max,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SessionsMax uint64 `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3" json:"sessions_max,omitempty"`
+	// The TTL of a grant of the Lease endpoint, in thousandths of the leaseDurationSeconds that its
+	// holder asks for; 1,000 to 2,000, 1,500 unless it is set.
+	LeaseApiFactorPerMille uint32 `protobuf:"varint,8,opt,name=lease_api_factor_per_mille,json=leaseApiFactorPerMille,proto3" json:"lease_api_factor_per_mille,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -376,6 +379,13 @@ func (x *Settings) GetLeasesMax() uint64 {
 func (x *Settings) GetSessionsMax() uint64 {
 	if x != nil {
 		return x.SessionsMax
+	}
+	return 0
+}
+
+func (x *Settings) GetLeaseApiFactorPerMille() uint32 {
+	if x != nil {
+		return x.LeaseApiFactorPerMille
 	}
 	return 0
 }
@@ -1030,16 +1040,17 @@ func (x *ConfigureRequest) GetChange() *SettingsChange {
 
 // The settings to change; those that are absent stay as they are.
 type SettingsChange struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	TtlMinMs         *uint64                `protobuf:"varint,1,opt,name=ttl_min_ms,json=ttlMinMs,proto3,oneof" json:"ttl_min_ms,omitempty"`
-	TtlMaxMs         *uint64                `protobuf:"varint,2,opt,name=ttl_max_ms,json=ttlMaxMs,proto3,oneof" json:"ttl_max_ms,omitempty"`
-	IdleRetentionMs  *uint64                `protobuf:"varint,3,opt,name=idle_retention_ms,json=idleRetentionMs,proto3,oneof" json:"idle_retention_ms,omitempty"`
-	SessionLeasesMax *uint32                `protobuf:"varint,4,opt,name=session_leases_max,json=sessionLeasesMax,proto3,oneof" json:"session_leases_max,omitempty"`
-	LeaseWaitersMax  *uint32                `protobuf:"varint,5,opt,name=lease_waiters_max,json=leaseWaitersMax,proto3,oneof" json:"lease_waiters_max,omitempty"`
-	LeasesMax        *uint64                `protobuf:"varint,6,opt,name=leases_max,json=leasesMax,proto3,oneof" json:"leases_max,omitempty"`
-	SessionsMax      *uint64                `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3,oneof" json:"sessions_max,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state                  protoimpl.MessageState `protogen:"open.v1"`
+	TtlMinMs               *uint64                `protobuf:"varint,1,opt,name=ttl_min_ms,json=ttlMinMs,proto3,oneof" json:"ttl_min_ms,omitempty"`
+	TtlMaxMs               *uint64                `protobuf:"varint,2,opt,name=ttl_max_ms,json=ttlMaxMs,proto3,oneof" json:"ttl_max_ms,omitempty"`
+	IdleRetentionMs        *uint64                `protobuf:"varint,3,opt,name=idle_retention_ms,json=idleRetentionMs,proto3,oneof" json:"idle_retention_ms,omitempty"`
+	SessionLeasesMax       *uint32                `protobuf:"varint,4,opt,name=session_leases_max,json=sessionLeasesMax,proto3,oneof" json:"session_leases_max,omitempty"`
+	LeaseWaitersMax        *uint32                `protobuf:"varint,5,opt,name=lease_waiters_max,json=leaseWaitersMax,proto3,oneof" json:"lease_waiters_max,omitempty"`
+	LeasesMax              *uint64                `protobuf:"varint,6,opt,name=leases_max,json=leasesMax,proto3,oneof" json:"leases_max,omitempty"`
+	SessionsMax            *uint64                `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3,oneof" json:"sessions_max,omitempty"`
+	LeaseApiFactorPerMille *uint32                `protobuf:"varint,8,opt,name=lease_api_factor_per_mille,json=leaseApiFactorPerMille,proto3,oneof" json:"lease_api_factor_per_mille,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *SettingsChange) Reset() {
@@ -1117,6 +1128,13 @@ func (x *SettingsChange) GetLeasesMax() uint64 {
 func (x *SettingsChange) GetSessionsMax() uint64 {
 	if x != nil && x.SessionsMax != nil {
 		return *x.SessionsMax
+	}
+	return 0
+}
+
+func (x *SettingsChange) GetLeaseApiFactorPerMille() uint32 {
+	if x != nil && x.LeaseApiFactorPerMille != nil {
+		return *x.LeaseApiFactorPerMille
 	}
 	return 0
 }
@@ -1315,7 +1333,7 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\vlog_version\x18\x13 \x01(\rR\n" +
 	"logVersion\x12\x18\n" +
 	"\alineage\x18\x14 \x03(\fR\alineage\x12\x19\n" +
-	"\bquiet_ms\x18\x15 \x01(\x04R\aquietMs\"\x8e\x02\n" +
+	"\bquiet_ms\x18\x15 \x01(\x04R\aquietMs\"\xca\x02\n" +
 	"\bSettings\x12\x1c\n" +
 	"\n" +
 	"ttl_min_ms\x18\x01 \x01(\x04R\bttlMinMs\x12\x1c\n" +
@@ -1326,7 +1344,8 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\x11lease_waiters_max\x18\x05 \x01(\rR\x0fleaseWaitersMax\x12\x1d\n" +
 	"\n" +
 	"leases_max\x18\x06 \x01(\x04R\tleasesMax\x12!\n" +
-	"\fsessions_max\x18\a \x01(\x04R\vsessionsMax\"\xf4\x01\n" +
+	"\fsessions_max\x18\a \x01(\x04R\vsessionsMax\x12:\n" +
+	"\x1alease_api_factor_per_mille\x18\b \x01(\rR\x16leaseApiFactorPerMille\"\xf4\x01\n" +
 	"\x06Member\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x04R\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
@@ -1363,7 +1382,7 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\x10ConfigureRequest\x122\n" +
 	"\bsettings\x18\x01 \x01(\v2\x16.ringfence.v1.SettingsR\bsettings\x12\x19\n" +
 	"\bbased_on\x18\x02 \x01(\x04R\abasedOn\x124\n" +
-	"\x06change\x18\x03 \x01(\v2\x1c.ringfence.v1.SettingsChangeR\x06change\"\xb8\x03\n" +
+	"\x06change\x18\x03 \x01(\v2\x1c.ringfence.v1.SettingsChangeR\x06change\"\x98\x04\n" +
 	"\x0eSettingsChange\x12!\n" +
 	"\n" +
 	"ttl_min_ms\x18\x01 \x01(\x04H\x00R\bttlMinMs\x88\x01\x01\x12!\n" +
@@ -1374,14 +1393,16 @@ const file_ringfence_v1_cluster_proto_rawDesc = "" +
 	"\x11lease_waiters_max\x18\x05 \x01(\rH\x04R\x0fleaseWaitersMax\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"leases_max\x18\x06 \x01(\x04H\x05R\tleasesMax\x88\x01\x01\x12&\n" +
-	"\fsessions_max\x18\a \x01(\x04H\x06R\vsessionsMax\x88\x01\x01B\r\n" +
+	"\fsessions_max\x18\a \x01(\x04H\x06R\vsessionsMax\x88\x01\x01\x12?\n" +
+	"\x1alease_api_factor_per_mille\x18\b \x01(\rH\aR\x16leaseApiFactorPerMille\x88\x01\x01B\r\n" +
 	"\v_ttl_min_msB\r\n" +
 	"\v_ttl_max_msB\x14\n" +
 	"\x12_idle_retention_msB\x15\n" +
 	"\x13_session_leases_maxB\x14\n" +
 	"\x12_lease_waiters_maxB\r\n" +
 	"\v_leases_maxB\x0f\n" +
-	"\r_sessions_max\":\n" +
+	"\r_sessions_maxB\x1d\n" +
+	"\x1b_lease_api_factor_per_mille\":\n" +
 	"\x11ConfigureResponse\x12%\n" +
 	"\x0esettings_index\x18\x01 \x01(\x04R\rsettingsIndex\"\x0f\n" +
 	"\rBackupRequest\"\x8a\x01\n" +

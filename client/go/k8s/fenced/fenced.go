@@ -45,10 +45,12 @@ var staleRefusals = [][]byte{
 	[]byte("denied the request: ringfence: stale fence "),
 }
 
-// Term is what writes are sent under: resourcelock's *Term, or Of a lease.
+// Term is what writes are sent under: resourcelock's *Term, leaseapi's *Term, or Of a lease.
 type Term interface {
-	// Lease returns the lease while the term lasts, by the clock, and says why it does not otherwise.
-	Lease() (*ringfence.Lease, error)
+	// Fence returns the fence while the term lasts, by the clock, and says why it does not otherwise.
+	Fence() (ringfence.Fence, error)
+	// ReportStale ends belief in the term: a newer token has been seen.
+	ReportStale()
 }
 
 // Of is the term of a lease that was acquired otherwise.
@@ -56,7 +58,9 @@ func Of(lease *ringfence.Lease) Term { return leaseTerm{lease} }
 
 type leaseTerm struct{ lease *ringfence.Lease }
 
-func (t leaseTerm) Lease() (*ringfence.Lease, error) { return t.lease, t.lease.Err() }
+func (t leaseTerm) Fence() (ringfence.Fence, error) { return t.lease.Fence(), t.lease.Err() }
+
+func (t leaseTerm) ReportStale() { t.lease.ReportStale() }
 
 // Unsent says that a write was not sent: it had no effect, and never will. What it wraps says why;
 // errors.Is with ringfence.ErrLost where the term is over.
@@ -116,14 +120,14 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, &Unsent{why}
 	}
 	// Before anything that takes time, and once more after it.
-	if _, err := t.term.Lease(); err != nil {
+	if _, err := t.term.Fence(); err != nil {
 		return refuse(err)
 	}
 	user, err := t.ownUser(request)
 	if err != nil {
 		return refuse(err)
 	}
-	lease, err := t.term.Lease()
+	fence, err := t.term.Fence()
 	if err != nil {
 		return refuse(err)
 	}
@@ -131,10 +135,10 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	if fenced.Header.Get(impersonateUser) == "" {
 		fenced.Header.Set(impersonateUser, user)
 	}
-	fenced.Header.Set(impersonateExtra, lease.Fence().String())
+	fenced.Header.Set(impersonateExtra, fence.String())
 	response, err := t.next.RoundTrip(fenced)
 	if err == nil && response.StatusCode == http.StatusForbidden && saysStale(response) {
-		lease.ReportStale()
+		t.term.ReportStale()
 	}
 	return response, err
 }

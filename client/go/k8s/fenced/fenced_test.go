@@ -69,7 +69,9 @@ func TestReadsStayReadsAlsoOfWhatIsCalledLikeAConnection(t *testing.T) {
 
 type noTerm struct{}
 
-func (noTerm) Lease() (*ringfence.Lease, error) { return nil, ringfence.ErrLost }
+func (noTerm) Fence() (ringfence.Fence, error) { return ringfence.Fence{}, ringfence.ErrLost }
+
+func (noTerm) ReportStale() {}
 
 func TestWithoutATermReadsPassAndWritesAreNotSent(t *testing.T) {
 	var asked []string

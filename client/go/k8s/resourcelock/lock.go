@@ -279,6 +279,22 @@ func (t *Term) Lease() (*ringfence.Lease, error) {
 	return t.lease, nil
 }
 
+// Fence returns what stores admit the term's writes by; the errors are those of Lease.
+func (t *Term) Fence() (ringfence.Fence, error) {
+	lease, err := t.Lease()
+	if err != nil {
+		return ringfence.Fence{}, err
+	}
+	return lease.Fence(), nil
+}
+
+// ReportStale ends belief in the term, if it has begun: a store has seen a newer token.
+func (t *Term) ReportStale() {
+	if lease, err := t.Lease(); err == nil {
+		lease.ReportStale()
+	}
+}
+
 // Context is a child of parent that is cancelled when the term is over, with the *ringfence.Loss as its
 // cause: sooner than client-go's loop notices. A manager that is started with it stops at once.
 func (t *Term) Context(parent context.Context) (context.Context, context.CancelFunc) {

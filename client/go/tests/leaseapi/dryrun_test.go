@@ -1,6 +1,7 @@
 package leaseapi
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -33,5 +34,25 @@ func TestADryRunIsJudged(t *testing.T) {
 	taken.Spec.HolderIdentity = &two
 	if _, err = others.Update(ctx, taken, metav1.UpdateOptions{DryRun: all}); !apierrors.IsConflict(err) {
 		t.Error("a dry run of what would be refused:", err)
+	}
+}
+
+// A value that is none is refused in words, and the connection lives on.
+func TestADryRunOfAnotherSortIsInvalid(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, sharedCluster(t))
+	leases := s.leases(t, "dry")
+	ctx := within(t, 20*time.Second)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.name,
+		Annotations: map[string]string{"large": strings.Repeat("x", 100_000)}}}
+	for range 20 {
+		_, err := leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{"Some"}})
+		if !apierrors.IsInvalid(err) {
+			t.Fatal(err)
+		}
+		err = leases.Delete(ctx, s.name, metav1.DeleteOptions{DryRun: []string{"Some"}})
+		if !apierrors.IsInvalid(err) {
+			t.Fatal(err)
+		}
 	}
 }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use crate::access::principal::Principal;
 use crate::id::{FencingToken, SessionId};
 use crate::name::{Identity, InvalidText, LeaseName};
-use crate::pod::PodUid;
+use crate::pod::{Pod, PodUid};
 use crate::time::{ClusterTime, WallTime};
 
 /// The most bytes of labels, annotations and owners of one object, as the endpoint encodes them.
@@ -79,6 +79,8 @@ pub struct Term {
     pub session: SessionId,
     /// Who alone may renew and release it.
     pub candidate: Candidate,
+    /// The Pod whose end ends it, once a leader has seen that; `None` if no leader watches it.
+    pub pod: Option<Pod>,
 }
 
 /// A candidate that lost a term against its will, and may not know yet. One that slept is not granted
@@ -112,6 +114,8 @@ pub struct LeaseObject {
     pub acquired: WallTime,
     /// When its holder was last heard, for people.
     pub renewed: WallTime,
+    /// Cluster time of `renewed`: what a session holds is shown as renewed again half of its TTL later.
+    pub heard: ClusterTime,
     /// How many grants came after the first one.
     pub transitions: u32,
     /// The grant in force, if it was made through the endpoint.

@@ -3,15 +3,18 @@
 use alloc::string::String;
 use core::ops::Bound;
 
+use ringfence_planted::{Bug, planted};
+
 use super::object::{
     GONE_OBJECTS_MAX, GoneObject, LeaseObject, NAMESPACE_OBJECTS_MAX, OBJECTS_MAX, ObjectView, Term,
 };
 use super::owing::Notes;
-use crate::id::FencingToken;
+use crate::id::{FencingToken, SessionId};
 use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::Limit;
+use crate::pod::{Pod, PodUid};
 use crate::snapshot::{GoneRecord, ObjectRecord, OwingRecord, Record};
 use crate::state::Frozen;
 use crate::tree::Tree;
@@ -31,6 +34,8 @@ pub(crate) struct Objects {
     pub(super) owing: Notes,
     /// How many objects have names that begin with the same two segments.
     namespaces: Tree<String, u64>,
+    /// Exactly one entry per term that ends with a Pod.
+    pods: Tree<(PodUid, SessionId), Pod>,
 }
 
 impl Objects {
@@ -90,11 +95,34 @@ impl Objects {
     /// Puts in an object, or the next version of one.
     pub(crate) fn put(&mut self, name: &LeaseName, object: LeaseObject) {
         self.changes.insert(object.version, name.clone());
+        let binding = binding(&object);
         let before = self.by_name.insert(name.clone(), object);
+        self.unbind(before.as_ref());
+        if let Some((key, pod)) = binding {
+            self.pods.insert(key, pod);
+        }
         match before {
             Some(before) => drop(self.changes.remove(&before.version)),
             None => self.count(name, 1),
         }
+    }
+
+    fn unbind(&mut self, object: Option<&LeaseObject>) {
+        if let Some((key, _)) = object.and_then(binding) {
+            self.pods.remove(&key);
+        }
+    }
+
+    /// The Pods whose ends end terms, in the order of their UIDs.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().map(|(_, pod)| pod)
+    }
+
+    /// The first session of a term that ends with this Pod.
+    pub(crate) fn bound_to(&self, uid: &PodUid) -> Option<SessionId> {
+        let first = (uid.clone(), SessionId::FIRST);
+        let ((found, session), _) = self.pods.iter_from(Bound::Included(&first)).next()?;
+        (found == uid).then_some(*session)
     }
 
     /// Takes an object out, which was deleted with this version. The greatest version of a deletion
@@ -104,6 +132,7 @@ impl Objects {
             return 0;
         };
         self.changes.remove(&object.version);
+        self.unbind(Some(&object));
         self.count(name, -1);
         let gone = GoneObject {
             created: object.created,
@@ -181,6 +210,13 @@ impl Objects {
             count => drop(self.namespaces.insert(namespace.into(), count)),
         }
     }
+}
+
+/// The Pod that an object's term ends with, and where it stands.
+fn binding(object: &LeaseObject) -> Option<((PodUid, SessionId), Pod)> {
+    let term = object.term.as_ref()?;
+    let pod = term.pod.clone()?;
+    Some(((pod.uid().clone(), term.session), pod))
 }
 
 /// The first two segments of a name.
@@ -295,7 +331,9 @@ impl StateMachine {
         };
         let mut object = object.clone();
         change(&mut object);
-        object.version = self.next_version();
+        if !planted(Bug::ObjectChangedUnseen) {
+            object.version = self.next_version();
+        }
         self.state.objects.put(name, object);
     }
 }

@@ -15,19 +15,8 @@ use crate::lease::GrantRecord;
 use crate::machine::StateMachine;
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::outcome::{Acquired, Outcome, Rejection};
-use crate::session::Session;
+use crate::pod::Pod;
 use crate::time::Millis;
-
-/// The TTL of a term, in thousandths of the duration that its holder asks for. A client of
-/// Kubernetes' election goes on for longer than that duration: for a request's time-out and a pause
-/// between two tries beyond its deadline.
-const TTL_PER_MILLE: u64 = 1_500;
-
-/// The TTL of a term whose holder asks for so many seconds.
-#[must_use]
-pub fn term_ttl(seconds: u32) -> Millis {
-    Millis(u64::from(seconds) * TTL_PER_MILLE)
-}
 
 impl StateMachine {
     fn check_ttl(&self, offered: Millis) -> Result<(), Rejection> {
@@ -45,12 +34,12 @@ impl StateMachine {
         candidate: &Candidate,
         spec: &ObjectSpec,
     ) -> Result<Done, Rejection> {
-        self.check_ttl(term_ttl(spec.seconds))?;
+        self.check_ttl(self.settings().lease_api_ttl(spec.seconds))?;
         self.check_owing(name, candidate, spec)?;
         if let Some(obstacle) = self.obstacle_now(None, name) {
             return Err(obstacle);
         }
-        let open = opening(name, spec);
+        let open = self.opening(name, spec);
         self.check_grant(name, &open, None)?;
         self.grant_term(name, candidate, spec, &open)
     }
@@ -63,7 +52,7 @@ impl StateMachine {
         candidate: &Candidate,
         spec: &ObjectSpec,
     ) -> Result<Done, Rejection> {
-        self.check_ttl(term_ttl(spec.seconds))?;
+        self.check_ttl(self.settings().lease_api_ttl(spec.seconds))?;
         self.demand(Verb::Acquire, name)?;
         // What would come before it if the lease were free.
         let remaining = self.header.quiet_until.since(self.time());
@@ -74,7 +63,7 @@ impl StateMachine {
         if waiters > 0 {
             return Err(Rejection::Queued { waiters });
         }
-        let open = opening(name, spec);
+        let open = self.opening(name, spec);
         self.check_grant(name, &open, Some(grant.session))?;
         self.end_term(name, grant.session);
         self.grant_term(name, candidate, spec, &open)
@@ -131,6 +120,7 @@ impl StateMachine {
             token: granted.token,
             session: opened.session,
             candidate: candidate.clone(),
+            pod: None,
         };
         let (wall, binds) = (self.wall(), self.access.mode() == Mode::Enforced);
         let debtor = Debtor {
@@ -180,10 +170,13 @@ impl StateMachine {
         candidate: &Candidate,
         spec: &ObjectSpec,
     ) -> Result<(), Rejection> {
-        let ttl = term_ttl(spec.seconds);
-        let unchanged = |session: &Session| session.ttl() == ttl;
-        if !self.sessions.get(&session).is_some_and(unchanged) {
-            // As any session, a term lives on with what it was given when limits are lowered.
+        let mut ttl = self.settings().lease_api_ttl(spec.seconds);
+        let object = self.state.objects.get(name);
+        if object.is_some_and(|object| object.seconds == spec.seconds) {
+            // As any session, a term lives on with what it was given when limits are lowered, and
+            // when the factor is raised beyond them.
+            ttl = ttl.min(self.settings().ttl_max);
+        } else {
             self.check_ttl(ttl)?;
         }
         let adopts = self.is_unclaimed(name);
@@ -192,15 +185,14 @@ impl StateMachine {
         if adopts || own {
             self.check_owner(session)?;
         }
-        let wall = self.wall();
+        let (now, wall) = (self.time(), self.wall());
         self.change_object(name, |object| {
             object.seconds = spec.seconds;
-            object.renewed = wall;
+            (object.renewed, object.heard) = (wall, now);
             if let Some(term) = object.term.as_mut().filter(|_| adopts) {
                 term.candidate = candidate.clone();
             }
         });
-        let now = self.time();
         let before = self.change_session(session, |session| {
             let before = session.ttl();
             session.keep_alive(now);
@@ -214,6 +206,19 @@ impl StateMachine {
             self.ttls.insert(after);
         }
         Ok(())
+    }
+
+    /// The term ends with this Pod from now on, if a leader sees the Pod's end.
+    pub(super) fn bind_term(&mut self, name: &LeaseName, pod: &Pod) {
+        let term = self.term_of(name);
+        let another = term.is_some_and(|term| term.pod.as_ref() != Some(pod));
+        if another && !planted(Bug::PodOfTermForgotten) {
+            self.change_object(name, |object| {
+                if let Some(term) = &mut object.term {
+                    term.pod = Some(pod.clone());
+                }
+            });
+        }
     }
 
     /// Ends a term at its holder's wish.
@@ -241,9 +246,11 @@ impl StateMachine {
         }
     }
 
-    /// Takes notice of a grant whose name has an object. The first one makes no transition.
+    /// Takes notice of a grant: its name has an object from now on, if it is one of Kubernetes. The
+    /// first grant makes no transition.
     pub(crate) fn object_granted(&mut self, name: &LeaseName, ttl: Millis) {
-        let wall = self.wall();
+        self.make_native_object(name);
+        let (now, wall) = (self.time(), self.wall());
         self.change_object(name, |object| {
             // Every holder before has left a duration.
             if object.seconds > 0 {
@@ -251,24 +258,25 @@ impl StateMachine {
             }
             object.seconds = u32::try_from(ttl.0.div_ceil(1_000)).unwrap_or(u32::MAX);
             (object.acquired, object.renewed) = (wall, wall);
+            object.heard = now;
         });
     }
-}
 
-/// The session of a term, with the grant in it.
-fn opening(name: &LeaseName, spec: &ObjectSpec) -> Open {
-    let acquire = Acquire {
-        name: name.clone(),
-        wait: None,
-        data: HolderData::default(),
-        lock_delay: Millis(0),
-    };
-    Open {
-        id: spec.open,
-        secret: spec.secret,
-        seen: None,
-        ttl: term_ttl(spec.seconds),
-        identity: spec.holder.clone(),
-        acquire: Some(acquire),
+    /// The session of a term, with the grant in it.
+    fn opening(&self, name: &LeaseName, spec: &ObjectSpec) -> Open {
+        let acquire = Acquire {
+            name: name.clone(),
+            wait: None,
+            data: HolderData::default(),
+            lock_delay: Millis(0),
+        };
+        Open {
+            id: spec.open,
+            secret: spec.secret,
+            seen: None,
+            ttl: self.settings().lease_api_ttl(spec.seconds),
+            identity: spec.holder.clone(),
+            acquire: Some(acquire),
+        }
     }
 }

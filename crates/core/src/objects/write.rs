@@ -15,7 +15,7 @@ use crate::level::LEVEL_OBJECTS;
 use crate::machine::StateMachine;
 use crate::name::LeaseName;
 use crate::outcome::{Holder, ObjectWritten, Outcome, Rejection};
-use crate::time::WallTime;
+use crate::time::{ClusterTime, WallTime};
 
 /// What a write did to the grant.
 pub(super) enum Done {
@@ -55,6 +55,9 @@ impl StateMachine {
                     }
                     Some(spec) => self.write_spec(&ask.name, &candidate, spec)?,
                 };
+                if let (Done::Held(_), Some(pod)) = (&done, &ask.watched) {
+                    self.bind_term(&ask.name, pod);
+                }
                 self.put_metadata(&ask.name, metadata);
                 Ok(self.written(&ask.name, done))
             }
@@ -236,6 +239,7 @@ impl StateMachine {
             seconds: 0,
             acquired: WallTime::default(),
             renewed: WallTime::default(),
+            heard: ClusterTime::default(),
             transitions: 0,
             term: None,
         };

@@ -51,6 +51,18 @@ fn rule(principal: &str, verb: Verb) -> AccessChange {
     })
 }
 
+fn called(who: Option<&Principal>, command: Command) -> Command {
+    let Some(principal) = who.cloned() else {
+        return command;
+    };
+    let caller = Caller {
+        principal,
+        token: None,
+        node: 1,
+    };
+    Command::Called(Box::new(Called { caller, command }))
+}
+
 impl Bench {
     pub(crate) fn new() -> Self {
         let mut bench = Self {
@@ -109,15 +121,21 @@ impl Bench {
     }
 
     pub(crate) fn apply_of(&mut self, who: Option<&Principal>, command: Command) -> Outcome {
-        let Some(principal) = who.cloned() else {
-            return self.apply(command);
-        };
-        let caller = Caller {
-            principal,
-            token: None,
-            node: 1,
-        };
-        self.apply(Command::Called(Box::new(Called { caller, command })))
+        self.apply(called(who, command))
+    }
+
+    /// Rehearses a write of an object, then applies it.
+    pub(crate) fn write_of(&mut self, who: Option<&Principal>, command: Command) -> Outcome {
+        let command = called(who, command);
+        let before = self.records();
+        let rehearsed = self.machine.rehearse_object_write(&command);
+        assert_eq!(self.records(), before, "a rehearsal changes nothing");
+        let outcome = self.apply(command);
+        assert_eq!(
+            rehearsed, outcome,
+            "a rehearsal answers what the write is answered"
+        );
+        outcome
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {

@@ -215,9 +215,10 @@ impl Play {
             name: name.clone(),
             version,
             pod: by.pod.clone(),
+            watched: None,
             write: write.clone(),
         }));
-        let outcome = self.bench.apply_of(by.principal.as_ref(), command);
+        let outcome = self.bench.write_of(by.principal.as_ref(), command);
         let (token_after, left_after) = self.holding(name);
         let told = self.bench.told.get(name).cloned();
         let told = told.filter(|told| Some(told.token) == token);

@@ -378,5 +378,6 @@ fn settings(args: &Args<'_>) -> Step<Settings> {
         lease_waiters_max: waiters.try_into().map_err(|_| "too many")?,
         leases_max: args.number("leases")?.unwrap_or(standard.leases_max),
         sessions_max: args.number("sessions")?.unwrap_or(standard.sessions_max),
+        ..standard
     })
 }

@@ -18,6 +18,7 @@ impl From<&WriteObject> for pb::WriteObject {
             name: write.name.as_str().into(),
             version: write.version,
             pod: uid_text(write.pod.as_ref()),
+            watched: write.watched.as_ref().map(Into::into),
             write: Some(match &write.write {
                 ObjectWrite::Put { metadata, spec } => Write::Put(pb::PutObject {
                     metadata: metadata.as_bytes().to_vec().into(),
@@ -40,6 +41,7 @@ impl TryFrom<pb::WriteObject> for WriteObject {
             name: fields::lease_name(&write.name, "write_object.name")?,
             version: write.version,
             pod: uid(&write.pod)?,
+            watched: write.watched.map(TryInto::try_into).transpose()?,
             write: match fields::there(write.write, "write_object.write")? {
                 Write::Put(put) => ObjectWrite::Put {
                     metadata: metadata(&put.metadata)?,
@@ -89,11 +91,13 @@ impl From<&LeaseObject> for pb::LeaseObject {
             seconds: object.seconds,
             acquired: object.acquired.0,
             renewed: object.renewed.0,
+            heard: object.heard.0,
             transitions: object.transitions,
             term: object.term.as_ref().map(|term| pb::Term {
                 token: term.token.get(),
                 session: term.session.get(),
                 candidate: Some((&term.candidate).into()),
+                pod: term.pod.as_ref().map(Into::into),
             }),
         }
     }
@@ -111,6 +115,7 @@ impl TryFrom<pb::LeaseObject> for LeaseObject {
             seconds: object.seconds,
             acquired: WallTime(object.acquired),
             renewed: WallTime(object.renewed),
+            heard: ClusterTime(object.heard),
             transitions: object.transitions,
             term: object.term.map(TryInto::try_into).transpose()?,
         })
@@ -125,6 +130,7 @@ impl TryFrom<pb::Term> for Term {
             token: fields::token(term.token, "term.token")?,
             session: fields::session(term.session, "term.session")?,
             candidate: fields::there(term.candidate, "term.candidate")?.try_into()?,
+            pod: term.pod.map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -274,6 +280,7 @@ impl From<&ObjectView> for pb::ObjectView {
                 seconds: view.seconds,
                 acquired: view.acquired.0,
                 renewed: view.renewed.0,
+                heard: 0,
                 transitions: view.transitions,
                 term: None,
             }),

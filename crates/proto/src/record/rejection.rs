@@ -10,7 +10,7 @@ use crate::{DecodeError, fields};
 
 /// The names that an [`InvalidSetting`] can have. It carries a static text, so it comes back from
 /// bytes as one of these.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 8] = [
     "ttl_min",
     "ttl_max",
     "idle_retention",
@@ -18,6 +18,7 @@ const SETTINGS: [&str; 7] = [
     "lease_waiters_max",
     "leases_max",
     "sessions_max",
+    "lease_api_factor",
 ];
 
 impl From<&Rejection> for pb::Rejection {

@@ -20,6 +20,9 @@ impl From<&Settings> for pb::Settings {
             lease_waiters_max: settings.lease_waiters_max,
             leases_max: settings.leases_max,
             sessions_max: settings.sessions_max,
+            // Left out as in entries from before there was a factor.
+            lease_api_factor: Some(settings.lease_api_factor)
+                .filter(|factor| *factor != Settings::STANDARD.lease_api_factor),
         }
     }
 }
@@ -34,6 +37,9 @@ impl From<pb::Settings> for Settings {
             lease_waiters_max: settings.lease_waiters_max,
             leases_max: settings.leases_max,
             sessions_max: settings.sessions_max,
+            lease_api_factor: settings
+                .lease_api_factor
+                .unwrap_or(Settings::STANDARD.lease_api_factor),
         }
     }
 }

@@ -230,12 +230,12 @@ fn permission_denied(needed: &Rule) -> Refusal {
     }
 }
 
-/// Settings that are times have their unit in their name on the wire.
+/// Settings with a unit have it in their name on the wire.
 fn settings_field(name: &str) -> String {
-    let unit = if matches!(name, "ttl_min" | "ttl_max" | "idle_retention") {
-        "_ms"
-    } else {
-        ""
+    let unit = match name {
+        "ttl_min" | "ttl_max" | "idle_retention" => "_ms",
+        "lease_api_factor" => "_per_mille",
+        _ => "",
     };
     format!("settings.{name}{unit}")
 }

@@ -15,6 +15,7 @@ pub fn settings_to_wire(settings: &Settings) -> v1::Settings {
         lease_waiters_max: settings.lease_waiters_max,
         leases_max: settings.leases_max,
         sessions_max: settings.sessions_max,
+        lease_api_factor_per_mille: settings.lease_api_factor,
     }
 }
 
@@ -29,6 +30,7 @@ pub fn settings_from_wire(settings: &v1::Settings) -> Settings {
         lease_waiters_max: settings.lease_waiters_max,
         leases_max: settings.leases_max,
         sessions_max: settings.sessions_max,
+        lease_api_factor: settings.lease_api_factor_per_mille,
     }
 }
 
@@ -47,6 +49,9 @@ pub fn settings_changed(before: &Settings, change: &v1::SettingsChange) -> Setti
         lease_waiters_max: change.lease_waiters_max.unwrap_or(before.lease_waiters_max),
         leases_max: change.leases_max.unwrap_or(before.leases_max),
         sessions_max: change.sessions_max.unwrap_or(before.sessions_max),
+        lease_api_factor: change
+            .lease_api_factor_per_mille
+            .unwrap_or(before.lease_api_factor),
     }
 }
 

@@ -94,8 +94,10 @@ pub(crate) fn text() -> BoxedStrategy<String> {
 
 pub(crate) fn settings() -> BoxedStrategy<Settings> {
     let counts = (any::<u32>(), any::<u32>(), count(), count());
-    (millis(), millis(), millis(), counts)
-        .prop_map(|(ttl_min, ttl_max, idle_retention, counts)| {
+    let times = (millis(), millis(), millis());
+    (times, counts, any::<u32>())
+        .prop_map(|(times, counts, lease_api_factor)| {
+            let (ttl_min, ttl_max, idle_retention) = times;
             let (session_leases_max, lease_waiters_max, leases_max, sessions_max) = counts;
             Settings {
                 ttl_min,
@@ -105,6 +107,7 @@ pub(crate) fn settings() -> BoxedStrategy<Settings> {
                 lease_waiters_max,
                 leases_max,
                 sessions_max,
+                lease_api_factor,
             }
         })
         .boxed()

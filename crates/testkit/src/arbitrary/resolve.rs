@@ -40,6 +40,7 @@ impl Limits {
             lease_waiters_max,
             leases_max,
             sessions_max,
+            ..Settings::STANDARD
         }
     }
 }

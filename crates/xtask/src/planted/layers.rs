@@ -69,6 +69,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "objects of sessions",
+        package: "ringfence-core",
+        target: Target::Test("objects_native"),
+        filter: "",
+        homes: &["core"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "objects at random",
         package: "ringfence-core",
         target: Target::Test("objects_random"),

@@ -41,6 +41,28 @@ pub(crate) struct Configure {
     /// The most sessions
     #[arg(long, value_name = "N")]
     sessions_max: Option<u64>,
+    /// The TTL of a lease of the Lease endpoint, as a multiple of its leaseDurationSeconds; 1 to 2
+    #[arg(long, value_name = "N", value_parser = factor)]
+    lease_api_factor: Option<u32>,
+}
+
+/// A multiple with at most three decimals, in thousandths. Whether it is in range, the cluster says.
+fn factor(text: &str) -> Result<u32, String> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let thousandths = format!("{whole}{decimals:0<3}");
+    match digits(&thousandths) && !whole.is_empty() && decimals.len() <= 3 {
+        true => thousandths
+            .parse()
+            .map_err(|_| "too great a number".to_owned()),
+        false => Err("expected a number with at most three decimals, like 1.5".to_owned()),
+    }
+}
+
+fn factor_text(per_mille: u32) -> String {
+    let (whole, rest) = (per_mille / 1_000, per_mille % 1_000);
+    let text = format!("{whole}.{rest:03}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Configure {
@@ -81,6 +103,9 @@ impl Configure {
             lease_waiters_max: self.lease_waiters_max.unwrap_or(before.lease_waiters_max),
             leases_max: self.leases_max.unwrap_or(before.leases_max),
             sessions_max: self.sessions_max.unwrap_or(before.sessions_max),
+            lease_api_factor_per_mille: self
+                .lease_api_factor
+                .unwrap_or(before.lease_api_factor_per_mille),
         }
     }
 }
@@ -94,6 +119,7 @@ fn show(context: &Context, settings: &Settings, index: u64) -> Result<(), Failur
         "lease_waiters_max": settings.lease_waiters_max,
         "leases_max": settings.leases_max,
         "sessions_max": settings.sessions_max,
+        "lease_api_factor_per_mille": settings.lease_api_factor_per_mille,
         "index": index,
     });
     let mut table = Table::new(&["SETTING", "VALUE"]);
@@ -108,9 +134,36 @@ fn show(context: &Context, settings: &Settings, index: u64) -> Result<(), Failur
         ("lease-waiters-max", settings.lease_waiters_max.to_string()),
         ("leases-max", settings.leases_max.to_string()),
         ("sessions-max", settings.sessions_max.to_string()),
+        (
+            "lease-api-factor",
+            factor_text(settings.lease_api_factor_per_mille),
+        ),
     ];
     for (name, value) in rows {
         table.row(vec![name.to_owned(), value]);
     }
     context.output.list(&[object], &table, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_read_and_shown_in_decimals() {
+        for (text, per_mille) in [
+            ("1", 1_000),
+            ("1.5", 1_500),
+            ("1.125", 1_125),
+            ("2.0", 2_000),
+        ] {
+            assert_eq!(factor(text), Ok(per_mille));
+            let shown = factor_text(per_mille);
+            assert_eq!(factor(&shown), Ok(per_mille), "{shown}");
+        }
+        for text in ["", ".5", "1.5x", "-1", "1.2345", "99999999999"] {
+            assert!(factor(text).is_err(), "{text}");
+        }
+        assert_eq!(factor_text(1_500), "1.5");
+    }
 }

@@ -47,12 +47,14 @@ pub(crate) fn write_object() -> BoxedStrategy<Command> {
         .prop_map(|(metadata, spec)| ObjectWrite::Put { metadata, spec });
     let delete = option::of(revoke()).prop_map(|revoke| ObjectWrite::Delete { revoke });
     let write = prop_oneof![put, delete];
-    (name(), option::of(count()), option::of(pod_uid()), write)
-        .prop_map(|(name, version, pod, write)| {
+    let pods = (option::of(pod_uid()), option::of(pod()));
+    (name(), option::of(count()), pods, write)
+        .prop_map(|(name, version, (uid, watched), write)| {
             Command::WriteObject(Box::new(WriteObject {
                 name,
                 version,
-                pod,
+                pod: uid,
+                watched,
                 write,
             }))
         })
@@ -60,19 +62,21 @@ pub(crate) fn write_object() -> BoxedStrategy<Command> {
 }
 
 fn object() -> BoxedStrategy<LeaseObject> {
-    let term = (token(), session(), candidate()).prop_map(|(token, session, candidate)| Term {
+    let term = (token(), session(), candidate(), option::of(pod()));
+    let term = term.prop_map(|(token, session, candidate, pod)| Term {
         token,
         session,
         candidate,
+        pod,
     });
     let versions = (count(), count());
-    let times = (wall(), wall(), wall());
+    let times = (wall(), wall(), wall(), time());
     let counts = (any::<u32>(), any::<u32>());
     (versions, times, counts, metadata(), option::of(term))
         .prop_map(
             |(versions, times, (seconds, transitions), metadata, term)| {
                 let (version, created) = versions;
-                let (created_at, acquired, renewed) = times;
+                let (created_at, acquired, renewed, heard) = times;
                 LeaseObject {
                     version,
                     created,
@@ -81,6 +85,7 @@ fn object() -> BoxedStrategy<LeaseObject> {
                     seconds,
                     acquired,
                     renewed,
+                    heard,
                     transitions,
                     term,
                 }

@@ -22,6 +22,7 @@ fn invalid_setting() -> BoxedStrategy<Rejection> {
         "lease_waiters_max",
         "leases_max",
         "sessions_max",
+        "lease_api_factor",
     ];
     let name = prop::sample::select(names);
     (name, count(), count(), count())

@@ -105,6 +105,16 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
                 settings,
             }),
         ),
+        (
+            "configure_lease_api_factor",
+            Command::Configure(Configure {
+                based_on: 1,
+                settings: Settings {
+                    lease_api_factor: 2_000,
+                    ..Settings::STANDARD
+                },
+            }),
+        ),
         ("open", Command::Open(open)),
         ("acquire", request(Ask::Acquire(ask_lease("db/primary")))),
         ("acquire_waiting", request(Ask::Acquire(waiting))),

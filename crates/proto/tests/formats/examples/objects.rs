@@ -28,6 +28,7 @@ fn write(version: Option<u64>, pod: Option<PodUid>, write: ObjectWrite) -> Comma
         name: lease(),
         version,
         pod,
+        watched: None,
         write,
     }))
 }
@@ -59,9 +60,17 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
     let deleted = ObjectWrite::Delete {
         revoke: Some(revoke),
     };
-    let pod = candidate().pod;
+    let uid = candidate().pod;
+    let watched = Command::WriteObject(Box::new(WriteObject {
+        name: lease(),
+        version: Some(VERSION),
+        pod: uid.clone(),
+        watched: Some(pod()),
+        write: put.clone(),
+    }));
     vec![
-        ("write_object", write(Some(VERSION), pod, put)),
+        ("write_object_in_watched_pod", watched),
+        ("write_object", write(Some(VERSION), uid, put)),
         ("write_object_made", write(None, None, made)),
         (
             "write_object_deleted",
@@ -128,6 +137,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         token: token(5),
         session: session(300),
         candidate: candidate(),
+        pod: None,
     };
     let object = LeaseObject {
         version: VERSION,
@@ -137,8 +147,17 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         seconds: 15,
         acquired: WALL,
         renewed: WALL,
+        heard: ClusterTime(0),
         transitions: 3,
-        term: Some(term),
+        term: Some(term.clone()),
+    };
+    let in_pod = LeaseObject {
+        heard: ClusterTime(140_000),
+        term: Some(Term {
+            pod: Some(pod()),
+            ..term
+        }),
+        ..object.clone()
     };
     let free = LeaseObject {
         metadata: ObjectMetadata::default(),
@@ -176,6 +195,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
     vec![
         ("object", of(object)),
         ("object_of_no_holder", of(free)),
+        ("object_in_watched_pod", of(in_pod)),
         ("gone_object", Record::GoneObject(gone)),
         ("owing", Record::Owing(owing)),
     ]

@@ -1,7 +1,8 @@
-package ringfence
+package clock
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -11,27 +12,28 @@ const clockBoottime = 7
 
 type boottime struct{}
 
-func newClock() clock {
+// New is the best clock of this system.
+func New() Clock {
 	if _, ok := readBoottime(); !ok {
 		// A sandbox that filters system calls, for example.
-		return newAccumulatingClock()
+		return Accumulating()
 	}
 	return boottime{}
 }
 
-func (boottime) now() moment {
+func (boottime) Now() time.Duration {
 	now, ok := readBoottime()
 	if !ok {
 		// It worked before; to go on with another clock would compare readings of two. Nothing can be
 		// believed without a clock.
-		return endOfTime
+		return End
 	}
 	return now
 }
 
-func readBoottime() (moment, bool) {
+func readBoottime() (time.Duration, bool) {
 	var spec syscall.Timespec
 	_, _, errno := syscall.RawSyscall(
 		syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&spec)), 0)
-	return moment(spec.Nano()), errno == 0
+	return time.Duration(spec.Nano()), errno == 0
 }

@@ -1,0 +1,222 @@
+package leaseapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	// holdersVariable is how many electors TestLoad has lead, each its own lease, with the durations that
+	// are client-go's standard. Without it there is no such test: it takes minutes.
+	holdersVariable = "RINGFENCE_LEASE_HOLDERS"
+	// takeoversMax is how many of them die, each with a second candidate.
+	takeoversMax = 100
+	// loadTime is how long their renewals are measured.
+	loadTime = time.Minute
+	// startsMax is how many begin at once.
+	startsMax = 20
+)
+
+// usage is what a node has used so far.
+type usage struct {
+	processor time.Duration
+	memory    int // bytes, at present
+	written   int // bytes, to the disk, in whole pages
+	passed    int // bytes, to all files and sockets
+}
+
+func (n *node) usage(t *testing.T) usage {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/", n.command.Process.Pid)
+	stat, err := os.ReadFile(folder + "stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Behind the name, which may have spaces.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	ticks := number(t, fields[11]) + number(t, fields[12])
+	return usage{
+		processor: time.Duration(ticks) * time.Second / 100,
+		memory:    lineOf(t, folder+"status", "VmRSS:") << 10,
+		written:   lineOf(t, folder+"io", "write_bytes:"),
+		passed:    lineOf(t, folder+"io", "wchar:"),
+	}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// lineOf is the number behind a key in a file of /proc.
+func lineOf(t *testing.T, path, key string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, key); found {
+			return number(t, strings.Fields(rest)[0])
+		}
+	}
+	t.Fatalf("%s has no line %s", path, key)
+	return 0
+}
+
+// candidate runs an elector with client-go's standard durations.
+func (s *stage) candidate(t *testing.T, lease, pod string) *elector {
+	t.Helper()
+	e := &elector{identity: pod, link: newLink(s.cluster.hosts()...), began: make(chan time.Time, 1), ended: make(chan struct{})}
+	config := s.cluster.config(e.link, s.cluster.token(pod))
+	config.Timeout = 5 * time.Second // As in every controller manager.
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "shop", Name: lease},
+			Client: client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: pod}},
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Callbacks: leaderelection.LeaderCallbacks{OnStoppedLeading: func() {}, OnStartedLeading: func(ctx context.Context) {
+			e.began <- time.Now()
+			<-ctx.Done()
+		}},
+	})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	var ctx context.Context
+	ctx, e.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(e.ended)
+		le.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		e.cancel()
+		e.link.cut()
+		<-e.ended
+	})
+	return e
+}
+
+// TestLoad measures what many electors cost, and how long a takeover takes. It fails if an elector that
+// is not disturbed loses its term.
+func TestLoad(t *testing.T) {
+	text := os.Getenv(holdersVariable)
+	if text == "" {
+		t.Skip(holdersVariable + " is not set")
+	}
+	holders := number(t, text)
+	c, err := startCluster(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	s := newStage(t, c)
+	leading := make([]*elector, holders)
+	var starts sync.WaitGroup
+	for first := range startsMax {
+		starts.Add(1)
+		go func() {
+			defer starts.Done()
+			for i := first; i < holders; i += startsMax {
+				leading[i] = s.candidate(t, fmt.Sprintf("load-%d", i), fmt.Sprintf("load-%d-a", i))
+				if leading[i] == nil {
+					return
+				}
+				<-leading[i].began
+			}
+		}()
+	}
+	starts.Wait()
+	if t.Failed() {
+		return
+	}
+
+	var before []usage
+	for _, n := range c.nodes {
+		before = append(before, n.usage(t))
+	}
+	version := s.version(t)
+	began := time.Now()
+	time.Sleep(loadTime)
+	took := time.Since(began)
+	renewals := s.version(t) - version
+	t.Logf("%d holders: %.0f renewals a second", holders, float64(renewals)/took.Seconds())
+	for i, n := range c.nodes {
+		after := n.usage(t)
+		t.Logf("%s: %.1f %% of a processor, %d MB, %d bytes to the disk and %d bytes in all a renewal", n.name,
+			100*(after.processor-before[i].processor).Seconds()/took.Seconds(), after.memory>>20,
+			(after.written-before[i].written)/renewals, (after.passed-before[i].passed)/renewals)
+	}
+	for _, e := range leading {
+		select {
+		case <-e.ended:
+			t.Errorf("%s lost its term", e.identity)
+		default:
+		}
+	}
+	s.takeovers(t, leading[:min(holders, takeoversMax)])
+}
+
+// version is that of the newest change of any object.
+func (s *stage) version(t *testing.T) int {
+	t.Helper()
+	list, err := s.looker.CoordinationV1().Leases("shop").List(within(t, time.Minute), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number(t, list.ResourceVersion)
+}
+
+// takeovers has holders die, and measures how long their successors take.
+func (s *stage) takeovers(t *testing.T, dying []*elector) {
+	var next []*elector
+	for i := range dying {
+		next = append(next, s.candidate(t, fmt.Sprintf("load-%d", i), fmt.Sprintf("load-%d-b", i)))
+	}
+	time.Sleep(5 * time.Second)
+	var ends sync.WaitGroup
+	times := make([]time.Duration, len(dying))
+	for i, e := range dying {
+		ends.Add(1)
+		go func() {
+			defer ends.Done()
+			time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+			died := time.Now()
+			e.link.cut()
+			select {
+			case led := <-next[i].began:
+				times[i] = led.Sub(died)
+			case <-time.After(2 * time.Minute):
+				t.Errorf("no successor of %s", e.identity)
+			}
+		}()
+	}
+	ends.Wait()
+	slices.Sort(times)
+	at := func(percent int) time.Duration {
+		return times[(len(times)-1)*percent/100].Round(10 * time.Millisecond)
+	}
+	t.Logf("%d takeovers after a death: p50 %v, p99 %v", len(times), at(50), at(99))
+}
