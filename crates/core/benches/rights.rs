@@ -55,6 +55,8 @@ impl World {
             token_floor: Some(0),
             settings: Settings::STANDARD,
             mode: Mode::Permissive,
+            quiet_time: Millis(0),
+            restored: None,
         }));
         world.change(
             (0..rules)
