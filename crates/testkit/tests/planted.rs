@@ -16,7 +16,7 @@ use bugs::{BUGS, Bug};
 /// How often each bug is planted.
 const PLANTED: usize = 5;
 /// How many histories are searched for places to plant it.
-const HISTORIES: usize = 800;
+const HISTORIES: usize = 1_200;
 
 /// Two histories in three keep to moderate numbers.
 fn random_histories() -> impl Iterator<Item = History> {
