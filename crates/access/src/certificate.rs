@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::limits::LEEWAY;
@@ -191,4 +192,17 @@ fn alternative_name<'a>(
         None => Ok(first),
         Some(_) => Err(several(kind)),
     }
+}
+
+/// When the first of the certificates in these PEM blocks ends, in seconds since 1970; `None` if there
+/// is none among them.
+#[must_use]
+pub fn first_end(pem: &[u8]) -> Option<u64> {
+    let blocks = Pem::iter_from_buffer(pem).filter_map(Result::ok);
+    let ends = blocks.filter_map(|block| {
+        let certificate = block.parse_x509().ok()?;
+        let end = certificate.validity().not_after.timestamp();
+        Some(u64::try_from(end).unwrap_or(0))
+    });
+    ends.min()
 }

@@ -34,7 +34,7 @@ mod prover;
 mod source;
 
 pub use buckets::{Buckets, Exceeded, Rate};
-pub use certificate::CertificateKind;
+pub use certificate::{CertificateKind, first_end};
 pub use clock::{now_unix, until_expiry};
 pub use cluster_token::{BearerToken, TokenSecret, Tokens};
 pub use credentials::{Credentials, InvalidCredentials, InvalidIssuer, Issuer, IssuerKind};

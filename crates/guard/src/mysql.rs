@@ -48,7 +48,7 @@
 //!
 //! With `autocommit = 0` it works as well: the guard begins and ends its transactions by statements.
 //!
-//! # What commits by itself
+//! # What commits implicitly
 //! `CREATE`, `ALTER`, `DROP`, `TRUNCATE`, `LOCK TABLES` and a second `START TRANSACTION` commit the open
 //! transaction. In guarded work the server commits what came before, under the fence, refuses the statement
 //! with `1792`, and the guard reports [`MysqlError::Ended`]. Make tables before.

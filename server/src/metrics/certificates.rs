@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use ringfence_access::first_end;
 use ringfence_tls::{Pem, ServerTls};
-use x509_parser::pem::Pem as Block;
 
 use crate::config::Config;
 
@@ -47,13 +47,7 @@ fn end_of(path: &Path) -> io::Result<Option<u64>> {
     File::open(path)?
         .take(FILE_BYTES_MAX)
         .read_to_end(&mut text)?;
-    let blocks = Block::iter_from_buffer(&text).filter_map(Result::ok);
-    let ends = blocks.filter_map(|block| {
-        let certificate = block.parse_x509().ok()?;
-        let end = certificate.validity().not_after.timestamp();
-        Some(u64::try_from(end).unwrap_or(0))
-    });
-    Ok(ends.min())
+    Ok(first_end(&text))
 }
 
 #[cfg(test)]

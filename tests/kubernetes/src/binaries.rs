@@ -8,11 +8,11 @@
 //! that is a failure. A folder that is named and lacks one of the three is a failure everywhere.
 
 use std::env;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::kit::Kit;
+use crate::notice::tell;
 
 /// The version of Kubernetes in `components/go.mod`, as the components tell it.
 pub const VERSION: &str = "v1.36.3";
@@ -147,13 +147,6 @@ fn without(what: &str, why: &str) -> Option<PathBuf> {
     assert!(!under_ci(), "no {what}: {why}");
     tell(&format!("NOT TESTED: no {what}: {why}"));
     None
-}
-
-pub(crate) fn tell(line: &str) {
-    // Nothing can be done about a closed stderr, and nothing depends on it.
-    io::stderr()
-        .write_all(format!("\n{line}\n").as_bytes())
-        .ok();
 }
 
 fn go() -> Result<PathBuf, String> {

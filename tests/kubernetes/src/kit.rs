@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 
-use crate::binaries::tell;
+use crate::notice::tell;
 
 /// What makes the same binary of the same sources everywhere, and a small one.
 const FLAGS: [&str; 3] = ["-trimpath", "-mod=readonly", "-buildvcs=false"];

@@ -11,6 +11,7 @@ mod figures;
 mod janitor;
 mod kit;
 mod kubectl;
+mod notice;
 mod process;
 
 pub use binaries::{VERSION, build, build_helm, cache, helm, kubectl};

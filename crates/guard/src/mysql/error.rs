@@ -62,7 +62,7 @@ pub enum MysqlError {
     NotFirst,
     /// The transaction that the fence was admitted in had ended before its commit: by a statement of
     /// the effect, or by the server at a deadlock whose error the effect has overlooked. If it was a
-    /// `COMMIT`, or a statement that commits by itself as `CREATE TABLE` does, what came before it is
+    /// `COMMIT`, or a statement that commits implicitly as `CREATE TABLE` does, what came before it is
     /// committed, under the fence. What came behind it was refused by the server, unless the effect
     /// has begun a transaction that writes. It is never repeated.
     #[error(

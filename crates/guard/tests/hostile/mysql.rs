@@ -32,7 +32,7 @@ const ASIDES: &[Aside] = &[
     Aside::Ends("COMMIT; START TRANSACTION"),
     Aside::Ends("ROLLBACK; START TRANSACTION READ WRITE"),
     Aside::Ends("ROLLBACK; START TRANSACTION READ WRITE; SAVEPOINT step"),
-    // What commits by itself.
+    // What commits implicitly.
     Aside::Ends("BEGIN"),
     Aside::Ends("START TRANSACTION READ WRITE"),
     Aside::Ends("CREATE TABLE more (value INT)"),

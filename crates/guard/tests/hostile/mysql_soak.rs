@@ -66,7 +66,7 @@ struct Made {
 }
 
 impl Worker {
-    /// The connection, made anew if it was closed.
+    /// The connection; a new one if it was closed.
     async fn connected(&mut self) -> (Connection, Hand) {
         if let Some((connection, hand)) = self.connection.take() {
             if !connection.is_closed() {

@@ -209,7 +209,7 @@ fn the_example_of_the_migration_runs_in_the_databases_own_client() {
         refused(database, &write.join("\n"), "STALE_TOKEN: token 42");
         assert_eq!(done(database, "SELECT amount FROM balance"), "2");
 
-        // Behind a statement that commits by itself the savepoint is gone.
+        // Behind a statement that commits implicitly the savepoint is gone.
         let torn = "START TRANSACTION; CALL ringfence_admit('bank/balance', 43);
             UPDATE balance SET amount = 3; CREATE TABLE more (value INT);
             RELEASE SAVEPOINT ringfence_admitted; UPDATE balance SET amount = 4; COMMIT";

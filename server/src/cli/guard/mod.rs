@@ -153,7 +153,7 @@ fn rejected(why: &str) -> Failure {
 /// The script would end its own transaction.
 fn commits_by_itself(why: &str) -> Failure {
     let message =
-        format!("the script ends its transaction by itself, and nothing of it was written: {why}");
+        format!("the script ends its own transaction, and nothing of it was written: {why}");
     Failure::new(exit::NEGATIVE, "SCRIPT_COMMITS", message).hint(
         "leave out BEGIN, COMMIT, ROLLBACK and statements that commit: the script is one transaction",
     )
