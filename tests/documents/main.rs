@@ -176,10 +176,18 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "apply -k deploy/kubernetes/overlays/production",
+        "create secret generic ringfence-cluster-secret",
         By(
-            "tests/kubernetes/cases/deployed.rs",
-            "ringfence-cluster-secret",
+            "tests/kubernetes/src/node/story/production.rs",
+            "TLS and rights in production",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
+        "acquire 'k8s/{namespace}/*'",
+        By(
+            "tests/kubernetes/src/node/story/production.rs",
+            "Workloads and their service accounts",
         ),
     ),
     (

@@ -139,7 +139,7 @@ fn keeps_its_promises(database: &dyn Database) {
     ended(
         &guard(database, &["--fence", "a#10"], &script),
         1,
-        "ends its transaction by itself",
+        "ends its own transaction",
     );
 
     // Savepoints are no ends.

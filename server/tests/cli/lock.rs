@@ -42,7 +42,7 @@ fn ends(lock: Child) -> Said {
 #[test]
 fn cmd_knows_its_lease_and_its_code_is_passed_on() {
     let dev = Dev::start(1);
-    let script = "echo $RINGFENCE_LEASE $RINGFENCE_TOKEN ${RINGFENCE_SESSION%.*}; exit 7";
+    let script = "echo $RINGFENCE_LEASE $RINGFENCE_TOKEN ${RINGFENCE_SESSION%%.*}; exit 7";
     let said = dev.run(&["lock", "jobs/a", "--", "sh", "-c", script]);
     assert_eq!(
         (said.code, said.out.as_str()),

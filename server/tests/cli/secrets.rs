@@ -54,6 +54,12 @@ fn assert_not_in(secret: &str, path: &Path) {
     assert_eq!(line, None, "{}", path.display());
 }
 
+/// The middle one of the three parts of a session's handle.
+fn secret_of(handle: &str) -> String {
+    let secret = handle.split('.').nth(1);
+    secret.expect("NUMBER.SECRET.CLUSTER").to_owned()
+}
+
 #[test]
 fn no_secret_stands_in_a_command_line_an_environment_or_a_log_at_trace_level() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +96,7 @@ fn no_secret_stands_in_a_command_line_an_environment_or_a_log_at_trace_level() {
     // Sessions have secrets too; a command prints its own, for scripts, and logs none.
     let opened = node.with_token(&file, &["session", "open", "--ttl", "60s"]);
     let handle = opened.object()["session"].as_str().unwrap().to_owned();
-    let session_secret = handle.split_once('.').unwrap().1.to_owned();
+    let session_secret = secret_of(&handle);
     assert_eq!(session_secret.len(), 32, "{handle}");
     let wrong = node.file("wrong.token", &format!("{}x", &token[..token.len() - 1]));
     let refused = node.with_token(&wrong, &["lease", "acquire", "deploy/db"]);
@@ -107,7 +113,7 @@ fn no_secret_stands_in_a_command_line_an_environment_or_a_log_at_trace_level() {
     let wanted = json!({ "name": "deploy/db", "ttl": "60s" });
     let granted = ask(&node, Some(&token), "POST", "/v1/acquire", &wanted);
     let made = json_of(&granted)["session"].as_str().unwrap().to_owned();
-    let made_secret = made.split_once('.').unwrap().1.to_owned();
+    let made_secret = secret_of(&made);
     let listed = node.local(&["session", "list"]);
     assert!(!listed.out.contains(&session_secret), "{listed:?}");
 
