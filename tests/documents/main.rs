@@ -176,7 +176,7 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
-        "create secret generic ringfence-cluster-secret",
+        "access grant token:deploy acquire",
         By(
             "tests/kubernetes/src/node/story/production.rs",
             "TLS and rights in production",
