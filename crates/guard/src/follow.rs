@@ -40,9 +40,10 @@
 //! [`Ended::OtherCluster`]. So a follower that is connected to a wrong cluster by mistake refuses
 //! no holder with the floors of that one, and with [`Unheard::Refuse`] lets no new holder pass.
 //!
-//! A follower that is bound to no cluster takes the next one that tells it something. Then all grants
-//! of the cluster before have ended, the newest of each name included: a restored cluster tells nothing
-//! of names that it has not granted.
+//! A follower that is bound to no cluster takes the next one that tells it something. The floors
+//! stand, but the newest token of a name passes only once the new cluster has reported it: a restored
+//! cluster reports nothing of names that it has not granted. Until then such a token is refused as
+//! unknown, for now: [`FollowError::UnknownToken`].
 //!
 //! What it does not cover:
 //! * A fence is `NAME#TOKEN` and names no cluster. [`FloorFollower::check`] compares no cluster, so a

@@ -11,7 +11,7 @@ pub(super) const NAME_OVERHEAD: usize = 160;
 /// whose last grant is the oldest: it is forgotten first, and [`Floors::forgotten`] remembers how new
 /// a forgotten floor can be at most. A token above that is never one of a forgotten name's past.
 pub(super) struct Floors {
-    by_name: HashMap<LeaseName, FencingToken>,
+    by_name: HashMap<LeaseName, Floor>,
     /// The same, the oldest grant first.
     by_age: BTreeSet<(FencingToken, LeaseName)>,
     bytes: usize,
@@ -19,6 +19,13 @@ pub(super) struct Floors {
     bytes_max: usize,
     /// Only grows.
     forgotten: Option<FencingToken>,
+}
+
+#[derive(Clone, Copy)]
+struct Floor {
+    token: FencingToken,
+    /// Whether the cluster that is followed now has reported it: else it may have ended with another.
+    current: bool,
 }
 
 impl Floors {
@@ -33,18 +40,26 @@ impl Floors {
         }
     }
 
-    /// Raises the floor of a name; says whether it is known and has risen.
+    /// Raises the floor of a name, as the cluster that is followed now reports it; says whether more is
+    /// known of it than before.
     pub(super) fn raise(&mut self, name: LeaseName, token: FencingToken) -> bool {
+        let current = Floor {
+            token,
+            current: true,
+        };
         match self.by_name.get_mut(&name) {
             // A stream that begins again may tell what is older.
-            Some(floor) if *floor >= token => return false,
+            Some(floor) if floor.token > token => return false,
+            Some(floor) if floor.token == token => {
+                return !std::mem::replace(floor, current).current;
+            }
             Some(floor) => {
-                let before = std::mem::replace(floor, token);
-                self.by_age.remove(&(before, name.clone()));
+                let before = std::mem::replace(floor, current);
+                self.by_age.remove(&(before.token, name.clone()));
             }
             None => {
                 self.bytes += cost(&name);
-                self.by_name.insert(name.clone(), token);
+                self.by_name.insert(name.clone(), current);
             }
         }
         self.by_age.insert((token, name.clone()));
@@ -52,16 +67,12 @@ impl Floors {
         self.by_name.contains_key(&name)
     }
 
-    /// The cluster that granted all of these is over: its last grants have ended, too. Each floor is
-    /// raised by one, above the grant that it is the token of.
-    pub(super) fn end_all(&mut self) {
-        let over = |token: FencingToken| FencingToken::new(token.get() + 1).unwrap_or(token);
+    /// Another cluster is followed from here on. The floors stand, since a cluster that was restored
+    /// grants greater tokens; which grants are in force, that cluster has to report.
+    pub(super) fn change_cluster(&mut self) {
         for floor in self.by_name.values_mut() {
-            *floor = over(*floor);
+            floor.current = false;
         }
-        let by_age = std::mem::take(&mut self.by_age).into_iter();
-        self.by_age = by_age.map(|(token, name)| (over(token), name)).collect();
-        self.forgotten = self.forgotten.map(over);
     }
 
     fn forget(&mut self) {
@@ -76,7 +87,12 @@ impl Floors {
     }
 
     pub(super) fn get(&self, name: &LeaseName) -> Option<FencingToken> {
-        self.by_name.get(name).copied()
+        Some(self.by_name.get(name)?.token)
+    }
+
+    /// Whether the cluster that is followed now has reported this floor.
+    pub(super) fn is_current(&self, name: &LeaseName) -> bool {
+        self.by_name.get(name).is_some_and(|floor| floor.current)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -142,20 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_grants_of_a_cluster_end_with_it() {
+    fn another_cluster_has_to_report_a_floor_again_and_lowers_none() {
         let mut floors = Floors::new(2, usize::MAX);
         for (text, value) in [("a", 1), ("b", 5), ("c", 6)] {
             floors.raise(name(text), token(value));
         }
-        floors.end_all();
-        assert_eq!(floors.get(&name("b")), Some(token(6)));
-        assert_eq!(floors.get(&name("c")), Some(token(7)));
-        assert_eq!(floors.forgotten(), Some(token(2)));
+        assert!(floors.is_current(&name("b")) && !floors.is_current(&name("a")));
+        floors.change_cluster();
+        assert_eq!(floors.get(&name("b")), Some(token(5)));
+        assert!(!floors.is_current(&name("b")));
         assert!(
-            floors.raise(name("b"), token(9)),
-            "the next cluster grants it"
+            !floors.raise(name("b"), token(4)),
+            "a smaller one says nothing"
         );
-        floors.raise(name("d"), token(10));
-        assert_eq!((floors.len(), floors.get(&name("c"))), (2, None));
+        assert!(!floors.is_current(&name("b")));
+        assert!(floors.raise(name("b"), token(5)));
+        assert!(floors.is_current(&name("b")));
+        assert!(!floors.raise(name("b"), token(5)), "nothing new");
+        assert_eq!((floors.len(), floors.forgotten()), (2, Some(token(1))));
     }
 }

@@ -72,9 +72,9 @@ impl Shared {
         }
     }
 
-    /// Notes who tells what follows; says whether that is taken. With another cluster than before,
-    /// which was restored from it, say, every grant of that one has ended, also the newest of each
-    /// name: the new cluster tells nothing of names that it has not granted.
+    /// Notes who tells what follows; says whether that is taken. Another cluster than before, which was
+    /// restored from it, say, has to report a floor itself before its grant counts as the newest: it
+    /// reports nothing of names that it has not granted, and their last grants may have ended.
     pub(super) fn told_by(&self, cluster: ClusterId) -> bool {
         let takes = self.takes(cluster);
         let mut known = self.known();
@@ -86,7 +86,7 @@ impl Shared {
         }
         let last = known.last.replace(cluster);
         if last.is_some_and(|last| last != cluster) && !planted(Bug::FloorsOutliveTheirCluster) {
-            known.floors.end_all();
+            known.floors.change_cluster();
             known.waiting.wake_all();
         }
         true
@@ -127,7 +127,9 @@ impl Shared {
         let known = self.known();
         match known.floors.get(&fence.name) {
             Some(floor) if fence.token < floor => Some(Err(fence.overtaken_by(floor).into())),
-            Some(floor) if fence.token == floor => Some(Ok(())),
+            Some(floor) if fence.token == floor && known.floors.is_current(&fence.name) => {
+                Some(Ok(()))
+            }
             Some(_) if planted(Bug::UnknownTokenAdmitted) => Some(Ok(())),
             _ if known.live && !known.may_be_forgotten(fence) => None,
             _ => match self.options.unheard {
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_grant_of_a_name_ends_with_its_cluster() {
+    fn another_cluster_has_to_report_the_newest_grant_of_a_name_itself() {
         let shared = Shared::new(Options::default());
         let fence = Fence::parse("db#4").unwrap();
         let hear = |cluster| {
@@ -290,8 +292,18 @@ mod tests {
         hear(2);
         let judged = shared.judge(&fence);
         assert!(
-            matches!(judged, Some(Err(FollowError::Refused(_)))),
+            judged.is_none(),
             "the cluster that was restored from it has granted nothing yet: {judged:?}"
+        );
+        assert!(matches!(
+            shared.not_told(&fence),
+            FollowError::UnknownToken { .. }
+        ));
+        hear(1);
+        shared.raise(fence.name.clone(), fence.token);
+        assert!(
+            matches!(shared.judge(&fence), Some(Ok(()))),
+            "the first one reports it again"
         );
     }
 

@@ -5,6 +5,7 @@
 mod clusters;
 mod forged;
 mod memory;
+mod other_cluster;
 mod planted;
 mod streams;
 mod suite;

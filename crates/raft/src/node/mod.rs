@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
 use ringfence_core::{Access, Command, Frozen, Mode, RequestNumber, SessionId, StateMachine};
 use ringfence_planted::{Bug, planted};
@@ -212,10 +211,8 @@ impl Node {
             if leading.members.has_one_voter() {
                 return Some(leading.members.flush_lag());
             }
-            if let Ok(leader) = running.raft.as_leader()
-                && let Some(acked) = leader.last_quorum_acked()
-            {
-                return Some(self.inner.awake.ago(acked.elapsed()));
+            if let Some(ago) = running.quorum_acked_ago(&self.inner.awake) {
+                return Some(ago);
             }
         }
         self.inner.age_wanted.store(true, Ordering::Relaxed);

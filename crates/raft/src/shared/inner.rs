@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use openraft::Instant;
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use ringfence_core::BackupDigest;
@@ -192,6 +193,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// How long ago a majority answered this node as its leader; `None` if it does not lead, or none
+    /// has yet.
+    pub(crate) fn quorum_acked_ago(&self, awake: &Awake) -> Option<Duration> {
+        let leader = self.raft.as_leader().ok()?;
+        Some(awake.ago(leader.last_quorum_acked()?.elapsed()))
+    }
+
     /// The newest membership this node knows, committed or not.
     pub(crate) fn membership(&self) -> Arc<StoredMembership> {
         membership::newest(&self.raft)

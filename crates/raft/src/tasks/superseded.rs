@@ -80,7 +80,7 @@ fn stop_if_superseded(inner: &Inner, lineage: &[bytes::Bytes], address: &str) {
     {
         return;
     }
-    if !inner.config.peer_authenticated() && !has_no_leader(inner) {
+    if !inner.config.peer_authenticated() && !has_no_leader(inner, running) {
         tracing::warn!(
             %cluster,
             address,
@@ -94,7 +94,18 @@ fn stop_if_superseded(inner: &Inner, lineage: &[bytes::Bytes], address: &str) {
     inner.stop.stop(StopReason::Superseded { cluster, address });
 }
 
-fn has_no_leader(inner: &Inner) -> bool {
-    let leads = matches!(&*inner.route.borrow(), Route::Leader(_));
-    !leads && inner.heard_ago().is_none_or(|ago| ago >= UNPROVEN_AFTER)
+/// Whether no leader can commit here, as far as this node knows. A leader that no majority answers any
+/// more stays in its place, and commits nothing.
+fn has_no_leader(inner: &Inner, running: &Running) -> bool {
+    match &*inner.route.borrow() {
+        Route::Leader(leading) if leading.members.has_one_voter() => false,
+        Route::Leader(_) => {
+            let acked = running.quorum_acked_ago(&inner.awake);
+            acked.is_some_and(|ago| ago >= UNPROVEN_AFTER)
+        }
+        Route::NoLeader | Route::Follower(_) => {
+            let heard = inner.heard_ago();
+            heard.is_none_or(|ago| ago >= UNPROVEN_AFTER)
+        }
+    }
 }

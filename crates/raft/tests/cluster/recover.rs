@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringfence_core::{ClusterId, FencingToken, Millis, Verdict};
-use ringfence_raft::{Backup, Node, RecoverError, StartError, StopReason, recover};
+use ringfence_raft::{Backup, Node, RecoverError, Role, StartError, StopReason, recover};
 
 use crate::harness::{Cluster, acquired, eventually, name, open, within};
 
@@ -61,9 +61,9 @@ async fn an_old_majority_that_comes_back_is_superseded() {
     assert_eq!(verdict, Verdict::Ended);
 }
 
-/// Without certificates one forged answer must not end a cluster that is well.
-#[tokio::test(flavor = "multi_thread")]
-async fn with_an_open_peer_port_a_cluster_with_a_leader_goes_on() {
+/// Without certificates one forged answer must not end a cluster that is well. When one of the two
+/// members of the old cluster that are left ends, the other one cannot commit, and believes it.
+async fn goes_on_with_a_leader_alone(leader_ends: bool) {
     let (mut old, id, _) = ended().await;
     let new = gone_on(&old, id).await;
     old.adjust = |config| {
@@ -80,13 +80,30 @@ async fn with_an_open_peer_port_a_cluster_with_a_leader_goes_on() {
     for name in ["n1", "n2"] {
         assert!(old.nodes[name].status().serving, "{name}");
     }
-    old.crash("n2").await;
-    let reason = within("its end", old.nodes["n1"].stopped()).await;
+    let leads = |name: &&str| old.nodes[*name].status().role == Role::Leader;
+    let leader = ["n1", "n2"].into_iter().find(leads).unwrap();
+    let follower = if leader == "n1" { "n2" } else { "n1" };
+    let (ends, stays) = match leader_ends {
+        true => (leader, follower),
+        false => (follower, leader),
+    };
+    old.crash(ends).await;
+    let reason = within("its end", old.nodes[stays].stopped()).await;
     assert!(
         matches!(reason, StopReason::Superseded { .. }),
         "{reason:?}"
     );
     eventually("the new cluster", || new.nodes["n3"].status().serving).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_an_open_peer_port_a_follower_believes_it_without_a_leader() {
+    goes_on_with_a_leader_alone(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_an_open_peer_port_a_leader_believes_it_without_a_majority() {
+    goes_on_with_a_leader_alone(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
