@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod alone;
+mod attack_restore;
 mod away;
 mod backups;
 mod caught_up;

@@ -1,0 +1,362 @@
+//! Attacks on the forming of a restored cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ringfence_core::{ClusterId, Millis};
+use ringfence_raft::{Backup, Hooks, NodeConfig, Restore, Role, recover};
+
+use crate::harness::{Cluster, acquired, eventually, open};
+
+const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+
+async fn lost() -> (ClusterId, Arc<Backup>) {
+    let mut cluster = Cluster::new(&["n1"]);
+    cluster.adjust = |config| config.token_floor = None;
+    cluster.start_all().await;
+    let node = cluster.nodes["n1"].clone();
+    let session = open(&node, 1, Millis::from_secs(60)).await;
+    acquired(&node, session, 1, "lease").await;
+    let backup = cluster.backup("n1");
+    let id = node.status().cluster.unwrap();
+    cluster.crash_all().await;
+    (id, backup)
+}
+
+/// n2 comes first when the founder is gone.
+fn n2_is_eager(config: &mut NodeConfig) {
+    config.token_floor = None;
+    if config.name != "n2" {
+        config.timing.election_min = Duration::from_secs(4);
+        config.timing.election_max = Duration::from_secs(5);
+    }
+}
+
+async fn seated(cluster: &Cluster) {
+    eventually("the seats", || {
+        let mut nodes = cluster.nodes.values();
+        nodes.all(|node| node.status().cluster.is_some())
+    })
+    .await;
+}
+
+static UNREACHABLE: AtomicBool = AtomicBool::new(true);
+
+/// Started without --restore by mistake: n2 takes a seat, n3 does not come so far. The operator sees
+/// the mistake and starts all three with the same --restore.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_seated_before_the_flag_was_given_forms_no_cluster_without_a_past() {
+    let (old, backup) = lost().await;
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| {
+        n2_is_eager(config);
+        if config.name == "n3" && UNREACHABLE.load(Ordering::Relaxed) {
+            config.join = vec!["127.0.0.1:1".to_owned()];
+        }
+    };
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    let n2 = cluster.nodes["n2"].clone();
+    eventually("the seat of n2", || n2.status().cluster.is_some()).await;
+    drop(n2);
+    cluster.crash_all().await;
+
+    UNREACHABLE.store(false, Ordering::Relaxed);
+    cluster.restore = Some(Restore {
+        backup,
+        rules: None,
+        drill: false,
+    });
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    // Either it waits and says why, or it is a restored cluster.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let all = |cluster: &Cluster| cluster.nodes.values().all(|n| n.status().cluster.is_some());
+    if !all(&cluster) {
+        return;
+    }
+    cluster.crash("n1").await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    cluster.start("n1").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    for (name, node) in &cluster.nodes {
+        node.read(|machine| {
+            if machine.is_formed() {
+                let quiet = machine.summary().quiet;
+                assert_eq!(
+                    machine.lineage(),
+                    [old],
+                    "{name}: all members were started with --restore, and the cluster has no past, quiet time {quiet:?}"
+                );
+            }
+        });
+    }
+}
+
+/// The same --restore everywhere; --quiet-time and --token-floor on the founder only.
+#[tokio::test(flavor = "multi_thread")]
+async fn quiet_time_and_token_floor_of_one_member_are_not_lost() {
+    let (_, backup) = lost().await;
+    let reached = backup.contents.header.tokens.reached();
+    static FLOOR: AtomicU64 = AtomicU64::new(0);
+    FLOOR.store(reached + (1 << 40), Ordering::Relaxed);
+    let mut cluster = Cluster::to_restore(&NAMES, backup);
+    cluster.adjust = |config| {
+        n2_is_eager(config);
+        if config.name == "n1" {
+            config.quiet_time = Millis::from_secs(3_600);
+            config.token_floor = Some(FLOOR.load(Ordering::Relaxed));
+        }
+    };
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if cluster
+        .nodes
+        .values()
+        .any(|node| node.status().cluster.is_none())
+    {
+        return;
+    }
+    let n2 = cluster.nodes["n2"].clone();
+    eventually("the log at n2", || n2.members().len() == 3).await;
+    cluster.crash("n1").await;
+    eventually("n2 to lead", || n2.status().role == Role::Leader).await;
+    // A restored cluster is formed only while all first members answer.
+    cluster.start("n1").await;
+    eventually("a formed cluster", || {
+        n2.read(|machine| machine.is_formed())
+    })
+    .await;
+    n2.read(|machine| {
+        let (quiet, tokens) = (machine.summary().quiet, machine.token_counter());
+        let floor = FLOOR.load(Ordering::Relaxed);
+        assert!(
+            quiet >= Millis::from_secs(3_600) && tokens >= floor,
+            "quiet {quiet:?}, tokens {tokens}, the floor that the founder was given {floor}"
+        );
+    });
+}
+
+static BEHIND: AtomicI64 = AtomicI64::new(-86_400_000);
+
+/// The clock of all is a day behind, and the founder alone was given the way out. Another member that
+/// leads first must not hold the forming up for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_cannot_form_gives_way() {
+    let (_, backup) = lost().await;
+    let reached = backup.contents.header.tokens.reached();
+    static FLOOR: AtomicU64 = AtomicU64::new(0);
+    FLOOR.store(reached + (1 << 40), Ordering::Relaxed);
+    let mut cluster = Cluster::to_restore(&NAMES, backup);
+    cluster.adjust = |config| {
+        n2_is_eager(config);
+        config.hooks.wall_millis = || {
+            (Hooks::default().wall_millis)().saturating_add_signed(BEHIND.load(Ordering::Relaxed))
+        };
+        if config.name == "n1" {
+            config.token_floor = Some(FLOOR.load(Ordering::Relaxed));
+        }
+    };
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if cluster
+        .nodes
+        .values()
+        .any(|node| node.status().cluster.is_none())
+    {
+        return;
+    }
+    cluster.crash("n1").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    cluster.start("n1").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let roles: Vec<(String, Role, bool)> = cluster
+        .nodes
+        .iter()
+        .map(|(name, node)| (name.clone(), node.status().role, node.status().serving))
+        .collect();
+    let applied = cluster.nodes["n2"].read(|machine| machine.index());
+    assert!(
+        cluster.nodes["n1"].read(|machine| machine.is_formed()),
+        "20 s later nobody has formed the cluster: {roles:?}, applied {applied}"
+    );
+}
+
+/// A survivor whose log lags behind the forming: others may have granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn recover_does_not_say_of_a_late_survivor_that_nothing_was_granted() {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = |config| config.token_floor = None;
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    seated(&cluster).await;
+    cluster.crash("n3").await;
+    cluster.serving("n1").await;
+    let node = cluster.nodes["n1"].clone();
+    let session = open(&node, 1, Millis::from_secs(60)).await;
+    acquired(&node, session, 1, "lease").await;
+    let id = node.status().cluster.unwrap();
+    let out = cluster.data_dir("n3").with_extension("backup");
+    let said = recover(&cluster.data_dir("n3"), id, &out)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        !said.contains("nothing was ever granted"),
+        "a lease is held in the cluster, and recover of n3 says: {said}"
+    );
+}
+
+static LOST_CLOCK: AtomicI64 = AtomicI64::new(0);
+static NEW_CLOCK: AtomicI64 = AtomicI64::new(0);
+const DAY_MS: i64 = 86_400_000;
+
+/// The founder's clock was right when it took its seat; the machine is started again with one that lies
+/// before the backup, as no clock of a first member may.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_falls_behind_the_backup_after_the_seats_forms_nothing() {
+    LOST_CLOCK.store(-10 * DAY_MS, Ordering::Relaxed);
+    let mut old = Cluster::new(&["n1"]);
+    old.adjust = |config| {
+        config.token_floor = None;
+        config.hooks.wall_millis = || {
+            (Hooks::default().wall_millis)()
+                .saturating_add_signed(LOST_CLOCK.load(Ordering::Relaxed))
+        };
+    };
+    old.start_all().await;
+    let node = old.nodes["n1"].clone();
+    let session = open(&node, 1, Millis::from_secs(60)).await;
+    // One long term: ten days later, with the same counter.
+    LOST_CLOCK.store(0, Ordering::Relaxed);
+    acquired(&node, session, 1, "before").await;
+    let backup = old.backup("n1");
+    // Another term of the lost cluster, behind the backup.
+    old.crash_all().await;
+    old.start_all().await;
+    let token = acquired(&old.nodes["n1"].clone(), session, 2, "after").await;
+    old.crash_all().await;
+
+    let mut cluster = Cluster::to_restore(&["n1"], backup.clone());
+    cluster.adjust = |config| {
+        config.token_floor = None;
+        config.hooks.wall_millis = || {
+            (Hooks::default().wall_millis)()
+                .saturating_add_signed(NEW_CLOCK.load(Ordering::Relaxed))
+        };
+    };
+    cluster.start("n1").await;
+    seated(&cluster).await;
+    cluster.crash("n1").await;
+    NEW_CLOCK.store(-5 * DAY_MS, Ordering::Relaxed);
+    let node = cluster.start("n1").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    node.read(|machine| {
+        let (reached, made) = (machine.token_counter(), backup.contents.header.wall);
+        assert!(
+            !machine.is_formed() || reached > token,
+            "a clock five days before the backup ({made:?}) has formed the cluster: its tokens begin at \
+             {reached}, and the lost cluster granted {token}"
+        );
+    });
+}
+
+/// 11.9: tokens from 1, so that no store admits them.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_drill_grants_tokens_that_a_store_admits() {
+    let (_, backup) = lost().await;
+    let reached = backup.contents.header.tokens.reached();
+    static FLOOR: AtomicU64 = AtomicU64::new(0);
+    FLOOR.store(reached + (1 << 32), Ordering::Relaxed);
+    let mut cluster = Cluster::to_restore(&["n1"], backup);
+    cluster.adjust = |config| config.token_floor = Some(FLOOR.load(Ordering::Relaxed));
+    if let Some(restore) = &mut cluster.restore {
+        restore.drill = true;
+    }
+    cluster.start_all().await;
+    let node = cluster.nodes["n1"].clone();
+    let session = open(&node, 1, Millis::from_secs(60)).await;
+    let token = acquired(&node, session, 1, "lease").await;
+    assert!(
+        token < reached,
+        "a drill grants {token} at once, above {reached} of the living cluster"
+    );
+}
+
+/// Holds: neither the secret of a session nor its handle's bytes are in the file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_holds_no_secret_of_a_session() {
+    let cluster = Cluster::formed(&["n1"]).await;
+    let node = cluster.nodes["n1"].clone();
+    let session = open(&node, 0xa7, Millis::from_secs(60)).await;
+    acquired(&node, session, 1, "lease").await;
+    let mut bytes = Vec::new();
+    ringfence_raft::write_backup(&node.frozen(), &mut bytes).unwrap();
+    assert!(bytes.windows(5).any(|part| part == b"lease"));
+    assert!(!bytes.windows(8).any(|part| part == [0xa7; 8]));
+}
+
+/// 11.2: nothing is served until a majority has it. Two of three have their seats, the backup and the
+/// log when the founder's machine is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_restores_the_cluster_without_the_founder() {
+    let (_, backup) = lost().await;
+    let mut cluster = Cluster::to_restore(&NAMES, backup);
+    cluster.adjust = n2_is_eager;
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    seated(&cluster).await;
+    eventually("the log everywhere", || {
+        cluster.nodes.values().all(|node| node.members().len() == 3)
+    })
+    .await;
+    cluster.crash("n1").await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let n2 = &cluster.nodes["n2"];
+    assert!(
+        n2.read(|machine| machine.is_formed()),
+        "n2 is {:?}, has the backup and a majority, and forms nothing for 15 s",
+        n2.status().role
+    );
+}
+
+/// The same, and the founder comes back on an empty disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_founder_that_is_emptied_before_the_forming_does_not_end_the_restore() {
+    let (_, backup) = lost().await;
+    let mut cluster = Cluster::to_restore(&NAMES, backup);
+    cluster.adjust = |config| {
+        n2_is_eager(config);
+        config.replace_on_data_loss = true;
+    };
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    seated(&cluster).await;
+    eventually("the log everywhere", || {
+        cluster.nodes.values().all(|node| node.members().len() == 3)
+    })
+    .await;
+    cluster.crash("n1").await;
+    std::fs::remove_dir_all(cluster.data_dir("n1")).unwrap();
+    cluster.start("n1").await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let n2 = &cluster.nodes["n2"];
+    let formed = n2.read(|machine| machine.is_formed());
+    assert!(
+        formed,
+        "25 s later: n2 is {:?}, n3 {:?}, n1 {:?} of {:?}",
+        n2.status().role,
+        cluster.nodes["n3"].status().role,
+        cluster.nodes["n1"].status().role,
+        cluster.nodes["n1"].status().cluster,
+    );
+}
