@@ -360,3 +360,38 @@ async fn a_founder_that_is_emptied_before_the_forming_does_not_end_the_restore()
         cluster.nodes["n1"].status().cluster,
     );
 }
+
+/// What two of three first members do that have seats and log when the third is lost.
+async fn two_of_three_form(quiet: bool) -> bool {
+    let mut cluster = Cluster::new(&NAMES);
+    cluster.adjust = n2_is_eager;
+    if quiet {
+        cluster.adjust = |config| {
+            n2_is_eager(config);
+            config.quiet_time = Millis::from_secs(60);
+        };
+    }
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    seated(&cluster).await;
+    eventually("the log everywhere", || {
+        let mut nodes = cluster.nodes.values();
+        nodes.all(|node| node.members().len() == 3)
+    })
+    .await;
+    cluster.crash("n1").await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    cluster.nodes["n2"].read(|machine| machine.is_formed())
+}
+
+/// 11.8, the chart's default: with --quiet-time a new cluster needs all first members until its `Form`
+/// is logged; without it a majority is enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_forms_a_cluster_with_a_quiet_time() {
+    let (plain, quiet) = tokio::join!(two_of_three_form(false), two_of_three_form(true));
+    assert!(
+        plain && quiet,
+        "formed without a quiet time: {plain}, with one: {quiet}"
+    );
+}
