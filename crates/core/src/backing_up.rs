@@ -6,9 +6,10 @@ use ringfence_planted::{Bug, planted};
 
 use crate::access::AccessRecord;
 use crate::backup::{BackupHeader, BackupRecord, HeldByPod};
-use crate::id::ClusterId;
+use crate::id::{ClusterId, FencingToken, SessionId};
+use crate::lease::Lease;
+use crate::settings::TTL_MAX_CEILING;
 use crate::state::Frozen;
-use crate::time::Millis;
 
 impl Frozen {
     /// The records of a backup at this index; `None` if no cluster is formed, or a restored one has not
@@ -25,11 +26,11 @@ impl Frozen {
         let floors = self.floors("", None);
         let floors = floors.map(|(name, token)| BackupRecord::Floor { name, token });
         let pods = self.leases.iter().filter_map(|(name, lease)| {
-            let grant = lease.grant.as_deref()?;
+            let (session, token) = last_believer(lease)?;
             Some(BackupRecord::HeldByPod(HeldByPod {
                 name: name.clone(),
-                token: grant.token,
-                pod: self.sessions.get(&grant.session)?.pod()?.clone(),
+                token,
+                pod: self.sessions.get(&session)?.pod()?.clone(),
             }))
         });
         let records = iter::once(BackupRecord::Header(header));
@@ -44,6 +45,11 @@ impl Frozen {
     fn backup_header(&self, cluster: ClusterId) -> BackupHeader {
         let header = &self.header;
         let ttls = self.sessions.iter().map(|(_, session)| session.ttl());
+        // A session that was evicted is gone, and its holder may believe until then.
+        let revoked = self.leases.iter().filter_map(|(_, lease)| {
+            let revoked = lease.blocked.as_deref()?.revoked?;
+            Some(revoked.until.since(header.time))
+        });
         BackupHeader {
             cluster,
             lineage: header.lineage.clone(),
@@ -58,11 +64,22 @@ impl Frozen {
             token_floor: header.token_floor,
             forgotten: header.forgotten,
             ttl_greatest: ttls
-                .filter(|ttl| *ttl != Millis::FOREVER)
+                .chain(revoked)
+                .filter(|ttl| *ttl < TTL_MAX_CEILING)
                 .max()
                 .unwrap_or_default(),
             next_session: header.next_session,
             versions: header.versions,
         }
     }
+}
+
+/// Who may still believe that it holds a lease: its holder, or the one that lost it to an operator and
+/// may not know.
+fn last_believer(lease: &Lease) -> Option<(SessionId, FencingToken)> {
+    if let Some(grant) = lease.grant.as_deref() {
+        return Some((grant.session, grant.token));
+    }
+    let revoked = lease.blocked.as_deref()?.revoked?;
+    Some((revoked.session, revoked.token))
 }

@@ -376,20 +376,19 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
         cluster,
         node_id: member.node_id,
     };
-    if let Some(taken) = inner.identity.lock().seat {
-        let same = taken == seat;
-        return if same {
-            Ok(())
-        } else {
-            Err(format!("it belongs to {}", taken.cluster))
-        };
-    }
     let restores = inner.restores();
+    let taken = inner.identity.lock().seat;
+    if let Some(taken) = taken.filter(|taken| *taken != seat) {
+        return Err(format!("it belongs to {}", taken.cluster));
+    }
     if request.restores[..] != digest_to_pb(restores.as_ref())[..] {
         return Err(format!(
             "it {}",
             restores_what(&digest_to_pb(restores.as_ref()))
         ));
+    }
+    if taken.is_some() {
+        return Ok(());
     }
     let to_join = to_join(inner, &inner.config.initial_cluster);
     let asked = join_all(to_join.iter().map(|address| hello(inner, address))).await;

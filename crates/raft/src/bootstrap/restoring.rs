@@ -60,6 +60,13 @@ pub(crate) fn check_restore(
     let others = first.iter().filter(|(name, _)| *name != config.name);
     let others = others.filter_map(|(name, address)| Some((name, answers.get(address)?)));
     for (name, asked) in others.clone() {
+        if asked.answer.restores != mine && !asked.answer.cluster.is_empty() {
+            return Err(format!(
+                "an operator to empty the data directory of {name} and to start it again: it took its                  seat when it {}, and this node {}; nothing was ever written there",
+                restores_what(&asked.answer.restores),
+                restores_what(&mine),
+            ));
+        }
         if asked.answer.restores != mine {
             return Err(format!(
                 "{name} to be started with the same --restore, --digest, --rules and --drill: it {}, \

@@ -65,6 +65,15 @@ impl Restore {
         access.iter().filter(is_kept)
     }
 
+    /// How far the tokens of the lost cluster may have come, as far as the backup knows: to its counter,
+    /// and to the second in which it was made, since a later term counts from that.
+    fn tokens(&self) -> u64 {
+        let header = self.header();
+        let made = header.wall.0 / 1_000;
+        let clock = made.checked_shl(FencingToken::CLOCK_SHIFT).unwrap_or(0);
+        header.tokens.reached().max(clock)
+    }
+
     fn mode(&self) -> Mode {
         let mode = self.access().find_map(|record| match record {
             AccessRecord::Mode { mode, .. } => Some(*mode),
@@ -97,7 +106,7 @@ impl Restore {
                 lineage: lineage.split_off(spare),
                 digest: self.digest(),
                 parts: u32::try_from(self.parts().len()).unwrap_or(u32::MAX),
-                tokens: header.tokens.reached(),
+                tokens: self.tokens(),
                 token_floor: header.token_floor,
                 sessions: header.next_session,
                 versions: header.versions,
@@ -170,7 +179,7 @@ impl Restore {
         token_floor: Option<u64>,
     ) -> Result<(), String> {
         let header = self.header();
-        let last = header.tokens.reached();
+        let last = self.tokens();
         let needed = last.saturating_add(RESTORE_TOKEN_GAP);
         if self.drill || token_floor.is_some_and(|floor| floor >= needed) {
             return Ok(());

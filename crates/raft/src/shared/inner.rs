@@ -125,9 +125,14 @@ impl Inner {
         self.config.hooks.files.as_ref()
     }
 
-    /// What this node was started to restore, if anything: [`crate::Restore::digest`].
+    /// What this node restores, if anything: [`crate::Restore::digest`]. A seat was taken with it or
+    /// without it, for good; a flag that was given or left out since changes nothing.
     pub(crate) fn restores(&self) -> Option<BackupDigest> {
-        self.config.restore.as_ref().map(Restore::digest)
+        let identity = self.identity.lock();
+        match identity.seat {
+            Some(_) => identity.restores,
+            None => self.config.restore.as_ref().map(Restore::digest),
+        }
     }
 
     /// The peer address of the leader, if one is known.

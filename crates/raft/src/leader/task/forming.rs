@@ -10,7 +10,7 @@ use crate::types::reply::{Applied, ProposeError};
 
 /// How often it says that it cannot form the cluster yet, in tries: every 5 s, if they fail at once.
 const FORM_SAY_EVERY: u32 = 250;
-/// How often a leader that lacks the backup says so, and asks another first member to lead.
+/// How often a leader that cannot form the cluster says so, and asks another first member to lead.
 const LACKS_SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// What the cluster is formed with, should this node lead it first.
@@ -62,6 +62,7 @@ impl LeadershipTask {
     }
 
     async fn write_form(&self, leading: &LeaderTerm, form: &Form) -> bool {
+        let mut turn = 0;
         for tries in 1_u32.. {
             match leading.write(&Command::Form(form.clone())).await {
                 Ok(Applied {
@@ -78,8 +79,14 @@ impl LeadershipTask {
                     return true;
                 }
                 Ok(Applied { outcome, .. }) => {
-                    tracing::error!(?outcome, "the cluster cannot be formed with these settings");
-                    return false;
+                    // Another first member may have other flags or another clock.
+                    tracing::error!(
+                        ?outcome,
+                        "the cluster cannot be formed with the flags and the clock of this node; it                          offers leadership to the others"
+                    );
+                    self.hand_over(turn).await;
+                    turn += 1;
+                    tokio::time::sleep(LACKS_SAY_EVERY).await;
                 }
                 Err(ProposeError::Fault { .. }) => return false,
                 Err(error) if tries.is_multiple_of(FORM_SAY_EVERY) => {
