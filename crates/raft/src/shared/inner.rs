@@ -15,7 +15,7 @@ use ringfence_tls::PortFigures;
 use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
-use crate::config::{NodeConfig, Restore};
+use crate::config::NodeConfig;
 use crate::leader::term::{LeadCounts, Route};
 use crate::membership;
 use crate::membership::list::members;
@@ -127,7 +127,9 @@ impl Inner {
 
     /// What this node was started to restore, if anything: [`crate::Restore::digest`].
     pub(crate) fn restores(&self) -> Option<BackupDigest> {
-        self.config.restore.as_ref().map(Restore::digest)
+        let config = &self.config;
+        let restore = config.restore.as_ref();
+        restore.map(|restore| restore.digest(config.token_floor, config.quiet_time))
     }
 
     /// The peer address of the leader, if one is known.
