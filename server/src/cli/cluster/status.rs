@@ -11,7 +11,7 @@ use crate::cli::{Failure, Global, duration, exit, tls, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
-/// Every endpoint is asked separately. Unless one that knows a leader answers the exit code is 69, or
+/// Every endpoint is asked separately. Unless one answers that knows a leader of a formed cluster, the exit code is 69, or
 /// 77 if all that answer refuse the credential.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
@@ -67,7 +67,9 @@ impl Status {
         let led = answers
             .iter()
             .filter_map(|answer| answer.said.as_ref().ok());
-        let led: Vec<&StatusResponse> = led.filter(|said| said.leader_id != 0).collect();
+        let led: Vec<&StatusResponse> = led
+            .filter(|said| said.leader_id != 0 && !said.cluster_id.is_empty())
+            .collect();
         let output = Output::new(global);
         output.list(&objects, &table(&answers), "")?;
         if let Some(newest) = led.iter().max_by_key(|said| said.applied_index) {
@@ -105,7 +107,7 @@ impl Status {
         let message = match answered {
             0 => "no node answers".to_owned(),
             _ => format!(
-                "{answered} of {} nodes answer, and none knows a leader",
+                "{answered} of {} nodes answer, and none knows a leader of a formed cluster",
                 objects.len()
             ),
         };
