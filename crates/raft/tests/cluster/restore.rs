@@ -287,7 +287,7 @@ async fn first_members_with_another_mode_quiet_time_or_token_floor_form_nothing(
     cluster.start("n1").await;
     let others: [fn(&mut NodeConfig); 3] = [
         |config| config.quiet_time = Millis::from_secs(7),
-        |config| config.token_floor = Some(1 << 62),
+        |config| config.token_floor = Some(1 << 52),
         |config| {
             if let Some(restore) = &mut config.restore {
                 restore.mode = Some(Mode::Permissive);
