@@ -1,5 +1,6 @@
 use clap::Parser;
 use proptest::prelude::*;
+use ringfence_core::Mode;
 
 use super::*;
 

@@ -67,9 +67,7 @@ impl Status {
         let led = answers
             .iter()
             .filter_map(|answer| answer.said.as_ref().ok());
-        let led: Vec<&StatusResponse> = led
-            .filter(|said| said.leader_id != 0 && !said.cluster_id.is_empty())
-            .collect();
+        let led: Vec<&StatusResponse> = led.filter(|said| is_led(said)).collect();
         let output = Output::new(global);
         output.list(&objects, &table(&answers), "")?;
         if let Some(newest) = led.iter().max_by_key(|said| said.applied_index) {
@@ -117,6 +115,12 @@ impl Status {
             ),
         )
     }
+}
+
+/// Whether a node knows a leader of a formed cluster. Before the forming a node has its seat and may
+/// know a leader, and its state names no cluster.
+fn is_led(said: &StatusResponse) -> bool {
+    said.leader_id != 0 && !said.cluster_id.is_empty()
 }
 
 impl Answer {
@@ -196,4 +200,21 @@ fn object(answer: &Answer) -> Value {
         "lineage": said.lineage.iter().map(|cluster| view::hex(cluster)).collect::<Vec<_>>(),
         "quiet_ms": said.quiet_ms,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_counts_once_the_cluster_is_formed() {
+        let said = |leader_id, cluster: &[u8]| StatusResponse {
+            leader_id,
+            cluster_id: cluster.to_vec().into(),
+            ..StatusResponse::default()
+        };
+        assert!(is_led(&said(1, &[7; 16])));
+        assert!(!is_led(&said(1, &[])), "a seat, and nothing logged");
+        assert!(!is_led(&said(0, &[7; 16])));
+    }
 }
