@@ -7,7 +7,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::calls::open;
 use super::client::{Http, unchunked};
 use crate::process::{PATIENCE, single};
 
@@ -223,7 +222,7 @@ async fn a_position_that_is_none_or_of_another_cluster_is_refused_with_a_status(
 async fn a_handle_that_names_another_cluster_is_refused_by_every_call() {
     let (node, _dir) = single().await;
     let http = Http::of(&node);
-    let session = open(&http, "30s").await;
+    let session = open(&http).await;
     let acquired = http
         .post("/v1/acquire", json!({ "session": session, "name": "job" }))
         .await;
