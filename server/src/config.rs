@@ -166,7 +166,7 @@ impl Config {
         let kube_mirror = kube::mirror(&given)?;
         let peer_tls = peer_tls::of_peers(&given)?;
         let backups = backup::backups(&given)?;
-        let restore = backup::restore(&given)?;
+        let restore = backup::restore(&given, access.mode)?;
         let quiet_time = backup::quiet_time(&given)?;
         let name = given.name.unwrap_or_else(|| "n1".to_owned());
         check_node_name("name", &name)?;

@@ -14,7 +14,7 @@ use crate::rule_file;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
     /// The backup.
-    #[error("--restore: {0}")]
+    #[error("--restore: {}", with_causes(.0))]
     Backup(BackupError),
     /// The rules.
     #[error("--rules: {0}")]
@@ -22,6 +22,12 @@ pub(crate) enum RestoreError {
     /// Whether the node belongs to a cluster already cannot be found out.
     #[error(transparent)]
     Identity(IdentityError),
+}
+
+/// An error and what caused it.
+fn with_causes(error: &BackupError) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// What the node is to restore, if anything. A node that belongs to a cluster restores none, so the
@@ -56,6 +62,7 @@ fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
     let rules = flags.rules.as_deref().map(|file| rules(file, &backup));
     Ok(ringfence_raft::Restore {
         rules: rules.transpose()?,
+        mode: flags.mode,
         backup: Arc::new(backup),
         drill: flags.drill,
     })
@@ -64,15 +71,7 @@ fn read(flags: &Restore) -> Result<ringfence_raft::Restore, RestoreError> {
 /// The mode, limits and bans of the backup, with the rules of a file.
 fn rules(file: &Path, backup: &Backup) -> Result<Vec<AccessRecord>, RestoreError> {
     let rules = rule_file::read(file).map_err(RestoreError::Rules)?;
-    let mut rules = rules.into_iter().map(AccessRecord::Rule).peekable();
-    if backup.contents.access.is_empty() && rules.peek().is_some() {
-        let why = format!(
-            "{}: the cluster of the backup had no rights; restore it without \
-                           --rules, then use `ringfence access apply`",
-            file.display()
-        );
-        return Err(RestoreError::Rules(why));
-    }
+    let rules = rules.into_iter().map(AccessRecord::Rule);
     let kept = backup.contents.access.iter();
     let kept = kept.filter(|part| !matches!(part, AccessRecord::Rule(_)));
     // The mode stays in front.
@@ -107,6 +106,7 @@ fn announce(file: &Path, restore: &ringfence_raft::Restore) {
         index,
         age = crate::duration::show(age),
         rules,
+        mode = %restore.mode(),
         drill = restore.drill,
         "restoring: rules and settings are as old as the backup, and no cluster token is valid; \
          look at them while quiet time runs"

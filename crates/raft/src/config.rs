@@ -70,9 +70,9 @@ pub struct NodeConfig {
     /// restored cluster keeps quiet for the greatest TTL that a holder may have and a minute more, or
     /// for this time and a minute more if that is longer.
     pub quiet_time: Millis,
-    /// What the new cluster is restored from; counts only when forming. [`NodeConfig::settings`] and
-    /// [`NodeConfig::mode`] are those of the backup then, and [`NodeConfig::token_floor`] is one
-    /// more lower bound beside the clock.
+    /// What the new cluster is restored from; counts only when forming. [`NodeConfig::settings`]
+    /// are those of the backup then, [`Restore::mode`] takes the place of [`NodeConfig::mode`], and
+    /// [`NodeConfig::token_floor`] is one more lower bound beside the clock.
     pub restore: Option<Restore>,
     /// How long things may take.
     pub timing: Timing,

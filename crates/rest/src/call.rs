@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Extensions, HeaderMap, Response, StatusCode};
 use http_body_util::Full;
+use ringfence_core::ClusterId;
 use ringfence_proto::Refusal;
 use ringfence_raft::since_boot;
 use ringfence_services::CLUSTER_HEADER;
@@ -32,14 +33,17 @@ pub(crate) struct Call {
     query: Option<String>,
     /// What stands behind the fixed part of the path.
     rest: String,
+    /// The cluster that this node belongs to.
+    cluster: Option<ClusterId>,
     /// When its head was here: the caller had sent it before.
     arrived: Duration,
 }
 
 impl Call {
-    pub(crate) fn new(head: http::request::Parts, rest: &str) -> Self {
+    pub(crate) fn new(head: http::request::Parts, rest: &str, cluster: Option<ClusterId>) -> Self {
         Self {
             rest: rest.to_owned(),
+            cluster,
             query: head.uri.query().map(ToOwned::to_owned),
             headers: Arc::new(head.headers),
             extensions: head.extensions,
@@ -62,7 +66,7 @@ impl Call {
     /// That a call whose fields stand in its body has none in its URL, where proxies log them.
     pub(crate) fn fields(&self, body: &[u8]) -> Result<Fields, Refusal> {
         self.query()?.end()?;
-        Fields::parse(body)
+        Fields::parse(body, self.cluster)
     }
 
     /// The message as the services take it, of the same caller on the same connection.

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use ringfence_core::ClusterId;
 use ringfence_proto::{Refusal, v1};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -15,13 +16,19 @@ use crate::query::{DURATION, millis, unknown, whole};
 const TWICE: &str = "a field twice";
 
 /// The fields that are not taken yet.
-pub(crate) struct Fields(Map<String, Value>);
+pub(crate) struct Fields {
+    left: Map<String, Value>,
+    /// The cluster that this node belongs to.
+    own: Option<ClusterId>,
+}
 
 impl Fields {
     /// The fields of an object; none of no bytes at all.
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
+    /// `own` is the cluster of this node: a handle of another one is refused.
+    pub(crate) fn parse(body: &[u8], own: Option<ClusterId>) -> Result<Self, Refusal> {
         if body.is_empty() {
-            return Ok(Self(Map::new()));
+            let left = Map::new();
+            return Ok(Self { left, own });
         }
         let object: Object = serde_json::from_slice(body).map_err(|error| {
             // Nothing of its text, which repeats values: one may be a secret.
@@ -36,11 +43,12 @@ impl Fields {
         for (name, value) in &object.0 {
             without_handle(name, value)?;
         }
-        Ok(Self(object.0))
+        let left = object.0;
+        Ok(Self { left, own })
     }
 
     fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name).filter(|value| !value.is_null())
+        self.left.remove(name).filter(|value| !value.is_null())
     }
 
     /// A text.
@@ -97,7 +105,8 @@ impl Fields {
     /// The session that asks.
     pub(crate) fn session(&mut self) -> Result<Option<v1::SessionHandle>, Refusal> {
         let text = self.text("session")?;
-        text.map(|text| handle::parse(&text)).transpose()
+        let own = self.own;
+        text.map(|text| handle::parse(&text)?.of(own)).transpose()
     }
 
     /// The session that asks, which has to be there.
@@ -114,7 +123,7 @@ impl Fields {
 
     /// That nothing is left.
     pub(crate) fn end(self) -> Result<(), Refusal> {
-        match self.0.into_iter().next() {
+        match self.left.into_iter().next() {
             None => Ok(()),
             Some((name, _)) => Err(unknown(&name, "field")),
         }
@@ -190,7 +199,7 @@ mod tests {
     use super::*;
 
     fn field(body: &str, read: impl FnOnce(&mut Fields) -> Result<(), Refusal>) -> String {
-        let read = Fields::parse(body.as_bytes()).and_then(|mut fields| {
+        let read = Fields::parse(body.as_bytes(), None).and_then(|mut fields| {
             read(&mut fields)?;
             fields.end()
         });
@@ -271,7 +280,7 @@ mod tests {
             format!("{{\"session\":[\"{secret}\"]}}"),
             format!("{{\"session\":\"{secret}"),
         ] {
-            let read = Fields::parse(body.as_bytes()).and_then(|mut fields| fields.session());
+            let read = Fields::parse(body.as_bytes(), None).and_then(|mut fields| fields.session());
             let refused = format!("{:?}", read.unwrap_err());
             assert!(!refused.contains("0b0102"), "{refused}");
         }

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
+use ringfence_core::ClusterId;
 use ringfence_proto::text::{from_hex, hex};
 use ringfence_proto::{Refusal, v1};
 
@@ -13,24 +14,43 @@ pub(crate) const SECRET_BYTES: usize = 16;
 /// What a refusal says instead of what was offered.
 const HIDDEN: &str = "something else";
 
+/// A handle as its caller wrote it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(crate) session: v1::SessionHandle,
+    /// The cluster that it names; `None` if it names none.
+    cluster: Option<Bytes>,
+}
+
+impl Handle {
+    /// The session, unless the handle names another cluster than `own`: its number may be that of
+    /// another session here. A node that belongs to no cluster yet knows no session either.
+    pub(crate) fn of(self, own: Option<ClusterId>) -> Result<v1::SessionHandle, Refusal> {
+        match (self.cluster, own) {
+            (Some(named), Some(own)) if named[..] != own.as_bytes()[..] => {
+                Err(Refusal::cluster_changed(hex(&named), own))
+            }
+            _ => Ok(self.session),
+        }
+    }
+}
+
 /// Reads a handle.
-pub(crate) fn parse(text: &str) -> Result<v1::SessionHandle, Refusal> {
+pub(crate) fn parse(text: &str) -> Result<Handle, Refusal> {
     let read = || {
         let (number, secret) = text.split_once('.')?;
-        // The number alone tells clusters apart: each numbers its sessions above those of the clusters
-        // that it was restored from.
-        let secret = match secret.split_once('.') {
-            Some((secret, cluster)) => {
-                sixteen(cluster)?;
-                secret
-            }
-            None => secret,
+        let (secret, cluster) = match secret.split_once('.') {
+            Some((secret, cluster)) => (secret, Some(sixteen(cluster)?)),
+            None => (secret, None),
         };
         let plain = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
         let session = plain.then(|| number.parse().ok()).flatten()?;
-        Some(v1::SessionHandle {
-            session,
-            secret: sixteen(secret)?,
+        Some(Handle {
+            session: v1::SessionHandle {
+                session,
+                secret: sixteen(secret)?,
+            },
+            cluster,
         })
     };
     read().ok_or_else(|| {
@@ -61,16 +81,21 @@ pub(crate) fn shown(handle: &v1::SessionHandle) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ringfence_proto::v1::Reason;
+
     use super::*;
 
     #[test]
     fn a_handle_is_read_as_it_is_shown_and_nothing_else_is_one() {
         let text = "17.0b0102030405060708090a0b0c0d0e0f";
-        let handle = parse(text).unwrap();
+        let handle = parse(text).unwrap().of(None).unwrap();
         assert_eq!((handle.session, handle.secret.len()), (17, 16));
         assert_eq!(shown(&handle), text);
-        let of_a_cluster = parse(&format!("{text}.{}", "ab".repeat(16)));
-        assert_eq!(of_a_cluster, Ok(handle));
+        let named = || parse(&format!("{text}.{}", "ab".repeat(16))).unwrap();
+        let (own, other) = (ClusterId::new([0xab; 16]), ClusterId::new([1; 16]));
+        assert_eq!(named().of(Some(own)), Ok(handle));
+        let refused = named().of(Some(other)).unwrap_err();
+        assert_eq!(refused.reason, Reason::ClusterChanged);
         for other in [
             "",
             "17",

@@ -106,7 +106,8 @@ impl Rest {
             return refused;
         }
         if head.method == Method::GET {
-            return self.get_call(does, &Call::new(head, rest)).await;
+            let call = Call::new(head, rest, None);
+            return self.get_call(does, &call).await;
         }
         if let Some(refused) = heads::not_json(&head.headers) {
             return refused;
@@ -116,7 +117,7 @@ impl Rest {
             .get::<Client>()
             .unwrap_or(&self.stray)
             .clone();
-        let call = Call::new(head, rest);
+        let call = Call::new(head, rest, self.leases.cluster());
         match client.whole_body(body).await {
             Ok(body) => respond(self.post(does, &call, &body).await),
             Err(why) => no_body(why),

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ringfence_core::ClusterId;
 use ringfence_proto::v1;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -26,6 +27,12 @@ impl LeaseService {
             context,
             listings: Arc::default(),
         }
+    }
+
+    /// The cluster that this node belongs to; `None` before it is formed.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.context.node.read(|machine| machine.cluster())
     }
 }
 

@@ -40,7 +40,7 @@ impl Context {
         }
         let message = format!(
             "the call is meant for cluster {text}, and this is cluster {own}: it was restored or formed \
-             since; nothing was done. Forget what the other one reported, and start again"
+             since; nothing was done. Leave out --cluster, or name this cluster: {own}"
         );
         let refusal = Refusal::new(Reason::ClusterChanged, message);
         Err(refusal.with("offered", text).with("present", own))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringfence_core::{BackupDigest, Millis, QUIET_TIME_MAX};
+use ringfence_core::{BackupDigest, Millis, Mode, QUIET_TIME_MAX};
 
 use super::ConfigError;
 use super::duration;
@@ -37,6 +37,8 @@ pub(crate) struct Restore {
     pub(crate) digest: BackupDigest,
     /// Rules instead of those in the backup.
     pub(crate) rules: Option<PathBuf>,
+    /// How much rights bind, instead of as in the backup.
+    pub(crate) mode: Option<Mode>,
     /// Whether no store will ever be in front of it.
     pub(crate) drill: bool,
 }
@@ -69,7 +71,7 @@ pub(super) fn backups(given: &Given) -> Result<Option<Backups>, ConfigError> {
 }
 
 /// What the cluster is to be restored from.
-pub(super) fn restore(given: &Given) -> Result<Option<Restore>, ConfigError> {
+pub(super) fn restore(given: &Given, mode: Mode) -> Result<Option<Restore>, ConfigError> {
     let Some(file) = given.restore.clone() else {
         let alone = [
             ("digest", given.digest.clone()),
@@ -105,10 +107,24 @@ pub(super) fn restore(given: &Given) -> Result<Option<Restore>, ConfigError> {
             "without --join: a cluster is restored by its first members, all of them empty";
         return Err(ConfigError::value("restore", shown, allowed));
     }
+    // The settings of the backup are those of the restored cluster.
+    let unused = [
+        ("ttl-min", given.ttl_min.as_ref()),
+        ("ttl-max", given.ttl_max.as_ref()),
+    ];
+    for (flag, offered) in unused {
+        if let Some(offered) = offered {
+            let allowed = "without --restore: a restored cluster has the settings of the backup; \
+                           leave this out, and use `ringfence cluster configure` once it serves";
+            return Err(ConfigError::value(flag, offered, allowed));
+        }
+    }
+    let mode = given.access.is_some().then_some(mode);
     Ok(Some(Restore {
         file,
         digest,
         rules: given.rules.clone(),
+        mode,
         drill: given.drill.unwrap_or(false),
     }))
 }

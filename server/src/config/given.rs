@@ -298,7 +298,8 @@ pub(super) struct Given {
     #[arg(long, env = "RINGFENCE_TOKEN_FLOOR", value_name = "N")]
     pub(super) token_floor: Option<u64>,
     /// When forming: how much rights bind: off, permissive or enforced; later `access mode` sets
-    /// that [default: off]
+    /// that; first members with --restore need the same [default: off; with --restore: as in the
+    /// backup]
     #[arg(long, env = "RINGFENCE_ACCESS", value_name = "MODE")]
     pub(super) access: Option<String>,
     /// Serve clients of other machines although every client may do anything
@@ -380,7 +381,7 @@ pub(super) struct Given {
     #[arg(long, env = "RINGFENCE_RULES", value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
     /// For how long a cluster that is formed grants nothing, since holders of an earlier one may still
-    /// work; up to 24h. A restored one waits for its longest TTL at least [default: 0s]
+    /// work; up to 24h. A restored one waits for its longest TTL at least; only --drill leaves it out [default: 0s]
     #[arg(long, env = "RINGFENCE_QUIET_TIME", value_name = "DURATION")]
     pub(super) quiet_time: Option<String>,
     /// With --restore: a rehearsal on loopback, with tokens from 1 and without quiet time; no store

@@ -1,5 +1,6 @@
 use clap::Parser;
 use proptest::prelude::*;
+use ringfence_core::Mode;
 
 use super::*;
 
@@ -366,6 +367,22 @@ fn a_restore_needs_a_file_and_its_digest_and_nothing_of_it_goes_alone() {
         "--restore /b --digest {digest} --join 10.0.0.1:7421"
     ));
     assert!(joins.contains("without --join"), "{joins}");
+}
+
+#[test]
+fn a_restore_takes_a_mode_and_refuses_settings_that_are_those_of_the_backup() {
+    let restore = format!("--restore /b --digest {}", "ab".repeat(32));
+    let mode = |line: &str| {
+        let config = config(&format!("{restore} {line}"));
+        config.restore.unwrap().mode
+    };
+    assert_eq!(mode(""), None);
+    assert_eq!(mode("--access off"), Some(Mode::Off));
+    assert_eq!(mode("--access permissive"), Some(Mode::Permissive));
+    for flag in ["--ttl-min 10s", "--ttl-max 10m"] {
+        let refused = refusal(&format!("{restore} {flag}"));
+        assert!(refused.contains("cluster configure"), "{refused}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
 use ringfence_tls::RarelyEach;
 
-use crate::bootstrap::restoring::{Asked, check_restore, restores_what};
+use crate::bootstrap::restoring::{Asked, check_port, check_restore, restores_what};
 use crate::bootstrap::seat::take_seat;
 use crate::membership::list::FIRST_MEMBERS_MAX;
 use crate::network::connect;
@@ -390,6 +390,7 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
     if taken.is_some() {
         return Ok(());
     }
+    check_port(inner).map_err(|why| format!("it waits for {why}"))?;
     let to_join = to_join(inner, &inner.config.initial_cluster);
     let asked = join_all(to_join.iter().map(|address| hello(inner, address))).await;
     let answers = to_join.into_iter().zip(asked.iter().map(Option::as_ref));

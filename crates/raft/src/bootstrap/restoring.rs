@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringfence_core::WallTime;
+use ringfence_core::{Mode, WallTime};
 use ringfence_proto::raft as pb;
 use ringfence_proto::text::hex;
 
@@ -69,8 +69,8 @@ pub(crate) fn check_restore(
         }
         if asked.answer.restores != mine {
             return Err(format!(
-                "{name} to be started with the same --restore, --digest, --rules and --drill: it {}, \
-                 this node {}",
+                "{name} to be started with the same --restore, --digest, --rules, --drill, --access, \
+                 --quiet-time and --token-floor: it {}, this node {}",
                 restores_what(&asked.answer.restores),
                 restores_what(&mine),
             ));
@@ -79,6 +79,7 @@ pub(crate) fn check_restore(
     let Some(restore) = &config.restore else {
         return Ok(());
     };
+    check_port(inner)?;
     let wall = WallTime((config.hooks.wall_millis)());
     restore.check_clock(wall, config.token_floor)?;
     for (name, asked) in others {
@@ -93,6 +94,26 @@ pub(crate) fn check_restore(
         }
     }
     Ok(())
+}
+
+/// Whether this node's peer port may be that of a first member of the restored cluster. The first
+/// leader cannot ask a member that is lost by then.
+///
+/// # Errors
+/// What is wrong with it, and what an operator can do.
+pub(crate) fn check_port(inner: &Inner) -> Result<(), String> {
+    let config = &inner.config;
+    let restore = config.restore.as_ref();
+    let enforced = restore.is_some_and(|restore| restore.mode() == Mode::Enforced);
+    if !enforced || config.peer_authenticated() {
+        return Ok(());
+    }
+    Err(format!(
+        "an authenticated peer port on {}, since rights are enforced in the restored cluster: start \
+         it with --cluster-secret-file, or with certificates and --peer-tls-name, and without \
+         --peer-tls-mode permissive",
+        config.name
+    ))
 }
 
 /// What a node with this digest does, for people.

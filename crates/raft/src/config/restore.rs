@@ -16,7 +16,7 @@ use crate::types::entry_size::ENTRY_BYTES_MAX;
 const SEED_BYTES_MAX: usize = ENTRY_BYTES_MAX as usize / 2;
 
 /// A backup to form the cluster from. It counts only when forming: all first members must be empty
-/// and be given the same backup, rules and drill.
+/// and be given the same backup, rules, drill, mode, quiet time and token floor.
 #[derive(Debug, Clone)]
 pub struct Restore {
     /// The backup, verified.
@@ -24,6 +24,8 @@ pub struct Restore {
     /// Who may do what in the restored cluster, mode and bans included; `None`: as in the backup.
     /// Cluster tokens are left out.
     pub rules: Option<Vec<AccessRecord>>,
+    /// How much rights bind in the restored cluster; `None`: as in the rules or in the backup.
+    pub mode: Option<Mode>,
     /// Whether the cluster is a drill: tokens start at [`crate::NodeConfig::token_floor`], 0 without
     /// one, there is no quiet time, and the cluster in the backup is not superseded. For a machine
     /// that no lasting store and no other node is connected to.
@@ -37,15 +39,21 @@ enum Part {
 }
 
 impl Restore {
-    /// What first members compare: the digest of the backup and of all else that decides what is
-    /// restored. Without rules of its own and outside of a drill it is that of the backup.
-    pub(crate) fn digest(&self) -> BackupDigest {
-        if self.rules.is_none() && !self.drill {
+    /// What first members compare: the digest of the backup and of all else that decides what the log
+    /// begins with. It is that of the backup if nothing else was given.
+    pub(crate) fn digest(&self, token_floor: Option<u64>, quiet_time: Millis) -> BackupDigest {
+        let mode = self.mode.filter(|mode| *mode != self.recorded_mode());
+        let plain = self.rules.is_none() && !self.drill && mode.is_none();
+        if plain && token_floor.is_none() && quiet_time == Millis(0) {
             return self.backup.digest;
         }
         let mut context = Context::new(&SHA256);
         context.update(self.backup.digest.as_bytes());
-        context.update(&[u8::from(self.drill)]);
+        context.update(&[u8::from(self.drill), u8::from(token_floor.is_some())]);
+        context.update(&token_floor.unwrap_or_default().to_be_bytes());
+        context.update(&quiet_time.0.to_be_bytes());
+        context.update(mode.map_or("", Mode::as_str).as_bytes());
+        context.update(&[0, u8::from(self.rules.is_some())]);
         for record in self.rules.iter().flatten() {
             context.update(&encoded(record.clone()));
         }
@@ -59,10 +67,22 @@ impl Restore {
     }
 
     /// Who may do what in the restored cluster.
-    pub(crate) fn access(&self) -> impl Iterator<Item = &AccessRecord> {
+    pub(crate) fn access(&self) -> impl Iterator<Item = AccessRecord> {
         let access = self.rules.as_ref().unwrap_or(&self.backup.contents.access);
-        let is_kept = |record: &&AccessRecord| !matches!(record, AccessRecord::Token { .. });
-        access.iter().filter(is_kept)
+        let given = self.mode;
+        access.iter().filter_map(move |record| match record {
+            AccessRecord::Token { .. } => None,
+            AccessRecord::Mode {
+                mode,
+                limits,
+                set_at,
+            } => Some(AccessRecord::Mode {
+                mode: given.unwrap_or(*mode),
+                limits: *limits,
+                set_at: *set_at,
+            }),
+            other => Some(other.clone()),
+        })
     }
 
     /// How far the tokens of the lost cluster may have come, as far as the backup knows: to its counter,
@@ -74,8 +94,15 @@ impl Restore {
         header.tokens.reached().max(clock)
     }
 
-    fn mode(&self) -> Mode {
-        let mode = self.access().find_map(|record| match record {
+    /// How much rights bind in the restored cluster.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_else(|| self.recorded_mode())
+    }
+
+    fn recorded_mode(&self) -> Mode {
+        let access = self.rules.as_ref().unwrap_or(&self.backup.contents.access);
+        let mode = access.iter().find_map(|record| match record {
             AccessRecord::Mode { mode, .. } => Some(*mode),
             _ => None,
         });
@@ -104,7 +131,7 @@ impl Restore {
             quiet_time,
             restored: Some(Restored {
                 lineage: lineage.split_off(spare),
-                digest: self.digest(),
+                digest: self.digest(token_floor, quiet_time),
                 parts: u32::try_from(self.parts().len()).unwrap_or(u32::MAX),
                 tokens: self.tokens(),
                 token_floor: header.token_floor,
@@ -117,9 +144,8 @@ impl Restore {
     }
 
     /// The parts of the state that follow the forming, in their order. `secret` is that of the sessions
-    /// that stand for Pods.
-    pub(crate) fn seeds(&self, secret: Secret) -> Vec<Seed> {
-        let digest = self.digest();
+    /// that stand for Pods, `digest` that of the forming.
+    pub(crate) fn seeds(&self, digest: BackupDigest, secret: Secret) -> Vec<Seed> {
         let parts = (0..).zip(self.parts());
         let seed = |(part, records): (u32, Vec<Part>)| {
             let (mut access, mut held) = (Vec::new(), Vec::new());
@@ -141,7 +167,7 @@ impl Restore {
     }
 
     fn parts(&self) -> Vec<Vec<Part>> {
-        let access = self.access().cloned().map(|record| {
+        let access = self.access().map(|record| {
             let bytes = encoded(record.clone()).len();
             (bytes, Part::Access(record))
         });
@@ -220,7 +246,8 @@ fn record_bytes(record: &BackupRecord) -> Vec<u8> {
 mod tests {
     use ringfence_core::snapshot::TokenCounter;
     use ringfence_core::{
-        BackupContents, ClusterTime, Command, LeaseName, Pod, PodText, Principal, Settings,
+        BackupContents, ClusterTime, Command, LeaseName, Pod, PodText, Principal, PrincipalLimits,
+        Settings,
     };
     use ringfence_proto::record::encode_command;
 
@@ -271,6 +298,7 @@ mod tests {
                 bytes: 0,
             }),
             rules: None,
+            mode: None,
             drill: false,
         }
     }
@@ -284,7 +312,7 @@ mod tests {
     fn every_part_fits_in_an_entry_and_none_is_left_out() {
         let restore = restore((0..500).map(ban).collect(), 700);
         let form = restore.form(ClusterId::new([9; 16]), None, Millis(0));
-        let seeds = restore.seeds(Secret::new([3; 16]));
+        let seeds = restore.seeds(restore.backup.digest, Secret::new([3; 16]));
         let restored = form.restored.as_ref().unwrap();
         assert_eq!(restored.parts as usize, seeds.len());
         assert_eq!(restored.lineage.len(), LINEAGE_MAX);
@@ -306,8 +334,9 @@ mod tests {
     }
 
     #[test]
-    fn other_rules_and_a_drill_are_another_restore() {
+    fn what_decides_the_beginning_of_the_log_decides_the_digest() {
         let plain = restore(vec![ban(1)], 0);
+        let digest = |restore: &Restore| restore.digest(None, Millis(0));
         let rules = Restore {
             rules: Some(vec![ban(2)]),
             ..plain.clone()
@@ -316,10 +345,44 @@ mod tests {
             drill: true,
             ..plain.clone()
         };
-        assert_eq!(plain.digest(), plain.backup.digest);
-        assert_ne!(rules.digest(), plain.digest());
-        assert_ne!(drill.digest(), plain.digest());
-        assert_ne!(drill.digest(), rules.digest());
+        let with_mode = |mode| Restore {
+            mode: Some(mode),
+            ..plain.clone()
+        };
+        assert_eq!(digest(&plain), plain.backup.digest);
+        assert_eq!(digest(&with_mode(Mode::Off)), digest(&plain));
+        let all = [
+            digest(&plain),
+            digest(&rules),
+            digest(&drill),
+            digest(&with_mode(Mode::Permissive)),
+            digest(&with_mode(Mode::Enforced)),
+            plain.digest(Some(0), Millis(0)),
+            plain.digest(Some(7), Millis(0)),
+            plain.digest(None, Millis(7)),
+        ];
+        for (at, digest) in all.iter().enumerate() {
+            assert!(!all[..at].contains(digest), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_is_given_takes_the_place_of_that_of_the_backup() {
+        let record = |mode| AccessRecord::Mode {
+            mode,
+            limits: PrincipalLimits::default(),
+            set_at: 9,
+        };
+        let of_backup = restore(vec![record(Mode::Enforced), ban(1)], 0);
+        assert_eq!(of_backup.mode(), Mode::Enforced);
+        let given = Restore {
+            mode: Some(Mode::Permissive),
+            ..of_backup
+        };
+        let form = given.form(ClusterId::new([9; 16]), None, Millis(0));
+        assert_eq!(form.mode, Mode::Permissive);
+        let access: Vec<_> = given.access().collect();
+        assert_eq!(access, [record(Mode::Permissive), ban(1)]);
     }
 
     #[test]

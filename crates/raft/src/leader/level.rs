@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_core::{Command, StateMachine};
-use ringfence_proto::record::RECORD_VERSION;
+use ringfence_core::{Command, Form, LEVEL_RESTORE, StateMachine};
+use ringfence_proto::record::{RECORD_VERSION, decode_command};
 
 use crate::leader::term::LeaderTerm;
 use crate::membership;
@@ -40,13 +40,24 @@ fn in_use(machine: &StateMachine) -> u32 {
     machine.level().max(proven)
 }
 
+/// Whether a command forms a restored cluster.
+pub(crate) fn is_restoring(command: &Command) -> bool {
+    matches!(
+        command.bare(),
+        Command::Form(Form {
+            restored: Some(_),
+            ..
+        })
+    )
+}
+
 impl LeaderTerm {
     /// A node stops before an entry that it does not know, so such entries are kept out of the log
     /// until every member has announced that it knows them.
-    pub(crate) fn known_by_all(&self, needed: u32) -> Result<(), String> {
+    pub(crate) fn known_by_all(&self, needed: u32, command: &[u8]) -> Result<(), String> {
         // What is in the log already was let pass by a leader before this one. A member that is
         // gone may never announce anything to this one, and the end of a Pod must not wait for it.
-        if needed <= in_use(&self.state.machine()) {
+        if needed <= in_use(&self.state.machine()) || self.restores(needed, command) {
             return Ok(());
         }
         let announced = self.announced().into_iter();
@@ -54,6 +65,16 @@ impl LeaderTerm {
             needed,
             announced.map(|(id, known)| (self.called(id), known)),
         )
+    }
+
+    /// Whether this forms a restored cluster. Each member named what it restores when it took its seat,
+    /// so its release knows what a restore logs. One that is lost since announces nothing any more.
+    fn restores(&self, needed: u32, command: &[u8]) -> bool {
+        if needed > LEVEL_RESTORE || self.state.machine().cluster().is_some() {
+            return false;
+        }
+        let form = decode_command(command);
+        form.is_ok_and(|command| is_restoring(&command))
     }
 
     /// What the other members have announced: the newest version of log commands that each knows,

@@ -130,7 +130,10 @@ impl LeaderTerm {
             {
                 self.peers_authenticated()
             }
-            Command::Form(form) if form.mode == Mode::Enforced => self.peers_authenticated(),
+            // Each first member of a restored cluster has looked at its own port.
+            Command::Form(form) if form.mode == Mode::Enforced && form.restored.is_none() => {
+                self.peers_authenticated()
+            }
             _ => Ok(()),
         }
     }
@@ -175,7 +178,7 @@ impl LeaderTerm {
         match version_of(command) {
             // Every release knows the first version.
             Some(0..=1) => Ok(()),
-            Some(needed) => self.known_by_all(needed),
+            Some(needed) => self.known_by_all(needed, command),
             None => Err(
                 "this node leads and its release does not know this kind of command: upgrade it \
                  first"

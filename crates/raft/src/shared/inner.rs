@@ -15,7 +15,7 @@ use ringfence_tls::PortFigures;
 use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
-use crate::config::{NodeConfig, Restore};
+use crate::config::NodeConfig;
 use crate::leader::term::{LeadCounts, Route};
 use crate::membership;
 use crate::membership::list::members;
@@ -131,8 +131,15 @@ impl Inner {
         let identity = self.identity.lock();
         match identity.seat {
             Some(_) => identity.restores,
-            None => self.config.restore.as_ref().map(Restore::digest),
+            None => self.started_to_restore(),
         }
+    }
+
+    /// What the flags of this start ask for.
+    pub(crate) fn started_to_restore(&self) -> Option<BackupDigest> {
+        let config = &self.config;
+        let restore = config.restore.as_ref();
+        restore.map(|restore| restore.digest(config.token_floor, config.quiet_time))
     }
 
     /// The peer address of the leader, if one is known.

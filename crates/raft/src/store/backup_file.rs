@@ -117,7 +117,7 @@ impl Backup {
     /// # Errors
     /// [`BackupError`] says where the file is wrong, and what to do.
     pub fn read(path: &Path) -> Result<Self, BackupError> {
-        let file = File::open(path).map_err(|source| BackupError::Io {
+        let file = open_regular(path).map_err(|source| BackupError::Io {
             path: path.to_owned(),
             source,
         })?;
@@ -166,6 +166,16 @@ impl Backup {
             found: self.digest,
         })
     }
+}
+
+/// Opens a regular file. Opening a FIFO would wait for its other end, and a device may never end.
+fn open_regular(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        return File::open(path);
+    }
+    let why =
+        "it is no regular file, and a backup is one: copy the backup to a file, and name that";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// The records of a file, read as they are asked for. A failure ends them and stays in `failed`.

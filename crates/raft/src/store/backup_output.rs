@@ -56,6 +56,30 @@ impl BackupOutput {
         })
     }
 
+    /// Removes what runs that were killed left of a backup that was to be at the same place. No other
+    /// run may be writing there now.
+    ///
+    /// # Errors
+    /// What the operating system fails with.
+    pub(crate) fn remove_leftovers(&self) -> io::Result<()> {
+        let Some(name) = self.path.file_name() else {
+            return Ok(());
+        };
+        let begins = format!(".{}.", name.to_string_lossy());
+        for entry in fs::read_dir(dir_of(&self.path))? {
+            let entry = entry?;
+            let found = entry.file_name();
+            let found = found.to_string_lossy();
+            let id = found.strip_prefix(begins.as_str());
+            let id = id.and_then(|rest| rest.strip_suffix(".partial"));
+            let is_id = |id: &str| id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if id.is_some_and(is_id) && self.partial.file_name() != Some(&entry.file_name()) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the file durable and puts it in its place.
     ///
     /// # Errors
@@ -76,17 +100,23 @@ impl BackupOutput {
             }
         }
         self.finished = true;
-        let dir = match self.path.parent() {
-            Some(dir) if !dir.as_os_str().is_empty() => dir,
-            _ => Path::new("."),
-        };
-        File::open(dir)?.sync_all()?;
+        File::open(dir_of(&self.path))?.sync_all()?;
         Ok(self.file.digest())
     }
 }
 
+fn dir_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
 fn already_there(path: &Path) -> io::Error {
-    let why = format!("{} is there already", path.display());
+    let why = format!(
+        "{} is there already; name a file that does not exist yet, or move this one away",
+        path.display()
+    );
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
@@ -105,5 +135,28 @@ impl Drop for BackupOutput {
         if !self.finished {
             fs::remove_file(&self.partial).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_left_of_the_same_backup_goes_and_nothing_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let others = [".n3.backup.x.partial", ".n2.backup.0a1b2c3d.partial", "n1"];
+        for name in others.into_iter().chain([".n3.backup.0a1b2c3d.partial"]) {
+            fs::write(dir.path().join(name), "part").unwrap();
+        }
+        let path = dir.path().join("n3.backup");
+        let mut output = BackupOutput::create(&path, false).unwrap();
+        output.remove_leftovers().unwrap();
+        output.write_all(b"whole").unwrap();
+        output.finish().unwrap();
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [others[1], others[0], others[2], "n3.backup"]);
     }
 }

@@ -148,6 +148,8 @@ pub fn recover(
     // First, so that a file that cannot be written leaves the node as it is.
     let mut output = BackupOutput::create(out, false).map_err(failed)?;
     let survivor = Survivor::retire(Arc::new(RealFs), data_dir, accept_loss)?;
+    // No other run recovers this node meanwhile.
+    output.remove_leftovers().map_err(failed)?;
     let (term, index, state) = survivor.load()?;
     write_backup(&state, &mut output).map_err(failed)?;
     let digest = output.finish().map_err(failed)?;

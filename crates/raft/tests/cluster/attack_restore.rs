@@ -67,6 +67,7 @@ async fn a_member_seated_before_the_flag_was_given_forms_no_cluster_without_a_pa
     cluster.restore = Some(Restore {
         backup,
         rules: None,
+        mode: None,
         drill: false,
     });
     for name in NAMES {

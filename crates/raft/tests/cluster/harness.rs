@@ -55,6 +55,7 @@ impl Cluster {
         cluster.restore = Some(Restore {
             backup,
             rules: None,
+            mode: None,
             drill: false,
         });
         cluster

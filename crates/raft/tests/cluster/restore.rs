@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ringfence_core::{
-    ClusterId, Command, FencingToken, Identity, Millis, OpenForPod, OpenId, Outcome, Pod, PodText,
-    Rejection, Secret, Verdict,
+    ClusterId, Command, FencingToken, Identity, Millis, Mode, OpenForPod, OpenId, Outcome, Pod,
+    PodText, Rejection, Secret, Verdict,
 };
 use ringfence_raft::{Backup, Hooks, Node, NodeConfig, Restore, Role};
 
@@ -131,6 +131,7 @@ async fn first_members_with_two_backups_or_one_without_form_nothing() {
         cluster.restore = restore.map(|backup| Restore {
             backup,
             rules: None,
+            mode: None,
             drill: false,
         });
         cluster.start("n3").await;
@@ -142,6 +143,7 @@ async fn first_members_with_two_backups_or_one_without_form_nothing() {
     cluster.restore = Some(Restore {
         backup: one,
         rules: None,
+        mode: None,
         drill: false,
     });
     cluster.start("n3").await;
@@ -241,6 +243,67 @@ async fn a_member_that_lost_the_flag_before_the_restore_forms_nothing_else() {
     cluster.start("n2").await;
     cluster.serving("n2").await;
     assert_eq!(cluster.nodes["n2"].read(|machine| machine.held("held/")), 1);
+}
+
+/// Seats are taken, nothing is logged, and a member loses its directory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_member_that_is_emptied_before_the_forming_does_not_stall_the_restore() {
+    let (_, _, backup) = lost().await;
+    let mut cluster = Cluster::to_restore(&NAMES, backup);
+    for name in NAMES {
+        cluster.start(name).await;
+    }
+    eventually("the seats", || {
+        let mut nodes = cluster.nodes.values();
+        nodes.all(|node| node.status().cluster.is_some())
+    })
+    .await;
+    let restored = cluster.nodes["n1"].status().cluster;
+    for node in cluster.nodes.values() {
+        assert!(!node.read(|machine| machine.is_formed()));
+    }
+    cluster.crash_all().await;
+    std::fs::remove_dir_all(cluster.data_dir("n3")).unwrap();
+    cluster.start("n1").await;
+    cluster.start("n2").await;
+    cluster.serving("n1").await;
+    cluster.serving("n2").await;
+    let emptied = cluster.start("n3").await;
+    eventually("a seat as a learner", || {
+        let id = emptied.status().node_id;
+        let members = cluster.nodes["n1"].members();
+        let mut members = members.iter();
+        members.any(|member| id == Some(member.node_id) && !member.voter)
+    })
+    .await;
+    assert_eq!(emptied.status().cluster, restored);
+}
+
+/// What the other first members compare, beside the backup.
+#[tokio::test(flavor = "multi_thread")]
+async fn first_members_with_another_mode_quiet_time_or_token_floor_form_nothing() {
+    let (_, _, backup) = lost().await;
+    let mut cluster = Cluster::to_restore(&["n1", "n2"], backup);
+    cluster.start("n1").await;
+    let others: [fn(&mut NodeConfig); 3] = [
+        |config| config.quiet_time = Millis::from_secs(7),
+        |config| config.token_floor = Some(1 << 52),
+        |config| {
+            if let Some(restore) = &mut config.restore {
+                restore.mode = Some(Mode::Permissive);
+            }
+        },
+    ];
+    for adjust in others {
+        let mut config = cluster.config("n2");
+        adjust(&mut config);
+        let node = Node::start(config).await.unwrap();
+        stays_without_a_cluster(&node).await;
+        stays_without_a_cluster(&cluster.nodes["n1"]).await;
+        node.crash().await;
+    }
+    cluster.start("n2").await;
+    cluster.serving("n2").await;
 }
 
 /// How far the wall clock of this test's nodes is ahead, in milliseconds.

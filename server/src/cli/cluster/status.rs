@@ -11,7 +11,7 @@ use crate::cli::{Failure, Global, duration, exit, tls, view};
 
 /// Show what each node knows: role, leader, term, how far it is
 ///
-/// Every endpoint is asked separately. Unless one that knows a leader answers the exit code is 69, or
+/// Every endpoint is asked separately. Unless one answers that knows a leader of a formed cluster, the exit code is 69, or
 /// 77 if all that answer refuse the credential.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Example:
@@ -67,7 +67,7 @@ impl Status {
         let led = answers
             .iter()
             .filter_map(|answer| answer.said.as_ref().ok());
-        let led: Vec<&StatusResponse> = led.filter(|said| said.leader_id != 0).collect();
+        let led: Vec<&StatusResponse> = led.filter(|said| is_led(said)).collect();
         let output = Output::new(global);
         output.list(&objects, &table(&answers), "")?;
         if let Some(newest) = led.iter().max_by_key(|said| said.applied_index) {
@@ -105,7 +105,7 @@ impl Status {
         let message = match answered {
             0 => "no node answers".to_owned(),
             _ => format!(
-                "{answered} of {} nodes answer, and none knows a leader",
+                "{answered} of {} nodes answer, and none knows a leader of a formed cluster",
                 objects.len()
             ),
         };
@@ -115,6 +115,12 @@ impl Status {
             ),
         )
     }
+}
+
+/// Whether a node knows a leader of a formed cluster. Before the forming a node has its seat and may
+/// know a leader, and its state names no cluster.
+fn is_led(said: &StatusResponse) -> bool {
+    said.leader_id != 0 && !said.cluster_id.is_empty()
 }
 
 impl Answer {
@@ -194,4 +200,21 @@ fn object(answer: &Answer) -> Value {
         "lineage": said.lineage.iter().map(|cluster| view::hex(cluster)).collect::<Vec<_>>(),
         "quiet_ms": said.quiet_ms,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_counts_once_the_cluster_is_formed() {
+        let said = |leader_id, cluster: &[u8]| StatusResponse {
+            leader_id,
+            cluster_id: cluster.to_vec().into(),
+            ..StatusResponse::default()
+        };
+        assert!(is_led(&said(1, &[7; 16])));
+        assert!(!is_led(&said(1, &[])), "a seat, and nothing logged");
+        assert!(!is_led(&said(0, &[7; 16])));
+    }
 }

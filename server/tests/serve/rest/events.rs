@@ -217,3 +217,35 @@ async fn a_position_that_is_none_or_of_another_cluster_is_refused_with_a_status(
     let refused = http.get(&format!("/v1/watch?from={other}")).await;
     refused.problem(409, "CLUSTER_CHANGED");
 }
+
+#[tokio::test]
+async fn a_handle_that_names_another_cluster_is_refused_by_every_call() {
+    let (node, _dir) = single().await;
+    let http = Http::of(&node);
+    let session = open(&http).await;
+    let acquired = http
+        .post("/v1/acquire", json!({ "session": session, "name": "job" }))
+        .await;
+    let token = acquired.ok()["token"].clone();
+    let other = format!("{session}.{}", "0b".repeat(16));
+    let calls = [
+        ("/v1/acquire", json!({ "session": other, "name": "b" })),
+        (
+            "/v1/release",
+            json!({ "session": other, "name": "job", "token": token }),
+        ),
+        (
+            "/v1/transfer",
+            json!({ "session": other, "name": "job", "token": token, "to_session": 7 }),
+        ),
+        ("/v1/cancel", json!({ "session": other, "request": 1 })),
+        ("/v1/keep-alive", json!({ "session": other })),
+        ("/v1/close", json!({ "session": other })),
+    ];
+    for (path, body) in calls {
+        let refused = http.post(path, body).await;
+        refused.problem(409, "CLUSTER_CHANGED");
+    }
+    let kept = http.post("/v1/keep-alive", json!({ "session": session }));
+    assert_eq!(kept.await.ok()["lost"], json!([]), "nothing was done");
+}

@@ -331,10 +331,10 @@ fn forming(inner: &Inner, cluster: ClusterId) -> Forming {
         });
     };
     let restore = config.restore.as_ref();
-    match restore.filter(|restore| restore.digest() == restores) {
+    match restore.filter(|_| inner.started_to_restore() == Some(restores)) {
         Some(restore) => Forming::Restoring {
             form: restore.form(cluster, config.token_floor, config.quiet_time),
-            seeds: restore.seeds(Secret::new(runtime::random_bytes())),
+            seeds: restore.seeds(restores, Secret::new(runtime::random_bytes())),
         },
         None => Forming::Lacks(restores),
     }

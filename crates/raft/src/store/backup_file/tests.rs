@@ -132,6 +132,22 @@ fn holds_half(bytes: &[u8], secret: &[u8; 16]) -> bool {
 }
 
 #[test]
+fn what_is_no_regular_file_is_refused_before_it_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    for path in [dir.path(), &fifo] {
+        match Backup::read(path) {
+            Err(BackupError::Io { source, .. }) => {
+                assert!(source.to_string().contains("no regular file"), "{source}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_backup_says_what_the_state_says() {
     let machine = machine();
     let mut bytes = Vec::new();
