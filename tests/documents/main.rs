@@ -184,6 +184,14 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
+        "create configmap kubernetes-jwks",
+        By(
+            "tests/kubernetes/src/node/story/production.rs",
+            "Workloads and their service accounts",
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "acquire 'k8s/{namespace}/*'",
         By(
             "tests/kubernetes/src/node/story/production.rs",

@@ -1,4 +1,4 @@
-//! Attacks on what a backup keeps of holders that may still believe.
+//! What a backup keeps of holders that may still believe.
 #![allow(clippy::unwrap_used)]
 
 mod world;

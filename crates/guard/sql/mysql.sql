@@ -171,6 +171,9 @@ CREATE PROCEDURE IF NOT EXISTS ringfence_admit(
 BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
+        -- A transaction of XA, as JTA begins one, cannot be ended here: its caller has to end it by XA
+        -- ROLLBACK, and must not go on behind an error.
+        DECLARE CONTINUE HANDLER FOR 1399 BEGIN END;
         -- The caller may overlook the error. Nothing that it sends next may be written.
         ROLLBACK;
         START TRANSACTION READ ONLY;
@@ -237,6 +240,8 @@ BEGIN
     DECLARE digits, shown LONGTEXT CHARACTER SET utf8mb4;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
+        -- As in ringfence_admit.
+        DECLARE CONTINUE HANDLER FOR 1399 BEGIN END;
         ROLLBACK;
         START TRANSACTION READ ONLY;
         RESIGNAL;

@@ -2,7 +2,6 @@
 #![cfg(feature = "follow")]
 #![allow(clippy::unwrap_used)]
 
-mod attack_clusters;
 mod clusters;
 mod forged;
 mod memory;

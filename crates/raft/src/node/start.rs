@@ -256,6 +256,14 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
         let why = format!("0 to {QUIET_TIME_MAX} are allowed");
         return wrong("quiet-time", &config.quiet_time.to_string(), &why);
     }
+    if let (Some(floor), true) = (
+        config.token_floor,
+        config.restore.as_ref().is_some_and(|restore| restore.drill),
+    ) && floor > 0
+    {
+        let why = "a drill has tokens from 1, so that no store admits them: leave it out";
+        return wrong("token-floor", &floor.to_string(), why);
+    }
     let rules = config
         .restore
         .as_ref()

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod alone;
-mod attack_restore;
 mod away;
 mod backups;
 mod caught_up;
@@ -17,6 +16,7 @@ mod members;
 mod peers;
 mod recover;
 mod restore;
+mod restore_hazards;
 mod rights;
 mod room;
 mod single;

@@ -1,5 +1,6 @@
 //! A database's own client program, and what it says.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -17,6 +18,26 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// A word that no script can contain, since it is drawn for one run.
 pub(super) fn nonce() -> String {
     format!("ringfence_{:016x}", rand::rng().next_u64())
+}
+
+/// Refuses arguments of the client that would run SQL beside the fence, or past its refusal. A client
+/// takes the beginning of a long option for the whole of it.
+pub(super) fn check_arguments(arguments: &[OsString], banned: &[&str]) -> Result<(), Failure> {
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let name = argument.split('=').next().unwrap_or_default();
+        let is_banned = |banned: &&str| match banned.starts_with("--") {
+            true => name.len() > 2 && banned.starts_with(name),
+            false => !name.starts_with("--") && name.starts_with(banned),
+        };
+        if banned.iter().any(|banned| is_banned(&banned)) {
+            return Err(Failure::usage(format!(
+                "the argument {name:?} of the client would run SQL past the guard"
+            ))
+            .hint("give the script on stdin, and leave the argument out"));
+        }
+    }
+    Ok(())
 }
 
 /// How far a program has come, and how it ended.

@@ -67,6 +67,7 @@ fn database(raw: &str) -> Result<String, String> {
 impl Mysql {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         let work = self.task.work()?;
+        client::check_arguments(&self.arguments, &["-e", "--execute", "-f", "--force"])?;
         let client = Client {
             database: self.database,
             arguments: self.arguments,
@@ -120,7 +121,11 @@ impl Client {
         let mut command = Command::new(program.unwrap_or(PROGRAMS[0]));
         // An option that names a file of options must come first.
         command.args(&self.arguments);
+        // Behind them: an option that goes on at errors would run the script after a refusal, others
+        // hide what is judged. Without commands of the client a script cannot reconnect.
         command.args(["--batch", "--skip-column-names", "--unbuffered"]);
+        command.args(["--binary-mode", "--skip-force", "--skip-table"]);
+        command.args(["--skip-html", "--skip-xml", "--skip-vertical"]);
         command.arg("--default-character-set=utf8mb4");
         let seconds = self.timeout.as_secs().max(1);
         command.arg(format!("--connect-timeout={seconds}"));

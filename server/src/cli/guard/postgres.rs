@@ -45,16 +45,15 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         let work = self.task.work()?;
+        client::check_arguments(&self.arguments, &["-c", "--command", "-f", "--file"])?;
         let nonce = client::nonce();
         let timeout = global.timeout;
         let mut command = Command::new("psql");
+        command.arg("--dbname").arg(&self.database);
+        // In front of the others, which count then.
+        command.args(&self.arguments);
         command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
-        command.args([
-            "--set=ON_ERROR_STOP=1",
-            "--set=VERBOSITY=verbose",
-            "--dbname",
-        ]);
-        command.arg(&self.database).args(&self.arguments);
+        command.args(["--set=ON_ERROR_STOP=1", "--set=VERBOSITY=verbose"]);
         command.env("PGCLIENTENCODING", "UTF8");
         command.env("PGCONNECT_TIMEOUT", timeout.as_secs().max(2).to_string());
         let mut input = format!(

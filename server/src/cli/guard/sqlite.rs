@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, OpenFlags, ffi};
 
 use super::{Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unknown};
@@ -60,11 +61,27 @@ impl Sqlite {
             Work::Write(fence, script) => {
                 let guard = SqliteGuard::new(fence.name.clone());
                 let run = |transaction: &rusqlite::Transaction<'_>| {
-                    Ok(transaction.execute_batch(&script)?)
+                    transaction.authorizer(Some(may_run));
+                    let done = transaction.execute_batch(&script);
+                    transaction.authorizer(None::<fn(AuthContext<'_>) -> Authorization>);
+                    Ok(done?)
                 };
                 guard.write(&mut database, &fence, run).map_err(failure)
             }
         }
+    }
+}
+
+/// What a script may do. Without its transaction, or without a journal, what is written could not be taken
+/// back when the guard refuses the commit.
+fn may_run(context: AuthContext<'_>) -> Authorization {
+    match context.action {
+        AuthAction::Transaction { .. } => Authorization::Deny,
+        AuthAction::Pragma {
+            pragma_name,
+            pragma_value: Some(_),
+        } if pragma_name.eq_ignore_ascii_case("journal_mode") => Authorization::Deny,
+        _ => Authorization::Allow,
     }
 }
 
@@ -80,6 +97,7 @@ fn failure(error: SqliteError) -> Failure {
     match code {
         // The guard's hook has refused the commit.
         Some(ffi::SQLITE_CONSTRAINT_COMMITHOOK) => commits_by_itself("it commits"),
+        Some(ffi::SQLITE_AUTH) => commits_by_itself("it ends its transaction or its journal"),
         // Its transaction had ended behind the last statement.
         Some(ffi::SQLITE_ABORT_ROLLBACK) => commits_by_itself("it rolls back"),
         _ => rejected(&source.to_string()),

@@ -1,4 +1,4 @@
-//! Attacks on the forming of a restored cluster.
+//! What may go wrong between the seats of a restored cluster and its first entries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -190,31 +190,6 @@ async fn a_leader_that_cannot_form_gives_way() {
     );
 }
 
-/// A survivor whose log lags behind the forming: others may have granted.
-#[tokio::test(flavor = "multi_thread")]
-async fn recover_does_not_say_of_a_late_survivor_that_nothing_was_granted() {
-    let mut cluster = Cluster::new(&NAMES);
-    cluster.adjust = |config| config.token_floor = None;
-    for name in NAMES {
-        cluster.start(name).await;
-    }
-    seated(&cluster).await;
-    cluster.crash("n3").await;
-    cluster.serving("n1").await;
-    let node = cluster.nodes["n1"].clone();
-    let session = open(&node, 1, Millis::from_secs(60)).await;
-    acquired(&node, session, 1, "lease").await;
-    let id = node.status().cluster.unwrap();
-    let out = cluster.data_dir("n3").with_extension("backup");
-    let said = recover(&cluster.data_dir("n3"), id, &out)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        !said.contains("nothing was ever granted"),
-        "a lease is held in the cluster, and recover of n3 says: {said}"
-    );
-}
-
 static LOST_CLOCK: AtomicI64 = AtomicI64::new(0);
 static NEW_CLOCK: AtomicI64 = AtomicI64::new(0);
 const DAY_MS: i64 = 86_400_000;
@@ -267,28 +242,6 @@ async fn a_clock_that_falls_behind_the_backup_after_the_seats_forms_nothing() {
              {reached}, and the lost cluster granted {token}"
         );
     });
-}
-
-/// 11.9: tokens from 1, so that no store admits them.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_drill_grants_tokens_that_a_store_admits() {
-    let (_, backup) = lost().await;
-    let reached = backup.contents.header.tokens.reached();
-    static FLOOR: AtomicU64 = AtomicU64::new(0);
-    FLOOR.store(reached + (1 << 32), Ordering::Relaxed);
-    let mut cluster = Cluster::to_restore(&["n1"], backup);
-    cluster.adjust = |config| config.token_floor = Some(FLOOR.load(Ordering::Relaxed));
-    if let Some(restore) = &mut cluster.restore {
-        restore.drill = true;
-    }
-    cluster.start_all().await;
-    let node = cluster.nodes["n1"].clone();
-    let session = open(&node, 1, Millis::from_secs(60)).await;
-    let token = acquired(&node, session, 1, "lease").await;
-    assert!(
-        token < reached,
-        "a drill grants {token} at once, above {reached} of the living cluster"
-    );
 }
 
 /// Holds: neither the secret of a session nor its handle's bytes are in the file.
@@ -359,40 +312,5 @@ async fn a_founder_that_is_emptied_before_the_forming_does_not_end_the_restore()
         cluster.nodes["n3"].status().role,
         cluster.nodes["n1"].status().role,
         cluster.nodes["n1"].status().cluster,
-    );
-}
-
-/// What two of three first members do that have seats and log when the third is lost.
-async fn two_of_three_form(quiet: bool) -> bool {
-    let mut cluster = Cluster::new(&NAMES);
-    cluster.adjust = n2_is_eager;
-    if quiet {
-        cluster.adjust = |config| {
-            n2_is_eager(config);
-            config.quiet_time = Millis::from_secs(60);
-        };
-    }
-    for name in NAMES {
-        cluster.start(name).await;
-    }
-    seated(&cluster).await;
-    eventually("the log everywhere", || {
-        let mut nodes = cluster.nodes.values();
-        nodes.all(|node| node.members().len() == 3)
-    })
-    .await;
-    cluster.crash("n1").await;
-    tokio::time::sleep(Duration::from_secs(15)).await;
-    cluster.nodes["n2"].read(|machine| machine.is_formed())
-}
-
-/// 11.8, the chart's default: with --quiet-time a new cluster needs all first members until its `Form`
-/// is logged; without it a majority is enough.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_majority_forms_a_cluster_with_a_quiet_time() {
-    let (plain, quiet) = tokio::join!(two_of_three_form(false), two_of_three_form(true));
-    assert!(
-        plain && quiet,
-        "formed without a quiet time: {plain}, with one: {quiet}"
     );
 }
