@@ -1,5 +1,6 @@
 //! Bad requests: each is refused with what was offered and what is allowed, and changes nothing.
 
+use ringfence_core::LEVEL_OBJECTS;
 use ringfence_proto::v1::{self, Reason};
 use tonic::{Code, Status};
 
@@ -115,7 +116,11 @@ async fn a_change_of_one_setting_leaves_the_others_and_undoes_nobodys() {
 async fn settings_of_a_client_without_the_factor_of_the_lease_endpoint_leave_it_alone() {
     let (node, _dir) = single().await;
     let mut api = Api::of(&node).await;
-    let before = api.status().await;
+    let mut before = api.status().await;
+    while before.level < LEVEL_OBJECTS {
+        tokio::task::yield_now().await;
+        before = api.status().await;
+    }
     let set = v1::Settings {
         lease_api_factor_per_mille: 1_700,
         ..before.settings.unwrap()
