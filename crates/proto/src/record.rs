@@ -38,14 +38,18 @@ use crate::generated::ringfence::record::v1 as pb;
 pub const RECORD_VERSION: u32 = 6;
 
 /// The version from which on releases understand the command in `bytes`, by its kind; `None` if
-/// this release does not know the kind. Cheap: it does not decode the command.
+/// this release does not know the kind. Cheap: it decodes only what is rare.
 #[must_use]
 pub fn version_of(bytes: &[u8]) -> Option<u32> {
     match first_field(bytes)? {
         1 => Some(version_of_form(bytes)),
-        2..=11 => Some(1),
+        4 => Some(version_of_configure(bytes)),
+        2..=3 | 5..=11 => Some(1),
         12..=13 => Some(2),
         14 => Some(3),
+        15 if kind::called_kind_of(bytes) == Some(CommandKind::Configure) => {
+            Some(version_of_configure(bytes).max(4))
+        }
         15..=18 => Some(4),
         19 => Some(5),
         20 => Some(6),
@@ -59,9 +63,30 @@ fn version_of_form(bytes: &[u8]) -> u32 {
     let command = pb::Command::decode(bytes).ok();
     match command.and_then(|command| command.kind) {
         Some(pb::command::Kind::Form(form)) if form.quiet_time > 0 || form.restored.is_some() => 6,
+        Some(pb::command::Kind::Form(form)) if form.settings.is_some_and(has_factor) => 5,
         Some(pb::command::Kind::Form(form)) if form.mode != 0 => 4,
         _ => 1,
     }
+}
+
+/// The version that the command in `bytes` needs, a `Configure` that may have a caller. Operators
+/// change settings seldom, so it may be decoded for this.
+fn version_of_configure(bytes: &[u8]) -> u32 {
+    use pb::command::Kind;
+    let command = pb::Command::decode(bytes).ok();
+    let kind = match command.and_then(|command| command.kind) {
+        Some(Kind::Called(called)) => called.command.and_then(|command| command.kind),
+        kind => kind,
+    };
+    match kind {
+        Some(Kind::Configure(configure)) if configure.settings.is_some_and(has_factor) => 5,
+        _ => 1,
+    }
+}
+
+/// A node of a release before version 5 stops at settings with this field.
+fn has_factor(settings: pb::Settings) -> bool {
+    settings.lease_api_factor.is_some()
 }
 
 /// `level`, if this release knows it: there is none beyond the version of log commands.

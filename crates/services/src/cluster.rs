@@ -199,13 +199,22 @@ impl v1::cluster_server::Cluster for ClusterService {
     }
 }
 
-/// The request with all settings, where it says which are to change. If they change meanwhile, the
-/// log refuses it.
+/// The request with all settings, where it says which are to change, and where a client of an older
+/// release does not know the factor of the Lease endpoint: that stays as it is. If they change
+/// meanwhile, the log refuses it.
 async fn whole(
     context: &Context,
     mut request: v1::ConfigureRequest,
 ) -> Result<v1::ConfigureRequest, Refusal> {
     let Some(change) = request.change.take() else {
+        let settings = request.settings.as_mut();
+        if let Some(settings) = settings.filter(|all| all.lease_api_factor_per_mille == 0) {
+            context.node.read_barrier().await.map_err(not_read)?;
+            let factor = context
+                .node
+                .read(|machine| machine.settings().lease_api_factor);
+            settings.lease_api_factor_per_mille = factor;
+        }
         return Ok(request);
     };
     if request.settings.is_some() {

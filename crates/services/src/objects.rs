@@ -124,7 +124,22 @@ impl ObjectService {
         name: &LeaseName,
         fresh: Fresh,
     ) -> Result<Option<ObjectView>, ObjectRefused> {
-        let state = self.state(caller, Scope::Name(name), fresh).await?;
+        let state = self.state(caller, Some(Scope::Name(name)), fresh).await?;
+        Ok(state.object(name))
+    }
+
+    /// The same for a write that [`ObjectService::judge_writer`] has let pass. It needs no right to
+    /// read: a holder that has lost its right renews and releases, and who may revoke deletes.
+    ///
+    /// # Errors
+    /// [`ObjectRefused`].
+    pub async fn get_to_write(
+        &self,
+        caller: &ObjectCaller,
+        name: &LeaseName,
+        fresh: Fresh,
+    ) -> Result<Option<ObjectView>, ObjectRefused> {
+        let state = self.state(caller, None, fresh).await?;
         Ok(state.object(name))
     }
 
@@ -140,7 +155,9 @@ impl ObjectService {
         size: usize,
         fresh: Fresh,
     ) -> Result<ObjectPage, ObjectRefused> {
-        let state = self.state(caller, Scope::Prefix(prefix), fresh).await?;
+        let state = self
+            .state(caller, Some(Scope::Prefix(prefix)), fresh)
+            .await?;
         let mut objects: Vec<_> = state.objects(prefix, after).take(size + 1).collect();
         let more = objects.len() > size;
         objects.truncate(size);
@@ -162,7 +179,7 @@ impl ObjectService {
         prefix: &str,
         fresh: Fresh,
     ) -> Result<Frozen, ObjectRefused> {
-        self.state(caller, Scope::Prefix(prefix), fresh).await
+        self.state(caller, Some(Scope::Prefix(prefix)), fresh).await
     }
 
     /// Whether the caller holds this lease through its object, as far as this node knows.
@@ -251,10 +268,11 @@ impl ObjectService {
         self.context.node.read(|machine| machine.cluster())
     }
 
+    /// A state for a caller that may read what lies in `scope`, if there is one.
     async fn state(
         &self,
         caller: &ObjectCaller,
-        scope: Scope<'_>,
+        scope: Option<Scope<'_>>,
         fresh: Fresh,
     ) -> Result<Frozen, ObjectRefused> {
         let who = &caller.who;
@@ -269,7 +287,10 @@ impl ObjectService {
             Fresh::Version(version, within) => self.wait_for(version, within).await?,
         }
         let state = self.context.node.frozen();
-        let judge = |access: &Access| access.judge_read(who.principal(), scope);
+        let judge = |access: &Access| match scope {
+            Some(scope) => access.judge_read(who.principal(), scope),
+            None => Ok(()),
+        };
         let asker = self.context.caller(who);
         self.context
             .heed(judged(state.access(), asker.as_ref(), judge))?;

@@ -222,14 +222,14 @@ impl LeaseApi {
         }
     }
 
+    /// The object that a write is based on, once [`LeaseApi::admit`] has let it pass.
     async fn present(
         &self,
         writing: &Writing<'_>,
         fresh: Fresh,
     ) -> Result<Option<ObjectView>, Failure> {
-        let found = self
-            .objects
-            .get(&writing.asked.caller, &writing.name, fresh);
+        let caller = &writing.asked.caller;
+        let found = self.objects.get_to_write(caller, &writing.name, fresh);
         let found = found.await;
         found.map_err(|refused| failures::of(writing.what, &refused))
     }

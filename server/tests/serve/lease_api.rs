@@ -267,6 +267,37 @@ async fn a_dry_run_answers_what_the_write_would() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_holder_without_its_right_renews_and_who_may_revoke_deletes() {
+    let node = Secured::start().await;
+    let rule = ("acquire", "k8s/shop/*");
+    let elector = node.principal("elector", &[rule]);
+    let revoker = node.principal("revoker", &[("revoke", "k8s/shop/*")]);
+    let mut held = node.ask(Some(&elector), "POST", LEASES, Some(&web("one")));
+    assert_eq!(held.status, 201, "{}", held.body);
+    node.operate(&["access", "revoke", "token:elector", rule.0, rule.1]);
+
+    for method in ["PUT", "PATCH"] {
+        let mut renewal = web("one");
+        renewal["metadata"]["resourceVersion"] = held.body["metadata"]["resourceVersion"].clone();
+        renewal["spec"]["renewTime"] = json!("2026-11-25T08:00:00.000000Z");
+        held = node.ask(Some(&elector), method, WEB, Some(&renewal));
+        assert_eq!(held.status, 200, "{method}: {}", held.body);
+        let fence = "ringfence-fence: k8s/shop/web#";
+        assert!(held.headers.contains(fence), "{}", held.headers);
+    }
+    let read = node.ask(Some(&elector), "GET", WEB, None);
+    assert_eq!(read.status, 403, "{}", read.body);
+    let read = node.ask(Some(&revoker), "GET", WEB, None);
+    assert_eq!(read.status, 403, "{}", read.body);
+    let deleted = node.ask(Some(&revoker), "DELETE", WEB, None);
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
+    // It holds nothing now, and has no right.
+    let refused = node.ask(Some(&elector), "PATCH", WEB, Some(&web("one")));
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    drop(node.node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_a_session_holds_is_read_listed_and_watched() {
     let node = Secured::start().await;
     let reader = node.principal("reader", &[("observe", "k8s/shop/*")]);

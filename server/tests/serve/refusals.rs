@@ -1,5 +1,6 @@
 //! Bad requests: each is refused with what was offered and what is allowed, and changes nothing.
 
+use ringfence_core::LEVEL_OBJECTS;
 use ringfence_proto::v1::{self, Reason};
 use tonic::{Code, Status};
 
@@ -109,6 +110,52 @@ async fn a_change_of_one_setting_leaves_the_others_and_undoes_nobodys() {
     };
     let refused = api.cluster.configure(both).await.unwrap_err();
     assert_field(&refused, "change");
+}
+
+#[tokio::test]
+async fn settings_of_a_client_without_the_factor_of_the_lease_endpoint_leave_it_alone() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    let mut before = api.status().await;
+    while before.level < LEVEL_OBJECTS {
+        tokio::task::yield_now().await;
+        before = api.status().await;
+    }
+    let set = v1::Settings {
+        lease_api_factor_per_mille: 1_700,
+        ..before.settings.unwrap()
+    };
+    let all = |based_on, settings| v1::ConfigureRequest {
+        settings: Some(settings),
+        based_on,
+        change: None,
+    };
+    let answer = api.cluster.configure(all(before.settings_index, set));
+    let set_at = answer.await.unwrap().into_inner().settings_index;
+    let of_older = v1::Settings {
+        lease_waiters_max: 7,
+        lease_api_factor_per_mille: 0,
+        ..set
+    };
+    api.cluster.configure(all(set_at, of_older)).await.unwrap();
+
+    let after = api.status().await;
+    let expected = v1::Settings {
+        lease_waiters_max: 7,
+        ..set
+    };
+    assert_eq!(after.settings, Some(expected));
+    // Where it is said, it has to be in range.
+    let zero = v1::ConfigureRequest {
+        settings: None,
+        based_on: 0,
+        change: Some(v1::SettingsChange {
+            lease_api_factor_per_mille: Some(0),
+            ..Default::default()
+        }),
+    };
+    let refused = api.cluster.configure(zero).await.unwrap_err();
+    assert_field(&refused, "settings.lease_api_factor_per_mille");
 }
 
 #[tokio::test]

@@ -91,6 +91,9 @@ type roundTripper struct {
 
 func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	e := t.election
+	if e.deletes(request) {
+		e.release() // Its answer comes when the next holder may have begun.
+	}
 	if !e.writes(request) {
 		return t.next.RoundTrip(request)
 	}
@@ -115,17 +118,32 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go look through it.
 func (t roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// writes says whether a request may write the lease.
+// writes says whether a request may write the lease, and so begin or extend a term.
 func (e *Election) writes(request *http.Request) bool {
-	before, name, found := strings.Cut(request.URL.Path, e.path)
-	_, own, _ := strings.Cut(strings.TrimPrefix(e.name, "k8s/"), "/")
 	switch request.Method {
 	case http.MethodPost:
-		return found && name == "" && !strings.Contains(before, "/apis/")
+		return e.isAt(request, "")
 	case http.MethodPut, http.MethodPatch:
-		return found && name == "/"+own && !strings.Contains(before, "/apis/")
+		return e.isAt(request, e.own())
 	}
 	return false
+}
+
+// deletes says whether a request deletes the lease.
+func (e *Election) deletes(request *http.Request) bool {
+	return request.Method == http.MethodDelete && e.isAt(request, e.own())
+}
+
+// own is what the path of the lease ends with, behind e.path.
+func (e *Election) own() string {
+	_, own, _ := strings.Cut(strings.TrimPrefix(e.name, "k8s/"), "/")
+	return "/" + own
+}
+
+// isAt says whether a request's path ends with e.path and then with this.
+func (e *Election) isAt(request *http.Request, end string) bool {
+	before, name, found := strings.Cut(request.URL.Path, e.path)
+	return found && name == end && !strings.Contains(before, "/apis/")
 }
 
 // begin is when a write is sent, by the clock, and whether it begins a new term.
@@ -183,6 +201,13 @@ func (e *Election) expire(now time.Duration) {
 func (e *Election) lose(now time.Duration, why error) {
 	e.quarantine = now + e.grant.valid
 	e.end(why)
+}
+
+// release ends a term that the elector itself gives up.
+func (e *Election) release() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.end(ErrReleased)
 }
 
 func (e *Election) end(why error) {

@@ -20,9 +20,7 @@ type releasing struct {
 // Update implements resourcelock.Interface. An empty holder is how client-go releases.
 func (l releasing) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
-		l.election.mu.Lock()
-		l.election.end(ErrReleased)
-		l.election.mu.Unlock()
+		l.election.release()
 	}
 	return l.Interface.Update(ctx, record)
 }

@@ -84,6 +84,28 @@ pub fn kind_of(mut bytes: &[u8]) -> Option<CommandKind> {
     })
 }
 
+/// The kind of what is called for in `bytes`, a `Called`, without decoding it. `None` if there is no
+/// such command, or this release does not know its kind.
+pub(super) fn called_kind_of(mut bytes: &[u8]) -> Option<CommandKind> {
+    let (_, mut called) = field(&mut bytes)?;
+    while let Some((number, message)) = field(&mut called) {
+        if number == 2 {
+            return kind_of(message);
+        }
+    }
+    None
+}
+
+/// Takes the next field off `bytes`: its number and its message.
+fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+    let (number, wire) = decode_key(bytes).ok()?;
+    let length = decode_varint(bytes).ok()?;
+    let length = usize::try_from(length).ok()?;
+    let (message, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    (wire == WireType::LengthDelimited).then_some((number, message))
+}
+
 impl From<&Command> for CommandKind {
     fn from(command: &Command) -> Self {
         match command {

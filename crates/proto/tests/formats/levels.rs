@@ -1,7 +1,10 @@
 //! Levels that this release does not know: from there on the log means something else.
 
 use ringfence_core::snapshot::{Header, Record};
-use ringfence_core::{Command, LEVEL_RESTORE};
+use ringfence_core::{
+    Called, Command, Configure, Form, LEVEL_ACCESS, LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_RESTORE,
+    Settings,
+};
 use ringfence_proto::DecodeError;
 use ringfence_proto::record::*;
 
@@ -78,5 +81,53 @@ fn a_forming_needs_the_version_of_the_newest_thing_in_it() {
         let command = commands.iter().find(|(known, _)| *known == kind);
         let bytes = encode_command(&command.unwrap().1);
         assert_eq!(version_of(&bytes), Some(version), "{kind}");
+    }
+}
+
+fn with_factor(lease_api_factor: u32) -> Settings {
+    Settings {
+        lease_api_factor,
+        ..Settings::STANDARD
+    }
+}
+
+/// A node of an older release stops at an entry with the factor of the Lease endpoint.
+#[test]
+fn settings_need_the_version_of_the_lease_endpoint_if_they_have_its_factor() {
+    let standard = Settings::STANDARD.lease_api_factor;
+    for (factor, alone, called) in [
+        (standard, LEVEL_FIRST, LEVEL_ACCESS),
+        (2_000, LEVEL_OBJECTS, LEVEL_OBJECTS),
+    ] {
+        let settings = with_factor(factor);
+        let configure = Command::Configure(Configure {
+            based_on: 1,
+            settings,
+        });
+        let version = version_of(&encode_command(&configure));
+        assert_eq!(version, Some(alone), "factor {factor}");
+        for command in examples::commands() {
+            let (_, Command::Called(example)) = command else {
+                continue;
+            };
+            let by_operator = Command::Called(Box::new(Called {
+                caller: example.caller.clone(),
+                command: configure.clone(),
+            }));
+            let version = version_of(&encode_command(&by_operator));
+            assert_eq!(version, Some(called), "factor {factor}, called");
+        }
+        let form = examples::commands()
+            .into_iter()
+            .find_map(|(kind, command)| match command {
+                Command::Form(form) if kind == "form" => Some(form),
+                _ => None,
+            });
+        let form = Command::Form(Form {
+            settings,
+            ..form.unwrap()
+        });
+        let version = version_of(&encode_command(&form));
+        assert_eq!(version, Some(alone), "factor {factor}, formed");
     }
 }
