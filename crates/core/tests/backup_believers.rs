@@ -139,8 +139,8 @@ fn revoke(token: FencingToken) -> Command {
     })
 }
 
-/// A holder in a Pod was asked to stop and has not said that it did: no time ends its belief. In the
-/// lost cluster nobody is granted the name until then; nor may anybody in the restored one.
+/// A holder in a Pod was asked to stop and has not said that it did: no time ends its belief. So neither
+/// the lost cluster nor the restored one grants the name until then.
 #[test]
 fn a_pod_that_has_not_acknowledged_its_revoke_is_not_overtaken_after_a_restore() {
     let mut world = World::new();

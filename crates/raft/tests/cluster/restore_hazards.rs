@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ringfence_core::{ClusterId, Millis};
-use ringfence_raft::{Backup, Hooks, NodeConfig, Restore, Role, recover};
+use ringfence_raft::{Backup, Hooks, NodeConfig, Restore, Role};
 
 use crate::harness::{Cluster, acquired, eventually, open};
 

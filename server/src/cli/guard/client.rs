@@ -30,7 +30,7 @@ pub(super) fn check_arguments(arguments: &[OsString], banned: &[&str]) -> Result
             true => name.len() > 2 && banned.starts_with(name),
             false => !name.starts_with("--") && name.starts_with(banned),
         };
-        if banned.iter().any(|banned| is_banned(&banned)) {
+        if banned.iter().any(is_banned) {
             return Err(Failure::usage(format!(
                 "the argument {name:?} of the client would run SQL past the guard"
             ))
