@@ -65,7 +65,7 @@ impl Frozen {
             forgotten: header.forgotten,
             ttl_greatest: ttls
                 .chain(revoked)
-                .filter(|ttl| *ttl < TTL_MAX_CEILING)
+                .filter(|ttl| *ttl <= TTL_MAX_CEILING)
                 .max()
                 .unwrap_or_default(),
             next_session: header.next_session,

@@ -181,7 +181,15 @@ fn a_pod_that_has_not_acknowledged_its_revoke_is_not_overtaken_after_a_restore()
 /// was lowered before the backup leaves it out of the quiet time.
 #[test]
 fn an_evicted_holder_is_covered_by_the_quiet_time() {
-    const HOUR: u64 = 3_600_000;
+    evicted_with_a_ttl_of(3_600_000);
+}
+
+#[test]
+fn so_is_one_with_the_longest_ttl_there_is() {
+    evicted_with_a_ttl_of(ringfence_core::TTL_MAX_CEILING.0);
+}
+
+fn evicted_with_a_ttl_of(ttl: u64) {
     let mut world = World::new();
     let configure = |world: &World, ttl_max| {
         let mut settings = *world.machine.settings();
@@ -191,9 +199,9 @@ fn an_evicted_holder_is_covered_by_the_quiet_time() {
             settings,
         })
     };
-    let command = configure(&world, HOUR);
+    let command = configure(&world, ttl);
     assert!(matches!(world.apply(command), Outcome::Done));
-    let holder = opened(world.apply(open(1, Millis(HOUR))));
+    let holder = opened(world.apply(open(1, Millis(ttl))));
     token_of(world.apply(acquire(holder, 1)));
     let command = configure(&world, 60_000);
     assert!(matches!(world.apply(command), Outcome::Done));
@@ -206,20 +214,20 @@ fn an_evicted_holder_is_covered_by_the_quiet_time() {
     assert!(matches!(evicted, Outcome::Closed { .. }), "{evicted:?}");
 
     let mut anew = Anew::of(&world);
-    world.time = ClusterTime(HOUR / 2);
+    world.time = ClusterTime(ttl / 2);
     let other = opened(world.apply(open(2, Millis(15_000))));
     let here = world.apply(acquire(other, 2));
     assert!(
         !matches!(here, Outcome::Acquired(Acquired::Granted(_))),
         "{here:?}"
     );
-    let living = anew_living.asked_after(HOUR / 2);
+    let living = anew_living.asked_after(ttl / 2);
     assert!(
         !matches!(living, Outcome::Acquired(Acquired::Granted(_))),
         "{living:?}"
     );
 
-    let there = anew.asked_after(HOUR / 2);
+    let there = anew.asked_after(ttl / 2);
     assert!(
         !matches!(there, Outcome::Acquired(Acquired::Granted(_))),
         "the lost cluster says {here:?}; the restored one says {there:?}, half an hour before the \

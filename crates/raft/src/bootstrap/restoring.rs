@@ -62,7 +62,8 @@ pub(crate) fn check_restore(
     for (name, asked) in others.clone() {
         if asked.answer.restores != mine && !asked.answer.cluster.is_empty() {
             return Err(format!(
-                "an operator to empty the data directory of {name} and to start it again: it took its                  seat when it {}, and this node {}; nothing was ever written there",
+                "an operator to empty the data directory of {name} and to start it again: it took its \
+                 seat when it {}, and this node {}; nothing was ever written there",
                 restores_what(&asked.answer.restores),
                 restores_what(&mine),
             ));

@@ -82,7 +82,8 @@ impl LeadershipTask {
                     // Another first member may have other flags or another clock.
                     tracing::error!(
                         ?outcome,
-                        "the cluster cannot be formed with the flags and the clock of this node; it                          offers leadership to the others"
+                        "the cluster cannot be formed with the flags and the clock of this node; it \
+                         offers leadership to the others"
                     );
                     self.hand_over(turn).await;
                     turn += 1;
