@@ -4,7 +4,7 @@
 //! snapshot fails and is tried again, and without a reserve it takes no more entries. A write into
 //! the log that finds no room in a file ends the node. So that is a fault of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Begun, Effect, Running, inserted, resolve};
 use crate::clock::now_ns;
@@ -26,9 +26,9 @@ const LOG_REFUSED: &str = "the log accepts nothing more";
 const SNAPSHOT_REFUSED: &str = "snapshot";
 /// Less than this is no room for anything.
 const FULL_BYTES: u64 = 64 << 10;
-/// Behind this place nothing can be written into a file: in the middle of a segment, and behind
-/// the end of what a node has to say.
-const FILE_BYTES: u64 = 512 << 10;
+/// So much the node may still say, and so much of a new segment it may still write: little, since
+/// a busy machine writes little in the time that the fault has.
+const FILE_BYTES: u64 = 64 << 10;
 /// How long beyond its time a disk stays full until its node has had to write, in ns.
 const NOTICE_LIMIT_NS: u64 = 30_000_000_000;
 
@@ -70,7 +70,8 @@ pub(super) fn disk(stage: &mut Stage, victim: Victim) -> Result<Begun, String> {
 pub(super) fn log(stage: &mut Stage, victim: Victim) -> Result<Begun, String> {
     let place = resolve(stage, victim)?;
     let what = format!("the log of {} has no room", inserted(stage, place));
-    let limited = stage.nodes[place].limit_files(Some(FILE_BYTES));
+    let limit = said_bytes(&stage.nodes[place].log) + FILE_BYTES;
+    let limited = stage.nodes[place].limit_files(Some(limit));
     limited.map_err(|cause| format!("the node's files could not be limited: {cause}"))?;
     Ok(begun(stage, place, what, Lack::Log, 0))
 }
@@ -80,7 +81,7 @@ fn begun(stage: &mut Stage, place: usize, what: String, lack: Lack, free: u64) -
     // It may end by that: a write into its log that fails is final.
     node.doomed = true;
     let log = node.log.clone();
-    let log_at = std::fs::metadata(&log).map_or(0, |log| log.len());
+    let log_at = said_bytes(&log);
     // A log that does not grow needs no room.
     stage.crew.flood(true);
     Begun {
@@ -98,6 +99,11 @@ fn begun(stage: &mut Stage, place: usize, what: String, lack: Lack, free: u64) -
         nodes: vec![place],
         clients: Vec::new(),
     }
+}
+
+/// How much a node has said so far, in bytes.
+fn said_bytes(log: &Path) -> u64 {
+    std::fs::metadata(log).map_or(0, |log| log.len())
 }
 
 impl Running for Full {
