@@ -8,6 +8,7 @@ mod bench;
 mod calls;
 mod chaos;
 mod commands;
+mod console;
 mod credentials;
 mod databases;
 mod demo;
