@@ -100,6 +100,8 @@ fn the_console_reads_what_the_caller_may_observe_and_nothing_else() {
     });
     let made = node.local(&["access", "token", "create", "reader"]);
     let token = made.object()["token"].as_str().unwrap().to_owned();
+    node.local(&["access", "grant", "local", "acquire", "team/*"])
+        .object();
     node.local(&["lease", "acquire", "team/a", "--ttl", "60s"])
         .object();
 
@@ -321,6 +323,8 @@ fn a_browser_asks_for_a_token_and_keeps_it_in_memory_alone() {
     let made = node.local(&["access", "token", "create", "reader"]);
     let token = made.object()["token"].as_str().unwrap().to_owned();
     node.local(&["access", "grant", "token:reader", "observe", "*"])
+        .object();
+    node.local(&["access", "grant", "local", "acquire", "team/*"])
         .object();
     node.local(&["lease", "acquire", "team/a", "--ttl", "60s"])
         .object();
