@@ -13,6 +13,7 @@ mod credentials;
 mod databases;
 mod demo;
 mod dev;
+mod doctor;
 mod gate;
 mod guard;
 mod harness;

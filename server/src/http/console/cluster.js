@@ -20,7 +20,7 @@ function judge(cluster) {
   if (cluster.changing) return ["unknown", "Changing", `${led}; a change of the voters is under way.`];
   if (behind > 0) return ["unknown", "Lagging", `${led}; ${behind} of ${voters.length} voters lack more than ${count(CAUGHT_UP_WITHIN)} entries.`];
   if (lags.some((lag) => lag === null)) return ["good", "Serving", `${led}; only the leader knows how far the voters are.`];
-  return ["good", "Serving", `${led}; all ${voters.length} voters have caught up.`];
+  return ["good", "Serving", `${led}; ${voters.length === 1 ? "it is the only voter" : `all ${voters.length} voters have caught up`}.`];
 }
 
 const clusterView = {

@@ -33,7 +33,7 @@ function table(columns, caption) {
   const heads = columns.map((column) => el("th", { scope: "col" }, column));
   const body = el("tbody");
   const title = el("caption", null, caption ?? "");
-  const node = el("div", { class: "scroll" }, el("table", null, title, el("thead", null, el("tr", null, ...heads)), body));
+  const node = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": columns[0] }, el("table", null, title, el("thead", null, el("tr", null, ...heads)), body));
   const rows = new Map();
   return {
     node,

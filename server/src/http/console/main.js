@@ -66,7 +66,8 @@ async function look() {
     await view.refresh();
     notice(null);
   } catch (why) {
-    const needsToken = why instanceof Refused && why.status === 401;
+    // A caller that has shown nothing is refused by a rule.
+    const needsToken = why instanceof Refused && (why.status === 401 || (why.status === 403 && !credential));
     if (needsToken) byId("signing").hidden = false;
     if (!(why instanceof Refused)) {
       byId("verdict").className = "bad";

@@ -31,7 +31,7 @@ function timeline(records, now) {
   lanes.forEach((holder, nth) => {
     const y = nth * LANE_HEIGHT + LANE_HEIGHT;
     picture.append(
-      svg("text", { x: 10, y: y - 10 }, cut(holder, 30), svg("title", null, holder)),
+      svg("text", { x: 10, y: y - 10 }, cut(holder, 25), svg("title", null, holder)),
       svg("line", { class: "rule", x1: 0, x2: PICTURE_WIDTH, y1: y, y2: y }),
     );
   });
