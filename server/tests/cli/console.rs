@@ -281,6 +281,55 @@ fn a_browser_shows_the_leases_live_and_takes_no_text_for_markup() {
 }
 
 #[test]
+fn a_browser_shows_the_history_of_a_lease_with_ends_that_were_not_confirmed() {
+    let node = Node::start(&[]);
+    let Some(mut browser) = Browser::start("the console") else {
+        return;
+    };
+    // What happens takes its time, so that the bars have a length.
+    let pause = |browser: &mut Browser| {
+        browser.ask("new Promise((over) => setTimeout(over, 700))");
+    };
+    let mut grants = Vec::new();
+    for holder in ["worker-a", "worker-b", "worker-a", "worker-c"] {
+        let granted = hold(&node, "orders/eu", holder);
+        pause(&mut browser);
+        let token = &granted["token"];
+        match holder {
+            "worker-b" => post(
+                &node,
+                "/v1/revoke",
+                &json!({ "name": "orders/eu", "token": token, "operator": "dana", "reason": "stuck", "now": true }),
+            ),
+            _ => post(
+                &node,
+                "/v1/release",
+                &json!({ "name": "orders/eu", "token": token, "session": granted["session"] }),
+            ),
+        };
+        grants.push(token.clone());
+    }
+    hold(&node, "orders/eu", "worker-b");
+    pause(&mut browser);
+    browser.visit(&address(&node, "#lease=orders%2Feu"));
+    browser.until("document.querySelectorAll('main svg rect').length === 5");
+    browser.until("document.getElementById('live').textContent === 'live'");
+    assert_eq!(browser.ask("document.querySelectorAll('.dirty').length"), 1);
+    assert_eq!(
+        browser.ask("document.querySelectorAll('svg .open').length"),
+        1
+    );
+    let shown = browser.text("document.querySelector('main').innerText");
+    assert!(shown.contains("revoked by dana: stuck"), "{shown}");
+    for token in grants {
+        assert!(shown.contains(&token.to_string()), "{token}: {shown}");
+    }
+    browser.size(1280, 720);
+    picture(&mut browser, "console.png");
+    nothing_went_wrong(&mut browser, &node);
+}
+
+#[test]
 fn a_browser_shows_light_and_dark_and_a_narrow_window() {
     let node = Node::start(&[]);
     let Some(mut browser) = Browser::start("the console") else {

@@ -34,10 +34,7 @@ fn a_healthy_cluster_has_no_findings_and_one_that_lost_its_majority_has_a_next_s
     let dev = Dev::start(3);
     // One endpoint is enough: the members are asked, too.
     let nodes = dev.ready["nodes"].as_array().unwrap();
-    let first = nodes[0]["client_address"]
-        .as_str()
-        .or(nodes[0]["client"].as_str())
-        .unwrap();
+    let first = nodes[0]["client"].as_str().unwrap();
     let healthy = doctor(first, &[]);
     assert_eq!(healthy.code, Some(0), "{healthy:?}");
     for check in [
