@@ -155,16 +155,6 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration that a file alone makes, without flags and variables.
-    ///
-    /// # Errors
-    /// As [`Self::load`].
-    pub(crate) fn of_file(path: PathBuf) -> Result<Self, ConfigError> {
-        let config = Some(path);
-        let given = Given::default();
-        Self::load(ServeArgs { config, given })
-    }
-
     fn check(given: Given) -> Result<Self, ConfigError> {
         let client_tls = tls::of_clients(&given)?;
         let http_tls = tls::of_http(&given)?;

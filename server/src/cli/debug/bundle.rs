@@ -18,7 +18,7 @@ use super::redact;
 use crate::cli::doctor::{Answer, ask_all, look};
 use crate::cli::output::Output;
 use crate::cli::{Failure, Global, cluster, exit};
-use crate::config::Config;
+use crate::config::{Config, ServeArgs};
 
 /// The most bytes of one file in the bundle. Of a longer log the end is taken.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -108,8 +108,8 @@ impl Bundle {
         let answers = ask_all(global).await;
         contents.add("status.jsonl", Ok(lines(answers.iter().map(status))));
 
-        let config = self.config.clone().map(Config::of_file);
-        let config = config.and_then(Result::ok);
+        let args = self.config.clone().map(ServeArgs::of_file);
+        let config = args.and_then(|args| Config::load(args).ok());
         let found = look(&answers, self.config.clone(), self.data_dir.clone(), global).await;
         contents.add(
             "doctor.jsonl",

@@ -9,7 +9,7 @@ use ringfence_raft::since_boot;
 
 use super::{Finding, Verdict};
 use crate::cli::Global;
-use crate::config::Config;
+use crate::config::{Config, ServeArgs};
 use crate::metrics::{Certificates, end_of};
 
 /// How often the disk is asked to make a page durable.
@@ -39,7 +39,12 @@ pub(super) fn findings(
         .certificate_files()
         .map(|path| certificate("this command", path))
         .collect();
-    let config = config.map(|path| (path.display().to_string(), Config::of_file(path)));
+    let config = config.map(|path| {
+        (
+            path.display().to_string(),
+            Config::load(ServeArgs::of_file(path)),
+        )
+    });
     let mut data_dir = data_dir;
     match config {
         None => {}

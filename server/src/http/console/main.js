@@ -6,7 +6,7 @@ const REFRESH_AT_MOST = 500;
 
 const VIEWS = { cluster: clusterView, leases: leasesView, lease: leaseView, sessions: sessionsView, ends: endsView };
 
-const page = { cluster: null, view: null, looking: false, again: false, soon: null, last: 0 };
+const page = { cluster: null, view: null, looking: false, again: false, soon: null, last: 0, isRefused: false };
 
 // `#leases?prefix=a`, or `#lease=NAME`.
 function address() {
@@ -64,11 +64,13 @@ async function look() {
     page.cluster = await read("cluster");
     head(page.cluster);
     await view.refresh();
+    page.isRefused = false;
     notice(null);
   } catch (why) {
     // A caller that has shown nothing is refused by a rule.
     const needsToken = why instanceof Refused && (why.status === 401 || (why.status === 403 && !credential));
     if (needsToken) byId("signing").hidden = false;
+    page.isRefused = why instanceof Refused && why.status < 500;
     if (!(why instanceof Refused)) {
       byId("verdict").className = "bad";
       setText(byId("verdict"), "No answer");
@@ -124,13 +126,13 @@ function listen() {
   });
   byId("signing").addEventListener("submit", (event) => {
     event.preventDefault();
-    credential = byId("token").value.trim() || null;
+    useCredential(byId("token").value.trim());
     byId("token").value = "";
     byId("signing").hidden = true;
     look();
   });
   byId("forget").addEventListener("click", () => {
-    credential = null;
+    useCredential(null);
     // What was read with it goes with it.
     location.reload();
   });
@@ -145,7 +147,8 @@ function listen() {
     }
   });
   setInterval(() => {
-    if (!document.hidden) look();
+    // What was refused is asked for again when the view or the token changes, or on a reload.
+    if (!document.hidden && !page.isRefused) look();
   }, REFRESH_EVERY);
 }
 

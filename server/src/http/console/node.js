@@ -6,8 +6,16 @@ const HEADER = "ringfence-console";
 const READ_LIMIT = 10000;
 const SILENCE_LIMIT = 8000;
 const RETRY_AFTER = 1500;
+// A refusal stands until rights or the token change; each further try counts as one more refusal.
+const REFUSED_RETRY_AFTER = 30000;
 
 let credential = null;
+let changed = () => {};
+
+function useCredential(text) {
+  credential = text || null;
+  changed();
+}
 
 class Refused extends Error {
   constructor(status, message) {
@@ -73,6 +81,7 @@ async function follow(from, heard, live) {
   let last = null;
   for (;;) {
     const stop = new AbortController();
+    let pause = RETRY_AFTER;
     let silence = setTimeout(() => stop.abort(), SILENCE_LIMIT);
     const alive = () => {
       clearTimeout(silence);
@@ -91,13 +100,19 @@ async function follow(from, heard, live) {
         heard(event);
       }
     } catch (why) {
-      if (why instanceof Refused) last = null;
+      if (why instanceof Refused) {
+        last = null;
+        pause = why.status < 500 ? REFUSED_RETRY_AFTER : RETRY_AFTER;
+      }
       live(false, why instanceof Refused ? why.message : "not live: the node does not answer");
     } finally {
       clearTimeout(silence);
       stop.abort();
     }
-    await new Promise((over) => setTimeout(over, RETRY_AFTER));
+    await new Promise((over) => {
+      changed = over;
+      setTimeout(over, pause);
+    });
   }
 }
 
