@@ -142,7 +142,7 @@ fn a_bundle_has_what_explains_a_problem_and_no_secret() {
     let config = node.file(
         "ringfence.toml",
         &format!(
-            "name = \"n1\"\nlisten-http = \"{}\"\n# was: {secret}\n",
+            "name = \"n1\"\nlisten-client = \"127.0.0.1:7420\"\nlisten-http = \"{}\"\n# was: {secret}\n",
             node.http
         ),
     );
