@@ -107,6 +107,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     let http_listener = bind("listen-http", config.listen_http)?;
     let http_tls = config.http_tls.clone().map(Acceptor::http1);
     let http_tls = http_tls.transpose().map_err(AppError::Tls)?;
+    let has_http_tls = http_tls.is_some();
     let api_server = api_server(&config).await?;
     let peer_tls = node_config::peer_tls(&config).map_err(AppError::Tls)?;
     let has_peer_tls = peer_tls.is_some();
@@ -121,7 +122,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         client = %config.listen_client,
         client_tls = client_tls.is_some(),
         peer_tls = has_peer_tls,
-        http_tls = http_tls.is_some(),
+        http_tls = has_http_tls,
         peer = %config.listen_peer,
         http = %config.listen_http,
         data_dir = %config.data_dir.display(),
@@ -232,6 +233,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         judge,
         progress.clone(),
         metrics.clone(),
+        has_http_tls,
         stopped(stopping.clone()),
     );
     let mut http = tokio::spawn(http);

@@ -1,8 +1,11 @@
-//! The HTTP port: `/livez`, `/readyz` and `/metrics`, for probes and for Prometheus.
+//! The HTTP port: `/livez`, `/readyz` and `/metrics`, for probes and for Prometheus, and `/console/`, for
+//! browsers.
 //!
-//! Health is for all callers. All other pages are judged as calls at the client port are: by the
-//! same credentials and rules, and with the same limits of failed proofs.
+//! Health and the page of the console are for all callers: the page has no data in it. Everything else
+//! is judged as calls at the client port are: by the same credentials and rules, and with the same
+//! limits of failed proofs.
 
+mod console;
 mod judge;
 
 use std::future::Future;
@@ -39,6 +42,7 @@ pub(crate) async fn serve(
     judge: Judge,
     progress: Progress,
     metrics: Arc<Metrics>,
+    has_tls: bool,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let health = Router::new()
@@ -49,7 +53,8 @@ pub(crate) async fn serve(
         .route("/metrics", get(show).with_state(metrics))
         .fallback(absent)
         .layer(from_fn_with_state(judge.clone(), judged));
-    let routes = health.merge(others);
+    let console = console::router(judge.clone(), has_tls);
+    let routes = health.merge(console).merge(others);
     let routes = routes.into_make_service_with_connect_info::<Shown>();
     axum::serve(Door::new(port, judge), routes)
         .with_graceful_shutdown(stop)
@@ -83,6 +88,6 @@ async fn show(State(metrics): State<Arc<Metrics>>) -> Response {
 }
 
 async fn absent() -> Response {
-    let told = "no such page; there are /livez, /readyz and /metrics\n";
+    let told = "no such page; there are /livez, /readyz, /metrics and /console/\n";
     (StatusCode::NOT_FOUND, told).into_response()
 }

@@ -12,7 +12,7 @@ use ringfence_core::{ClusterToken, Mode, Principal};
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
 use ringfence_raft::Node;
-use ringfence_services::{self as services, Identified, ProvenPod, problem};
+use ringfence_services::{self as services, ConnectionPrincipals, Identified, ProvenPod, problem};
 use ringfence_tls::Connection;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
@@ -134,15 +134,21 @@ impl IdentifyLayer {
         }
     }
 
-    /// Puts who makes a request beside it, and what counts its bytes.
-    fn admit(&self, info: &ConnectionInfo, request: &mut Request<Body>) -> Result<(), Refusal> {
-        let identified = self.identify(&info.peer, request.headers())?;
+    /// Puts who makes a request beside it, and what counts its bytes. Says whether a credential proves it.
+    ///
+    /// # Errors
+    /// As [`Self::identify`], and a limit of the principal that was reached.
+    pub(crate) fn admit<B>(
+        &self,
+        peer: &Peer,
+        principals: &ConnectionPrincipals,
+        request: &mut Request<B>,
+    ) -> Result<bool, Refusal> {
+        let identified = self.identify(peer, request.headers())?;
         let principal = identified.as_ref().map(|who| who.principal.clone());
         let principal = principal.unwrap_or_else(Principal::anonymous);
         let path = request.uri().path();
-        let meter = self
-            .context
-            .begin_call(&principal, path, &info.principals)?;
+        let meter = self.context.begin_call(&principal, path, principals)?;
         let beside = request.extensions_mut();
         if let Some(identified) = identified {
             beside.insert(identified);
@@ -150,7 +156,7 @@ impl IdentifyLayer {
         if let Some(meter) = meter {
             beside.insert(meter);
         }
-        Ok(())
+        Ok(principal.as_str() != Principal::ANONYMOUS)
     }
 
     fn identified(&self, proven: Proven) -> Identified {
@@ -203,7 +209,7 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(info) = request.extensions_mut().remove::<ConnectionInfo>() {
-            if let Err(refused) = self.layer.admit(&info, &mut request) {
+            if let Err(refused) = self.layer.admit(&info.peer, &info.principals, &mut request) {
                 let refused = problem::refused(request.headers(), refused);
                 return Either::Right(ready(Ok(refused)));
             }

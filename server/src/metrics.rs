@@ -19,7 +19,7 @@ use ringfence_tls::PortFigures;
 use self::port::PortCollector;
 use crate::backups::BackupFigures;
 
-pub(crate) use self::certificates::Certificates;
+pub(crate) use self::certificates::{Certificates, end_of};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CauseLabels {

@@ -10,12 +10,14 @@ mod abandoned;
 mod acquire;
 mod call;
 mod changes;
+mod console;
 mod events;
 mod fields;
 mod handle;
 mod heads;
 mod hidden;
 mod numbers;
+mod pages;
 mod query;
 mod reads;
 mod repeats;
@@ -47,6 +49,8 @@ use crate::call::{Answer, Call, Refused, respond};
 use crate::query::Query;
 use crate::routes::{Does, Found, find};
 
+pub use console::Console;
+pub use pages::{CONSOLE_HEADER, admit_console};
 pub use window::validity;
 
 /// The description of all calls, OpenAPI 3.1.
@@ -102,7 +106,7 @@ impl Rest {
                 return respond(Err(Refusal::not_found(what).into()));
             }
         };
-        if let Some(refused) = heads::by_a_page(&head) {
+        if let Some(refused) = pages::by_a_page(&head) {
             return refused;
         }
         if head.method == Method::GET {

@@ -9,7 +9,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use super::list::Listings;
-use super::{Context, deadline, watch};
+use super::{Context, deadline, list, watch};
 use crate::caller::Who;
 use crate::metrics::Call;
 
@@ -27,6 +27,27 @@ impl LeaseService {
             context,
             listings: Arc::default(),
         }
+    }
+
+    /// A page of leases out of the present state. `page_token` is the name behind which it begins, and
+    /// `next_page_token` the last name of the page, if there are more.
+    ///
+    /// For readers that look at the same page again and again: the node keeps no list for them, which
+    /// would displace those of others.
+    ///
+    /// # Errors
+    /// As `Leases.List`, but never `COMPACTED`.
+    pub async fn list_present(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let (account, who) = (self.context.account(&request), Who::of(&request));
+        let (metadata, _, request) = request.into_parts();
+        // Boxed, as the methods of the trait are: the compiler follows futures in each other only so far.
+        let work = Box::pin(list::present_page(&self.context, &account, &who, request));
+        let answer = deadline::within(&metadata, work).await;
+        let answer = self.context.answered(Call::List, answer);
+        Ok(answer?.response())
     }
 
     /// The cluster that this node belongs to; `None` before it is formed.

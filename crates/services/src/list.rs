@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use prost::Message;
 use ringfence_core::{Access, Frozen, Mode, Scope};
@@ -14,7 +15,7 @@ use ringfence_proto::{Refusal, v1, wire};
 use super::Context;
 use super::paging::{Page, page_room};
 use crate::caller::Who;
-use crate::clients::Account;
+use crate::clients::{Account, Reserved};
 use crate::limits::{LISTING_AGE_MAX, LISTINGS_MAX, PAGE_BYTES_MAX};
 use crate::rights::judged;
 
@@ -90,18 +91,12 @@ impl Listings {
             let page = read_page(context, || listing.page_behind(Some(token.last), size));
             return Ok(Page::new(room, page));
         }
-        context.admit(who)?;
-        let (room, age) = context.ready_for_page(account, size, max_staleness).await?;
-        let state = context.node.frozen();
-        context.heed(judge(state.access()))?;
-        let at = wire::read_point_to_wire(state.index(), state.summary().time, age);
-        let listing = Listing {
-            id: 0,
-            node: node(),
+        let ask = Ask {
             prefix,
-            at,
-            state,
+            size,
+            max_staleness,
         };
+        let (room, listing) = begin(context, account, who, ask).await?;
         let page = read_page(context, || listing.page_behind(None, size));
         let Some(last) = more_behind(&page) else {
             return Ok(Page::new(room, page));
@@ -157,6 +152,60 @@ impl Listings {
         // Nothing panics while it holds the lock, so that the listings are whole.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a list is asked for.
+struct Ask {
+    prefix: String,
+    size: usize,
+    max_staleness: Option<Duration>,
+}
+
+/// Freezes the state for a list that the caller may have, with room for its first page.
+async fn begin(
+    context: &Context,
+    account: &Arc<Account>,
+    who: &Who,
+    ask: Ask,
+) -> Result<(Reserved, Listing), Refusal> {
+    context.admit(who)?;
+    let ready = context.ready_for_page(account, ask.size, ask.max_staleness);
+    let (room, age) = ready.await?;
+    let state = context.node.frozen();
+    let caller = context.caller(who);
+    let may = |access: &Access| access.judge_read(who.principal(), Scope::Prefix(&ask.prefix));
+    context.heed(judged(state.access(), caller.as_ref(), may))?;
+    let at = wire::read_point_to_wire(state.index(), state.summary().time, age);
+    let listing = Listing {
+        id: 0,
+        node: context.node.status().node_id.unwrap_or_default(),
+        prefix: ask.prefix,
+        at,
+        state,
+    };
+    Ok((room, listing))
+}
+
+/// The leases behind the name `after`, out of the present state. The node keeps nothing for a next
+/// page: that one stands at another index, and its `page_token` is the last name of this page.
+pub(super) async fn present_page(
+    context: &Context,
+    account: &Arc<Account>,
+    who: &Who,
+    request: v1::ListRequest,
+) -> Result<Page<v1::ListResponse>, Refusal> {
+    let asked = wire::list_from_wire(request)?;
+    let size = usize::try_from(asked.page_size).unwrap_or(usize::MAX);
+    let ask = Ask {
+        prefix: asked.prefix,
+        size,
+        max_staleness: asked.max_staleness,
+    };
+    let (room, listing) = begin(context, account, who, ask).await?;
+    let after = Some(asked.page_token.as_str()).filter(|after| !after.is_empty());
+    let mut page = read_page(context, || listing.page_behind(after, size));
+    page.next_page_token = more_behind(&page).unwrap_or_default();
+    Ok(Page::new(room, page))
 }
 
 /// Reads a page without the lock that entries are applied under.

@@ -4,11 +4,14 @@
 //! - [`invariants`] says what must hold after each entry, whatever it answers.
 //! - [`arbitrary`] makes histories in which conflicts, duplicates and deadlines are frequent.
 //! - [`run`] puts the three together.
+//! - `browser` shows pages to a headless browser.
 //! - `certificates` signs what tests of TLS need, good and bad.
 //! - `ports` keeps ports of loopback for servers that come and go.
 //! - [`heap`] counts what a piece of work allocates.
 
 pub mod arbitrary;
+#[cfg(feature = "browser")]
+pub mod browser;
 #[cfg(feature = "certificates")]
 pub mod certificates;
 pub mod heap;

@@ -14,8 +14,10 @@ mod check_history;
 mod cluster;
 mod completions;
 mod context;
+mod debug;
 mod demo;
 mod dev;
+mod doctor;
 pub(crate) mod exit;
 mod failure;
 mod guard;
@@ -143,6 +145,10 @@ pub(crate) enum ClientCommand {
     /// Fence what stands in Kubernetes
     #[command(subcommand)]
     Kube(kube::KubeCommand),
+    Doctor(doctor::Doctor),
+    /// Gather what explains a problem
+    #[command(subcommand)]
+    Debug(debug::DebugCommand),
     Bench(bench::Bench),
     Chaos(chaos::Chaos),
     Completions(completions::Completions),
@@ -209,6 +215,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn run_connected(command: ClientCommand, global: &Global) -> Result<ExitCode, Failure> {
     match command {
         ClientCommand::Bench(command) => command.run(global).await,
+        ClientCommand::Doctor(command) => command.run(global).await,
+        ClientCommand::Debug(command) => command.run(global).await,
         ClientCommand::Chaos(command) => command.run(global),
         ClientCommand::ChaosClient(command) => command.run(global),
         ClientCommand::ChaosSweep(command) => command.run(),

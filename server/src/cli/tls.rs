@@ -1,7 +1,7 @@
 //! How the commands connect: with TLS and a token if they are configured to.
 
 use std::error::Error as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -74,6 +74,20 @@ impl TlsArgs {
             token_file: _,
         } = self;
         cacert.is_some() || cert.is_some() || key.is_some() || server_name.is_some()
+    }
+
+    /// The files of certificates that were named.
+    pub(super) fn certificate_files(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.cacert, &self.cert].into_iter();
+        files.filter_map(|file| file.as_deref())
+    }
+
+    /// The token of --token-file, if it was given.
+    pub(super) fn token(&self) -> Option<Result<String, String>> {
+        let path = self.token_file.as_ref()?;
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|why| format!("{}: {why}", path.display()));
+        Some(text.map(|text| text.trim().to_owned()))
     }
 
     /// A client that is set up so.

@@ -21,6 +21,14 @@ pub(crate) struct ServeArgs {
     pub(super) given: Given,
 }
 
+impl ServeArgs {
+    /// A configuration file alone, without flags and variables.
+    pub(crate) fn of_file(path: PathBuf) -> Self {
+        let (config, given) = (Some(path), Given::default());
+        Self { config, given }
+    }
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]

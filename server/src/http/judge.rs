@@ -1,7 +1,7 @@
 //! Who may read the pages of the HTTP port that do not tell health.
 
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
@@ -14,9 +14,10 @@ use ringfence_access::Peer;
 use ringfence_core::Principal;
 use ringfence_proto::Refusal;
 use ringfence_proto::v1::Reason;
-use ringfence_services::Context;
+use ringfence_services::{Client, Context};
 use ringfence_tls::{Connection, Incoming, Port};
 
+use crate::client_connection::ConnectionInfo;
 use crate::identify::IdentifyLayer;
 
 /// What is asked of a caller that has shown nothing.
@@ -27,14 +28,23 @@ const INVALID: &str = "Bearer realm=\"ringfence\", error=\"invalid_token\"";
 /// Proves the callers of a port, and judges them by the rights of the cluster.
 #[derive(Clone)]
 pub(crate) struct Judge {
-    identify: IdentifyLayer,
-    context: Context,
+    pub(super) identify: IdentifyLayer,
+    pub(super) context: Context,
 }
 
 impl Judge {
     /// One that knows callers as the client port does, and the rights of the services.
     pub(crate) fn new(identify: IdentifyLayer, context: Context) -> Self {
         Self { identify, context }
+    }
+
+    /// What requests on a connection know of it, which shows this of its caller.
+    fn shown(&self, peer: Peer) -> Shown {
+        Shown(Arc::new(ConnectionInfo {
+            client: Client::new(self.context.new_account()),
+            peer: Arc::new(peer),
+            principals: Arc::new(self.context.connection_principals()),
+        }))
     }
 
     fn admit(&self, peer: &Peer, request: &Request) -> Result<(), Refusal> {
@@ -63,8 +73,8 @@ impl Listener for Door {
     async fn accept(&mut self) -> (Connection, Shown) {
         match self.incoming.next().await {
             Some(Ok(connection)) => {
-                let shown = Shown(Arc::new(self.judge.identify.peer(&connection)));
-                (connection, shown)
+                let peer = self.judge.identify.peer(&connection);
+                (connection, self.judge.shown(peer))
             }
             // The port accepts for as long as it is asked, and logs its failures itself.
             Some(Err(_)) | None => std::future::pending().await,
@@ -72,13 +82,19 @@ impl Listener for Door {
     }
 
     fn local_addr(&self) -> io::Result<Shown> {
-        Ok(Shown(Arc::new(Peer::bare())))
+        Ok(self.judge.shown(Peer::bare()))
     }
 }
 
-/// What a connection shows of its caller; all its requests share it.
-#[derive(Clone, Debug)]
-pub(super) struct Shown(Arc<Peer>);
+/// A connection as its requests know it.
+#[derive(Clone)]
+pub(super) struct Shown(pub(super) Arc<ConnectionInfo>);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shown").field(&self.0.peer).finish()
+    }
+}
 
 impl Connected<IncomingStream<'_, Door>> for Shown {
     fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
@@ -89,11 +105,11 @@ impl Connected<IncomingStream<'_, Door>> for Shown {
 /// Answers what is allowed, and says of everything else what it lacks.
 pub(super) async fn judged(
     State(judge): State<Judge>,
-    ConnectInfo(Shown(peer)): ConnectInfo<Shown>,
+    ConnectInfo(Shown(connection)): ConnectInfo<Shown>,
     request: Request,
     next: Next,
 ) -> Response {
-    match judge.admit(&peer, &request) {
+    match judge.admit(&connection.peer, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(&refusal),
     }

@@ -30,6 +30,14 @@ impl Certificates {
         Self(shown.collect())
     }
 
+    /// The files, each with the port that shows it.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        self.0.iter().filter_map(|(port, pem)| match pem {
+            Pem::File(path) => Some((*port, path.as_path())),
+            _ => None,
+        })
+    }
+
     /// For how many seconds from `now`, in seconds since 1970, the first of a port's certificates to end is valid, 0 after
     /// its end. A file that cannot be read is left out: its port shows what it could read last.
     pub(super) fn remaining(&self, now: u64) -> impl Iterator<Item = (&'static str, u64)> + '_ {
@@ -42,7 +50,10 @@ impl Certificates {
 }
 
 /// The earliest end of the certificates in a file, in seconds since 1970; `None` if it has none.
-fn end_of(path: &Path) -> io::Result<Option<u64>> {
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn end_of(path: &Path) -> io::Result<Option<u64>> {
     let mut text = Vec::new();
     File::open(path)?
         .take(FILE_BYTES_MAX)

@@ -16,11 +16,11 @@ mod stories;
 
 use std::path::Path;
 
-use browser::Browser;
 use ringfence_chaos::record::Verdict;
 use ringfence_chaos::report::{PAGE_BYTES_MAX, Timeline};
 use ringfence_check::history::{Reader, Record};
 use ringfence_check::{Recording, blackbox};
+use ringfence_testkit::browser::Browser;
 
 fn fixture() -> Vec<Record> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/overtaken.jsonl");

@@ -7,7 +7,7 @@ use ringfence_check::history::{
     Record, Returned,
 };
 
-use super::browser::Browser;
+use super::browser::{open, start};
 
 const CLIENTS: u32 = 16;
 const TURNS: u64 = 6_000;
@@ -99,10 +99,10 @@ fn a_hundred_thousand_operations_stay_usable_and_what_is_left_out_is_said() {
     assert!(size.bytes < PAGE_BYTES_MAX / 2, "{} bytes", size.bytes);
     assert_eq!(size.left_out.len(), 2, "{:?}", size.left_out);
 
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&page, "#lanes=all");
+    open(&mut browser, &page, "#lanes=all");
     assert_eq!(browser.data("operations"), OPERATIONS_MAX.to_string());
     assert_eq!(browser.data("refused"), (TURNS / STALE_EVERY).to_string());
     let notice = browser.text("document.getElementById('notice').innerText");

@@ -5,12 +5,12 @@ use ringfence_chaos::report::Timeline;
 use ringfence_check::history::{Fault, Guard, Record};
 use serde_json::{Value, json};
 
-use super::browser::Browser;
+use super::browser::{open, start};
 use super::{fixture, nothing_went_wrong, overtaken, page};
 
 #[test]
 fn no_text_of_a_run_becomes_markup_and_nothing_is_asked_of_a_network() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     let nasty = "</script><script>document.title='broken'</script><img src=http://127.0.0.1:9/ onerror=\"document.title='broken'\">\u{2028}'\"`${1}";
@@ -39,7 +39,7 @@ fn no_text_of_a_run_becomes_markup_and_nothing_is_asked_of_a_network() {
         lease: Some(nasty.to_owned()),
     };
     timeline.judged(Verdict::Unknown, &[nasty.to_owned()], &[broken]);
-    browser.open(&page(timeline), "#refused=2");
+    open(&mut browser, &page(timeline), "#refused=2");
 
     browser.ask("for (const tab of document.querySelectorAll('[role=tab]')) tab.click()");
     assert!(browser.text("document.title").starts_with("</script>"));
@@ -59,12 +59,12 @@ fn no_text_of_a_run_becomes_markup_and_nothing_is_asked_of_a_network() {
 
 #[test]
 fn a_narrow_and_a_dark_window_show_all_of_it() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     browser.size(900, 700);
     browser.prefer("dark");
-    browser.open(&overtaken(), "");
+    open(&mut browser, &overtaken(), "");
 
     assert_eq!(browser.data("theme"), "dark");
     assert_eq!(browser.ask("document.documentElement.scrollWidth"), 900);
@@ -82,10 +82,10 @@ fn a_narrow_and_a_dark_window_show_all_of_it() {
 
 #[test]
 fn a_run_of_nothing_is_a_page_too() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&page(Timeline::new("nothing")), "");
+    open(&mut browser, &page(Timeline::new("nothing")), "");
     assert_eq!(browser.data("refused"), "0");
     for key in ["r", "n", "e", "a", "]", "s", "+", "0"] {
         browser.key(key, 0);
@@ -115,7 +115,7 @@ fn raise(value: &mut Value, by: u64) {
 
 #[test]
 fn tokens_of_a_lasting_cluster_have_short_names_and_are_found_by_both() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     let clock = 1_882_457_409_323_000;
@@ -125,7 +125,7 @@ fn tokens_of_a_lasting_cluster_have_short_names_and_are_found_by_both() {
         raise(&mut value, clock);
         timeline.record(&serde_json::from_value(value).unwrap());
     }
-    browser.open(&page(timeline), "");
+    open(&mut browser, &page(timeline), "");
 
     let story = browser.text("document.getElementById('pane-story').textContent");
     for part in [

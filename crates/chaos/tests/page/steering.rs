@@ -1,25 +1,27 @@
 //! Ways through a page: addresses, keys, the wheel, clicks, the search.
 
-use super::browser::{Browser, SHIFT};
+use ringfence_testkit::browser::SHIFT;
+
+use super::browser::{look_for, open, start};
 use super::{nothing_went_wrong, overtaken, shown};
 
 #[test]
 fn an_address_leads_to_what_it_names() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     let page = overtaken();
-    browser.open(&page, "#refused=3");
+    open(&mut browser, &page, "#refused=3");
     assert_eq!(browser.data("story"), "3");
 
-    browser.open(&page, "#token=9");
+    open(&mut browser, &page, "#token=9");
     let details = browser.text("document.getElementById('pane-details').textContent");
     assert!(
         details.contains("c3 holds mail/outbox with token 9"),
         "{details}"
     );
 
-    browser.open(&page, "#from=1&to=2&lanes=all&theme=dark");
+    open(&mut browser, &page, "#from=1&to=2&lanes=all&theme=dark");
     assert_eq!(shown(&mut browser), (1.0, 2.0));
     assert_eq!(
         (browser.data("lanes"), browser.data("theme")),
@@ -27,17 +29,17 @@ fn an_address_leads_to_what_it_names() {
     );
 
     // One that names nothing is as good as none.
-    browser.open(&page, "#refused=99&op=-1&token=x");
+    open(&mut browser, &page, "#refused=99&op=-1&token=x");
     assert_eq!(browser.data("story"), "3", "the last one there is");
     nothing_went_wrong(&mut browser);
 }
 
 #[test]
 fn keys_wheel_and_clicks_do_what_the_help_says() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&overtaken(), "");
+    open(&mut browser, &overtaken(), "");
     browser.key("r", 0);
     assert_eq!(browser.data("story"), "1");
     browser.key("n", 0);
@@ -79,11 +81,11 @@ fn keys_wheel_and_clicks_do_what_the_help_says() {
 
 #[test]
 fn a_click_on_a_mark_says_in_words_what_it_is() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&overtaken(), "#refused=1");
-    let place = browser.look_for("stale write refused");
+    open(&mut browser, &overtaken(), "#refused=1");
+    let place = look_for(&mut browser, "stale write refused");
     browser.click(place);
 
     let details = browser.text("document.getElementById('pane-details').innerText");
@@ -100,10 +102,10 @@ fn a_click_on_a_mark_says_in_words_what_it_is() {
 
 #[test]
 fn search_finds_leases_tokens_and_clients() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&overtaken(), "");
+    open(&mut browser, &overtaken(), "");
     let mut found = |text: &str| {
         browser.key("/", 0);
         for letter in text.chars() {

@@ -6,7 +6,9 @@ use ringfence_check::history::{
 };
 use ringfence_check::{Rule, Violation};
 
-use super::browser::Browser;
+use ringfence_testkit::browser::Browser;
+
+use super::browser::{look_for, open, start};
 use super::{fixture, nothing_went_wrong, overtaken, page, shown, timeline};
 
 /// The texts of the story's steps, a line each.
@@ -17,10 +19,10 @@ fn steps(browser: &mut Browser) -> Vec<String> {
 
 #[test]
 fn a_stranger_is_told_why_the_write_was_refused() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&overtaken(), "");
+    open(&mut browser, &overtaken(), "");
 
     assert_eq!(
         browser.text("document.getElementById('verdict').textContent"),
@@ -68,7 +70,7 @@ fn a_stranger_is_told_why_the_write_was_refused() {
 
 #[test]
 fn the_tokens_of_a_story_never_look_alike() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     // As many grants between the old one and the new one as bring the same colour round again,
@@ -82,7 +84,7 @@ fn the_tokens_of_a_story_never_look_alike() {
         }
         timeline.record(&too_late(1, grants));
         timeline.judged(Verdict::Valid, &[], &[]);
-        browser.open(&page(timeline), "");
+        open(&mut browser, &page(timeline), "");
         let chips = browser.text(
             "[...document.querySelectorAll('.punch .chip')].map((it) => \
              it.textContent + it.style.background).join('\\n')",
@@ -151,10 +153,10 @@ fn write(client: u32, token: u64, begin: u64, admission: Admission) -> Guard {
 
 #[test]
 fn refused_writes_are_also_a_table() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
-    browser.open(&overtaken(), "");
+    open(&mut browser, &overtaken(), "");
     let rows = browser.text(
         "document.getElementById('tab-refused').click(); \
          [...document.querySelectorAll('#pane-refused tbody tr')].map((row) => \
@@ -182,7 +184,7 @@ fn refused_writes_are_also_a_table() {
 
 #[test]
 fn a_stale_write_that_got_through_is_what_one_sees_first() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     let mut records = fixture();
@@ -211,7 +213,7 @@ fn a_stale_write_that_got_through_is_what_one_sees_first() {
         &["a guard was wrong".to_owned()],
         &[broken],
     );
-    browser.open(&page(timeline), "");
+    open(&mut browser, &page(timeline), "");
 
     assert_eq!(
         browser.text("document.getElementById('verdict').textContent"),
@@ -237,7 +239,7 @@ fn a_stale_write_that_got_through_is_what_one_sees_first() {
 
 #[test]
 fn a_belief_that_outlasts_its_grant_is_what_one_sees_first() {
-    let Some(mut browser) = Browser::start() else {
+    let Some(mut browser) = start() else {
         return;
     };
     let mut records = fixture();
@@ -261,14 +263,14 @@ fn a_belief_that_outlasts_its_grant_is_what_one_sees_first() {
         what: "two believed at once".to_owned(),
     });
     timeline.checked(&found);
-    browser.open(&page(timeline), "");
+    open(&mut browser, &page(timeline), "");
 
     assert_eq!(browser.data("error"), "1");
     let reason = browser.text("document.getElementById('reason').textContent");
     assert_eq!(reason, "I4: two believed at once");
     // The lanes of the lease, of those who held it, and of their faults.
     assert_eq!(browser.data("lanes"), "5");
-    let place = browser.look_for("c1 and token 7");
+    let place = look_for(&mut browser, "c1 and token 7");
     browser.click(place);
     let details = browser.text("document.getElementById('pane-details').innerText");
     assert!(

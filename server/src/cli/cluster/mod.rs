@@ -8,6 +8,8 @@ mod remove;
 mod status;
 mod transfer_leader;
 
+pub(super) use status::status_object;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;

@@ -177,8 +177,13 @@ fn object(answer: &Answer) -> Value {
             return json!({ "endpoint": answer.endpoint, "role": role, "why": why });
         }
     };
+    status_object(&answer.endpoint, said)
+}
+
+/// What a node says of itself, as programs read it.
+pub(in crate::cli) fn status_object(endpoint: &str, said: &StatusResponse) -> Value {
     json!({
-        "endpoint": answer.endpoint,
+        "endpoint": endpoint,
         "cluster": view::hex(&said.cluster_id),
         "node": said.node_id,
         "name": said.name,

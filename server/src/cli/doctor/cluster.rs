@@ -1,0 +1,260 @@
+//! What the nodes say: who answers, quorum, leader, lag, versions and ports.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ringfence_proto::v1::cluster_client::ClusterClient;
+use ringfence_proto::v1::{ListMembersRequest, Member, StatusRequest, StatusResponse};
+use ringfence_services::since_epoch;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Finding, Verdict};
+use crate::cli::{Global, tls, view};
+
+/// How many entries a voter may lack that counts as caught up.
+const LAG_MAX: u64 = 1_000;
+/// The most nodes that are asked: more than a cluster has.
+const NODES_MAX: usize = 64;
+
+/// A node, and what it said.
+pub(in crate::cli) struct Answer {
+    pub(in crate::cli) endpoint: String,
+    pub(in crate::cli) said: Result<Said, String>,
+}
+
+/// What a node said, with its clock.
+pub(in crate::cli) struct Said {
+    pub(in crate::cli) status: StatusResponse,
+    pub(in crate::cli) members: Vec<Member>,
+    pub(super) clock: Option<Clock>,
+}
+
+/// The wall clock of a node, and what this machine's clock showed before and after it was asked.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    /// As HTTP writes it, in whole seconds.
+    pub(super) date: String,
+    pub(super) asked: Duration,
+    pub(super) answered: Duration,
+}
+
+/// Asks the endpoints, and then the members that these name.
+pub(in crate::cli) async fn ask_all(global: &Global) -> Vec<Answer> {
+    let mut asked: BTreeSet<String> = global.endpoints().into_iter().collect();
+    let first = asked.iter().cloned().map(|endpoint| ask(endpoint, global));
+    let mut answers = futures_util::future::join_all(first).await;
+    let said = answers
+        .iter()
+        .filter_map(|answer| answer.said.as_ref().ok());
+    // A node that was asked under another address is not asked again.
+    let known: BTreeSet<u64> = said.clone().map(|said| said.status.node_id).collect();
+    let members = said.flat_map(|said| &said.members);
+    let more = members.filter(|member| !known.contains(&member.node_id));
+    let more: BTreeSet<String> = more
+        .map(|member| member.client_address.clone())
+        .filter(|address| asked.insert(address.clone()))
+        .take(NODES_MAX)
+        .collect();
+    let more = more.into_iter().map(|endpoint| ask(endpoint, global));
+    answers.extend(futures_util::future::join_all(more).await);
+    answers
+}
+
+async fn ask(endpoint: String, global: &Global) -> Answer {
+    let asking = async {
+        let channel = global.tls.connect(&endpoint, global.timeout).await?;
+        let mut client = ClusterClient::new(channel);
+        let asked = since_epoch();
+        let status = client.status(StatusRequest {}).await;
+        let status = status.map_err(|status| tls::said(&status))?;
+        let answered = since_epoch();
+        let date = status.metadata().get("date");
+        let date = date.and_then(|date| date.to_str().ok()).map(str::to_owned);
+        let members = client.list_members(ListMembersRequest {}).await;
+        let members = members.map_err(|status| tls::said(&status))?.into_inner();
+        Ok::<_, String>(Said {
+            status: status.into_inner(),
+            members: members.members,
+            clock: date.map(|date| Clock {
+                date,
+                asked,
+                answered,
+            }),
+        })
+    };
+    let said = timeout(global.timeout, asking).await;
+    let said = said.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+    Answer { endpoint, said }
+}
+
+/// What the answers show.
+pub(super) async fn findings(answers: &[Answer], global: &Global) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = answers.iter().map(answered).collect();
+    let said: Vec<&Said> = answers
+        .iter()
+        .filter_map(|answer| answer.said.as_ref().ok())
+        .collect();
+    // The leader knows how far each has come.
+    let knows = said.iter().max_by_key(|said| {
+        let leads = said.status.node_id == said.status.leader_id;
+        (leads, said.status.applied_index)
+    });
+    let Some(knows) = knows else {
+        return findings;
+    };
+    findings.push(quorum(&knows.members, &said));
+    findings.push(leader(&said));
+    findings.extend(lag(knows));
+    findings.extend(versions(&said));
+    let ports = knows.members.iter().map(|member| port(member, global));
+    findings.extend(futures_util::future::join_all(ports).await);
+    findings
+}
+
+fn answered(answer: &Answer) -> Finding {
+    let found = |found: String| Finding::good("node", &answer.endpoint, found);
+    match &answer.said {
+        Ok(said) => {
+            let status = &said.status;
+            found(format!("{}, {}", status.name, status.role))
+        }
+        Err(why) => found(why.clone()).but(
+            Verdict::Problem,
+            "start the node, or look at its log; the address may be another node's or TLS may be \
+             missing (--cacert), and a firewall may keep this machine out",
+        ),
+    }
+}
+
+/// Whether a majority of the voters answers, and whether it would without one more.
+fn quorum(members: &[Member], said: &[&Said]) -> Finding {
+    let voters: Vec<u64> = members
+        .iter()
+        .filter(|member| member.voter)
+        .map(|member| member.node_id)
+        .collect();
+    let answers = |id: &&u64| said.iter().any(|said| said.status.node_id == **id);
+    let (all, here) = (voters.len(), voters.iter().filter(answers).count());
+    let majority = all / 2 + 1;
+    let found = format!("{here} of {all} voters answer, {majority} are a majority");
+    let finding = Finding::good("quorum", "cluster", found);
+    if all == 0 {
+        let next = "the cluster is not formed: start all nodes of --initial-cluster";
+        return finding.but(Verdict::Problem, next);
+    }
+    if here < majority {
+        let next = "start voters until a majority runs; if their disks are lost, see \
+                    deploy/RECOVERY.md";
+        return finding.but(Verdict::Problem, next);
+    }
+    if here == majority && here < all {
+        let next = "start the voters that do not answer: one more failure stops the cluster";
+        return finding.but(Verdict::Warning, next);
+    }
+    if all < 3 {
+        let next = "a cluster of three voters survives the failure of one: `ringfence cluster add`";
+        return finding.but(Verdict::Warning, next);
+    }
+    finding
+}
+
+/// Whether all nodes are of one cluster and know the same leader.
+fn leader(said: &[&Said]) -> Finding {
+    let clusters: BTreeSet<String> = said
+        .iter()
+        .map(|said| view::hex(&said.status.cluster_id))
+        .collect();
+    if clusters.len() > 1 {
+        let listed: Vec<&str> = clusters.iter().map(String::as_str).collect();
+        return Finding::good(
+            "leader",
+            "cluster",
+            format!("clusters {}", listed.join(", ")),
+        )
+        .but(
+            Verdict::Problem,
+            "these nodes belong to different clusters: name the endpoints of one, and stop an old \
+             cluster that was restored",
+        );
+    }
+    let leaders: BTreeSet<u64> = said.iter().map(|said| said.status.leader_id).collect();
+    match leaders.iter().copied().collect::<Vec<_>>()[..] {
+        [0] => Finding::good("leader", "cluster", "none").but(
+            Verdict::Problem,
+            "without a leader nothing is granted: look at quorum above, and at the logs of the nodes",
+        ),
+        [one] => Finding::good("leader", "cluster", format!("node {one}")),
+        _ => Finding::good("leader", "cluster", format!("nodes {leaders:?}")).but(
+            Verdict::Warning,
+            "the nodes do not agree at this moment: look again; if it stays, a node is cut off from the \
+             others",
+        ),
+    }
+}
+
+fn lag(knows: &Said) -> Vec<Finding> {
+    if knows.status.node_id != knows.status.leader_id {
+        return Vec::new();
+    }
+    let last = knows.status.last_log_index;
+    let others = knows.members.iter();
+    let others = others.filter(|member| member.node_id != knows.status.node_id);
+    others
+        .map(|member| {
+            let lag = last.saturating_sub(member.matched_index);
+            let finding = Finding::good("lag", &member.name, format!("{lag} entries"));
+            match lag > LAG_MAX {
+                false => finding,
+                true => finding.but(
+                    Verdict::Warning,
+                    "look again: a number that falls is a node that catches up; if it does not, look at \
+                     its disk and its log",
+                ),
+            }
+        })
+        .collect()
+}
+
+/// Whether all nodes run one version, and the cluster uses what they know.
+fn versions(said: &[&Said]) -> Vec<Finding> {
+    let versions: BTreeSet<&str> = said
+        .iter()
+        .map(|said| said.status.version.as_str())
+        .collect();
+    let listed: Vec<&str> = versions.iter().copied().collect();
+    let one = Finding::good("version", "cluster", listed.join(", "));
+    let one = match listed.len() {
+        1 => one,
+        _ => one.but(Verdict::Warning, "finish the upgrade of the older nodes"),
+    };
+    let known = said.iter().map(|said| said.status.log_version).min();
+    let level = said.iter().map(|said| said.status.level).max();
+    let (known, level) = (known.unwrap_or_default(), level.unwrap_or_default());
+    let found = format!("level {level}, these nodes know {known}");
+    let two = Finding::good("level", "cluster", found);
+    let two = match level < known {
+        false => two,
+        true => two.but(
+            Verdict::Warning,
+            "a member is older, or does not answer: the level rises once every member knows it",
+        ),
+    };
+    vec![one, two]
+}
+
+/// Whether the port for other nodes can be reached from here.
+async fn port(member: &Member, global: &Global) -> Finding {
+    let address = &member.peer_address;
+    let connected = timeout(global.timeout, TcpStream::connect(address)).await;
+    let found = match connected {
+        Ok(Ok(_)) => return Finding::good("peer port", &member.name, format!("{address} is open")),
+        Ok(Err(why)) => why.to_string(),
+        Err(_) => "no answer in time".to_owned(),
+    };
+    Finding::good("peer port", &member.name, format!("{address}: {found}")).but(
+        Verdict::Warning,
+        "the other nodes must reach this address; this machine need not, if a firewall is meant to keep \
+         it out",
+    )
+}

@@ -1,0 +1,168 @@
+//! The machine of a node: its disk and its certificates.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringfence_access::now_unix;
+use ringfence_raft::since_boot;
+
+use super::{Finding, Verdict};
+use crate::cli::Global;
+use crate::config::{Config, ServeArgs};
+use crate::metrics::{Certificates, end_of};
+
+/// How often the disk is asked to make a page durable.
+const SYNCS: usize = 20;
+/// What is written each time.
+const PAGE: [u8; 4096] = [0; 4096];
+/// The slowest that is good: a keep-alive has this in it, and so has each grant.
+const SYNC_MAX: Duration = Duration::from_millis(100);
+/// The slowest that holds up elections.
+const SYNC_STALL: Duration = Duration::from_secs(1);
+/// Free room below which a node soon takes no more entries, in bytes.
+const ROOM_LEAST: u64 = 256 << 20;
+/// Free room for a log between two snapshots, and both snapshots, in bytes.
+const ROOM_GOOD: u64 = 2 << 30;
+/// How long before its end a certificate should be replaced, in seconds.
+const CERTIFICATE_SOON: u64 = 14 * 86_400;
+const DAY: u64 = 86_400;
+
+/// What this machine shows.
+pub(super) fn findings(
+    config: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+    global: &Global,
+) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = global
+        .tls
+        .certificate_files()
+        .map(|path| certificate("this command", path))
+        .collect();
+    let config = config.map(|path| {
+        (
+            path.display().to_string(),
+            Config::load(ServeArgs::of_file(path)),
+        )
+    });
+    let mut data_dir = data_dir;
+    match config {
+        None => {}
+        Some((path, Err(why))) => {
+            let finding = Finding::good("configuration", path, why.to_string());
+            let next = "correct the file: a node does not start with it";
+            findings.push(finding.but(Verdict::Problem, next));
+        }
+        Some((path, Ok(config))) => {
+            findings.push(Finding::good("configuration", path, "it can be used"));
+            let certificates = Certificates::of(&config);
+            findings.extend(
+                certificates
+                    .files()
+                    .map(|(port, path)| certificate(port, path)),
+            );
+            data_dir.get_or_insert(config.data_dir);
+        }
+    }
+    match data_dir {
+        Some(path) => findings.extend([room(&path), syncs(&path)]),
+        None => {
+            let finding = Finding::good("disk", "this machine", "not looked at");
+            let next = "run it with --config or --data-dir on the machine of each node";
+            findings.push(finding.but(Verdict::Unknown, next));
+        }
+    }
+    findings
+}
+
+fn certificate(of: &str, path: &Path) -> Finding {
+    let subject = format!("{of}: {}", path.display());
+    let finding = |found: String| Finding::good("certificate", subject.clone(), found);
+    let end = match end_of(path) {
+        Ok(Some(end)) => end,
+        Ok(None) => {
+            let next = "name a PEM file with a certificate";
+            return finding("no certificate is in it".to_owned()).but(Verdict::Problem, next);
+        }
+        Err(why) => {
+            let next = "let the account of the node, and of this command, read the file";
+            return finding(why.to_string()).but(Verdict::Problem, next);
+        }
+    };
+    let left = end.saturating_sub(now_unix());
+    let next = "replace the file: a node takes up the new one without a restart";
+    match left {
+        0 => finding("it has ended".to_owned()).but(Verdict::Problem, next),
+        1..CERTIFICATE_SOON => {
+            let found = format!("it ends in {} h", left.div_ceil(3_600));
+            finding(found).but(Verdict::Warning, next)
+        }
+        _ => finding(format!("valid for {} days", left / DAY)),
+    }
+}
+
+fn room(path: &Path) -> Finding {
+    let subject = path.display().to_string();
+    let found = match rustix::fs::statvfs(path) {
+        Ok(found) => found,
+        Err(why) => return unusable("disk room", subject, &why.into()),
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let finding = Finding::good("disk room", subject, format!("{} MiB free", free >> 20));
+    let next = "make room, or give the node a larger disk: without room it takes no more entries";
+    match free {
+        0..ROOM_LEAST => finding.but(Verdict::Problem, next),
+        ROOM_LEAST..ROOM_GOOD => finding.but(Verdict::Warning, next),
+        _ => finding,
+    }
+}
+
+fn unusable(check: &'static str, subject: String, why: &io::Error) -> Finding {
+    Finding::good(check, subject, why.to_string()).but(
+        Verdict::Problem,
+        "name the data directory of the node, as an account that may write to it",
+    )
+}
+
+/// How long the disk takes to make a page durable, as for an entry of the log.
+fn syncs(path: &Path) -> Finding {
+    let subject = path.display().to_string();
+    let times = match measure(path) {
+        Ok(times) => times,
+        Err(why) => return unusable("fsync", subject, &why),
+    };
+    let median = times[times.len() / 2];
+    let slowest = times.last().copied().unwrap_or_default();
+    let shown = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let found = format!(
+        "{} in the middle, {} at most",
+        shown(median),
+        shown(slowest)
+    );
+    let finding = Finding::good("fsync", subject, found);
+    let next = "give the log a disk of its own, with a flash or a protected write cache: each grant waits \
+                for it on a majority of the nodes";
+    if slowest >= SYNC_STALL {
+        finding.but(Verdict::Problem, next)
+    } else if median >= SYNC_MAX {
+        finding.but(Verdict::Warning, next)
+    } else {
+        finding
+    }
+}
+
+/// The times of [`SYNCS`] writes, the shortest first.
+fn measure(path: &Path) -> io::Result<Vec<Duration>> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".ringfence-doctor-")
+        .tempfile_in(path)?;
+    let mut times = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        let begun = since_boot();
+        file.write_all(&PAGE)?;
+        file.as_file().sync_data()?;
+        times.push(since_boot().saturating_sub(begun));
+    }
+    times.sort_unstable();
+    Ok(times)
+}

@@ -1,0 +1,147 @@
+//! `ringfence doctor`: looks for what is wrong, or soon will be, and says what to do about it.
+
+mod clocks;
+mod cluster;
+mod machine;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::output::{Output, Table};
+use super::{Failure, Global, exit};
+
+pub(super) use cluster::{Answer, ask_all};
+
+/// Look for what is wrong with a cluster, and say what to do
+///
+/// Every endpoint, and every member that these name, is asked separately: who answers, quorum, leader,
+/// lag, versions, clocks and ports. On the machine of a node, --config or --data-dir adds its disk and
+/// its certificates. Nothing is changed; the disk is measured with a small file that is removed.
+///
+/// The exit code is 1 if there is a problem, 0 if there are warnings at most, and 69 if no node
+/// answers.
+#[derive(clap::Args, Debug)]
+#[command(after_help = r"Examples:
+  ringfence doctor --endpoints 10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420
+  ringfence doctor --config /etc/ringfence/ringfence.toml   # on the machine of a node")]
+pub(crate) struct Doctor {
+    /// The configuration file of the node on this machine: its data directory and its certificates are
+    /// looked at
+    #[arg(long, env = "RINGFENCE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory of the node on this machine, in place of the one in --config
+    #[arg(long, env = "RINGFENCE_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// Nothing fails yet.
+    Warning,
+    Problem,
+    /// It could not be looked at from here.
+    Unknown,
+}
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Warning => "warning",
+            Self::Problem => "PROBLEM",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What was looked at, how it is, and what to do.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    check: &'static str,
+    /// The node, the file or the address.
+    subject: String,
+    verdict: Verdict,
+    found: String,
+    /// Empty if nothing is to be done.
+    next: String,
+}
+
+impl Finding {
+    fn good(check: &'static str, subject: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            check,
+            subject: subject.into(),
+            verdict: Verdict::Good,
+            found: found.into(),
+            next: String::new(),
+        }
+    }
+
+    fn but(self, verdict: Verdict, next: impl Into<String>) -> Self {
+        let next = next.into();
+        Self {
+            verdict,
+            next,
+            ..self
+        }
+    }
+
+    /// As programs read it.
+    pub(super) fn object(&self) -> Value {
+        json!({
+            "check": self.check,
+            "subject": self.subject,
+            "verdict": self.verdict.as_str().to_lowercase(),
+            "found": self.found,
+            "next": self.next,
+        })
+    }
+}
+
+/// Everything that is found, out of these answers and on this machine.
+pub(super) async fn look(
+    answers: &[Answer],
+    config: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+    global: &Global,
+) -> Vec<Finding> {
+    let mut findings = cluster::findings(answers, global).await;
+    findings.extend(clocks::findings(answers));
+    findings.extend(machine::findings(config, data_dir, global));
+    findings
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        global.tls.check(global)?;
+        let answers = ask_all(global).await;
+        let findings = look(&answers, self.config, self.data_dir, global).await;
+
+        let mut table = Table::new(&["CHECK", "OF", "RESULT", "FOUND"]);
+        for finding in &findings {
+            table.row(vec![
+                finding.check.to_owned(),
+                finding.subject.clone(),
+                finding.verdict.as_str().to_owned(),
+                finding.found.clone(),
+            ]);
+        }
+        let objects: Vec<Value> = findings.iter().map(Finding::object).collect();
+        let output = Output::new(global);
+        output.list(&objects, &table, "")?;
+        for finding in findings.iter().filter(|finding| !finding.next.is_empty()) {
+            let Finding { check, subject, .. } = finding;
+            output.note(format!("{check} of {subject}: {}", finding.next));
+        }
+        let is_problem = |finding: &Finding| finding.verdict == Verdict::Problem;
+        Ok(match answers.iter().any(|answer| answer.said.is_ok()) {
+            false => ExitCode::from(exit::UNAVAILABLE),
+            true if findings.iter().any(is_problem) => ExitCode::from(exit::NEGATIVE),
+            true => ExitCode::SUCCESS,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+// The cluster: its members, how far each has come, and the disk of the node that serves the page.
+
+// As many entries may be on their way to a voter that has caught up.
+const CAUGHT_UP_WITHIN = 1000;
+
+const lagOf = (cluster, member) => {
+  if (member.matched_index === undefined) return null;
+  return Math.max(0, cluster.last_log_index - member.matched_index);
+};
+
+function judge(cluster) {
+  if (!cluster.cluster) return ["unknown", "Forming", "The cluster is not formed yet."];
+  if (!cluster.leader) return ["bad", "No leader", "No lease is granted or ended until a majority of the voters can elect one."];
+  const leader = cluster.members.find((member) => member.node === cluster.leader);
+  const voters = cluster.members.filter((member) => member.voter);
+  const lags = voters.map((member) => lagOf(cluster, member));
+  const behind = lags.filter((lag) => lag !== null && lag > CAUGHT_UP_WITHIN).length;
+  const led = `${leader?.name ?? `node ${cluster.leader}`} leads term ${cluster.term}`;
+  if (cluster.quiet_ms) return ["unknown", "Quiet time", `${led}; nothing is granted for ${span(cluster.quiet_ms)}.`];
+  if (cluster.changing) return ["unknown", "Changing", `${led}; a change of the voters is under way.`];
+  if (behind > 0) return ["unknown", "Lagging", `${led}; ${behind} of ${voters.length} voters lack more than ${count(CAUGHT_UP_WITHIN)} entries.`];
+  if (lags.some((lag) => lag === null)) return ["good", "Serving", `${led}; only the leader knows how far the voters are.`];
+  return ["good", "Serving", `${led}; ${voters.length === 1 ? "it is the only voter" : `all ${voters.length} voters have caught up`}.`];
+}
+
+const clusterView = {
+  title: "Cluster",
+  start(pane) {
+    this.members = table(["Node", "Role", "Name", "Clients", "Other nodes", "Entries behind the leader"], "Members");
+    this.facts = el("div");
+    this.disk = el("div");
+    pane.append(el("h2", null, "Cluster"), this.facts, this.members.node, el("h2", null, "This node"), this.disk);
+  },
+  async refresh() {
+    const cluster = page.cluster ?? (await read("cluster"));
+    this.facts.replaceChildren(
+      facts([
+        ["Cluster id", el("code", null, cluster.cluster ?? "–")],
+        ["Level", `${cluster.level} of ${cluster.log_version} that this node knows`],
+        ["Last token", count(cluster.last_token)],
+        ["Cluster time", span(cluster.cluster_time_ms)],
+      ]),
+    );
+    this.members.show(
+      cluster.members,
+      (member) => member.node,
+      (member) => {
+        const lag = lagOf(cluster, member);
+        const role = member.node === cluster.leader ? "leader" : member.voter ? "voter" : "learner";
+        return [String(member.node), role, el("td", { class: "wide" }, member.name), member.client_address, member.peer_address, lag === null ? "unknown" : count(lag)];
+      },
+    );
+    const own = [
+      ["Name", `${cluster.name} (node ${cluster.node}, ${cluster.role})`],
+      ["Version", cluster.version],
+      ["Applied index", count(cluster.index)],
+    ];
+    try {
+      const all = await figures();
+      const figure = (name) => all.get(`ringfence_${name}`);
+      const full = figure("wal_no_room") === 1;
+      own.push(
+        ["Last fsync", span((figure("wal_fsync_last_seconds") ?? 0) * 1000)],
+        ["Slowest fsync", span((figure("wal_fsync_max_seconds") ?? 0) * 1000)],
+        ["Log", `${count(Math.round((figure("wal_live_bytes") ?? 0) / 1024))} KiB in ${count(figure("wal_segments"))} segments`],
+        ["Room on the disk", full ? "NONE: this node takes no entries" : "yes"],
+      );
+    } catch (why) {
+      own.push(["Disk", why.message]);
+    }
+    this.disk.replaceChildren(facts(own));
+  },
+};

@@ -1,0 +1,200 @@
+//! `doctor` and `debug bundle`, against real nodes.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::access::Node;
+use crate::harness::{Dev, Said, ringfence};
+
+fn finding(said: &Said, check: &str) -> Value {
+    let found = said.objects().into_iter().find(|it| it["check"] == check);
+    found.unwrap_or_else(|| panic!("no {check}: {said:?}"))
+}
+
+fn doctor(endpoints: &str, arguments: &[&str]) -> Said {
+    let mut command = ringfence();
+    command
+        .args([
+            "--json",
+            "--timeout",
+            "3s",
+            "--endpoints",
+            endpoints,
+            "doctor",
+        ])
+        .args(arguments);
+    command.output().unwrap().into()
+}
+
+#[test]
+fn a_healthy_cluster_has_no_findings_and_one_that_lost_its_majority_has_a_next_step() {
+    let dev = Dev::start(3);
+    // One endpoint is enough: the members are asked, too.
+    let nodes = dev.ready["nodes"].as_array().unwrap();
+    let first = nodes[0]["client"].as_str().unwrap();
+    let healthy = doctor(first, &[]);
+    assert_eq!(healthy.code, Some(0), "{healthy:?}");
+    for check in [
+        "quorum",
+        "leader",
+        "lag",
+        "version",
+        "level",
+        "clocks",
+        "peer port",
+    ] {
+        let found = finding(&healthy, check);
+        assert_eq!(
+            (&found["verdict"], &found["next"]),
+            (&"ok".into(), &"".into()),
+            "{found}"
+        );
+    }
+    assert!(
+        finding(&healthy, "quorum")["found"]
+            .as_str()
+            .unwrap()
+            .starts_with("3 of 3")
+    );
+
+    let stop = |node: &Value| {
+        let pid = node["pid"].as_u64().unwrap().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-KILL", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    stop(&nodes[1]);
+    let one_less = doctor(first, &[]);
+    let quorum = finding(&one_less, "quorum");
+    assert_eq!(quorum["verdict"], "warning", "{quorum}");
+    assert_eq!(
+        one_less.code,
+        Some(1),
+        "a node that does not answer: {one_less:?}"
+    );
+    stop(&nodes[2]);
+    let lost = doctor(first, &[]);
+    let quorum = finding(&lost, "quorum");
+    assert_eq!(quorum["verdict"], "problem", "{quorum}");
+    assert!(
+        quorum["next"].as_str().unwrap().contains("RECOVERY.md"),
+        "{quorum}"
+    );
+    assert_eq!(lost.code, Some(1), "{lost:?}");
+}
+
+#[test]
+fn without_any_answer_the_code_says_so() {
+    let said = doctor("127.0.0.1:1", &[]);
+    assert_eq!(said.code, Some(69), "{said:?}");
+    assert_eq!(finding(&said, "node")["verdict"], "problem");
+}
+
+#[test]
+fn the_disk_and_the_certificates_of_a_machine_are_looked_at() {
+    let node = Node::start(&[]);
+    let data = node.dir.path().join("data");
+    let said = doctor(&node.client, &["--data-dir", data.to_str().unwrap()]);
+    for check in ["disk room", "fsync"] {
+        let found = finding(&said, check);
+        assert_ne!(found["found"], "", "{found}");
+        assert_ne!(found["verdict"], "unknown", "{found}");
+    }
+    let is_probe = |name: &str| name.starts_with(".ringfence-doctor");
+    let left = std::fs::read_dir(&data).unwrap();
+    assert!(
+        left.flatten()
+            .all(|it| !is_probe(&it.file_name().to_string_lossy()))
+    );
+
+    let missing = doctor(&node.client, &["--data-dir", "/no/such/directory"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert_eq!(finding(&missing, "fsync")["verdict"], "problem");
+    let config = node.file("bad.toml", "listen-client = \"nowhere\"\n");
+    let bad = doctor(&node.client, &["--config", config.to_str().unwrap()]);
+    assert_eq!(bad.code, Some(1), "{bad:?}");
+    assert_eq!(finding(&bad, "configuration")["verdict"], "problem");
+}
+
+fn unpack(bundle: &Path, into: &Path) {
+    let done = Command::new("tar")
+        .arg("-xzf")
+        .arg(bundle)
+        .arg("-C")
+        .arg(into)
+        .status();
+    assert!(done.unwrap().success());
+}
+
+#[test]
+fn a_bundle_has_what_explains_a_problem_and_no_secret() {
+    let node = Node::start(&[]);
+    let secret = format!("rft_7_{}", "S".repeat(43));
+    let opened = node.run(&["session", "open"]).object();
+    let handle = opened["session"].as_str().unwrap().to_owned();
+    let config = node.file(
+        "ringfence.toml",
+        &format!(
+            "name = \"n1\"\nlisten-client = \"127.0.0.1:7420\"\nlisten-http = \"{}\"\n# was: {secret}\n",
+            node.http
+        ),
+    );
+    let long = format!("{}\n", "x".repeat(1_000)).repeat(6_000);
+    let log = format!("{long}WARN refused {secret}\nsession={handle} lost\nthe last line\n");
+    let log = node.file("node.log", &log);
+    let bundle = node.dir.path().join("bundle.tar.gz");
+    let arguments = [
+        "debug",
+        "bundle",
+        "--output",
+        bundle.to_str().unwrap(),
+        "--config",
+        config.to_str().unwrap(),
+        "--data-dir",
+        node.dir.path().join("data").to_str().unwrap(),
+        "--log",
+        log.to_str().unwrap(),
+    ]
+    .map(str::to_owned);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let made = node.run(&arguments).object();
+    assert_eq!(made["missing"], Value::Array(Vec::new()), "{made}");
+    let mode = std::fs::metadata(&bundle).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let folder = tempfile::tempdir().unwrap();
+    unpack(&bundle, folder.path());
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(read("metrics.txt").contains("ringfence_sessions 1"));
+    assert!(read("status.jsonl").contains("\"role\":\"leader\""));
+    assert!(read("doctor.jsonl").contains("\"check\":\"fsync\""));
+    assert!(read("config.toml").contains("name = \"n1\""));
+    assert!(!read("data-dir.txt").is_empty());
+    let log = read("log.txt");
+    assert!(log.ends_with("the last line\n"), "the end is what is taken");
+    assert!(log.len() <= 4 << 20, "{}", log.len());
+    let bytes = handle.split('.').nth(1).unwrap();
+    for name in [
+        "metrics.txt",
+        "status.jsonl",
+        "doctor.jsonl",
+        "config.toml",
+        "log.txt",
+        "about.txt",
+    ] {
+        let text = read(name);
+        assert!(!text.contains(&secret), "{name}");
+        assert!(!text.contains(bytes), "{name}");
+    }
+
+    // What is there is not replaced.
+    let again = node.run(&arguments);
+    assert_eq!(again.code, Some(71), "{again:?}");
+}
