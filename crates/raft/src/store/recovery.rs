@@ -187,6 +187,22 @@ pub fn recover(
     })
 }
 
+/// The state of a stopped node in any files, for [`crate::write_backup`]; otherwise as [`recover`]. The
+/// node never starts again.
+///
+/// # Errors
+/// See [`recover`].
+pub fn recovered_state(
+    files: Arc<dyn Fs>,
+    data_dir: &Path,
+    accept_loss: ClusterId,
+) -> Result<Frozen, RecoverError> {
+    let survivor = Survivor::find(files, data_dir, accept_loss)?;
+    let (_, _, state) = survivor.load()?;
+    survivor.retire()?;
+    Ok(state)
+}
+
 /// The directory of a stopped member, which no process can use meanwhile.
 struct Survivor {
     files: Arc<dyn Fs>,
