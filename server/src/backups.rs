@@ -26,6 +26,8 @@ use self::name::BackupName;
 
 /// How long after a failure the next attempt is made; sooner if backups are taken more often.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// How long nothing was written to an unfinished backup that no process writes any more.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3_600);
 /// How often it is looked whether the node belongs to a cluster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -93,6 +95,8 @@ fn write(state: &Frozen, config: &Backups) -> io::Result<(PathBuf, BackupDigest)
         wall_ms: state.wall().0,
         index: state.index(),
     };
+    // First: they may be what fills the file system.
+    remove_abandoned(&config.dir, cluster, ABANDONED_AFTER)?;
     let path = config.dir.join(name.to_string());
     // The same index is the same state, so the file that is there already will do as well.
     let mut output = BackupOutput::create(&path, true)?;
@@ -112,6 +116,29 @@ fn rotate(dir: &Path, cluster: ClusterId, keep: usize) -> io::Result<()> {
         match std::fs::remove_file(dir.join(name.to_string())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes unfinished backups of this cluster to which nothing was written for so long: the process
+/// that wrote them was killed.
+fn remove_abandoned(dir: &Path, cluster: ClusterId, after: Duration) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let name = file.to_str().and_then(BackupOutput::partial_of);
+        let name = name.and_then(BackupName::parse);
+        if name.is_none_or(|name| name.cluster != cluster) {
+            continue;
+        }
+        // A file that is gone by now has been finished, and one from the future is not old.
+        let Ok(written) = entry.metadata().and_then(|file| file.modified()) else {
+            continue;
+        };
+        if written.elapsed().is_ok_and(|age| age >= after) {
+            std::fs::remove_file(entry.path())?;
+            info!(file = %entry.path().display(), "an unfinished backup was removed");
         }
     }
     Ok(())

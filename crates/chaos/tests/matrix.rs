@@ -13,7 +13,7 @@ const ROWS: [(char, u32); 8] = [
     ('D', 13),
     ('M', 8),
     ('U', 2),
-    ('R', 2),
+    ('R', 4),
     ('G', 1),
 ];
 /// What a row says of what no test does.

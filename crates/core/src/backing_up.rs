@@ -46,7 +46,9 @@ impl Frozen {
         let header = &self.header;
         let ttls = self.sessions.iter().map(|(_, session)| session.ttl());
         // A session that was evicted is gone, and its holder may believe until then.
-        let revoked = self.leases.iter().filter_map(|(_, lease)| {
+        let leases = self.leases.iter();
+        let leases = leases.filter(|_| !planted(Bug::BackupForgetsRevokedTtls));
+        let revoked = leases.filter_map(|(_, lease)| {
             let revoked = lease.blocked.as_deref()?.revoked?;
             Some(revoked.until.since(header.time))
         });
@@ -79,6 +81,9 @@ impl Frozen {
 fn last_believer(lease: &Lease) -> Option<(SessionId, FencingToken)> {
     if let Some(grant) = lease.grant.as_deref() {
         return Some((grant.session, grant.token));
+    }
+    if planted(Bug::BackupForgetsRevokedPods) {
+        return None;
     }
     let revoked = lease.blocked.as_deref()?.revoked?;
     Some((revoked.session, revoked.token))

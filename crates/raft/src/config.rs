@@ -12,6 +12,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_tls::{Acceptor, Connector};
 
 pub use self::restore::Restore;
+pub(crate) use self::restore::quiet_time_digest;
 use crate::platform::hooks::Hooks;
 use ringfence_history::HistoryLimits;
 
@@ -66,7 +67,8 @@ pub struct NodeConfig {
     /// they know rights, and with [`Mode::Enforced`] that their peer ports are authenticated.
     pub mode: Mode,
     /// For how long the new cluster grants nothing, since holders of a lost one before the same stores
-    /// may still work; 0 to [`ringfence_core::QUIET_TIME_MAX`]. It counts only when forming. A
+    /// may still work; 0 to [`ringfence_core::QUIET_TIME_MAX`]. It counts only when forming, and must
+    /// be the same on all first members. A
     /// restored cluster keeps quiet for the greatest TTL that a holder may have and a minute more, or
     /// for this time and a minute more if that is longer.
     pub quiet_time: Millis,

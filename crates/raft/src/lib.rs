@@ -159,7 +159,7 @@ pub use store::backup_output::BackupOutput;
 pub use store::data_dir::{Unexpected, unexpected_files};
 pub use store::events::{Batch, Compacted, EVENTS_BYTES_KEPT, EVENTS_KEPT, EventFeed, Position};
 pub use store::identity::{IdentityError, belongs_to};
-pub use store::recovery::{RecoverError, Recovered, recover};
+pub use store::recovery::{RecoverError, Recovered, recover, recovered_state};
 pub use store::snapshot_error::SnapshotError;
 pub use store::stored_log::{LogReadError, StoredEntry, StoredLog, read_log};
 pub use store::waiters::{WaitDone, Waiter, WaiterKey};

@@ -1,6 +1,6 @@
 //! Service `ringfence.v1.Cluster`.
 
-use ringfence_core::{Rejection, Verb};
+use ringfence_core::{ClusterId, Rejection, StateMachine, Verb};
 use ringfence_proto::record::RECORD_VERSION;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
@@ -248,7 +248,7 @@ fn status(context: &Context) -> v1::StatusResponse {
     context.node.read(|machine| {
         let summary = machine.summary();
         v1::StatusResponse {
-            cluster_id: machine.cluster().map_or_else(Default::default, |cluster| {
+            cluster_id: formed_cluster(machine).map_or_else(Default::default, |cluster| {
                 wire::cluster_id_to_wire(&cluster)
             }),
             node_id: status.node_id.unwrap_or_default(),
@@ -277,6 +277,12 @@ fn status(context: &Context) -> v1::StatusResponse {
             quiet_ms: summary.quiet.0,
         }
     })
+}
+
+/// The cluster, once it is formed and, if it is restored, has all of its state: nothing is served
+/// before that.
+fn formed_cluster(machine: &StateMachine) -> Option<ClusterId> {
+    machine.cluster().filter(|_| machine.is_formed())
 }
 
 fn role(role: Role) -> &'static str {
@@ -355,5 +361,63 @@ fn refusal(error: MembershipError) -> Refusal {
         MembershipError::Denied(rejection) => Refusal::from_rejection(&rejection),
         MembershipError::NotDone { why } => Refusal::unavailable(why, None, RETRY_AFTER),
         MembershipError::Unknown { why } => Refusal::outcome_unknown(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_core::{
+        BackupDigest, ClusterTime, Command, Entry, Form, Millis, Mode, Outcome, Restored, Secret,
+        Seed, Settings, WallTime,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_restored_cluster_is_named_once_its_last_part_is_in() {
+        let (cluster, digest) = (ClusterId::new([9; 16]), BackupDigest::new([7; 32]));
+        let form = Command::Form(Form {
+            cluster,
+            token_floor: Some(0),
+            settings: Settings::STANDARD,
+            mode: Mode::Off,
+            quiet_time: Millis(0),
+            restored: Some(Restored {
+                lineage: Vec::new(),
+                digest,
+                parts: 2,
+                tokens: 0,
+                token_floor: None,
+                sessions: 1,
+                versions: 0,
+                ttl_greatest: Millis(0),
+                drill: true,
+            }),
+        });
+        let seed = |part| {
+            Command::Seed(Seed {
+                digest,
+                part,
+                access: Vec::new(),
+                held: Vec::new(),
+                secret: Secret::new([1; 16]),
+            })
+        };
+        let mut machine = StateMachine::new();
+        let start = Command::TermStart { unix_seconds: None };
+        let expected = [None, None, None, Some(cluster)];
+        for (index, command) in (1..).zip([start, form, seed(0), seed(1)]) {
+            let entry = Entry {
+                index,
+                term: 1,
+                time: ClusterTime(0),
+                wall: WallTime(0),
+                command,
+            };
+            let outcome = machine.apply(&entry, &mut Vec::new());
+            assert!(matches!(outcome, Outcome::Done), "{index}: {outcome:?}");
+            let at = usize::try_from(index).unwrap_or_default() - 1;
+            assert_eq!(formed_cluster(&machine), expected[at], "{index}");
+        }
     }
 }

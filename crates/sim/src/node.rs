@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_core::{Entry, Event, Outcome, StateMachine};
-use ringfence_raft::{Hooks, Node, NodeConfig, Observer, StopReason};
+use ringfence_raft::{Hooks, Node, NodeConfig, Observer, Restore, StopReason};
 use ringfence_services::Pool;
 use ringfence_wal::sim::Crash as Loss;
 use tokio::sync::watch;
@@ -74,6 +74,8 @@ struct State {
     replaces: bool,
     /// Where its operator says that the cluster is, if not at the first members.
     join: Vec<String>,
+    /// What its operator restores.
+    restore: Option<Restore>,
 }
 
 /// What a process of the binary has.
@@ -258,6 +260,12 @@ impl SimNode {
         lock(&self.shared.state).join = addresses.collect();
     }
 
+    /// Its operator starts it to restore a cluster from now on. Tokens begin at the clock, above those
+    /// of the backup.
+    pub fn is_to_restore(&self, restore: Restore) {
+        lock(&self.shared.state).restore = Some(restore);
+    }
+
     /// Whether it was to form the cluster with others.
     #[must_use]
     pub fn is_first(&self) -> bool {
@@ -318,7 +326,8 @@ impl SimNode {
             config.join = addresses.collect();
         }
         config.replace_on_data_loss = lock(&shared.state).replaces;
-        config.token_floor = setup.token_floor;
+        config.restore.clone_from(&lock(&shared.state).restore);
+        config.token_floor = setup.token_floor.filter(|_| config.restore.is_none());
         config.settings = setup.settings;
         // No client reaches it, so rights may bind.
         config.peer_port_is_local = true;

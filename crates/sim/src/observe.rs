@@ -103,6 +103,9 @@ pub enum Observation {
     /// All disks were set back to an older copy, or wiped: what was acknowledged since is gone, and
     /// only tokens and guards stand for what was.
     RolledBack,
+    /// The same, and the cluster that begins now is restored from a backup of the one before it, which
+    /// is over: after its quiet time it grants nothing that a client still believes in.
+    Restored,
     /// A client gave a try of a request to its stream. A try that follows has a number of its own.
     Asked(history::Invoked),
     /// A node took a try in.

@@ -59,3 +59,26 @@ fn rotation_removes_the_oldest_of_its_own_cluster_and_nothing_else() {
     );
     assert_eq!(last_taken(temp.path(), cluster(3)), None);
 }
+
+/// The node was killed in the middle of a backup.
+#[test]
+fn unfinished_backups_of_its_own_cluster_go_once_they_are_abandoned() {
+    let temp = tempfile::tempdir().unwrap();
+    let partial = |name: &str| format!(".{name}.0a1b2c3d.partial");
+    let own = partial(&name(1, 1_000, 7));
+    let others = [
+        partial(&name(2, 1_000, 7)),
+        partial("notes.txt"),
+        format!(".{}.partial", name(1, 1_000, 7)),
+        name(1, 1_000, 7),
+    ];
+    for file in others.iter().chain([&own]) {
+        std::fs::write(temp.path().join(file), "part").unwrap();
+    }
+    let there = |file: &String| temp.path().join(file).exists();
+    remove_abandoned(temp.path(), cluster(1), ABANDONED_AFTER).unwrap();
+    assert!(there(&own), "a process may still be writing it");
+    remove_abandoned(temp.path(), cluster(1), Duration::ZERO).unwrap();
+    assert!(!there(&own));
+    assert!(others.iter().all(there), "what is not its own stays");
+}

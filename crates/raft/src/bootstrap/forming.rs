@@ -14,7 +14,7 @@ use ringfence_core::ClusterId;
 use ringfence_proto::raft as pb;
 use ringfence_tls::RarelyEach;
 
-use crate::bootstrap::restoring::{Asked, check_port, check_restore, restores_what};
+use crate::bootstrap::restoring::{Asked, begins_how, check_port, check_restore};
 use crate::bootstrap::seat::take_seat;
 use crate::membership::list::FIRST_MEMBERS_MAX;
 use crate::network::connect;
@@ -40,6 +40,7 @@ pub(crate) async fn find_seat(inner: Arc<Inner>) {
         match one_round(&inner).await {
             Ok(()) => return,
             Err(waiting_for) => {
+                *inner.waiting_for.lock() = Some(waiting_for.clone());
                 if let Some(unsaid) = lines.say(&waiting_for) {
                     tracing::info!(%waiting_for, unsaid, "this node has no cluster yet");
                 }
@@ -156,7 +157,7 @@ async fn form(
         return Err(never_begun(&seated));
     }
     check_restore(inner, first, answers)?;
-    let restores = inner.restores();
+    let restores = inner.begins_with();
     let cluster = match offered {
         Some(cluster) => cluster,
         None => draw_cluster(inner)?,
@@ -239,7 +240,7 @@ async fn adopt(inner: &Inner, cluster: ClusterId, id: u64, peer: &Peer) -> Resul
     let request = pb::AdoptRequest {
         cluster: Bytes::copy_from_slice(cluster.as_bytes()),
         member: Some(crate::types::codec::peer_to_pb(id, peer)),
-        restores: digest_to_pb(inner.restores().as_ref()),
+        restores: digest_to_pb(inner.begins_with().as_ref()),
     };
     match tokio::time::timeout(EXCHANGE_MAX, client.adopt(request)).await {
         Ok(Ok(answer)) => match answer.into_inner() {
@@ -290,7 +291,7 @@ pub(crate) fn answer_hello(inner: &Inner, request: &pb::HelloRequest) -> pb::Hel
         client_address: inner.config.client_advertise.clone(),
         first_members: first.into_iter().map(|(name, _)| name).collect(),
         process: inner.process.clone(),
-        restores: digest_to_pb(inner.restores().as_ref()),
+        restores: digest_to_pb(inner.begins_with().as_ref()),
         wall: (inner.config.hooks.wall_millis)(),
         lineage: lineage_of(inner),
         ..pb::HelloResponse::default()
@@ -376,7 +377,7 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
         cluster,
         node_id: member.node_id,
     };
-    let restores = inner.restores();
+    let restores = inner.begins_with();
     let taken = inner.identity.lock().seat;
     if let Some(taken) = taken.filter(|taken| *taken != seat) {
         return Err(format!("it belongs to {}", taken.cluster));
@@ -384,7 +385,7 @@ async fn try_adopt(inner: &Arc<Inner>, request: pb::AdoptRequest) -> Result<(), 
     if request.restores[..] != digest_to_pb(restores.as_ref())[..] {
         return Err(format!(
             "it {}",
-            restores_what(&digest_to_pb(restores.as_ref()))
+            begins_how(&digest_to_pb(restores.as_ref()))
         ));
     }
     if taken.is_some() {

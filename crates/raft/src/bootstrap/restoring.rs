@@ -45,8 +45,8 @@ impl Asked {
     }
 }
 
-/// Whether the first members, which are all empty and have answered, may take their seats in a restored
-/// cluster, if it is to be one.
+/// Whether the first members, which are all empty and have answered, agree on what the cluster begins
+/// with, and may take their seats in a restored cluster, if it is to be one.
 ///
 /// # Errors
 /// What the founder waits for, and what an operator can do.
@@ -56,7 +56,7 @@ pub(crate) fn check_restore(
     answers: &BTreeMap<&String, Asked>,
 ) -> Result<(), String> {
     let config = &inner.config;
-    let mine = digest_to_pb(inner.restores().as_ref());
+    let mine = digest_to_pb(inner.begins_with().as_ref());
     let others = first.iter().filter(|(name, _)| *name != config.name);
     let others = others.filter_map(|(name, address)| Some((name, answers.get(address)?)));
     for (name, asked) in others.clone() {
@@ -64,16 +64,16 @@ pub(crate) fn check_restore(
             return Err(format!(
                 "an operator to empty the data directory of {name} and to start it again: it took its \
                  seat when it {}, and this node {}; nothing was ever written there",
-                restores_what(&asked.answer.restores),
-                restores_what(&mine),
+                begins_how(&asked.answer.restores),
+                begins_how(&mine),
             ));
         }
         if asked.answer.restores != mine {
             return Err(format!(
-                "{name} to be started with the same --restore, --digest, --rules, --drill, --access, \
-                 --quiet-time and --token-floor: it {}, this node {}",
-                restores_what(&asked.answer.restores),
-                restores_what(&mine),
+                "{name} to be started by the same release, with the same --restore, --digest, --rules, \
+                 --drill, --access, --quiet-time and --token-floor: it {}, this node {}",
+                begins_how(&asked.answer.restores),
+                begins_how(&mine),
             ));
         }
     }
@@ -117,10 +117,11 @@ pub(crate) fn check_port(inner: &Inner) -> Result<(), String> {
     ))
 }
 
-/// What a node with this digest does, for people.
-pub(crate) fn restores_what(digest: &[u8]) -> String {
+/// What the cluster of a node with this digest begins with, for people: a backup, by its own digest if
+/// no other flag changes the beginning, or a quiet time.
+pub(crate) fn begins_how(digest: &[u8]) -> String {
     match digest {
-        [] => "restores nothing".to_owned(),
-        digest => format!("restores {}", hex(digest)),
+        [] => "begins without a backup and without a quiet time".to_owned(),
+        digest => format!("begins with {}", hex(digest)),
     }
 }

@@ -7,8 +7,10 @@ use ringfence_core::{
     AccessRecord, BackupDigest, BackupHeader, BackupRecord, ClusterId, FencingToken, Form,
     HeldByPod, LINEAGE_MAX, Millis, Mode, RESTORE_TOKEN_GAP, Restored, Secret, Seed, WallTime,
 };
+use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::encode_backup_record;
 
+use crate::platform::clock::BELIEVABLE_UNTIL;
 use crate::store::backup_file::Backup;
 use crate::types::entry_size::ENTRY_BYTES_MAX;
 
@@ -26,8 +28,8 @@ pub struct Restore {
     pub rules: Option<Vec<AccessRecord>>,
     /// How much rights bind in the restored cluster; `None`: as in the rules or in the backup.
     pub mode: Option<Mode>,
-    /// Whether the cluster is a drill: tokens start at [`crate::NodeConfig::token_floor`], 0 without
-    /// one, there is no quiet time, and the cluster in the backup is not superseded. For a machine
+    /// Whether the cluster is a drill: its tokens begin at 1, so [`crate::NodeConfig::token_floor`] must
+    /// be `None`; there is no quiet time, and the cluster in the backup is not superseded. For a machine
     /// that no lasting store and no other node is connected to.
     pub drill: bool,
 }
@@ -57,9 +59,7 @@ impl Restore {
         for record in self.rules.iter().flatten() {
             context.update(&encoded(record.clone()));
         }
-        let mut digest = [0; 32];
-        digest.copy_from_slice(context.finish().as_ref());
-        BackupDigest::new(digest)
+        finished(context)
     }
 
     pub(crate) fn header(&self) -> &BackupHeader {
@@ -86,12 +86,18 @@ impl Restore {
     }
 
     /// How far the tokens of the lost cluster may have come, as far as the backup knows: to its counter,
-    /// and to the second in which it was made, since a later term counts from that.
+    /// and to the second in which it was made, since a later term counts from that. A wall time that
+    /// cannot be true raises no token, so it counts for nothing here.
     fn tokens(&self) -> u64 {
         let header = self.header();
-        let made = header.wall.0 / 1_000;
-        let clock = made.checked_shl(FencingToken::CLOCK_SHIFT).unwrap_or(0);
-        header.tokens.reached().max(clock)
+        let reached = header.tokens.reached();
+        if planted(Bug::RestoreClockCheckedOnce) {
+            return reached;
+        }
+        match header.wall.0 / 1_000 {
+            made if made > BELIEVABLE_UNTIL => reached,
+            made => reached.max(made << FencingToken::CLOCK_SHIFT),
+        }
     }
 
     /// How much rights bind in the restored cluster.
@@ -123,7 +129,7 @@ impl Restore {
         Form {
             cluster,
             token_floor: match self.drill {
-                true => token_floor.or(Some(0)),
+                true => Some(0),
                 false => token_floor,
             },
             settings: header.settings,
@@ -222,7 +228,7 @@ impl Restore {
                  made at {made} s; {way_out}"
             ));
         }
-        if (shown << FencingToken::CLOCK_SHIFT) <= last {
+        if shown.saturating_mul(1 << FencingToken::CLOCK_SHIFT) <= last {
             return Err(format!(
                 "a clock above the tokens of the backup: this one shows {shown} s since 1970, and \
                  token {last} belongs to a later second; {way_out}"
@@ -230,6 +236,26 @@ impl Restore {
         }
         Ok(())
     }
+}
+
+/// What first members compare that form a cluster with a quiet time and without a past; `None` without
+/// one. So a release that does not know quiet times takes no seat there, and a member that is lost
+/// after the seats needs to announce nothing.
+pub(crate) fn quiet_time_digest(quiet_time: Millis) -> Option<BackupDigest> {
+    if quiet_time == Millis(0) {
+        return None;
+    }
+    let mut context = Context::new(&SHA256);
+    context.update(b"quiet time");
+    context.update(&quiet_time.0.to_be_bytes());
+    Some(finished(context))
+}
+
+fn finished(context: Context) -> BackupDigest {
+    let mut digest = [0; 32];
+    // SHA-256 has 32 bytes.
+    digest.copy_from_slice(context.finish().as_ref());
+    BackupDigest::new(digest)
 }
 
 fn encoded(record: AccessRecord) -> Vec<u8> {
@@ -400,5 +426,24 @@ mod tests {
         );
         assert!(check(5_000, Some(last + (1 << 32) - 1)).is_err());
         assert_eq!(check(5_000, Some(last + (1 << 32))), Ok(()));
+    }
+
+    /// `1 << 44` seconds are token 0 in 64 bits.
+    #[test]
+    fn a_backup_from_an_impossible_time_needs_a_floor_above_its_counter() {
+        let mut of_old = restore(Vec::new(), 0);
+        let backup = Arc::get_mut(&mut of_old.backup).unwrap();
+        backup.contents.header.wall = WallTime((1 << 44) * 1_000);
+        let last = 1_000_000_u64 << 20;
+        let check = |floor| of_old.check_clock(WallTime(1_800_000_000_000), floor);
+        let why = check(None).unwrap_err();
+        assert!(
+            why.contains("behind the backup") && why.contains("--token-floor"),
+            "{why}"
+        );
+        assert!(check(Some(last + (1 << 32) - 1)).is_err());
+        assert_eq!(check(Some(last + (1 << 32))), Ok(()));
+        let form = of_old.form(ClusterId::new([9; 16]), None, Millis(0));
+        assert_eq!(form.restored.unwrap().tokens, last);
     }
 }

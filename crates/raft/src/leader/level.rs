@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringfence_core::{Command, Form, LEVEL_RESTORE, StateMachine};
+use ringfence_core::{Command, LEVEL_RESTORE, StateMachine};
 use ringfence_proto::record::{RECORD_VERSION, decode_command};
 
 use crate::leader::term::LeaderTerm;
@@ -40,24 +40,13 @@ fn in_use(machine: &StateMachine) -> u32 {
     machine.level().max(proven)
 }
 
-/// Whether a command forms a restored cluster.
-pub(crate) fn is_restoring(command: &Command) -> bool {
-    matches!(
-        command.bare(),
-        Command::Form(Form {
-            restored: Some(_),
-            ..
-        })
-    )
-}
-
 impl LeaderTerm {
     /// A node stops before an entry that it does not know, so such entries are kept out of the log
     /// until every member has announced that it knows them.
     pub(crate) fn known_by_all(&self, needed: u32, command: &[u8]) -> Result<(), String> {
         // What is in the log already was let pass by a leader before this one. A member that is
         // gone may never announce anything to this one, and the end of a Pod must not wait for it.
-        if needed <= in_use(&self.state.machine()) || self.restores(needed, command) {
+        if needed <= in_use(&self.state.machine()) || self.was_agreed(needed, command) {
             return Ok(());
         }
         let announced = self.announced().into_iter();
@@ -67,14 +56,18 @@ impl LeaderTerm {
         )
     }
 
-    /// Whether this forms a restored cluster. Each member named what it restores when it took its seat,
-    /// so its release knows what a restore logs. One that is lost since announces nothing any more.
-    fn restores(&self, needed: u32, command: &[u8]) -> bool {
-        if needed > LEVEL_RESTORE || self.state.machine().cluster().is_some() {
+    /// Whether this forms a cluster that begins with a backup or a quiet time. Each member named these
+    /// when it took its seat, so its release knows what they log. One that is lost since announces
+    /// nothing any more.
+    fn was_agreed(&self, needed: u32, command: &[u8]) -> bool {
+        if !self.beginning_agreed
+            || needed > LEVEL_RESTORE
+            || self.state.machine().cluster().is_some()
+        {
             return false;
         }
         let form = decode_command(command);
-        form.is_ok_and(|command| is_restoring(&command))
+        form.is_ok_and(|command| matches!(command.bare(), Command::Form(_)))
     }
 
     /// What the other members have announced: the newest version of log commands that each knows,

@@ -66,6 +66,8 @@ pub(crate) struct LeaderTerm {
     pub(super) pod_sessions: bool,
     /// Whether this node's own peer port is authenticated.
     pub(super) peer_authenticated: bool,
+    /// Whether all first members compared what the log begins with when they took their seats.
+    pub(super) beginning_agreed: bool,
     /// How many operations were logged since there is no room; see [`OPERATIONS_WITHOUT_ROOM_MAX`].
     pub(super) operations: AtomicU32,
     pub(crate) transport: Arc<Transport>,

@@ -259,8 +259,7 @@ fn check(config: &NodeConfig) -> Result<(), StartError> {
     if let (Some(floor), true) = (
         config.token_floor,
         config.restore.as_ref().is_some_and(|restore| restore.drill),
-    ) && floor > 0
-    {
+    ) {
         let why = "a drill has tokens from 1, so that no store admits them: leave it out";
         return wrong("token-floor", &floor.to_string(), why);
     }

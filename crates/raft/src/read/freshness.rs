@@ -18,7 +18,10 @@ const REFRESH: Duration = Duration::from_millis(250);
 
 pub(crate) fn status_of(inner: &Inner) -> Status {
     let Some(running) = inner.running.get() else {
-        return Status::starting(&inner.config.name);
+        return Status {
+            waiting_for: inner.waiting_for.lock().clone(),
+            ..Status::starting(&inner.config.name)
+        };
     };
     let route = inner.route.borrow().clone();
     let (state, term) = {
@@ -51,6 +54,7 @@ pub(crate) fn status_of(inner: &Inner) -> Status {
         last_log_index: running.log.last_index(),
         applied_index: inner.state.applied_index(),
         restore_unused: formed && inner.config.restore.is_some(),
+        waiting_for: None,
     }
 }
 

@@ -11,11 +11,12 @@ use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use ringfence_core::BackupDigest;
 use ringfence_history::History;
+use ringfence_planted::{Bug, planted};
 use ringfence_tls::PortFigures;
 use ringfence_wal::{Fs, FsLock};
 use tokio::sync::watch;
 
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, quiet_time_digest};
 use crate::leader::term::{LeadCounts, Route};
 use crate::membership;
 use crate::membership::list::members;
@@ -49,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) stop: StopSignal,
     /// Set once the node belongs to a cluster and its log is open.
     pub(crate) running: OnceLock<Arc<Running>>,
+    /// What a node without a seat waits for, for people.
+    pub(crate) waiting_for: Mutex<Option<String>>,
     /// Held while the node takes its seat: it takes one only.
     pub(crate) seating: tokio::sync::Mutex<()>,
     /// Whether everything has been stopped.
@@ -103,6 +106,7 @@ impl Inner {
             history: parts.history,
             stop: parts.stop,
             running: OnceLock::new(),
+            waiting_for: Mutex::default(),
             seating: tokio::sync::Mutex::default(),
             ended: tokio::sync::Mutex::default(),
             proposals: parts.proposals,
@@ -125,21 +129,24 @@ impl Inner {
         self.config.hooks.files.as_ref()
     }
 
-    /// What this node restores, if anything: [`crate::Restore::digest`]. A seat was taken with it or
-    /// without it, for good; a flag that was given or left out since changes nothing.
-    pub(crate) fn restores(&self) -> Option<BackupDigest> {
+    /// What first members compare before they take seats: a digest of all that the log begins with, if
+    /// that is a backup or a quiet time. A seat was taken with it or without it, for good; a flag that
+    /// was given or left out since changes nothing.
+    pub(crate) fn begins_with(&self) -> Option<BackupDigest> {
         let identity = self.identity.lock();
         match identity.seat {
-            Some(_) => identity.restores,
-            None => self.started_to_restore(),
+            Some(_) if !planted(Bug::SeatForgetsItsRestore) => identity.restores,
+            _ => self.started_to_begin_with(),
         }
     }
 
     /// What the flags of this start ask for.
-    pub(crate) fn started_to_restore(&self) -> Option<BackupDigest> {
+    pub(crate) fn started_to_begin_with(&self) -> Option<BackupDigest> {
         let config = &self.config;
-        let restore = config.restore.as_ref();
-        restore.map(|restore| restore.digest(config.token_floor, config.quiet_time))
+        match &config.restore {
+            Some(restore) => Some(restore.digest(config.token_floor, config.quiet_time)),
+            None => quiet_time_digest(config.quiet_time),
+        }
     }
 
     /// The peer address of the leader, if one is known.

@@ -9,6 +9,11 @@ use ringfence_core::BackupDigest;
 use crate::platform::runtime;
 use crate::store::backup_file::Hashed;
 
+/// How the name of an unfinished backup ends: `.NAME.ID.partial`.
+const PARTIAL: &str = ".partial";
+/// Hexadecimal digits that tell two unfinished backups of one name apart.
+const ID_DIGITS: usize = 8;
+
 /// A backup that is being written.
 ///
 /// The bytes go to a file with the mode 0600 in the same directory, whose name begins with a dot.
@@ -37,10 +42,10 @@ impl BackupOutput {
         })?;
         let id: String = runtime::random_bytes()
             .iter()
-            .take(4)
+            .take(ID_DIGITS / 2)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let partial = format!(".{}.{id}.partial", name.to_string_lossy());
+        let partial = format!(".{}.{id}{PARTIAL}", name.to_string_lossy());
         let partial = path.with_file_name(partial);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -65,19 +70,27 @@ impl BackupOutput {
         let Some(name) = self.path.file_name() else {
             return Ok(());
         };
-        let begins = format!(".{}.", name.to_string_lossy());
         for entry in fs::read_dir(dir_of(&self.path))? {
             let entry = entry?;
             let found = entry.file_name();
             let found = found.to_string_lossy();
-            let id = found.strip_prefix(begins.as_str());
-            let id = id.and_then(|rest| rest.strip_suffix(".partial"));
-            let is_id = |id: &str| id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-            if id.is_some_and(is_id) && self.partial.file_name() != Some(&entry.file_name()) {
+            let of_this = Self::partial_of(&found).is_some_and(|of| name == of);
+            if of_this && self.partial.file_name() != Some(&entry.file_name()) {
                 fs::remove_file(entry.path())?;
             }
         }
         Ok(())
+    }
+
+    /// The name of the backup that this file was to become, if `file` is the name of an unfinished one.
+    #[must_use]
+    pub fn partial_of(file: &str) -> Option<&str> {
+        let (name, id) = file
+            .strip_prefix('.')?
+            .strip_suffix(PARTIAL)?
+            .rsplit_once('.')?;
+        let is_id = id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then_some(name)
     }
 
     /// Makes the file durable and puts it in its place.

@@ -40,7 +40,8 @@ pub(crate) struct Identity {
     pub(crate) first_members: Vec<(u64, Peer)>,
     /// Term and index of an entry that this node has acknowledged and lost: it never starts again.
     pub(crate) forgot: Option<(u64, u64)>,
-    /// The digest of the backup that the seat's cluster is restored from.
+    /// What the seat's cluster begins with, if that is a backup or a quiet time: the digest that all
+    /// first members compared.
     pub(crate) restores: Option<BackupDigest>,
     /// A new cluster goes on with what this node holds, so it never starts again.
     pub(crate) retired: bool,

@@ -1,8 +1,9 @@
 //! What a survivor of a cluster that lost its majority still holds, as a backup.
 //!
 //! The survivor goes on in a new cluster only, so it must not start again in the old one: others of the
-//! old majority may come back, and would go on with it. Its directory is therefore retired first, and
-//! the backup is written after that. A crash in between leaves no cluster, and the call is repeated.
+//! old majority may come back, and would go on with it. Its state is loaded first, so that a survivor
+//! that cannot be read stays as it was. Then its directory is retired, and only then the backup is
+//! written. A crash in between leaves no cluster, and the call is repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,21 +90,37 @@ pub enum RecoverError {
     /// The identity file.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The node lost entries that it had acknowledged.
+    #[error(
+        "the node in {path} lost entries of its log that it had acknowledged, up to entry {acknowledged} \
+         of term {term}, so what is left there is older than its term and index say; it was not \
+         retired: recover another survivor, or restore from a backup"
+    )]
+    Forgot {
+        /// The directory.
+        path: PathBuf,
+        /// The term of the last entry that it lost.
+        term: u64,
+        /// Its index.
+        acknowledged: u64,
+    },
     /// The log cannot be read back.
     #[error(
-        "the log of this survivor, whose directory is retired now; use another survivor or a backup"
+        "the log of this survivor, which was not retired; recover another survivor, or restore from a \
+         backup"
     )]
     Log(#[from] OpenError),
     /// The newest snapshot cannot be read back.
     #[error(
-        "the snapshot of this survivor, whose directory is retired now; use another survivor or a backup"
+        "the snapshot of this survivor, which was not retired; recover another survivor, or restore \
+         from a backup"
     )]
     Snapshot(#[from] SnapshotError),
     /// The log begins behind the newest snapshot.
     #[error(
         "the log of this survivor begins at entry {first}, but its newest snapshot ends at {snapshot}, so \
-         what it acknowledged in between is gone; the directory is retired now; use another survivor or \
-         a backup"
+         what it acknowledged in between is gone; it was not retired: recover another survivor, or \
+         restore from a backup"
     )]
     Gap {
         /// The first entry of the log.
@@ -113,8 +130,8 @@ pub enum RecoverError {
     },
     /// An entry means nothing to this release.
     #[error(
-        "entry {index} of this survivor's log cannot be read ({why}); the directory is retired now: run \
-         the release that wrote it"
+        "entry {index} of this survivor's log cannot be read ({why}); it was not retired: run the \
+         release that wrote it"
     )]
     Entry {
         /// Its index.
@@ -122,12 +139,19 @@ pub enum RecoverError {
         /// What the decoder said.
         why: String,
     },
-    /// The cluster never began, or was itself being restored.
+    /// The log does not hold the whole forming of the cluster.
     #[error(
-        "the cluster of this survivor was never formed completely, so nothing was ever granted in it; \
-         form or restore it again on empty directories"
+        "the log of this survivor ends at entry {index} of term {term}, before the cluster was formed \
+         completely, so it holds nothing to go on with; it was not retired. It may only have lagged: \
+         recover another survivor, or restore from a backup. If no member holds more, nothing was ever \
+         granted in this cluster: form or restore it again on empty directories"
     )]
-    NotFormed,
+    NotFormed {
+        /// The term of the last entry of its log, 0 if the log is empty.
+        term: u64,
+        /// The index of that entry.
+        index: u64,
+    },
 }
 
 /// Makes a backup of all that a stopped node holds, entries that were never committed included, and
@@ -147,10 +171,11 @@ pub fn recover(
     };
     // First, so that a file that cannot be written leaves the node as it is.
     let mut output = BackupOutput::create(out, false).map_err(failed)?;
-    let survivor = Survivor::retire(Arc::new(RealFs), data_dir, accept_loss)?;
+    let survivor = Survivor::find(Arc::new(RealFs), data_dir, accept_loss)?;
     // No other run recovers this node meanwhile.
     output.remove_leftovers().map_err(failed)?;
     let (term, index, state) = survivor.load()?;
+    survivor.retire()?;
     write_backup(&state, &mut output).map_err(failed)?;
     let digest = output.finish().map_err(failed)?;
     Ok(Recovered {
@@ -162,7 +187,23 @@ pub fn recover(
     })
 }
 
-/// A directory that no node starts on again.
+/// The state of a stopped node in any files, for [`crate::write_backup`]; otherwise as [`recover`]. The
+/// node never starts again.
+///
+/// # Errors
+/// See [`recover`].
+pub fn recovered_state(
+    files: Arc<dyn Fs>,
+    data_dir: &Path,
+    accept_loss: ClusterId,
+) -> Result<Frozen, RecoverError> {
+    let survivor = Survivor::find(files, data_dir, accept_loss)?;
+    let (_, _, state) = survivor.load()?;
+    survivor.retire()?;
+    Ok(state)
+}
+
+/// The directory of a stopped member, which no process can use meanwhile.
 struct Survivor {
     files: Arc<dyn Fs>,
     data_dir: PathBuf,
@@ -172,7 +213,7 @@ struct Survivor {
 }
 
 impl Survivor {
-    fn retire(
+    fn find(
         files: Arc<dyn Fs>,
         data_dir: &Path,
         accept_loss: ClusterId,
@@ -201,20 +242,32 @@ impl Survivor {
                 found: seat.cluster,
             });
         }
-        let retired = Identity {
-            retired: true,
-            ..identity
-        };
-        if !planted(Bug::RecoverLeavesTheNode) {
-            retired.save(files.as_ref(), data_dir)?;
+        if let Some((term, acknowledged)) = identity.forgot {
+            return Err(RecoverError::Forgot {
+                path: path(),
+                term,
+                acknowledged,
+            });
         }
         Ok(Self {
             files,
             data_dir: path(),
-            identity: retired,
+            identity,
             seat,
             _lock: lock,
         })
+    }
+
+    /// Sees to it, durably, that no node starts on the directory again.
+    fn retire(&self) -> Result<(), RecoverError> {
+        if planted(Bug::RecoverLeavesTheNode) {
+            return Ok(());
+        }
+        let retired = Identity {
+            retired: true,
+            ..self.identity.clone()
+        };
+        Ok(retired.save(self.files.as_ref(), &self.data_dir)?)
     }
 
     /// The term and the index of the last entry, and the state behind it.
@@ -244,7 +297,8 @@ impl Survivor {
             apply(&mut machine, logged)?;
         }
         if !machine.is_formed() {
-            return Err(RecoverError::NotFormed);
+            let (term, index) = last;
+            return Err(RecoverError::NotFormed { term, index });
         }
         Ok((last.0, last.1, machine.freeze()))
     }

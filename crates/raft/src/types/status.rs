@@ -43,6 +43,8 @@ pub struct Status {
     /// Whether the node was started to restore a cluster although it belongs to one that is formed:
     /// then that means nothing, and is to be removed from how the node is started.
     pub restore_unused: bool,
+    /// What a node that belongs to no cluster yet waits for, for people; `None` once it has a seat.
+    pub waiting_for: Option<String>,
 }
 
 impl Status {
@@ -58,6 +60,7 @@ impl Status {
             applied_index: 0,
             serving: false,
             restore_unused: false,
+            waiting_for: None,
         }
     }
 }

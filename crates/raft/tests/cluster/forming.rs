@@ -318,3 +318,54 @@ async fn first_members_that_are_to_join_each_other_by_other_addresses_form_their
         cluster.serving(name).await;
     }
 }
+
+/// Seats are taken, nothing is logged, and a member loses its directory: it never announces which log
+/// commands its release knows. It named the quiet time when it took its seat.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_emptied_before_the_forming_does_not_stall_a_quiet_time() {
+    let mut cluster = Cluster::new(&["n1", "n2", "n3"]);
+    cluster.adjust = |config| {
+        config.token_floor = None;
+        config.quiet_time = Millis::from_secs(3_600);
+    };
+    for name in ["n1", "n2", "n3"] {
+        cluster.start(name).await;
+    }
+    eventually("the seats", || {
+        let mut nodes = cluster.nodes.values();
+        nodes.all(|node| node.status().cluster.is_some())
+    })
+    .await;
+    for node in cluster.nodes.values() {
+        assert!(!node.read(|machine| machine.is_formed()));
+    }
+    cluster.crash_all().await;
+    std::fs::remove_dir_all(cluster.data_dir("n3")).unwrap();
+    for name in ["n1", "n2"] {
+        cluster.start(name).await;
+    }
+    for name in ["n1", "n2"] {
+        cluster.serving(name).await;
+        let quiet = cluster.nodes[name].read(|machine| machine.summary().quiet);
+        assert!(quiet > Millis::from_secs(3_500), "{quiet:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_member_without_the_quiet_time_of_the_others_holds_the_forming_up() {
+    let mut cluster = Cluster::new(&["n1", "n2"]);
+    cluster.adjust = |config| {
+        if config.name == "n1" {
+            config.quiet_time = Millis::from_secs(3_600);
+        }
+    };
+    for name in ["n1", "n2"] {
+        cluster.start(name).await;
+    }
+    eventually("what n1 waits for", || {
+        let waiting_for = cluster.nodes["n1"].status().waiting_for;
+        waiting_for.is_some_and(|what| what.contains("n2") && what.contains("--quiet-time"))
+    })
+    .await;
+    assert_eq!(cluster.nodes["n2"].status().cluster, None);
+}

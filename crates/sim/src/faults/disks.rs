@@ -70,6 +70,8 @@ impl Stage {
             Fault::LeaderDiskHangs => self.hang(lasts).await,
             Fault::NoRoomForSnapshots => self.no_room_for_snapshots(lasts).await,
             Fault::RollBackAll => self.roll_back_all(lasts).await,
+            Fault::Restore { age } => self.restore(age, lasts).await,
+            Fault::Recover(who) => self.recover(who, lasts).await,
             _ => {}
         }
     }

@@ -7,6 +7,7 @@
 //! | C1 to C4 | clocks | `clocks.rs` |
 //! | D1 to D12 | disks | `disks.rs` |
 //! | M1, M2, M4, M5, M7 | members | `members.rs`, `changes.rs` |
+//! | R1, R3, R4 | all disks at once: an older copy, a backup, what a survivor holds | `disks.rs`, `restore.rs` |
 //! | M3, M6, M8 | snapshots and those that need one | `transfers.rs` |
 //!
 //! `schedule.rs` draws a plan of them from a seed, `stage.rs` makes them.
@@ -27,6 +28,7 @@ mod disks;
 mod members;
 mod network;
 mod process;
+mod restore;
 mod schedule;
 mod stage;
 mod transfers;
@@ -176,6 +178,13 @@ pub enum Fault {
     NoRoomForSnapshots,
     /// All disks are set back to an older copy.
     RollBackAll,
+    /// R3: a backup is taken; later all disks are lost, and the cluster is restored from it.
+    Restore {
+        /// How old the backup is when the disks are lost.
+        age: Duration,
+    },
+    /// R4: all disks but one are lost, and the cluster is restored from what that one holds.
+    Recover(Who),
     /// M1: a node joins, gets a vote, and another one is removed.
     Replace(Who),
     /// M1: leadership is handed over.
@@ -213,7 +222,8 @@ pub enum Fault {
     },
 }
 
-/// All rows that are injected, in order.
+/// All rows that schedules draw, in order. R3 and R4 have runs of their own: behind them nothing is
+/// granted for longer than a run lasts.
 pub const ROWS: [&str; 36] = [
     "N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8", "N9", "N10", "P1", "P2", "P3", "P4", "C1",
     "C2", "C3", "D1", "D2", "D3", "D5", "D6", "D7", "D8", "D10", "D11", "D12", "M1", "M2", "M3",
@@ -253,6 +263,8 @@ impl Fault {
             Self::LeaderDiskHangs => "D11",
             Self::NoRoomForSnapshots => "D12",
             Self::RollBackAll => "R1",
+            Self::Restore { .. } => "R3",
+            Self::Recover(_) => "R4",
             Self::Replace(_) | Self::HandOver => "M1",
             Self::ReplaceInSplit(_) => "M2",
             Self::LeftBehind(_) => "M3",
@@ -269,6 +281,7 @@ impl Fault {
     pub fn loses_a_disk(&self) -> bool {
         match self {
             Self::Wipe(_) | Self::EmptiedLog(_) | Self::RollBackAll => true,
+            Self::Restore { .. } | Self::Recover(_) => true,
             Self::Laggard { during } => during.loses_a_disk(),
             _ => false,
         }

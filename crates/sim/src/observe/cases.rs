@@ -23,7 +23,7 @@ impl Cases {
     pub(super) fn take(&mut self, seen: &Observation, counts: &mut Counts) {
         let applied = match seen {
             Observation::Applied(applied) if applied.first => applied,
-            Observation::RolledBack => {
+            Observation::RolledBack | Observation::Restored => {
                 self.before = None;
                 return;
             }

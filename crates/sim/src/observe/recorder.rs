@@ -325,7 +325,7 @@ impl State {
                 }
                 return;
             }
-            Observation::RolledBack => {
+            Observation::RolledBack | Observation::Restored => {
                 self.log.clear();
                 let records = self.history.len();
                 self.rollback.get_or_insert(Rollback { at, records });

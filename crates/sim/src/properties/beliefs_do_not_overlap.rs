@@ -134,6 +134,10 @@ impl Property for Exclusive {
         }
         Ok(())
     }
+
+    fn outlives_a_restore(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl Property for EqualStates {
                     Ok(())
                 }
             }
-            Observation::RolledBack => {
+            Observation::RolledBack | Observation::Restored => {
                 self.log.clear();
                 Ok(())
             }

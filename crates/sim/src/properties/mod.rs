@@ -111,6 +111,11 @@ pub trait Property: Send {
     fn outlives_a_rollback(&self) -> bool {
         false
     }
+
+    /// Whether it holds across a restore from a backup, which keeps a quiet time.
+    fn outlives_a_restore(&self) -> bool {
+        self.outlives_a_rollback()
+    }
 }
 
 /// What a run's plan relaxes, as far as the contract says that it does.
@@ -158,7 +163,6 @@ impl Bounds {
 /// All promises.
 pub struct Suite {
     properties: Vec<Box<dyn Property>>,
-    rolled_back: bool,
 }
 
 impl Suite {
@@ -201,10 +205,7 @@ impl Suite {
             Box::<its_owner_keeps_alive::ItsOwnerKeepsAlive>::default(),
             Box::<every_entry::EveryEntry>::default(),
         ];
-        Self {
-            properties,
-            rolled_back: false,
-        }
+        Self { properties }
     }
 
     /// Shows something to all of them.
@@ -212,10 +213,14 @@ impl Suite {
     /// # Errors
     /// The first promise that is broken.
     pub fn see(&mut self, at: At, seen: &Observation) -> Result<(), Violation> {
-        if matches!(seen, Observation::RolledBack) && !self.rolled_back {
-            self.rolled_back = true;
-            self.properties
-                .retain(|property| property.outlives_a_rollback());
+        match seen {
+            Observation::RolledBack => self
+                .properties
+                .retain(|property| property.outlives_a_rollback()),
+            Observation::Restored => self
+                .properties
+                .retain(|property| property.outlives_a_restore()),
+            _ => {}
         }
         self.properties
             .iter_mut()

@@ -46,7 +46,7 @@ impl Property for OneLog {
                 self.nodes.remove(node);
                 Ok(())
             }
-            Observation::RolledBack => {
+            Observation::RolledBack | Observation::Restored => {
                 *self = Self::default();
                 Ok(())
             }

@@ -53,6 +53,10 @@ impl Property for TokensRise {
         }
         Ok(())
     }
+
+    fn outlives_a_restore(&self) -> bool {
+        true
+    }
 }
 
 impl TokensRise {

@@ -1,5 +1,6 @@
 //! I16: whatever becomes of the disks, no token is granted a second time or after a greater one: not
-//! behind a rollback of all disks to an older copy, and not behind a wipe. A cluster that was formed
+//! behind a rollback of all disks to an older copy, not behind a wipe, and not in a cluster that is
+//! restored from a backup. A cluster that was formed
 //! with a token floor does not take its tokens from the clock, so a rollback of it is not covered; nor
 //! is one where the wall clocks of nodes are set, or run, further apart than terms wait for.
 
@@ -31,6 +32,13 @@ impl Property for TokensSurvive {
             Observation::RolledBack => {
                 self.lives += 1;
                 if self.has_floor || self.clocks_apart {
+                    self.excuse();
+                }
+            }
+            // Its tokens begin at the clock, above those of the backup.
+            Observation::Restored => {
+                self.lives += 1;
+                if self.clocks_apart {
                     self.excuse();
                 }
             }

@@ -4,6 +4,7 @@
 mod each_fault;
 mod kept;
 mod repeats;
+mod restore;
 mod rights;
 
 use std::time::Duration;

@@ -87,6 +87,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "backups",
+        package: "ringfence-core",
+        target: Target::Test("backup_believers"),
+        filter: "",
+        homes: &["core"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "formats",
         package: "ringfence-proto",
         target: Target::Test("formats"),

@@ -110,15 +110,20 @@ impl Status {
             ),
         };
         Err(
-            Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", message).hint(
-                "start nodes until a majority runs; `ringfence dev` starts a cluster to play with",
-            ),
+            Failure::new(exit::UNAVAILABLE, "UNAVAILABLE", message).hint(match answered {
+                0 => "start nodes until a majority runs; `ringfence dev` starts a cluster to play with",
+                _ => {
+                    "start nodes until a majority runs; a cluster that is being restored is formed once \
+                     its log holds every part of the backup, and the log of each node says what it waits \
+                     for"
+                }
+            }),
         )
     }
 }
 
-/// Whether a node knows a leader of a formed cluster. Before the forming a node has its seat and may
-/// know a leader, and its state names no cluster.
+/// Whether a node knows a leader of a formed cluster. Before that a node has its seat and may know a
+/// leader, and names no cluster: nothing is logged yet, or not all of what is restored.
 fn is_led(said: &StatusResponse) -> bool {
     said.leader_id != 0 && !said.cluster_id.is_empty()
 }

@@ -134,7 +134,8 @@ pub enum SeatError {
 }
 
 /// Takes a seat for the first time. `first_members` is given to the one node that forms the
-/// cluster, `restores` to all first members of one that is restored.
+/// cluster, `restores` to all first members of one that begins with a backup or a quiet
+/// time.
 pub(crate) async fn take_seat(
     inner: &Arc<Inner>,
     seat: Seat,
@@ -281,6 +282,7 @@ async fn run(
         route: inner.route.clone(),
         observer: config.hooks.observer.clone(),
         forming: forming(inner, seat.cluster),
+        beginning_agreed: inner.identity.lock().restores.is_some(),
         counts: inner.lead_counts.clone(),
     };
     // Before the tasks start: a node that has never heard a leader asks at once whether it was removed.
@@ -316,27 +318,31 @@ async fn run(
     Ok(())
 }
 
-/// What the cluster of this node's seat is formed with. The identity knows whether it is a restored
-/// one: a flag that was added or left out since means nothing for this seat.
+/// What the cluster of this node's seat is formed with. The identity knows whether it begins with a
+/// backup or a quiet time: a flag that was added or left out since means nothing for this seat.
 fn forming(inner: &Inner, cluster: ClusterId) -> Forming {
     let config = &inner.config;
-    let Some(restores) = inner.identity.lock().restores else {
-        return Forming::Anew(Form {
-            cluster,
-            token_floor: config.token_floor,
-            settings: config.settings,
-            mode: config.mode,
-            quiet_time: config.quiet_time,
-            restored: None,
-        });
+    let without_a_past = Form {
+        cluster,
+        token_floor: config.token_floor,
+        settings: config.settings,
+        mode: config.mode,
+        quiet_time: config.quiet_time,
+        restored: None,
     };
-    let restore = config.restore.as_ref();
-    match restore.filter(|_| inner.started_to_restore() == Some(restores)) {
+    let Some(restores) = inner.identity.lock().restores else {
+        return Forming::Anew(without_a_past);
+    };
+    if inner.started_to_begin_with() != Some(restores) {
+        return Forming::Lacks(restores);
+    }
+    match &config.restore {
         Some(restore) => Forming::Restoring {
+            restore: restore.clone(),
             form: restore.form(cluster, config.token_floor, config.quiet_time),
             seeds: restore.seeds(restores, Secret::new(runtime::random_bytes())),
         },
-        None => Forming::Lacks(restores),
+        None => Forming::Anew(without_a_past),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use ringfence_core::{BackupDigest, Command, Form, Outcome, Rejection, Seed};
+use ringfence_core::{BackupDigest, Command, Form, Outcome, Rejection, Seed, WallTime};
 
 use super::{LeadershipTask, OPEN_RETRY};
+use crate::config::Restore;
 use crate::leader::term::LeaderTerm;
 use crate::types::reply::{Applied, ProposeError};
 
@@ -19,12 +20,12 @@ pub(crate) enum Forming {
     Anew(Form),
     /// From a backup.
     Restoring {
+        restore: Restore,
         form: Form,
         /// Proposed behind it, in this order.
         seeds: Vec<Seed>,
     },
-    /// This node took its seat in a cluster that is restored from this backup, and was not started
-    /// with it.
+    /// This node took its seat in a cluster that begins with this, and was not started with it.
     Lacks(BackupDigest),
 }
 
@@ -37,6 +38,17 @@ impl Forming {
         };
         let restored = form.restored.as_ref();
         form.token_floor.is_some() && restored.is_none_or(|restored| restored.drill)
+    }
+
+    /// Whether the tokens of the cluster can begin at this wall clock, as far as a backup says.
+    ///
+    /// # Errors
+    /// What this node waits for, and the way out.
+    pub(super) fn check_clock(&self, wall: WallTime) -> Result<(), String> {
+        match self {
+            Self::Restoring { restore, form, .. } => restore.check_clock(wall, form.token_floor),
+            Self::Anew(_) | Self::Lacks(_) => Ok(()),
+        }
     }
 }
 
@@ -54,7 +66,7 @@ impl LeadershipTask {
                     None => true,
                 }
             }
-            Forming::Restoring { form, seeds } => {
+            Forming::Restoring { form, seeds, .. } => {
                 self.write_form(leading, form).await && self.write_seeds(leading, seeds).await
             }
             Forming::Lacks(digest) => self.wait_for_backup(*digest).await,
@@ -142,8 +154,9 @@ impl LeadershipTask {
         for turn in 0.. {
             tracing::error!(
                 %digest,
-                "the cluster is being restored, and this node, which leads, was not started with the \
-                 backup: start each first member with the same --restore and --digest as before"
+                "the first members have agreed on what the cluster begins with, and this node, which \
+                 leads, was not started with it: start each first member with the same --restore, \
+                 --digest, --rules, --access, --drill, --quiet-time and --token-floor as before"
             );
             self.hand_over(turn).await;
             tokio::time::sleep(LACKS_SAY_EVERY).await;

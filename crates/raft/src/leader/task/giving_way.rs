@@ -5,6 +5,7 @@ use ringfence_planted::{Bug, planted};
 
 use super::LeadershipTask;
 use crate::membership;
+use crate::platform::clock::believable_seconds;
 
 impl LeadershipTask {
     /// Asks another voter to lead, in turn. It may fail; then this node leads on.
@@ -22,7 +23,23 @@ impl LeadershipTask {
         }
     }
 
-    pub(super) fn say_clock(&self, wall: WallTime) {
+    /// Why this term may not open by this clock; `None` if it may.
+    ///
+    /// Only the first entry of a term raises the tokens. So a first member of a restored cluster waits
+    /// with it until its clock can be that of the cluster: one that has no other member to hand
+    /// leadership to goes on as soon as its clock is set.
+    pub(super) async fn clock_in_the_way(&self, wall: WallTime) -> Option<String> {
+        if believable_seconds(wall).is_none() && self.needs_clock().await {
+            return Some("what this node's clock shows cannot be true".to_owned());
+        }
+        if self.state.machine().cluster().is_some() || planted(Bug::RestoreClockCheckedOnce) {
+            return None;
+        }
+        let why = self.forming.check_clock(wall).err()?;
+        (!self.is_formed().await).then_some(why)
+    }
+
+    pub(super) fn say_clock(&self, wall: WallTime, why: &str) {
         let unix_seconds = wall.0 / 1_000;
         if self.state.machine().cluster().is_some() {
             tracing::error!(
@@ -34,16 +51,17 @@ impl LeadershipTask {
         } else {
             tracing::error!(
                 unix_seconds,
-                "the cluster waits to be formed: tokens begin at the wall clock, and what this \
-                 node's clock shows cannot be true; set it, and forming goes on without an operator (a \
-                 cluster without a lasting store may be formed with --token-floor instead)"
+                waiting_for = why,
+                "the cluster waits to be formed: tokens begin at the wall clock of the node that leads; \
+                 set it, and forming goes on without an operator (a cluster without a lasting store may \
+                 be formed with --token-floor instead)"
             );
         }
     }
 
     /// Whether this term may not open without a plausible clock. A term that raised no token could
     /// repeat tokens in a cluster whose disks were all rolled back.
-    pub(super) async fn needs_clock(&self) -> bool {
+    async fn needs_clock(&self) -> bool {
         if !self.is_formed().await {
             return !self.forming.replaces_clock();
         }

@@ -91,6 +91,8 @@ pub(crate) struct LeadershipTask {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// What the cluster is formed with, should this node lead it first.
     pub(crate) forming: Forming,
+    /// See [`LeaderTerm::beginning_agreed`].
+    pub(crate) beginning_agreed: bool,
     pub(crate) counts: Arc<LeadCounts>,
 }
 
@@ -193,6 +195,7 @@ impl LeadershipTask {
             log_uncommitted_max: self.log_uncommitted_max,
             pod_sessions: self.pod_sessions,
             peer_authenticated: self.peer_authenticated,
+            beginning_agreed: self.beginning_agreed,
             operations: AtomicU32::new(0),
             transport: self.transport.clone(),
             members,
@@ -228,10 +231,9 @@ impl LeadershipTask {
         let mut looks = 0;
         loop {
             let wall = WallTime((self.wall_millis)());
-            let unix_seconds = clock::believable_seconds(wall);
-            if unix_seconds.is_none() && self.needs_clock().await {
+            if let Some(why) = self.clock_in_the_way(wall).await {
                 if looks % CLOCK_SAY_EVERY == 0 {
-                    self.say_clock(wall);
+                    self.say_clock(wall, &why);
                 }
                 looks += 1;
                 if looks % CLOCK_SAY_EVERY == 0 {
@@ -241,6 +243,7 @@ impl LeadershipTask {
                 tokio::time::sleep(CLOCK_RETRY).await;
                 continue;
             }
+            let unix_seconds = clock::believable_seconds(wall);
             let command = encode_command(&Command::TermStart { unix_seconds });
             // It does not move time: the reading begins where this entry finds it.
             let proposal = Proposal::new(self.state.time(), wall, &command);

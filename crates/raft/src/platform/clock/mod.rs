@@ -169,11 +169,13 @@ pub(crate) fn wall() -> WallTime {
 const BELIEVABLE_FROM: u64 = 1_793_491_200;
 /// A clock that shows more than twenty years later was set wrongly.
 const BELIEVABLE_SECONDS: u64 = 20 * 365 * 24 * 60 * 60;
+/// The latest second since 1970 that a term raises the token counter to.
+pub(crate) const BELIEVABLE_UNTIL: u64 = BELIEVABLE_FROM + BELIEVABLE_SECONDS;
 
 /// The wall clock in seconds, if it is believable enough to raise the token counter.
 pub(crate) fn believable_seconds(wall: WallTime) -> Option<u64> {
     let seconds = wall.0 / 1_000;
-    let believable = BELIEVABLE_FROM..=BELIEVABLE_FROM + BELIEVABLE_SECONDS;
+    let believable = BELIEVABLE_FROM..=BELIEVABLE_UNTIL;
     believable.contains(&seconds).then_some(seconds)
 }
 
@@ -310,6 +312,6 @@ mod tests {
         let at = |seconds: u64| believable_seconds(WallTime(seconds * 1_000));
         assert_eq!(at(0), None);
         assert_eq!(at(BELIEVABLE_FROM), Some(BELIEVABLE_FROM));
-        assert_eq!(at(BELIEVABLE_FROM + BELIEVABLE_SECONDS + 1), None);
+        assert_eq!(at(BELIEVABLE_UNTIL + 1), None);
     }
 }

@@ -62,8 +62,9 @@ fn formed() -> Vec<Command> {
 /// What [`recover`] does with the directory.
 fn recovered(fs: &SimFs, accept_loss: ClusterId) -> Result<(u64, u64), RecoverError> {
     let files: Arc<dyn Fs> = Arc::new(fs.clone());
-    let survivor = Survivor::retire(files, Path::new(DATA), accept_loss)?;
+    let survivor = Survivor::find(files, Path::new(DATA), accept_loss)?;
     let (term, index, state) = survivor.load()?;
+    survivor.retire()?;
     assert_eq!((state.cluster(), state.index()), (Some(CLUSTER), index));
     Ok((term, index))
 }
@@ -89,11 +90,50 @@ fn the_name_of_another_cluster_changes_nothing() {
     assert!(!is_retired(&fs));
 }
 
+/// Whether the cluster was never formed, or this member only lagged, its own log does not say.
 #[test]
-fn a_cluster_that_was_never_formed_is_nothing_to_go_on_with() {
+fn a_survivor_without_the_forming_is_left_and_claims_nothing_of_the_others() {
     let fs = member(&formed()[..1]);
     let refused = recovered(&fs, CLUSTER).unwrap_err();
-    assert!(matches!(refused, RecoverError::NotFormed), "{refused}");
+    assert!(
+        matches!(refused, RecoverError::NotFormed { term: 3, index: 1 }),
+        "{refused}"
+    );
+    let why = refused.to_string();
+    assert!(why.contains("recover another survivor"), "{why}");
+    assert!(!is_retired(&fs));
+}
+
+#[test]
+fn a_survivor_that_cannot_be_read_is_not_retired() {
+    let fs = member(&formed());
+    fs.empty_dir(&Path::new(DATA).join(WAL_DIR));
+    recovered(&fs, CLUSTER).unwrap_err();
+    assert!(!is_retired(&fs));
+}
+
+#[test]
+fn a_node_that_lost_what_it_acknowledged_is_no_survivor() {
+    let fs = member(&formed());
+    let identity = Identity::load(&fs, Path::new(DATA)).unwrap().unwrap();
+    let forgetful = Identity {
+        forgot: Some((3, 9)),
+        ..identity
+    };
+    forgetful.save(&fs, Path::new(DATA)).unwrap();
+    let refused = recovered(&fs, CLUSTER).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            RecoverError::Forgot {
+                term: 3,
+                acknowledged: 9,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert!(!is_retired(&fs));
 }
 
 /// Either the node can start again and there is no backup, or it cannot and the backup can be made.
