@@ -24,4 +24,6 @@ pub const LEVEL_OBJECTS: u32 = 5;
 
 /// From this level on a cluster can be restored, or formed with a quiet time:
 /// [`Command::Seed`](crate::Command::Seed), and the fields of [`Form`](crate::Form) for it.
+/// Keep-alives of sessions change no Lease objects, and the object of a lease that a session held
+/// goes when the lease is free.
 pub const LEVEL_RESTORE: u32 = 6;

@@ -17,8 +17,9 @@ use crate::command::{Command, Configure, Entry};
 use crate::deadlines::Deadlines;
 use crate::event::Event;
 use crate::id::{FencingToken, OpenId, SessionId};
-use crate::level::{LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS};
+use crate::level::{LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS, LEVEL_RESTORE};
 use crate::looks::Looks;
+use crate::name::LeaseName;
 use crate::outcome::{Outcome, Rejection};
 use crate::settings::{LEAD_MAX, LEAD_PART, OPEN_AGE_MAX, Settings};
 use crate::snapshot::{Header, TokenCounter};
@@ -50,6 +51,8 @@ pub struct StateMachine {
     pub(crate) budget: Budget,
     /// What the present entry has changed.
     pub(crate) events: Vec<Event>,
+    /// The leases that the present entry has freed and whose objects go with their grants.
+    pub(crate) freed: Vec<LeaseName>,
     /// Who asks for the present entry, if that was proven.
     pub(crate) caller: Option<Caller>,
 }
@@ -106,6 +109,7 @@ impl StateMachine {
             usages: Usages::default(),
             budget: Budget::new(),
             events: Vec::new(),
+            freed: Vec::new(),
             caller: None,
         }
     }
@@ -153,6 +157,7 @@ impl StateMachine {
         // After the command, so that what it freed goes to the head of the queue in the same entry: no
         // later request can come between.
         self.serve_queues();
+        self.remove_freed_objects();
         core::mem::swap(&mut self.events, events);
         outcome
     }
@@ -195,13 +200,17 @@ impl StateMachine {
             Command::OpenForPod(open) => self.open_for_pod(open),
             Command::PodEnded(ended) => Ok(self.pod_ended(ended)),
             Command::RaiseLevel { level } => {
-                self.state.header.level = self.level().max(*level);
+                let before = self.level();
+                self.state.header.level = before.max(*level);
                 // From here on the deadlines themselves judge blocks and idle names; a time that was
                 // kept for 0.1.0 would still go into snapshots.
                 if self.is_at(LEVEL_REPEATS) {
                     self.state.looks = Looks::default();
                 }
                 self.raise_versions();
+                if before < LEVEL_RESTORE {
+                    self.make_objects_of_held();
+                }
                 Ok(Outcome::Done)
             }
             Command::ChangeAccess(change) => self.change_access(change),

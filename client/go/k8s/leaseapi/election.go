@@ -45,6 +45,8 @@ type Election struct {
 	// fresh: the next write begins a new term. This process knows nothing of an earlier one, or has
 	// lost it.
 	fresh bool
+	// ends is how many grants have ended, so that an answer to an older write brings none back.
+	ends uint64
 	// quarantine is until when no write of the lease is sent: a lost term's elector may still go on.
 	quarantine time.Duration
 	terms      []*Term       // Those that have begun and are not over, and those that wait for a grant.
@@ -97,20 +99,20 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !e.writes(request) {
 		return t.next.RoundTrip(request)
 	}
-	sent, fresh, err := e.begin()
+	write, err := e.begin()
 	if err != nil {
 		if request.Body != nil {
 			_ = request.Body.Close() // As every RoundTripper has to.
 		}
 		return nil, err
 	}
-	if fresh {
+	if write.fresh {
 		request = request.Clone(request.Context())
 		request.Header.Set(newTermHeader, "true")
 	}
 	response, err := t.next.RoundTrip(request)
 	if err == nil && response.StatusCode < 300 {
-		e.heard(response.Header, sent)
+		e.heard(response.Header, write)
 	}
 	return response, err
 }
@@ -146,21 +148,28 @@ func (e *Election) isAt(request *http.Request, end string) bool {
 	return found && name == end && !strings.Contains(before, "/apis/")
 }
 
-// begin is when a write is sent, by the clock, and whether it begins a new term.
-func (e *Election) begin() (sent time.Duration, fresh bool, err error) {
+// write is a write of the lease that is under way.
+type write struct {
+	sent  time.Duration // By the election's clock.
+	fresh bool          // It begins a new term.
+	ends  uint64        // The election's when it was sent.
+}
+
+// begin is a write that is sent now.
+func (e *Election) begin() (write, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.clock.Now()
 	e.expire(now)
 	if left := e.quarantine - now; left > 0 {
-		return 0, false, fmt.Errorf("%w: the last term of %s was lost; a new one begins in %v at the earliest",
+		return write{}, fmt.Errorf("%w: the last term of %s was lost; a new one begins in %v at the earliest",
 			ErrNoTerm, e.name, left.Round(time.Millisecond))
 	}
-	return now, e.fresh, nil
+	return write{sent: now, fresh: e.fresh, ends: e.ends}, nil
 }
 
-// heard takes notice of an answer to a write that was sent then.
-func (e *Election) heard(header http.Header, sent time.Duration) {
+// heard takes notice of the answer to a write.
+func (e *Election) heard(header http.Header, write write) {
 	fence, err := ringfence.ParseFence(header.Get(fenceHeader))
 	millis, wrong := strconv.ParseInt(header.Get(validForHeader), 10, 64)
 	if err != nil || wrong != nil || fence.Name != e.name || millis < 0 {
@@ -171,8 +180,11 @@ func (e *Election) heard(header http.Header, sent time.Duration) {
 	defer e.mu.Unlock()
 	now := e.clock.Now()
 	e.expire(now)
-	if e.quarantine > now || sent+valid <= now {
+	if e.quarantine > now || write.sent+valid <= now {
 		return // Too late: it was lost, or is over already.
+	}
+	if e.ends != write.ends {
+		return // What it granted or renewed was released or lost since.
 	}
 	if e.grant.fence.Token > fence.Token {
 		return // An answer that was overtaken.
@@ -181,7 +193,7 @@ func (e *Election) heard(header http.Header, sent time.Duration) {
 		e.lose(now, fmt.Errorf("%w: it holds %v now", ErrLost, fence))
 		return
 	}
-	e.grant = grant{fence: fence, until: max(e.grant.until, sent+valid), valid: valid}
+	e.grant = grant{fence: fence, until: max(e.grant.until, write.sent+valid), valid: valid}
 	e.fresh = false
 	for _, term := range e.terms {
 		term.begin(fence)
@@ -211,6 +223,7 @@ func (e *Election) release() {
 }
 
 func (e *Election) end(why error) {
+	e.ends++ // Without a grant, too: the answer to an acquire may be under way.
 	if e.grant.fence == (ringfence.Fence{}) {
 		return
 	}

@@ -112,14 +112,17 @@ pub struct LeaseObject {
     pub seconds: u32,
     /// When the last grant was made, for people; 0 before the first.
     pub acquired: WallTime,
-    /// When its holder was last heard, for people.
+    /// When its holder was last heard, for people. Keep-alives of a session do not change the objects
+    /// of what it holds: readers see this time moved by as much as the session was heard since.
     pub renewed: WallTime,
-    /// Cluster time of `renewed`: what a session holds is shown as renewed again half of its TTL later.
+    /// Cluster time of `renewed`.
     pub heard: ClusterTime,
     /// How many grants came after the first one.
     pub transitions: u32,
     /// The grant in force, if it was made through the endpoint.
     pub term: Option<Term>,
+    /// Made for a lease that a session acquired, and not written since: it goes when the lease is free.
+    pub native: bool,
 }
 
 /// What readers see of an object.

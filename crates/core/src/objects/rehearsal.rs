@@ -25,6 +25,7 @@ impl StateMachine {
             usages: self.usages.clone(),
             budget: Budget::new(),
             events: Vec::new(),
+            freed: Vec::new(),
             caller: None,
         };
         copy.judge_and_carry_out(command)

@@ -282,6 +282,10 @@ impl Frozen {
 
     fn object_view(&self, name: &LeaseName, object: &LeaseObject) -> ObjectView {
         let grant = self.grant_of(name);
+        let (seconds, renewed) = match grant.filter(|_| object.term.is_none()) {
+            Some(grant) => self.liveness_of(object, grant.session),
+            None => (object.seconds, object.renewed),
+        };
         ObjectView {
             name: name.clone(),
             version: object.version,
@@ -289,9 +293,9 @@ impl Frozen {
             created_at: object.created_at,
             metadata: object.metadata.clone(),
             holder: grant.map(|grant| (self.identity_of(grant.session), grant.token)),
-            seconds: object.seconds,
+            seconds,
             acquired: object.acquired,
-            renewed: object.renewed,
+            renewed,
             transitions: object.transitions,
         }
     }
@@ -318,6 +322,15 @@ impl StateMachine {
             }
             header.versions = header.versions.max(raised);
         }
+    }
+
+    /// Deletes an object, with the next version.
+    pub(super) fn remove_object(&mut self, name: &LeaseName) -> u64 {
+        let version = self.next_version();
+        let forgotten = self.state.objects.delete(name, version);
+        let header = &mut self.state.header;
+        header.versions_forgotten = header.versions_forgotten.max(forgotten);
+        version
     }
 
     /// Changes an object, if there is one, and gives it the next version.

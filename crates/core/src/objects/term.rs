@@ -2,6 +2,7 @@
 
 use ringfence_planted::{Bug, planted};
 
+use super::native::seconds_of;
 use super::object::{Candidate, Owing, Term};
 use super::owing::Debtor;
 use super::write::Done;
@@ -134,6 +135,7 @@ impl StateMachine {
             object.seconds = spec.seconds;
             (object.acquired, object.renewed) = (wall, wall);
             object.term = Some(term);
+            object.native = false;
         });
         Ok(Done::Held(granted.token))
     }
@@ -234,7 +236,13 @@ impl StateMachine {
             EndCause::Released | EndCause::Closed | EndCause::Transferred { .. }
         );
         let mut ended = None;
-        self.change_object(name, |object| ended = object.term.take());
+        let mut native = false;
+        self.change_object(name, |object| {
+            (ended, native) = (object.term.take(), object.native);
+        });
+        if native {
+            self.freed.push(name.clone());
+        }
         if let Some(term) = ended.filter(|_| !willing) {
             let note = Owing {
                 identity: identity.clone(),
@@ -256,7 +264,7 @@ impl StateMachine {
             if object.seconds > 0 {
                 object.transitions = object.transitions.saturating_add(1);
             }
-            object.seconds = u32::try_from(ttl.0.div_ceil(1_000)).unwrap_or(u32::MAX);
+            object.seconds = seconds_of(ttl);
             (object.acquired, object.renewed) = (wall, wall);
             object.heard = now;
         });

@@ -202,15 +202,10 @@ impl StateMachine {
                 self.note(&Command::Revoke(revoke.clone()), &Outcome::Done);
             }
         }
-        let version = self.next_version();
-        let shown = self.object(name);
-        let forgotten = self.state.objects.delete(name, version);
-        let header = &mut self.state.header;
-        header.versions_forgotten = header.versions_forgotten.max(forgotten);
-        let Some(mut object) = shown else {
+        let Some(mut object) = self.object(name) else {
             return Err(Rejection::ObjectChanged { present: None });
         };
-        object.version = version;
+        object.version = self.remove_object(name);
         Ok(Outcome::Object(Box::new(ObjectWritten {
             object,
             held: None,
@@ -221,7 +216,10 @@ impl StateMachine {
         self.make_object(name);
         let changed = |object: &LeaseObject| object.metadata != *metadata;
         if self.state.objects.get(name).is_some_and(changed) {
-            self.change_object(name, |object| object.metadata = metadata.clone());
+            self.change_object(name, |object| {
+                object.metadata = metadata.clone();
+                object.native = false;
+            });
         }
     }
 
@@ -242,6 +240,7 @@ impl StateMachine {
             heard: ClusterTime::default(),
             transitions: 0,
             term: None,
+            native: false,
         };
         self.state.objects.put(name, object);
     }

@@ -46,7 +46,7 @@ impl World {
             index: self.index,
             term: 1,
             time: self.time,
-            wall: WallTime(0),
+            wall: WallTime(self.time.0),
             command,
         };
         self.events.clear();

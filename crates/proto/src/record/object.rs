@@ -92,6 +92,7 @@ impl From<&LeaseObject> for pb::LeaseObject {
             acquired: object.acquired.0,
             renewed: object.renewed.0,
             heard: object.heard.0,
+            native: object.native,
             transitions: object.transitions,
             term: object.term.as_ref().map(|term| pb::Term {
                 token: term.token.get(),
@@ -118,6 +119,7 @@ impl TryFrom<pb::LeaseObject> for LeaseObject {
             heard: ClusterTime(object.heard),
             transitions: object.transitions,
             term: object.term.map(TryInto::try_into).transpose()?,
+            native: object.native,
         })
     }
 }

@@ -71,10 +71,10 @@ fn object() -> BoxedStrategy<LeaseObject> {
     });
     let versions = (count(), count());
     let times = (wall(), wall(), wall(), time());
-    let counts = (any::<u32>(), any::<u32>());
+    let counts = (any::<u32>(), any::<u32>(), any::<bool>());
     (versions, times, counts, metadata(), option::of(term))
         .prop_map(
-            |(versions, times, (seconds, transitions), metadata, term)| {
+            |(versions, times, (seconds, transitions, native), metadata, term)| {
                 let (version, created) = versions;
                 let (created_at, acquired, renewed, heard) = times;
                 LeaseObject {
@@ -88,6 +88,7 @@ fn object() -> BoxedStrategy<LeaseObject> {
                     heard,
                     transitions,
                     term,
+                    native,
                 }
             },
         )

@@ -150,6 +150,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         heard: ClusterTime(0),
         transitions: 3,
         term: Some(term.clone()),
+        native: false,
     };
     let in_pod = LeaseObject {
         heard: ClusterTime(140_000),
