@@ -37,6 +37,7 @@
 --   MARK_STAYS       an attempt to lower, rename or delete a mark
 --   NO_TRANSACTION   ringfence_admit was called outside of a transaction, where it would admit nothing
 --   WRONG_ENGINE     ringfence_marks is not a table of InnoDB
+--   WRONG_SHAPE      ringfence_marks was made by another statement, and lacks its primary key, for example
 --   TOKEN_TOO_HIGH   ringfence_admit or ringfence_advance was shown a token above (now + 1 day) * 2^20,
 --                    with this server's clock in seconds since 1970, and above the mark: it was made up,
 --                    or the clock is more than a day behind. It does not say that the lease is lost
@@ -68,7 +69,8 @@ DELIMITER //
 
 CREATE TRIGGER IF NOT EXISTS ringfence_marks_only_grow BEFORE UPDATE ON ringfence_marks FOR EACH ROW
 BEGIN
-    IF NEW.mark < OLD.mark OR NEW.name <> OLD.name THEN
+    -- A comparison with NULL is neither true nor false, and UPDATE IGNORE makes a 0 of NULL.
+    IF NOT (NEW.mark >= OLD.mark) OR NEW.mark IS NULL OR NOT (NEW.name = OLD.name) OR NEW.name IS NULL THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT =
             'MARK_STAYS: a mark of ringfence_marks can only grow, and keeps its name';
     END IF;
@@ -120,6 +122,26 @@ BEGIN
         OR CAST(token AS DECIMAL(20)) > 9223372036854775807 THEN
         CALL ringfence_refuse(CONCAT('MALFORMED_FENCE: the token "', LEFT(token, 32),
             '" is out of range; a token is 1 to 9223372036854775807'));
+    END IF;
+END//
+
+-- Fails if a table of that name was there before this file and has another shape. Without the key each
+-- admission is a row of its own, and any of them is compared.
+CREATE PROCEDURE IF NOT EXISTS ringfence_check_shape()
+    SQL SECURITY INVOKER
+BEGIN
+    DECLARE found_key, found_mark VARCHAR(64) CHARACTER SET utf8mb4;
+    SELECT LEFT(GROUP_CONCAT(CONCAT(column_name, COALESCE(CONCAT('(', sub_part, ')'), ''))
+            ORDER BY seq_in_index), 24) INTO found_key
+        FROM information_schema.statistics
+        WHERE table_schema = DATABASE() AND table_name = 'ringfence_marks' AND index_name = 'PRIMARY';
+    SELECT LEFT(CONCAT(column_type, IF(is_nullable = 'NO', ' NOT NULL', '')), 24) INTO found_mark
+        FROM information_schema.columns
+        WHERE table_schema = DATABASE() AND table_name = 'ringfence_marks' AND column_name = 'mark'
+            AND NOT (data_type = 'bigint' AND is_nullable = 'NO' AND column_type NOT LIKE '%unsigned%');
+    IF found_key IS NULL OR found_key <> 'name' OR found_mark IS NOT NULL THEN
+        CALL ringfence_refuse(CONCAT('WRONG_SHAPE: PRIMARY KEY (', COALESCE(found_key, 'none'), '), mark ',
+            COALESCE(found_mark, 'bigint NOT NULL'), '; expected PRIMARY KEY (name), mark bigint NOT NULL'));
     END IF;
 END//
 
@@ -175,7 +197,7 @@ BEGIN
         -- ROLLBACK, and must not go on behind an error.
         DECLARE CONTINUE HANDLER FOR 1399 BEGIN END;
         -- The caller may overlook the error. Nothing that it sends next may be written.
-        ROLLBACK;
+        ROLLBACK AND NO CHAIN NO RELEASE;
         START TRANSACTION READ ONLY;
         RESIGNAL;
     END;
@@ -199,13 +221,13 @@ CREATE PROCEDURE IF NOT EXISTS ringfence_advance(
 BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
-        ROLLBACK;
+        ROLLBACK AND NO CHAIN NO RELEASE;
         RESIGNAL;
     END;
-    ROLLBACK;
+    ROLLBACK AND NO CHAIN NO RELEASE;
     START TRANSACTION READ WRITE;
     CALL ringfence_show(resource, token);
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END//
 
 -- Raises the mark to `floor` if it is lower, and commits that. After a restore, and after any loss of
@@ -219,14 +241,14 @@ BEGIN
     DECLARE found BIGINT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
-        ROLLBACK;
+        ROLLBACK AND NO CHAIN NO RELEASE;
         RESIGNAL;
     END;
-    ROLLBACK;
+    ROLLBACK AND NO CHAIN NO RELEASE;
     START TRANSACTION READ WRITE;
     CALL ringfence_check(resource, floor);
     CALL ringfence_raise(CONVERT(resource USING ascii), floor, found);
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END//
 
 -- As ringfence_admit, for a fence `NAME#TOKEN` as a holder shows it, which must be one of `resource`:
@@ -242,7 +264,7 @@ BEGIN
     BEGIN
         -- As in ringfence_admit.
         DECLARE CONTINUE HANDLER FOR 1399 BEGIN END;
-        ROLLBACK;
+        ROLLBACK AND NO CHAIN NO RELEASE;
         START TRANSACTION READ ONLY;
         RESIGNAL;
     END;
@@ -269,3 +291,4 @@ DELIMITER ;
 SET SESSION sql_mode = @ringfence_sql_mode;
 
 CALL ringfence_check_engine();
+CALL ringfence_check_shape();

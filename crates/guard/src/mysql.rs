@@ -107,8 +107,8 @@ const AUTOCOMMIT: &str = "SET autocommit = COALESCE(@ringfence_autocommit, @@aut
 
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
-/// The mark lives in the table `ringfence_marks` of the database in use, and protects data of that server
-/// only.
+/// The mark lives in the table `ringfence_marks` of the database that is in use at the first guarded call on
+/// a [`Connection`], and protects data of that server only.
 ///
 /// # Rules for its transactions
 /// * They are begun and committed by the guard: with [`MysqlGuard::write`], or with
@@ -129,7 +129,8 @@ impl MysqlGuard {
     ///
     /// # Errors
     /// [`MysqlError::Database`], if the account may not create tables, triggers and procedures.
-    /// [`MysqlError::WrongEngine`], if there is a table of marks in another engine than InnoDB.
+    /// [`MysqlError::WrongEngine`] or [`MysqlError::WrongShape`], if there is a table of that name in another
+    /// engine than InnoDB, or with another key.
     pub async fn install(conn: &mut Conn) -> Result<(), MysqlError> {
         migration::run(conn).await
     }
@@ -181,8 +182,8 @@ impl MysqlGuard {
     /// # Errors
     /// [`MysqlError::Refused`]: after [`Refused::StaleToken`](crate::Refused::StaleToken) the lease is lost;
     /// [`Refused::TokenTooHigh`](crate::Refused::TokenTooHigh) says nothing about it, see [`Ceiling`].
-    /// [`MysqlError::Conflict`]: begin again. [`MysqlError::NotFirst`] and [`MysqlError::NotInstalled`] are
-    /// mistakes of the program. No transaction is open then.
+    /// [`MysqlError::Conflict`]: begin again. [`MysqlError::NotFirst`], [`MysqlError::NotInstalled`] and
+    /// [`MysqlError::Hidden`] are mistakes of the program. No transaction is open then.
     pub async fn begin<'a>(
         &self,
         connection: &'a mut Connection,
@@ -309,7 +310,7 @@ impl MysqlGuard {
     /// # Errors
     /// [`MysqlError::NotInstalled`] or [`MysqlError::Database`].
     pub async fn mark(&self, conn: &mut Conn) -> Result<Option<FencingToken>, MysqlError> {
-        let mark: Option<u64> = conn.query_first(self.look("")).await?;
+        let mark: Option<u64> = conn.query_first(self.look("ringfence_marks", "")).await?;
         Ok(mark.and_then(FencingToken::new))
     }
 
@@ -321,7 +322,7 @@ impl MysqlGuard {
         }
         // The mark may be this very token, raised by an operator or before the clock was set back. It
         // only grows, so what is read here can become too low, never too high.
-        let look = self.look("");
+        let look = self.look(&connection.marks().await?, "");
         let mark = match connection.send(&[&look]).await? {
             Told::Done(sets) => token_in(sets.get(1)),
             Told::Failed(_, source) => return Err(source.into()),
@@ -362,20 +363,26 @@ impl MysqlGuard {
         if connection.is_in_transaction() {
             return Err(MysqlError::NotFirst);
         }
+        let marks = connection.marks().await?;
+        // A temporary table would be read and written in place of the marks, also by its full name.
+        let table = format!("SHOW CREATE TABLE {marks}");
         // Neither a lease name nor a number can end a text in SQL. The row changes also when the mark is
         // equal, so that it is locked, and compared where servers certify each other's transactions.
         let write = format!(
-            "INSERT INTO ringfence_marks (name, mark) VALUES ('{}', {token}) ON DUPLICATE KEY UPDATE \
+            "INSERT INTO {marks} (name, mark) VALUES ('{}', {token}) ON DUPLICATE KEY UPDATE \
              mark = GREATEST(mark, {token}), admissions = admissions + 1",
             self.name,
             token = fence.token,
         );
-        let look = self.look(" FOR UPDATE");
+        let look = self.look(&marks, " FOR UPDATE");
         let mut statements = before;
-        statements.extend([write.as_str(), look.as_str(), behind]);
+        statements.extend([table.as_str(), write.as_str(), look.as_str(), behind]);
         // Behind the message's number.
         let answer = statements.len() - 1;
         let error = match connection.send(&statements).await? {
+            Told::Done(sets) if sets.get(answer - 2).is_some_and(|rows| is_temporary(rows)) => {
+                MysqlError::Hidden
+            }
             Told::Done(sets) => match token_in(sets.get(answer)) {
                 Some(mark) if mark <= fence.token => return Ok(()),
                 Some(mark) => fence.overtaken_by(mark).into(),
@@ -388,10 +395,16 @@ impl MysqlGuard {
         Err(error)
     }
 
-    fn look(&self, lock: &str) -> String {
+    fn look(&self, marks: &str, lock: &str) -> String {
         let name = &self.name;
-        format!("SELECT mark FROM ringfence_marks WHERE name = '{name}'{lock}")
+        format!("SELECT mark FROM {marks} WHERE name = '{name}'{lock}")
     }
+}
+
+/// Whether the answer to `SHOW CREATE TABLE` is of a temporary table.
+fn is_temporary(rows: &[Row]) -> bool {
+    let shown = rows.first().and_then(|row| row.get_opt::<String, _>(1));
+    matches!(shown, Some(Ok(shown)) if shown.starts_with("CREATE TEMPORARY"))
 }
 
 /// The token that is all of an answer.

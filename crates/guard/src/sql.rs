@@ -97,11 +97,11 @@ pub const SQLITE_MIGRATION: &str = include_str!("../sql/sqlite.sql");
 /// out until the commit. **It has no ceiling**, since what it would be cannot be set for one connection:
 /// call [`Ceiling::judge`](crate::Ceiling::judge) before, or, in another language, refuse a token above
 /// `(now + 86400) << 20`, with `now` in seconds since 1970.
-pub const SQLITE_ADMIT: &str = "INSERT INTO ringfence_marks (name, mark) VALUES (?1, ?2) \
+pub const SQLITE_ADMIT: &str = "INSERT INTO main.ringfence_marks (name, mark) VALUES (?1, ?2) \
      ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark";
 
 /// The mark of the lease `?1`; no row if there is none. Advice for people.
-pub const SQLITE_MARK: &str = "SELECT mark FROM ringfence_marks WHERE name = ?1";
+pub const SQLITE_MARK: &str = "SELECT mark FROM main.ringfence_marks WHERE name = ?1";
 
 /// The Lua script that compares the mark, and sets mark and data, in Redis 6 and later; its head says
 /// what it takes and answers.

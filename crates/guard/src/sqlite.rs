@@ -39,10 +39,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringfence_core::{FencingToken, LeaseName};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{
     Connection, ErrorCode, MAIN_DB, OptionalExtension, Transaction, TransactionBehavior,
     TransactionState, params,
@@ -58,7 +60,10 @@ const MARKS_OF_ONE_CONNECTION: &str =
     "CREATE TEMP TABLE IF NOT EXISTS ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)";
 
 /// Takes the write lock, as a mere look would not, and changes nothing.
-const HOLD_MARK: &str = "UPDATE ringfence_marks SET mark = mark WHERE name = ?1";
+const HOLD_MARK: &str = "UPDATE main.ringfence_marks SET mark = mark WHERE name = ?1";
+
+/// The columns of the table of marks, as [`shape`] shows them.
+const SHAPE: &str = "name TEXT PRIMARY KEY, mark INTEGER NOT NULL";
 
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
@@ -81,8 +86,9 @@ const HOLD_MARK: &str = "UPDATE ringfence_marks SET mark = mark WHERE name = ?1"
 /// Mark and data are lost or kept together, but with `synchronous` below `FULL` a power failure can
 /// take back the newest commits. That is a restore: see [`SqliteGuard::advance_to`].
 ///
-/// `journal_mode = OFF` is not covered: SQLite cannot roll back then, so what a write that was refused
-/// or has failed did before stays. With `MEMORY` the same holds for a process that is killed.
+/// A database that is opened with `journal_mode = OFF` is not covered: SQLite cannot roll back then, so what
+/// a write that was refused or has failed did before stays. [`SqliteGuard::write`] refuses an effect that
+/// sets the mode. With `MEMORY` the same holds for a process that is killed.
 #[derive(Clone, Debug)]
 pub struct SqliteGuard {
     name: LeaseName,
@@ -114,6 +120,16 @@ pub enum SqliteError {
     /// [`SqliteGuard::install`] was never called on this database.
     #[error("the database has no table ringfence_marks; call SqliteGuard::install once")]
     NotInstalled,
+    /// The table of marks was not made by [`SqliteGuard::install`], and has another key or another type of
+    /// mark: texts, for example, have another order than tokens.
+    #[error(
+        "the table ringfence_marks has the columns ({found}), expected ({SHAPE}); rename that table, call \
+         SqliteGuard::install again, and raise each mark with SqliteGuard::advance_to"
+    )]
+    WrongShape {
+        /// The columns that it has.
+        found: String,
+    },
     /// The commit was interrupted, or its file failed, when it may have been done already. Look at
     /// the data before repeating what is not harmless twice.
     #[error("the commit was interrupted: whether it happened is not known")]
@@ -146,6 +162,7 @@ impl SqliteError {
             Self::Busy { .. }
             | Self::NotFirst
             | Self::NotInstalled
+            | Self::WrongShape { .. }
             | Self::Unknown { .. }
             | Self::Database { .. } => None,
         }
@@ -173,10 +190,15 @@ impl SqliteGuard {
     /// Creates the table of marks in the main database, unless it is there.
     ///
     /// # Errors
-    /// [`SqliteError::Busy`] or [`SqliteError::Database`].
+    /// [`SqliteError::Busy`] or [`SqliteError::Database`]. [`SqliteError::WrongShape`], if there is a table of
+    /// that name with another key or another type of mark.
     pub fn install(connection: &Connection) -> Result<(), SqliteError> {
         if planted(Bug::MarkOfOneConnection) {
             return Ok(connection.execute_batch(MARKS_OF_ONE_CONNECTION)?);
+        }
+        let shape = shape(connection)?;
+        if !shape.is_empty() && shape != SHAPE {
+            return Err(SqliteError::WrongShape { found: shape });
         }
         Ok(connection.execute_batch(SQLITE_MIGRATION)?)
     }
@@ -247,9 +269,11 @@ impl SqliteGuard {
     /// or says `OR ROLLBACK`. What an effect that overlooks this error writes next would commit by
     /// itself, without the mark: a commit hook refuses it, and everything else that would commit
     /// before `effect` has returned. A rollback hook notes that the transaction has ended: another
-    /// one that `effect` has begun since, with `BEGIN` or `SAVEPOINT`, is rolled back. So hooks of
-    /// both kinds that the program has set on `connection` are gone afterwards; set them again, or
-    /// use [`SqliteGuard::admit`] and stop at any error. `effect` must not set any.
+    /// one that `effect` has begun since, with `BEGIN` or `SAVEPOINT`, is rolled back. An authorizer
+    /// refuses to set `PRAGMA journal_mode`, with `SQLITE_AUTH`: without a journal what the hook refuses
+    /// could not be taken back. So hooks of both kinds and an authorizer that the program has set on
+    /// `connection` are gone afterwards; set them again, or use [`SqliteGuard::admit`] and stop at any
+    /// error. `effect` must not set any.
     ///
     /// # Errors
     /// As [`SqliteGuard::admit`], or whatever `effect` returns. [`SqliteError::Database`] also if
@@ -265,6 +289,7 @@ impl SqliteGuard {
         let done = self.write_behind(&wall, connection, fence, effect);
         connection.commit_hook(None::<fn() -> bool>);
         connection.rollback_hook(None::<fn()>);
+        connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>);
         done
     }
 
@@ -315,7 +340,7 @@ impl SqliteGuard {
     /// [`SqliteError::Busy`], [`SqliteError::NotInstalled`] or [`SqliteError::Database`].
     pub fn mark(&self, connection: &Connection) -> Result<Option<FencingToken>, SqliteError> {
         let mut read = connection
-            .prepare_cached(SQLITE_MARK)
+            .prepare_cached(&of_marks(SQLITE_MARK))
             .map_err(not_installed)?;
         let mark = read
             .query_row([self.name.as_str()], |row| row.get::<_, u64>(0))
@@ -334,7 +359,7 @@ impl SqliteGuard {
         // The mark may be this very token, raised by an operator or before the clock was set back.
         come_first(transaction)?;
         let mut hold = transaction
-            .prepare_cached(HOLD_MARK)
+            .prepare_cached(&of_marks(HOLD_MARK))
             .map_err(not_installed)?;
         hold.execute([self.name.as_str()])?;
         Ok(self.ceiling.judge(fence, self.mark(transaction)?)?)
@@ -346,7 +371,7 @@ impl SqliteGuard {
             return Ok(());
         }
         let mut raise = transaction
-            .prepare_cached(SQLITE_ADMIT)
+            .prepare_cached(&of_marks(SQLITE_ADMIT))
             .map_err(not_installed)?;
         let fence = Fence::new(self.name.clone(), token);
         match raise.execute(params![self.name.as_str(), token.get()]) {
@@ -360,6 +385,24 @@ impl SqliteGuard {
         let mark = self.mark(transaction)?.unwrap_or(token);
         Err(fence.overtaken_by(mark).into())
     }
+}
+
+/// A statement about the marks. It names the main database, since a temporary table that an effect has left
+/// would stand in front of the marks.
+fn of_marks(statement: &'static str) -> Cow<'static, str> {
+    if planted(Bug::MarkOfOneConnection) {
+        return statement.replace("main.", "").into();
+    }
+    statement.into()
+}
+
+/// The columns of the table of marks in the main database; empty if there is none.
+fn shape(connection: &Connection) -> Result<String, SqliteError> {
+    let columns = "SELECT coalesce(group_concat(concat, ', '), '') FROM (
+        SELECT name || ' ' || upper(type) || CASE WHEN pk > 0 THEN ' PRIMARY KEY'
+            WHEN \"notnull\" THEN ' NOT NULL' ELSE '' END AS concat
+        FROM pragma_table_info('ringfence_marks', 'main') ORDER BY cid)";
+    Ok(connection.query_row(columns, [], |row| row.get(0))?)
 }
 
 fn come_first(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
@@ -391,7 +434,16 @@ fn ended() -> SqliteError {
     rusqlite::Error::SqliteFailure(code, Some(what.to_owned())).into()
 }
 
-/// Refuses every commit of a connection while it stands, and notes a rollback.
+/// Whether a statement sets how the database is journaled.
+fn sets_journal(action: &AuthAction<'_>) -> bool {
+    matches!(
+        action,
+        AuthAction::Pragma { pragma_name, pragma_value: Some(_) }
+            if pragma_name.eq_ignore_ascii_case("journal_mode")
+    )
+}
+
+/// Refuses every commit of a connection while it stands, keeps its journal, and notes a rollback.
 #[derive(Default)]
 struct Wall(Arc<Watched>);
 
@@ -409,6 +461,14 @@ impl Wall {
         connection.commit_hook(Some(move || watched.stands.load(Ordering::SeqCst)));
         let watched = Arc::clone(&self.0);
         connection.rollback_hook(Some(move || watched.ended.store(true, Ordering::SeqCst)));
+        let watched = Arc::clone(&self.0);
+        connection.authorizer(Some(move |context: AuthContext<'_>| {
+            if watched.stands.load(Ordering::SeqCst) && sets_journal(&context.action) {
+                Authorization::Deny
+            } else {
+                Authorization::Allow
+            }
+        }));
     }
 
     fn lower(&self) {

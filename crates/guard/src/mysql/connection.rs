@@ -37,11 +37,17 @@ use super::MysqlError;
 ///
 /// An effect that ends its transaction with `COMMIT AND CHAIN` or `ROLLBACK AND CHAIN`, or overlooks a
 /// deadlock, *and then commits on its own*, has written without the mark.
+///
+/// # The database of the marks
+/// The first guarded call binds the connection to the database that is in use then. A later `USE` moves
+/// the program's own statements, not the marks.
 pub struct Connection {
     /// `None`: it is closed.
     conn: Option<Conn>,
     /// The number of the next message.
     step: u64,
+    /// The table of marks with its database, quoted; `None` before the first guarded call.
+    marks: Option<String>,
 }
 
 /// What came of a message whose connection is still good.
@@ -81,6 +87,7 @@ impl Connection {
             conn: Some(conn),
             // Another connection's answers, which a pool could mix up, have other numbers.
             step: RandomState::new().hash_one(0) >> 1,
+            marks: None,
         }
     }
 
@@ -110,6 +117,24 @@ impl Connection {
     #[must_use]
     pub fn into_inner(self) -> Option<Conn> {
         self.conn
+    }
+
+    /// The table of marks, in the database that was in use at the first call. An effect may leave its
+    /// session in another one, whose marks are of no account.
+    pub(super) async fn marks(&mut self) -> Result<String, MysqlError> {
+        if let Some(marks) = &self.marks {
+            return Ok(marks.clone());
+        }
+        let sets = match self.send(&["SELECT DATABASE()"]).await? {
+            Told::Done(sets) => sets,
+            Told::Failed(_, source) => return Err(source.into()),
+        };
+        let row = sets.get(1).and_then(|rows| rows.first());
+        let database = row.and_then(|row| row.get_opt::<String, _>(0)?.ok());
+        let database = database.ok_or(MysqlError::NotInstalled)?;
+        let marks = format!("`{}`.ringfence_marks", database.replace('`', "``"));
+        self.marks = Some(marks.clone());
+        Ok(marks)
     }
 
     /// Closes it without waiting. The server rolls back what is open.

@@ -53,6 +53,23 @@ pub enum MysqlError {
         /// The engine that it is in.
         engine: String,
     },
+    /// The table of marks was not made by the migration, and has another key or another type of mark.
+    /// Without its key it holds several marks of one lease, and any of them is compared.
+    #[error(
+        "the table ringfence_marks has another shape than the migration makes: {found}; rename that \
+         table, run MysqlGuard::install again, and raise each mark with MysqlGuard::advance_to"
+    )]
+    WrongShape {
+        /// What it has, and what is expected.
+        found: String,
+    },
+    /// The session has a temporary table of the name `ringfence_marks`, which stands in front of the
+    /// table of marks. Nothing of the effect was sent.
+    #[error(
+        "a temporary table hides the table ringfence_marks on this connection; connect again, and drop \
+         such a table in the effect that makes it"
+    )]
+    Hidden,
     /// A transaction is open on the connection already. The guard begins its own, which would
     /// commit the open one. Nothing was sent.
     #[error(

@@ -160,6 +160,48 @@ fn a_table_of_marks_that_knows_no_transactions_is_refused() {
     });
 }
 
+/// Without the key each admission is a row, and the first one is compared.
+#[test]
+fn a_table_of_marks_of_another_shape_is_refused_in_mysql() {
+    run_to_end(async {
+        let Some(database) = Database::create("shapes").await else {
+            return;
+        };
+        let mut conn = database.conn().await;
+        let admissions = "admissions BIGINT UNSIGNED NOT NULL DEFAULT 1";
+        for (columns, found) in [
+            ("name VARCHAR(255) NOT NULL, mark BIGINT NOT NULL", "(none)"),
+            (
+                "name VARCHAR(255), mark BIGINT, PRIMARY KEY (name, mark)",
+                "(name,mark)",
+            ),
+            (
+                "name VARCHAR(255), mark BIGINT NOT NULL, PRIMARY KEY (name(9))",
+                "(name(9))",
+            ),
+            ("name VARCHAR(255) PRIMARY KEY, mark BIGINT", "mark bigint"),
+            (
+                "name VARCHAR(255) PRIMARY KEY, mark VARCHAR(20) NOT NULL",
+                "mark varchar(20)",
+            ),
+            ("id BIGINT PRIMARY KEY", "mark"),
+        ] {
+            let table =
+                format!("CREATE OR REPLACE TABLE ringfence_marks ({columns}, {admissions})");
+            conn.query_drop(table).await.unwrap();
+            let error = MysqlGuard::install(&mut conn).await.unwrap_err();
+            let named =
+                matches!(&error, MysqlError::WrongShape { found: it } if it.contains(found));
+            assert!(named, "{columns}: {error:?}");
+            let said = database.client(ringfence_guard::sql::MYSQL_MIGRATION);
+            assert!(!said.succeeded, "{columns}: {said:?}");
+        }
+        conn.query_drop("DROP TABLE ringfence_marks").await.unwrap();
+        MysqlGuard::install(&mut conn).await.unwrap();
+        MysqlGuard::install(&mut conn).await.unwrap();
+    });
+}
+
 #[test]
 fn an_equal_token_keeps_the_next_grant_out_of_mysql_until_the_commit() {
     installed("waiting", async |database| {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use ringfence_guard::mysql::{MysqlError, MysqlGuard};
 
@@ -216,5 +217,63 @@ fn a_write_to_mysql_that_is_dropped_half_way_is_rolled_back() {
         let mut other = database.connect().await;
         guard().advance(&mut other, &fence("a#9")).await.unwrap();
         assert_eq!(held(database).await, (0, Some(9)));
+    });
+}
+
+/// What one effect leaves in its session does not decide which marks the next one is compared with.
+#[test]
+fn an_effect_that_changes_its_database_does_not_move_the_marks() {
+    installed("bound", async |database| {
+        let mut other = database.conn().await;
+        other
+            .query_drop("CREATE DATABASE bound_other; USE bound_other")
+            .await
+            .unwrap();
+        MysqlGuard::install(&mut other).await.unwrap();
+
+        let (mut old, mut new) = (database.connect().await, database.connect().await);
+        let leave =
+            async |conn: &mut Conn| Ok::<_, MysqlError>(conn.query_drop("USE bound_other").await?);
+        guard().write(&mut old, &fence("a#8"), leave).await.unwrap();
+        guard().advance(&mut new, &fence("a#9")).await.unwrap();
+        let write = async |conn: &mut Conn| {
+            conn.query_drop("INSERT INTO bound.datum VALUES (1)")
+                .await?;
+            Ok::<_, MysqlError>(())
+        };
+        let stale = guard().write(&mut old, &fence("a#8"), write).await;
+        let stale = stale.unwrap_err();
+        assert!(matches!(stale, MysqlError::Refused(_)), "{stale:?}");
+        assert_eq!(held(database).await, (0, Some(9)));
+        guard()
+            .write(&mut old, &fence("a#10"), write)
+            .await
+            .unwrap();
+        assert_eq!(held(database).await, (1, Some(10)));
+    });
+}
+
+#[test]
+fn a_temporary_table_of_marks_in_mysql_is_refused() {
+    installed("hidden", async |database| {
+        let (mut old, mut new) = (database.connect().await, database.connect().await);
+        let hide = async |conn: &mut Conn| {
+            let table = "CREATE TEMPORARY TABLE ringfence_marks (name VARCHAR(255) PRIMARY KEY, \
+                 mark BIGINT, admissions BIGINT DEFAULT 1)";
+            Ok::<_, MysqlError>(conn.query_drop(table).await?)
+        };
+        guard().write(&mut old, &fence("a#8"), hide).await.unwrap();
+        guard().advance(&mut new, &fence("a#9")).await.unwrap();
+        for token in ["a#8", "a#10"] {
+            let error = insert(&guard(), &mut old, &fence(token)).await.unwrap_err();
+            assert!(matches!(error, MysqlError::Hidden), "{error:?}");
+            let error = guard().advance(&mut old, &fence(token)).await.unwrap_err();
+            assert!(error.to_string().contains("connect again"), "{error}");
+        }
+        assert_eq!(held(database).await, (0, Some(9)));
+        // Its session is read-only outside of guarded writes, so that only another one is fit.
+        let mut old = database.connect().await;
+        insert(&guard(), &mut old, &fence("a#9")).await.unwrap();
+        assert_eq!(held(database).await, (1, Some(9)));
     });
 }

@@ -378,3 +378,72 @@ fn no_increment_is_lost_between_threads() {
     };
     no_increment_is_lost(&name, (0..4).map(worker).collect(), 300);
 }
+
+/// It would stand in front of the marks, and be compared in their place.
+#[test]
+fn a_temporary_table_of_marks_in_sqlite_is_not_compared() {
+    let database = wal();
+    let (mut old, mut new) = (database.open(), database.open());
+    let guard = guard(&fence("a#1"));
+    let hides = "CREATE TEMP TABLE ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)";
+    let hide = |tx: &rusqlite::Transaction<'_>| Ok::<_, SqliteError>(tx.execute_batch(hides)?);
+    guard.write(&mut old, &fence("a#8"), hide).unwrap();
+    guard.advance(&mut new, &fence("a#9")).unwrap();
+    let stale = guard.advance(&mut old, &fence("a#8")).unwrap_err();
+    let why = stale.refused().map(Refused::reason);
+    assert_eq!(why, Some("STALE_TOKEN"), "{stale:?}");
+    assert_eq!(guard.mark(&old).unwrap(), FencingToken::new(9));
+}
+
+/// Without a journal SQLite cannot take back what the guard refuses to commit.
+#[test]
+fn an_effect_cannot_end_its_transaction_and_write_without_a_journal() {
+    let database = wal();
+    let mut connection = database.open();
+    let guard = guard(&fence("a#1"));
+    let fill = "PRAGMA journal_mode = DELETE; CREATE TABLE big (amount INTEGER, text TEXT);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+        INSERT INTO big SELECT 1, hex(randomblob(400)) FROM n";
+    connection.execute_batch(fill).unwrap();
+    for set in [
+        "PRAGMA journal_mode = OFF",
+        "PRAGMA main.Journal_Mode('off')",
+        "SELECT * FROM pragma_journal_mode('off')",
+    ] {
+        let torn = guard.write(&mut connection, &fence("a#9"), |tx| {
+            tx.execute_batch("ROLLBACK").ok();
+            tx.execute_batch(set).ok();
+            tx.execute_batch("UPDATE big SET amount = 1000").ok();
+            Ok::<_, SqliteError>(())
+        });
+        assert!(
+            matches!(torn, Err(SqliteError::Database { .. })),
+            "{torn:?}"
+        );
+        let count = "SELECT COUNT(*) FROM big WHERE amount = 1000";
+        let other = database.open();
+        let written: u64 = other.query_row(count, [], |row| row.get(0)).unwrap();
+        assert_eq!(written, 0, "{set}");
+    }
+    // The wall goes with the write.
+    let mode = connection.query_row("PRAGMA journal_mode = OFF", [], |row| row.get(0));
+    assert_eq!(mode, Ok("off".to_owned()));
+}
+
+#[test]
+fn a_table_of_marks_of_another_shape_is_refused_in_sqlite() {
+    for columns in [
+        "name TEXT NOT NULL, mark INTEGER NOT NULL",
+        "name TEXT PRIMARY KEY, mark TEXT NOT NULL",
+        "name TEXT PRIMARY KEY, mark INTEGER",
+        "id INTEGER PRIMARY KEY",
+    ] {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let create = format!("CREATE TABLE ringfence_marks ({columns})");
+        connection.execute_batch(&create).unwrap();
+        let error = SqliteGuard::install(&connection).unwrap_err();
+        assert!(matches!(error, SqliteError::WrongShape { .. }), "{error:?}");
+        let expected = "expected (name TEXT PRIMARY KEY, mark INTEGER NOT NULL)";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
