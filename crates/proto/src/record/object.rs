@@ -285,6 +285,7 @@ impl From<&ObjectView> for pb::ObjectView {
                 heard: 0,
                 transitions: view.transitions,
                 term: None,
+                native: false,
             }),
             token: holder.map_or(0, |(_, token)| token.get()),
             identity: holder.map_or(String::new(), |(identity, _)| identity.as_str().into()),
