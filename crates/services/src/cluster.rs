@@ -1,6 +1,6 @@
 //! Service `ringfence.v1.Cluster`.
 
-use ringfence_core::{ClusterId, Rejection, StateMachine, Verb};
+use ringfence_core::{ClusterId, LEVEL_OBJECTS, Rejection, Settings, StateMachine, Verb};
 use ringfence_proto::record::RECORD_VERSION;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{
@@ -182,6 +182,8 @@ impl v1::cluster_server::Cluster for ClusterService {
         let (metadata, extensions, asked) = request.into_parts();
         let whole = deadline::within(&metadata, whole(&self.context, asked)).await?;
         self.context
+            .answered(Call::Configure, check_factor(&self.context, &whole))?;
+        self.context
             .call(Request::from_parts(metadata, extensions, whole))
             .await
     }
@@ -237,6 +239,24 @@ async fn whole(
     let after = wire::settings_changed(&before, &change);
     request.settings = Some(wire::settings_to_wire(&after));
     Ok(request)
+}
+
+/// Refuses a factor of the Lease endpoint before the level that it begins with: the entry would be
+/// applied without it, as older releases do.
+fn check_factor(context: &Context, request: &v1::ConfigureRequest) -> Result<(), Refusal> {
+    let factor = request
+        .settings
+        .as_ref()
+        .map_or(0, |settings| settings.lease_api_factor_per_mille);
+    let level = context.node.read(|machine| machine.level());
+    if level >= LEVEL_OBJECTS || [0, Settings::STANDARD.lease_api_factor].contains(&factor) {
+        return Ok(());
+    }
+    let why = format!(
+        "a factor of the Lease endpoint begins with level {LEVEL_OBJECTS}, and the level of the \
+         cluster is {level}: it is raised once every node runs this release"
+    );
+    Err(Refusal::unavailable(why, None, RETRY_AFTER))
 }
 
 fn status(context: &Context) -> v1::StatusResponse {

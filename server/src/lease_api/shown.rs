@@ -113,6 +113,31 @@ pub(super) fn lease(object: &ObjectView, cluster: Option<ClusterId>) -> Lease {
     }
 }
 
+/// What a write would make of a lease that is shown now, if it is there. It has the uid, the version and
+/// the token of what is there, since a dry run is given none: a token that it showed would be granted to
+/// another holder.
+pub(super) fn rehearsed_lease(
+    object: &ObjectView,
+    present: Option<&Lease>,
+    cluster: Option<ClusterId>,
+) -> Lease {
+    let mut would = lease(object, cluster);
+    let own = present.map(|present| present.metadata.clone());
+    let own = own.unwrap_or_default();
+    would.metadata.uid = own.uid;
+    would.metadata.resource_version = own.resource_version;
+    let granted = would.metadata.annotations.remove(TOKEN);
+    let held = own.annotations.get(TOKEN);
+    // A holder keeps its token; one that takes the lease has none yet.
+    if let Some(held) = held.filter(|held| Some(*held) == granted.as_ref()) {
+        would
+            .metadata
+            .annotations
+            .insert(TOKEN.to_owned(), held.clone());
+    }
+    would
+}
+
 /// A deleted object, as the last event of it shows it.
 pub(super) fn gone(
     name: &LeaseName,
@@ -137,4 +162,41 @@ pub(super) fn gone(
 /// A fence as guards take it.
 pub(super) fn fence(name: &LeaseName, token: FencingToken) -> String {
     format!("{name}#{token}")
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_core::{Identity, ObjectMetadata};
+
+    use super::*;
+
+    fn held_with(token: u64) -> ObjectView {
+        ObjectView {
+            name: LeaseName::parse("k8s/shop/web").unwrap(),
+            version: 9,
+            created: 9,
+            created_at: WallTime(1),
+            metadata: ObjectMetadata::default(),
+            holder: FencingToken::new(token)
+                .map(|token| (Identity::parse("elector").unwrap(), token)),
+            seconds: 15,
+            acquired: WallTime(1),
+            renewed: WallTime(1),
+            transitions: 0,
+        }
+    }
+
+    #[test]
+    fn a_dry_run_shows_no_token_that_is_not_granted() {
+        let free = lease(&held_with(0), None);
+        let held = lease(&held_with(7), None);
+        for present in [None, Some(&free), Some(&held)] {
+            let would = rehearsed_lease(&held_with(8), present, None);
+            assert_eq!(would.metadata.annotations.get(TOKEN), None, "{present:?}");
+            assert_eq!(would.spec.holder(), Some("elector"));
+        }
+        let renewed = rehearsed_lease(&held_with(7), Some(&held), None);
+        let token = renewed.metadata.annotations.get(TOKEN);
+        assert_eq!(token.map(String::as_str), Some("7"));
+    }
 }

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::failures::{self, What};
 use super::reads::one;
-use super::shown::{fence, lease, name_of, uid};
+use super::shown::{fence, lease, name_of, rehearsed_lease, uid};
 use super::{Answer, Asked, BODY_BYTES_MAX, LeaseApi};
 
 /// How many states a patch or a delete is applied to, at most.
@@ -270,11 +270,7 @@ impl LeaseApi {
         let write = ObjectWrite::Put { metadata, spec };
         if options.dry_run {
             let rehearsed = self.rehearse(writing, version, write).await?;
-            let mut would = lease(&rehearsed.object, self.cluster());
-            // It has the version and the uid of what is there: it was given none of its own.
-            let own = shown.map(|shown| shown.metadata).unwrap_or_default();
-            would.metadata.uid = own.uid;
-            would.metadata.resource_version = own.resource_version;
+            let would = rehearsed_lease(&rehearsed.object, shown.as_ref(), self.cluster());
             return Ok(Answer::ok(one(&would, form, Include::default())));
         }
         let written = self

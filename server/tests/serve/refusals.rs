@@ -159,6 +159,29 @@ async fn settings_of_a_client_without_the_factor_of_the_lease_endpoint_leave_it_
 }
 
 #[tokio::test]
+async fn a_factor_of_the_lease_endpoint_that_is_accepted_is_stored() {
+    let (node, _dir) = single().await;
+    let mut api = Api::of(&node).await;
+    // Its level is raised some time after it has formed a cluster.
+    loop {
+        let request = v1::ConfigureRequest {
+            settings: None,
+            based_on: 0,
+            change: Some(v1::SettingsChange {
+                lease_api_factor_per_mille: Some(1_700),
+                ..Default::default()
+            }),
+        };
+        match api.cluster.configure(request).await {
+            Ok(_) => break,
+            Err(refused) => assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}"),
+        }
+    }
+    let settings = api.status().await.settings.unwrap();
+    assert_eq!(settings.lease_api_factor_per_mille, 1_700);
+}
+
+#[tokio::test]
 async fn a_waiter_learns_why_its_session_has_ended() {
     let (node, _dir) = single().await;
     let mut api = Api::of(&node).await;

@@ -298,7 +298,8 @@ type Settings struct {
 	// 10,000,000 unless it is set.
 	SessionsMax uint64 `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3" json:"sessions_max,omitempty"`
 	// The TTL of a grant of the Lease endpoint, in thousandths of the leaseDurationSeconds that its
-	// holder asks for; 1,000 to 2,000, 1,500 unless it is set.
+	// holder asks for; 1,000 to 2,000, 1,500 unless it is set. In a request 0 keeps the factor that
+	// there is: clients of older releases do not know it.
 	LeaseApiFactorPerMille uint32 `protobuf:"varint,8,opt,name=lease_api_factor_per_mille,json=leaseApiFactorPerMille,proto3" json:"lease_api_factor_per_mille,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -1040,15 +1041,17 @@ func (x *ConfigureRequest) GetChange() *SettingsChange {
 
 // The settings to change; those that are absent stay as they are.
 type SettingsChange struct {
-	state                  protoimpl.MessageState `protogen:"open.v1"`
-	TtlMinMs               *uint64                `protobuf:"varint,1,opt,name=ttl_min_ms,json=ttlMinMs,proto3,oneof" json:"ttl_min_ms,omitempty"`
-	TtlMaxMs               *uint64                `protobuf:"varint,2,opt,name=ttl_max_ms,json=ttlMaxMs,proto3,oneof" json:"ttl_max_ms,omitempty"`
-	IdleRetentionMs        *uint64                `protobuf:"varint,3,opt,name=idle_retention_ms,json=idleRetentionMs,proto3,oneof" json:"idle_retention_ms,omitempty"`
-	SessionLeasesMax       *uint32                `protobuf:"varint,4,opt,name=session_leases_max,json=sessionLeasesMax,proto3,oneof" json:"session_leases_max,omitempty"`
-	LeaseWaitersMax        *uint32                `protobuf:"varint,5,opt,name=lease_waiters_max,json=leaseWaitersMax,proto3,oneof" json:"lease_waiters_max,omitempty"`
-	LeasesMax              *uint64                `protobuf:"varint,6,opt,name=leases_max,json=leasesMax,proto3,oneof" json:"leases_max,omitempty"`
-	SessionsMax            *uint64                `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3,oneof" json:"sessions_max,omitempty"`
-	LeaseApiFactorPerMille *uint32                `protobuf:"varint,8,opt,name=lease_api_factor_per_mille,json=leaseApiFactorPerMille,proto3,oneof" json:"lease_api_factor_per_mille,omitempty"`
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	TtlMinMs         *uint64                `protobuf:"varint,1,opt,name=ttl_min_ms,json=ttlMinMs,proto3,oneof" json:"ttl_min_ms,omitempty"`
+	TtlMaxMs         *uint64                `protobuf:"varint,2,opt,name=ttl_max_ms,json=ttlMaxMs,proto3,oneof" json:"ttl_max_ms,omitempty"`
+	IdleRetentionMs  *uint64                `protobuf:"varint,3,opt,name=idle_retention_ms,json=idleRetentionMs,proto3,oneof" json:"idle_retention_ms,omitempty"`
+	SessionLeasesMax *uint32                `protobuf:"varint,4,opt,name=session_leases_max,json=sessionLeasesMax,proto3,oneof" json:"session_leases_max,omitempty"`
+	LeaseWaitersMax  *uint32                `protobuf:"varint,5,opt,name=lease_waiters_max,json=leaseWaitersMax,proto3,oneof" json:"lease_waiters_max,omitempty"`
+	LeasesMax        *uint64                `protobuf:"varint,6,opt,name=leases_max,json=leasesMax,proto3,oneof" json:"leases_max,omitempty"`
+	SessionsMax      *uint64                `protobuf:"varint,7,opt,name=sessions_max,json=sessionsMax,proto3,oneof" json:"sessions_max,omitempty"`
+	// Absent keeps the factor; 0 is refused as out of range. Before the cluster's level is 5 another
+	// factor than 1,500 is UNAVAILABLE.
+	LeaseApiFactorPerMille *uint32 `protobuf:"varint,8,opt,name=lease_api_factor_per_mille,json=leaseApiFactorPerMille,proto3,oneof" json:"lease_api_factor_per_mille,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
 }

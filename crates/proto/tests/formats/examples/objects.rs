@@ -165,6 +165,10 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         term: None,
         ..object.clone()
     };
+    let of_session = LeaseObject {
+        native: true,
+        ..free.clone()
+    };
     let gone = GoneRecord {
         version: VERSION,
         name: lease(),
@@ -197,6 +201,7 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("object", of(object)),
         ("object_of_no_holder", of(free)),
         ("object_in_watched_pod", of(in_pod)),
+        ("object_of_session", of(of_session)),
         ("gone_object", Record::GoneObject(gone)),
         ("owing", Record::Owing(owing)),
     ]
