@@ -364,7 +364,8 @@ impl MysqlGuard {
             return Err(MysqlError::NotFirst);
         }
         let marks = connection.marks().await?;
-        // A temporary table would be read and written in place of the marks, also by its full name.
+        // A temporary table would be read and written in place of the marks, also by its full name. It comes
+        // last: MariaDB answers it without a row where a kill meets it, and drops the statements behind it.
         let table = format!("SHOW CREATE TABLE {marks}");
         // Neither a lease name nor a number can end a text in SQL. The row changes also when the mark is
         // equal, so that it is locked, and compared where servers certify each other's transactions.
@@ -376,17 +377,16 @@ impl MysqlGuard {
         );
         let look = self.look(&marks, " FOR UPDATE");
         let mut statements = before;
-        statements.extend([table.as_str(), write.as_str(), look.as_str(), behind]);
+        statements.extend([write.as_str(), look.as_str(), behind, table.as_str()]);
         // Behind the message's number.
-        let answer = statements.len() - 1;
+        let (answer, shown) = (statements.len() - 2, statements.len());
         let error = match connection.send(&statements).await? {
-            Told::Done(sets) if sets.get(answer - 2).is_some_and(|rows| is_temporary(rows)) => {
-                MysqlError::Hidden
-            }
-            Told::Done(sets) => match token_in(sets.get(answer)) {
-                Some(mark) if mark <= fence.token => return Ok(()),
-                Some(mark) => fence.overtaken_by(mark).into(),
-                None => MysqlError::NotInstalled,
+            Told::Done(sets) => match (token_in(sets.get(answer)), is_temporary(sets.get(shown))) {
+                (Some(_), Some(true)) => MysqlError::Hidden,
+                (Some(_), None) => error::interrupted().into(),
+                (Some(mark), _) if mark <= fence.token => return Ok(()),
+                (Some(mark), _) => fence.overtaken_by(mark).into(),
+                (None, _) => MysqlError::NotInstalled,
             },
             Told::Failed(_, source) => source.into(),
         };
@@ -402,9 +402,9 @@ impl MysqlGuard {
 }
 
 /// Whether the answer to `SHOW CREATE TABLE` is of a temporary table.
-fn is_temporary(rows: &[Row]) -> bool {
-    let shown = rows.first().and_then(|row| row.get_opt::<String, _>(1));
-    matches!(shown, Some(Ok(shown)) if shown.starts_with("CREATE TEMPORARY"))
+fn is_temporary(rows: Option<&Vec<Row>>) -> Option<bool> {
+    let shown = rows?.first()?.get_opt::<String, _>(1)?.ok()?;
+    Some(shown.starts_with("CREATE TEMPORARY"))
 }
 
 /// The token that is all of an answer.

@@ -182,6 +182,15 @@ pub(super) fn conflict_in(error: &(dyn Error + 'static)) -> Option<Conflict> {
     None
 }
 
+/// As the server says it of a statement that was killed, where it has answered nothing.
+pub(super) fn interrupted() -> mysql_async::Error {
+    mysql_async::Error::Server(ServerError {
+        code: 1317,
+        message: "the table of marks was not shown: the statement was interrupted".to_owned(),
+        state: "70100".to_owned(),
+    })
+}
+
 /// Whether the server says that there is no such savepoint.
 pub(super) fn is_missing_savepoint(error: &mysql_async::Error) -> bool {
     matches!(error, mysql_async::Error::Server(error) if error.code == code::DOES_NOT_EXIST)
