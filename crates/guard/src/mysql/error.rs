@@ -63,13 +63,6 @@ pub enum MysqlError {
         /// What it has, and what is expected.
         found: String,
     },
-    /// The session has a temporary table of the name `ringfence_marks`, which stands in front of the
-    /// table of marks. Nothing of the effect was sent.
-    #[error(
-        "a temporary table hides the table ringfence_marks on this connection; connect again, and drop \
-         such a table in the effect that makes it"
-    )]
-    Hidden,
     /// A transaction is open on the connection already. The guard begins its own, which would
     /// commit the open one. Nothing was sent.
     #[error(
@@ -180,15 +173,6 @@ pub(super) fn conflict_in(error: &(dyn Error + 'static)) -> Option<Conflict> {
         next = error.source();
     }
     None
-}
-
-/// As the server says it of a statement that was killed, where it has answered nothing.
-pub(super) fn interrupted() -> mysql_async::Error {
-    mysql_async::Error::Server(ServerError {
-        code: 1317,
-        message: "the table of marks was not shown: the statement was interrupted".to_owned(),
-        state: "70100".to_owned(),
-    })
 }
 
 /// Whether the server says that there is no such savepoint.
