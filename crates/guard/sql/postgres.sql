@@ -53,6 +53,26 @@ CREATE TABLE IF NOT EXISTS ringfence_marks (
     mark bigint NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
+-- A table of that name that was there before this file, without the key, holds several marks of one lease.
+DO $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+        WHERE indrelid = 'ringfence_marks'::regclass AND indisprimary AND indnatts = 1
+            AND attname = 'name'
+    ) OR NOT EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = 'ringfence_marks'::regclass AND attname = 'mark'
+            AND atttypid = 'bigint'::regtype AND attnotnull
+    ) THEN
+        RAISE EXCEPTION
+            'WRONG_SHAPE: ringfence_marks has another shape; expected PRIMARY KEY (name), mark bigint NOT NULL'
+            USING ERRCODE = 'invalid_table_definition',
+                  HINT = 'Rename that table, run this again, and raise each mark with ringfence_advance_to.';
+    END IF;
+END
+$$;
+
 COMMENT ON TABLE ringfence_marks IS
     'The greatest fencing token that each lease has shown. Marks outlive the data they guard.';
 

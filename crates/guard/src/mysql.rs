@@ -115,6 +115,8 @@ const AUTOCOMMIT: &str = "SET autocommit = COALESCE(@ringfence_autocommit, @@aut
 ///   [`MysqlGuard::begin`] and [`Guarded::commit`]. The admission comes first in them; from there to the end
 ///   of the transaction no newer grant is admitted.
 /// * A statement of their effect must not end them. Savepoints are allowed, as statements.
+/// * An effect leaves no temporary table `ringfence_marks` behind: the server would show that to later calls
+///   on the connection in place of the marks, which is not noticed.
 /// * A new holder calls [`MysqlGuard::advance`] before its first read.
 #[derive(Clone, Debug)]
 pub struct MysqlGuard {
@@ -182,8 +184,8 @@ impl MysqlGuard {
     /// # Errors
     /// [`MysqlError::Refused`]: after [`Refused::StaleToken`](crate::Refused::StaleToken) the lease is lost;
     /// [`Refused::TokenTooHigh`](crate::Refused::TokenTooHigh) says nothing about it, see [`Ceiling`].
-    /// [`MysqlError::Conflict`]: begin again. [`MysqlError::NotFirst`], [`MysqlError::NotInstalled`] and
-    /// [`MysqlError::Hidden`] are mistakes of the program. No transaction is open then.
+    /// [`MysqlError::Conflict`]: begin again. [`MysqlError::NotFirst`] and [`MysqlError::NotInstalled`]
+    /// are mistakes of the program. No transaction is open then.
     pub async fn begin<'a>(
         &self,
         connection: &'a mut Connection,
@@ -364,8 +366,6 @@ impl MysqlGuard {
             return Err(MysqlError::NotFirst);
         }
         let marks = connection.marks().await?;
-        // A temporary table would be read and written in place of the marks, also by its full name.
-        let table = format!("SHOW CREATE TABLE {marks}");
         // Neither a lease name nor a number can end a text in SQL. The row changes also when the mark is
         // equal, so that it is locked, and compared where servers certify each other's transactions.
         let write = format!(
@@ -376,13 +376,10 @@ impl MysqlGuard {
         );
         let look = self.look(&marks, " FOR UPDATE");
         let mut statements = before;
-        statements.extend([table.as_str(), write.as_str(), look.as_str(), behind]);
+        statements.extend([write.as_str(), look.as_str(), behind]);
         // Behind the message's number.
         let answer = statements.len() - 1;
         let error = match connection.send(&statements).await? {
-            Told::Done(sets) if sets.get(answer - 2).is_some_and(|rows| is_temporary(rows)) => {
-                MysqlError::Hidden
-            }
             Told::Done(sets) => match token_in(sets.get(answer)) {
                 Some(mark) if mark <= fence.token => return Ok(()),
                 Some(mark) => fence.overtaken_by(mark).into(),
@@ -399,12 +396,6 @@ impl MysqlGuard {
         let name = &self.name;
         format!("SELECT mark FROM {marks} WHERE name = '{name}'{lock}")
     }
-}
-
-/// Whether the answer to `SHOW CREATE TABLE` is of a temporary table.
-fn is_temporary(rows: &[Row]) -> bool {
-    let shown = rows.first().and_then(|row| row.get_opt::<String, _>(1));
-    matches!(shown, Some(Ok(shown)) if shown.starts_with("CREATE TEMPORARY"))
 }
 
 /// The token that is all of an answer.

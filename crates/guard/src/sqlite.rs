@@ -1,3 +1,4 @@
+// Over 500 lines because the wall, the errors and the guard of one store are read together.
 //! The guard of data in an SQLite database: mark and data change in one transaction.
 //!
 //! ```

@@ -63,13 +63,6 @@ pub enum MysqlError {
         /// What it has, and what is expected.
         found: String,
     },
-    /// The session has a temporary table of the name `ringfence_marks`, which stands in front of the
-    /// table of marks. Nothing of the effect was sent.
-    #[error(
-        "a temporary table hides the table ringfence_marks on this connection; connect again, and drop \
-         such a table in the effect that makes it"
-    )]
-    Hidden,
     /// A transaction is open on the connection already. The guard begins its own, which would
     /// commit the open one. Nothing was sent.
     #[error(

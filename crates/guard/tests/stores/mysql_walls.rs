@@ -252,28 +252,3 @@ fn an_effect_that_changes_its_database_does_not_move_the_marks() {
         assert_eq!(held(database).await, (1, Some(10)));
     });
 }
-
-#[test]
-fn a_temporary_table_of_marks_in_mysql_is_refused() {
-    installed("hidden", async |database| {
-        let (mut old, mut new) = (database.connect().await, database.connect().await);
-        let hide = async |conn: &mut Conn| {
-            let table = "CREATE TEMPORARY TABLE ringfence_marks (name VARCHAR(255) PRIMARY KEY, \
-                 mark BIGINT, admissions BIGINT DEFAULT 1)";
-            Ok::<_, MysqlError>(conn.query_drop(table).await?)
-        };
-        guard().write(&mut old, &fence("a#8"), hide).await.unwrap();
-        guard().advance(&mut new, &fence("a#9")).await.unwrap();
-        for token in ["a#8", "a#10"] {
-            let error = insert(&guard(), &mut old, &fence(token)).await.unwrap_err();
-            assert!(matches!(error, MysqlError::Hidden), "{error:?}");
-            let error = guard().advance(&mut old, &fence(token)).await.unwrap_err();
-            assert!(error.to_string().contains("connect again"), "{error}");
-        }
-        assert_eq!(held(database).await, (0, Some(9)));
-        // Its session is read-only outside of guarded writes, so that only another one is fit.
-        let mut old = database.connect().await;
-        insert(&guard(), &mut old, &fence("a#9")).await.unwrap();
-        assert_eq!(held(database).await, (1, Some(9)));
-    });
-}

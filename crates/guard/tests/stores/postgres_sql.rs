@@ -4,8 +4,8 @@ use ringfence_guard::FencingToken;
 use ringfence_guard::postgres::PostgresGuard;
 use tokio_postgres::Client;
 
-use crate::fence;
-use crate::postgres_rules::installed;
+use crate::postgres_rules::{Database, installed};
+use crate::{fence, run_to_end};
 
 /// What the server says to one statement: `SQLSTATE` and message, or the first column.
 async fn ask(client: &Client, sql: &str) -> Result<String, (String, String)> {
@@ -280,5 +280,36 @@ fn each_partition_of_a_guarded_table_needs_the_trigger() {
         client.batch_execute(&good).await.unwrap();
         let rows = ask(client, "SELECT count(*) FROM balance").await;
         assert_eq!(rows.as_deref(), Ok("3"));
+    });
+}
+
+/// Without the key a lease has several marks, and any of them is compared.
+#[test]
+fn a_table_of_marks_of_another_shape_is_refused_in_postgres() {
+    run_to_end(async {
+        let Some(database) = Database::create("shapes").await else {
+            return;
+        };
+        let client = &database.connect().await;
+        for columns in [
+            "name text, mark bigint NOT NULL",
+            "name text, mark bigint, PRIMARY KEY (name, mark)",
+            "name text PRIMARY KEY, mark text NOT NULL",
+            "name text PRIMARY KEY, mark bigint",
+            "id bigint PRIMARY KEY",
+        ] {
+            let create = format!(
+                "DROP TABLE IF EXISTS ringfence_marks; CREATE TABLE ringfence_marks ({columns})"
+            );
+            client.batch_execute(&create).await.unwrap();
+            let error = PostgresGuard::install(client).await.unwrap_err();
+            let said = format!("{error:?}");
+            assert!(said.contains("WRONG_SHAPE"), "{columns}: {said}");
+            client.batch_execute("ROLLBACK").await.unwrap();
+        }
+        let away = "DROP TABLE ringfence_marks";
+        client.batch_execute(away).await.unwrap();
+        PostgresGuard::install(client).await.unwrap();
+        PostgresGuard::install(client).await.unwrap();
     });
 }
