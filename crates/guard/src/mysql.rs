@@ -312,8 +312,9 @@ impl MysqlGuard {
     /// # Errors
     /// [`MysqlError::NotInstalled`] or [`MysqlError::Database`].
     pub async fn mark(&self, conn: &mut Conn) -> Result<Option<FencingToken>, MysqlError> {
-        let mark: Option<u64> = conn.query_first(self.look("ringfence_marks", "")).await?;
-        Ok(mark.and_then(FencingToken::new))
+        let found: Option<(u64, String)> =
+            conn.query_first(self.look("ringfence_marks", "")).await?;
+        Ok(found.and_then(|(mark, _)| FencingToken::new(mark)))
     }
 
     /// What can be judged before the transaction.
@@ -324,9 +325,9 @@ impl MysqlGuard {
         }
         // The mark may be this very token, raised by an operator or before the clock was set back. It
         // only grows, so what is read here can become too low, never too high.
-        let look = self.look(&connection.marks().await?, "");
+        let look = self.look(connection.marks(), "");
         let mark = match connection.send(&[&look]).await? {
-            Told::Done(sets) => token_in(sets.get(1)),
+            Told::Done(sets) => mark_in(connection, sets.get(1)),
             Told::Failed(_, source) => return Err(source.into()),
         };
         Ok(self.ceiling.judge(fence, mark)?)
@@ -365,7 +366,7 @@ impl MysqlGuard {
         if connection.is_in_transaction() {
             return Err(MysqlError::NotFirst);
         }
-        let marks = connection.marks().await?;
+        let marks = connection.marks();
         // Neither a lease name nor a number can end a text in SQL. The row changes also when the mark is
         // equal, so that it is locked, and compared where servers certify each other's transactions.
         let write = format!(
@@ -374,13 +375,13 @@ impl MysqlGuard {
             self.name,
             token = fence.token,
         );
-        let look = self.look(&marks, " FOR UPDATE");
+        let look = self.look(marks, " FOR UPDATE");
         let mut statements = before;
         statements.extend([write.as_str(), look.as_str(), behind]);
         // Behind the message's number.
         let answer = statements.len() - 1;
         let error = match connection.send(&statements).await? {
-            Told::Done(sets) => match token_in(sets.get(answer)) {
+            Told::Done(sets) => match mark_in(connection, sets.get(answer)) {
                 Some(mark) if mark <= fence.token => return Ok(()),
                 Some(mark) => fence.overtaken_by(mark).into(),
                 None => MysqlError::NotInstalled,
@@ -394,14 +395,16 @@ impl MysqlGuard {
 
     fn look(&self, marks: &str, lock: &str) -> String {
         let name = &self.name;
-        format!("SELECT mark FROM {marks} WHERE name = '{name}'{lock}")
+        format!("SELECT mark, DATABASE() FROM {marks} WHERE name = '{name}'{lock}")
     }
 }
 
-/// The token that is all of an answer.
-fn token_in(rows: Option<&Vec<Row>>) -> Option<FencingToken> {
-    let mark = rows?.first()?.get_opt::<u64, _>(0)?.ok()?;
-    FencingToken::new(mark)
+/// The mark in the answer to [`MysqlGuard::look`]. The first one binds the connection to its database.
+fn mark_in(connection: &mut Connection, rows: Option<&Vec<Row>>) -> Option<FencingToken> {
+    let row = rows?.first()?;
+    let mark = FencingToken::new(row.get_opt::<u64, _>(0)?.ok()?)?;
+    connection.bind(&row.get_opt::<String, _>(1)?.ok()?);
+    Some(mark)
 }
 
 /// Whether an attempt that met `conflict` is to be repeated; then it has paused.

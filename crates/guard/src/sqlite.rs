@@ -1,4 +1,3 @@
-// Over 500 lines because the wall, the errors and the guard of one store are read together.
 //! The guard of data in an SQLite database: mark and data change in one transaction.
 //!
 //! ```
@@ -40,12 +39,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod wall;
+
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringfence_core::{FencingToken, LeaseName};
-use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::hooks::{AuthContext, Authorization};
 use rusqlite::{
     Connection, ErrorCode, MAIN_DB, OptionalExtension, Transaction, TransactionBehavior,
     TransactionState, params,
@@ -55,6 +54,8 @@ use ringfence_planted::{Bug, planted};
 
 use crate::sql::{SQLITE_ADMIT, SQLITE_MARK, SQLITE_MIGRATION};
 use crate::{Admitted, Ceiling, EndsBelief, Fence, Refused};
+
+use wall::Wall;
 
 /// What [`Bug::MarkOfOneConnection`] makes.
 const MARKS_OF_ONE_CONNECTION: &str =
@@ -433,59 +434,6 @@ fn ended() -> SqliteError {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT_ROLLBACK);
     let what = "the transaction had ended before its effect did; an effect stops at any error";
     rusqlite::Error::SqliteFailure(code, Some(what.to_owned())).into()
-}
-
-/// Whether a statement sets how the database is journaled.
-fn sets_journal(action: &AuthAction<'_>) -> bool {
-    matches!(
-        action,
-        AuthAction::Pragma { pragma_name, pragma_value: Some(_) }
-            if pragma_name.eq_ignore_ascii_case("journal_mode")
-    )
-}
-
-/// Refuses every commit of a connection while it stands, keeps its journal, and notes a rollback.
-#[derive(Default)]
-struct Wall(Arc<Watched>);
-
-#[derive(Default)]
-struct Watched {
-    stands: AtomicBool,
-    /// What is open, if anything is, is not the transaction in which the wall was raised.
-    ended: AtomicBool,
-}
-
-impl Wall {
-    fn raise(&self, connection: &Connection) {
-        self.0.stands.store(true, Ordering::SeqCst);
-        let watched = Arc::clone(&self.0);
-        connection.commit_hook(Some(move || watched.stands.load(Ordering::SeqCst)));
-        let watched = Arc::clone(&self.0);
-        connection.rollback_hook(Some(move || watched.ended.store(true, Ordering::SeqCst)));
-        let watched = Arc::clone(&self.0);
-        connection.authorizer(Some(move |context: AuthContext<'_>| {
-            if watched.stands.load(Ordering::SeqCst) && sets_journal(&context.action) {
-                Authorization::Deny
-            } else {
-                Authorization::Allow
-            }
-        }));
-    }
-
-    fn lower(&self) {
-        self.0.stands.store(false, Ordering::SeqCst);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.0.ended.load(Ordering::SeqCst)
-    }
-}
-
-/// Also when an effect panics: the connection is fit for other work.
-impl Drop for Wall {
-    fn drop(&mut self) {
-        self.lower();
-    }
 }
 
 /// Takes the write lock at once: `BEGIN` alone would meet a busy database only at the first

@@ -119,22 +119,16 @@ impl Connection {
         self.conn
     }
 
-    /// The table of marks, in the database that was in use at the first call. An effect may leave its
+    /// The table of marks: once the connection is bound, with its database. An effect may leave its
     /// session in another one, whose marks are of no account.
-    pub(super) async fn marks(&mut self) -> Result<String, MysqlError> {
-        if let Some(marks) = &self.marks {
-            return Ok(marks.clone());
-        }
-        let sets = match self.send(&["SELECT DATABASE()"]).await? {
-            Told::Done(sets) => sets,
-            Told::Failed(_, source) => return Err(source.into()),
-        };
-        let row = sets.get(1).and_then(|rows| rows.first());
-        let database = row.and_then(|row| row.get_opt::<String, _>(0)?.ok());
-        let database = database.ok_or(MysqlError::NotInstalled)?;
-        let marks = format!("`{}`.ringfence_marks", database.replace('`', "``"));
-        self.marks = Some(marks.clone());
-        Ok(marks)
+    pub(super) fn marks(&self) -> &str {
+        self.marks.as_deref().unwrap_or("ringfence_marks")
+    }
+
+    /// Binds it, unless it is bound, to the database that is in use where its marks were read.
+    pub(super) fn bind(&mut self, database: &str) {
+        let quoted = || format!("`{}`.ringfence_marks", database.replace('`', "``"));
+        self.marks.get_or_insert_with(quoted);
     }
 
     /// Closes it without waiting. The server rolls back what is open.

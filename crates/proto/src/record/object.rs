@@ -283,7 +283,6 @@ impl From<&ObjectView> for pb::ObjectView {
                 acquired: view.acquired.0,
                 renewed: view.renewed.0,
                 heard: 0,
-                native: false,
                 transitions: view.transitions,
                 term: None,
                 native: false,
