@@ -14,6 +14,7 @@ mod demo;
 mod dev;
 mod gate;
 mod guard;
+mod guard_hostile;
 mod harness;
 mod history;
 mod http;
