@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -13,7 +13,7 @@ use crate::databases::postgres::Postgres;
 use crate::harness::{Said, ringfence};
 
 /// A database with a table `balance` of one row, and how the command reaches it.
-trait Database {
+pub(crate) trait Database {
     /// The arguments that name it, and those for its client program behind `--`.
     fn arguments(&self) -> (Vec<String>, Vec<String>);
 
@@ -27,7 +27,7 @@ trait Database {
     fn ends(&self) -> &'static [&'static str];
 }
 
-fn guard(database: &dyn Database, options: &[&str], script: &str) -> Said {
+pub(crate) fn guard(database: &dyn Database, options: &[&str], script: &str) -> Said {
     let mut command = ringfence();
     command
         .env_remove("RINGFENCE_LEASE")
@@ -43,6 +43,11 @@ fn fed(command: &mut Command, database: &dyn Database, options: &[&str], script:
         .args(options)
         .arg("--")
         .args(passed);
+    spawned(command, script).wait_with_output().unwrap().into()
+}
+
+/// Starts the command with a script on its stdin.
+pub(crate) fn spawned(command: &mut Command, script: &str) -> Child {
     let spawned = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -56,13 +61,13 @@ fn fed(command: &mut Command, database: &dyn Database, options: &[&str], script:
         .unwrap()
         .write_all(script.as_bytes())
         .ok();
-    child.wait_with_output().unwrap().into()
+    child
 }
 
-const ADD: &str = "UPDATE balance SET amount = amount + 10";
+pub(crate) const ADD: &str = "UPDATE balance SET amount = amount + 10";
 
 #[track_caller]
-fn ended(said: &Said, code: i32, says: &str) {
+pub(crate) fn ended(said: &Said, code: i32, says: &str) {
     assert_eq!(said.code, Some(code), "{said:?}");
     assert!(said.err.contains(says), "{says}: {said:?}");
     assert_eq!(said.out, "", "{said:?}");
@@ -160,10 +165,10 @@ fn keeps_its_promises(database: &dyn Database) {
     assert_eq!(amount(), sum.to_string());
 }
 
-struct Sqlite(TempDir);
+pub(crate) struct Sqlite(TempDir);
 
 impl Sqlite {
-    fn create() -> Self {
+    pub(crate) fn create() -> Self {
         let database = Self(tempfile::tempdir().unwrap());
         let create = "CREATE TABLE balance (amount INTEGER); INSERT INTO balance VALUES (100)";
         database.open().execute_batch(create).unwrap();
@@ -174,7 +179,7 @@ impl Sqlite {
         self.0.path().join("bank.db")
     }
 
-    fn open(&self) -> Connection {
+    pub(crate) fn open(&self) -> Connection {
         Connection::open(self.file()).unwrap()
     }
 }
@@ -213,10 +218,10 @@ fn a_script_for_sqlite_is_written_under_its_fence_or_not_at_all() {
     keeps_its_promises(&Sqlite::create());
 }
 
-struct OfPostgres(Postgres);
+pub(crate) struct OfPostgres(pub(crate) Postgres);
 
 impl OfPostgres {
-    fn psql(&self, script: &str) -> Command {
+    pub(crate) fn psql(&self, script: &str) -> Command {
         let mut psql = Command::new("psql");
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
         psql.args([
@@ -229,7 +234,7 @@ impl OfPostgres {
         psql
     }
 
-    fn uri(&self) -> String {
+    pub(crate) fn uri(&self) -> String {
         format!("postgresql://postgres@127.0.0.1:{}/postgres", self.0.port())
     }
 }
@@ -287,7 +292,7 @@ fn a_script_for_postgres_is_written_under_its_fence_or_not_at_all() {
     assert_eq!(database.ask("SELECT amount FROM balance"), "7");
 }
 
-struct OfMysql(Mysql);
+pub(crate) struct OfMysql(pub(crate) Mysql);
 
 impl Database for OfMysql {
     fn arguments(&self) -> (Vec<String>, Vec<String>) {

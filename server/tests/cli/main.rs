@@ -16,6 +16,7 @@ mod dev;
 mod doctor;
 mod gate;
 mod guard;
+mod guard_hostile;
 mod harness;
 mod history;
 mod http;

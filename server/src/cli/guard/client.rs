@@ -8,6 +8,7 @@ use std::thread;
 use rand::RngCore as _;
 
 use super::{Failure, exit};
+use crate::cli::tether;
 
 /// How much of what a program says on stderr is kept, in bytes.
 const SAID_BYTES_MAX: usize = 64 << 10;
@@ -62,6 +63,29 @@ impl Ended {
             .or_else(|| self.stderr.lines().rfind(said))
             .unwrap_or("it said nothing")
     }
+}
+
+/// Whether there is a program of this name on `PATH`.
+pub(super) fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The command that runs a client program. On Linux it ends with this process, also after a SIGKILL: the
+/// client has most of its input by then, and would go on to the commit.
+pub(super) fn command(program: &str) -> Result<Command, Failure> {
+    if !cfg!(target_os = "linux") || !is_there(program) {
+        return Ok(Command::new(program));
+    }
+    let tied = tether::command::<&str>(program.as_ref(), []);
+    let (command, _no_gate) = tied.map_err(|cause| {
+        Failure::new(
+            exit::SYSTEM,
+            "CLIENT",
+            format!("cannot run {program}: {cause}"),
+        )
+    })?;
+    Ok(command)
 }
 
 /// Runs a program with `input` on its stdin. `package` is what to install if there is no such program.

@@ -166,6 +166,19 @@ fn busy(why: &str) -> Failure {
         .hint("repeat it; --timeout says how long to wait for the other one")
 }
 
+/// There is a table of marks that the guard's migration has not made.
+fn wrong_shape(why: &str) -> Failure {
+    let message = format!("nothing was written: {why}");
+    Failure::new(exit::NEGATIVE, "WRONG_SHAPE", message)
+}
+
+/// The store knows the caller, and refuses it; or does not know the caller.
+fn denied(why: &str) -> Failure {
+    let message = format!("the store refuses this account, and nothing was written: {why}");
+    Failure::new(exit::DENIED, "STORE_DENIED", message)
+        .hint("check the account and its rights in the store")
+}
+
 /// The store was not reached.
 fn unavailable(why: &str) -> Failure {
     let message = format!("the store cannot be used, and nothing was written: {why}");

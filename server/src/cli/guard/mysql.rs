@@ -1,7 +1,6 @@
 //! `ringfence guard mysql`, through `mariadb` or `mysql`.
 
 use std::ffi::OsString;
-use std::process::Command;
 use std::time::Duration;
 
 use ringfence_core::{Fence, Refused};
@@ -9,7 +8,8 @@ use ringfence_guard::sql::MYSQL_MIGRATION;
 
 use super::client::{self, Ended};
 use super::{
-    Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unavailable, unknown,
+    Failure, Global, Task, Work, busy, commits_by_itself, denied, refused, rejected, unavailable,
+    unknown, wrong_shape,
 };
 
 /// What is printed on the way.
@@ -20,9 +20,22 @@ const DONE: &str = "done";
 /// The client program, in the order in which it is looked for.
 const PROGRAMS: [&str; 2] = ["mariadb", "mysql"];
 
+/// Arguments that run SQL beside the fence, or past its refusal.
+const BANNED: [&str; 5] = ["-e", "--execute", "-f", "--force", "--init-command"];
+
+/// What the client prints is read here, whatever a script has set.
+const NAMES: &str = "SET NAMES utf8mb4;\n";
+
+/// The greatest wait for a lock that every server takes, in seconds: a year.
+const LOCK_WAIT_SECONDS_MAX: u64 = 31_536_000;
+
 /// The server's numbers of errors.
 const NO_SUCH_PROCEDURE: u32 = 1305;
 const BUSY: [u32; 4] = [1020, 1205, 1213, 1614];
+/// No such account, or one without the right.
+const DENIED: [u32; 8] = [1044, 1045, 1142, 1143, 1227, 1370, 1410, 1698];
+/// The answers to a commit that say that it was not done. Any other, an interrupt for example, says nothing.
+const ROLLED_BACK: [u32; 4] = [1213, 1402, 1613, 1614];
 /// A statement that would end the transaction.
 const IN_XA: [u32; 2] = [1399, 1400];
 /// From here on they are the client's own.
@@ -67,7 +80,7 @@ fn database(raw: &str) -> Result<String, String> {
 impl Mysql {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         let work = self.task.work()?;
-        client::check_arguments(&self.arguments, &["-e", "--execute", "-f", "--force"])?;
+        client::check_arguments(&self.arguments, &BANNED)?;
         let client = Client {
             database: self.database,
             arguments: self.arguments,
@@ -97,7 +110,8 @@ struct Client {
 impl Client {
     fn install(&self) -> Result<(), Failure> {
         let nonce = client::nonce();
-        let input = format!("{MYSQL_MIGRATION}\nSELECT '{nonce} {DONE}';\n");
+        let session = self.session();
+        let input = format!("{session}{MYSQL_MIGRATION}\nSELECT '{nonce} {DONE}';\n");
         judge(&self.run(input, &nonce)?, None)
     }
 
@@ -106,19 +120,27 @@ impl Client {
         let (name, token) = (&fence.name, fence.token);
         // Neither a lease name nor a number can end a text in SQL.
         let input = format!(
-            "SET innodb_lock_wait_timeout = {seconds};\nXA START '{nonce}';\n\
+            "{session}XA START '{nonce}';\n\
              CALL ringfence_show('{name}', '{token}');\nSELECT '{nonce} {ADMITTED}';\n\
-             {script}\nDELIMITER ;\nXA END '{nonce}';\nSELECT '{nonce} {COMMITTING}';\n\
+             {script}\nDELIMITER ;\n{NAMES}XA END '{nonce}';\nSELECT '{nonce} {COMMITTING}';\n\
              XA COMMIT '{nonce}' ONE PHASE;\nSELECT '{nonce} {DONE}';\n",
-            seconds = self.timeout.as_secs().clamp(1, 1 << 30),
+            session = self.session(),
             script = closed(script),
         );
         self.run(input, &nonce)
     }
 
+    /// What bounds the waits of the session: for rows, and for tables that another session has locked.
+    fn session(&self) -> String {
+        let seconds = self.timeout.as_secs().clamp(1, LOCK_WAIT_SECONDS_MAX);
+        format!("{NAMES}SET innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds};\n")
+    }
+
     fn run(&self, input: String, nonce: &str) -> Result<Ended, Failure> {
-        let program = PROGRAMS.into_iter().find(|program| is_there(program));
-        let mut command = Command::new(program.unwrap_or(PROGRAMS[0]));
+        let program = PROGRAMS
+            .into_iter()
+            .find(|program| client::is_there(program));
+        let mut command = client::command(program.unwrap_or(PROGRAMS[0]))?;
         // An option that names a file of options must come first.
         command.args(&self.arguments);
         // Behind them: an option that goes on at errors would run the script after a refusal, others
@@ -126,17 +148,14 @@ impl Client {
         command.args(["--batch", "--skip-column-names", "--unbuffered"]);
         command.args(["--binary-mode", "--skip-force", "--skip-table"]);
         command.args(["--skip-html", "--skip-xml", "--skip-vertical"]);
+        // A client that connects again in the middle goes on outside of the transaction.
+        command.arg("--skip-reconnect");
         command.arg("--default-character-set=utf8mb4");
         let seconds = self.timeout.as_secs().max(1);
         command.arg(format!("--connect-timeout={seconds}"));
         command.arg(&self.database);
         client::run(command, input, nonce, "mariadb-client")
     }
-}
-
-fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// The script with an end to its last statement.
@@ -161,6 +180,9 @@ fn number(ended: &Ended) -> Option<u32> {
 
 const ERROR: &str = "ERROR ";
 
+/// How the migration begins the message about a table of marks that it has not made.
+const WRONG_SHAPE: &str = "WRONG_SHAPE: ";
+
 fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
     if ended.has_passed(DONE) && ended.status.success() {
         return Ok(());
@@ -173,14 +195,117 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
     {
         return Err(refused(&why));
     }
-    Err(match number(ended) {
-        Some(number) if IN_XA.contains(&number) && !ended.has_passed(COMMITTING) => {
-            commits_by_itself(message)
-        }
+    let number = number(ended);
+    if ended.has_passed(COMMITTING) {
+        return Err(match number {
+            Some(number) if ROLLED_BACK.contains(&number) => busy(message),
+            _ => unknown(line),
+        });
+    }
+    Err(match number {
+        // All that is printed on the way is missing, and no error says why.
+        None if ended.status.success() => unknown("the client has not said how far it came"),
+        None if !ended.has_passed(ADMITTED) => unavailable(line),
+        Some(number) if IN_XA.contains(&number) => commits_by_itself(message),
         Some(number) if BUSY.contains(&number) => busy(message),
-        Some(OF_CLIENT..) | None if ended.has_passed(COMMITTING) => unknown(line),
+        Some(number) if DENIED.contains(&number) => denied(message),
         Some(OF_CLIENT..) if !ended.has_passed(ADMITTED) => unavailable(line),
-        None if ended.status.success() => rejected("it has ended the client before its own end"),
+        _ if message.starts_with(WRONG_SHAPE) => wrong_shape(message),
         _ => rejected(message),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    /// A client that has printed `passed`, then this error, or none.
+    fn judged(passed: &[&str], error: &str) -> Failure {
+        let code = i32::from(!error.is_empty());
+        let ended = Ended {
+            status: ExitStatus::from_raw(code << 8),
+            passed: passed.iter().map(|&mark| mark.to_owned()).collect(),
+            stderr: error.to_owned(),
+        };
+        judge(&ended, Some(&"a#9".parse().unwrap())).unwrap_err()
+    }
+
+    #[test]
+    fn an_outcome_that_the_client_does_not_show_is_unknown() {
+        let sent = [ADMITTED, COMMITTING];
+        for (passed, error, reason) in [
+            (&[][..], "", "UNKNOWN_OUTCOME"),
+            (&sent[..1], "", "UNKNOWN_OUTCOME"),
+            (&sent, "", "UNKNOWN_OUTCOME"),
+            (
+                &sent,
+                "ERROR 1053 (08S01) at line 9: Server shutdown in progress",
+                "UNKNOWN_OUTCOME",
+            ),
+            (
+                &sent,
+                "ERROR 1317 (70100) at line 9: Query execution was interrupted",
+                "UNKNOWN_OUTCOME",
+            ),
+            (
+                &sent,
+                "ERROR 1927 (70100) at line 9: Connection was killed",
+                "UNKNOWN_OUTCOME",
+            ),
+            (
+                &sent,
+                "ERROR 2013 (HY000) at line 9: Lost connection",
+                "UNKNOWN_OUTCOME",
+            ),
+            (
+                &sent,
+                "ERROR 1205 (HY000) at line 9: Lock wait timeout exceeded",
+                "UNKNOWN_OUTCOME",
+            ),
+            // The server says that it has rolled back, or the commit was not sent.
+            (
+                &sent,
+                "ERROR 1614 (XA106) at line 9: Deadlock",
+                "STORE_BUSY",
+            ),
+            (
+                &sent[..1],
+                "ERROR 1317 (70100) at line 5: interrupted",
+                "SCRIPT_FAILED",
+            ),
+            (
+                &sent[..1],
+                "ERROR 1927 (70100) at line 5: Connection was killed",
+                "SCRIPT_FAILED",
+            ),
+            (
+                &sent[..1],
+                "ERROR 1205 (HY000) at line 5: Lock wait timeout",
+                "STORE_BUSY",
+            ),
+            (
+                &[],
+                "ERROR 1205 (HY000) at line 2: Lock wait timeout",
+                "STORE_BUSY",
+            ),
+            (
+                &[],
+                "ERROR 2002 (HY000): Can't connect to server",
+                "STORE_UNAVAILABLE",
+            ),
+            (
+                &[],
+                "ERROR 1045 (28000): Access denied for user",
+                "STORE_DENIED",
+            ),
+        ] {
+            let failure = judged(passed, error);
+            assert_eq!(failure.reason, reason, "{passed:?}, {error}");
+        }
+    }
 }

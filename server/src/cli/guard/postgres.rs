@@ -1,20 +1,28 @@
 //! `ringfence guard postgres`, through `psql`.
 
 use std::ffi::OsString;
-use std::process::Command;
 
 use ringfence_core::{Fence, Refused};
 use ringfence_guard::sql::POSTGRES_MIGRATION;
 
 use super::client::{self, Ended};
 use super::{
-    Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unavailable, unknown,
+    Failure, Global, Task, Work, busy, commits_by_itself, denied, refused, rejected, unavailable,
+    unknown, wrong_shape,
 };
 
 /// What is printed on the way.
 const ADMITTED: &str = "admitted";
 const COMMITTING: &str = "committing";
 const DONE: &str = "done";
+
+/// How psql says that the server refuses the account. It shows no SQLSTATE of a connection that failed.
+const DENIED: [&str; 4] = [
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "permission denied for database",
+];
 
 const EXAMPLE: &str = "\
 Examples:
@@ -48,7 +56,7 @@ impl Postgres {
         client::check_arguments(&self.arguments, &["-c", "--command", "-f", "--file"])?;
         let nonce = client::nonce();
         let timeout = global.timeout;
-        let mut command = Command::new("psql");
+        let mut command = client::command("psql")?;
         command.arg("--dbname").arg(&self.database);
         // In front of the others, which count then.
         command.args(&self.arguments);
@@ -117,6 +125,7 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
             match (ended.has_passed(COMMITTING), ended.has_passed(ADMITTED)) {
                 (true, _) => unknown(line),
                 (false, true) => rejected(line),
+                (false, false) if DENIED.iter().any(|why| line.contains(why)) => denied(line),
                 (false, false) => unavailable(line),
             },
         );
@@ -132,6 +141,8 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
         "40001" | "40P01" | "55P03" => busy(message),
         "0A000" if message.contains("transaction commands") => commits_by_itself(message),
         "2D000" => commits_by_itself(message),
+        "42501" => denied(message),
+        "42P16" if message.starts_with("WRONG_SHAPE") => wrong_shape(message),
         _ => rejected(message),
     })
 }

@@ -1,12 +1,13 @@
 //! `ringfence guard sqlite`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
-use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, OpenFlags, ffi};
 
-use super::{Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unknown};
+use super::{
+    Failure, Global, Task, Work, busy, commits_by_itself, refused, rejected, unknown, wrong_shape,
+};
 use crate::cli::exit;
 
 const EXAMPLE: &str = "\
@@ -34,6 +35,14 @@ impl Sqlite {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         // Before the file is touched.
         let work = self.task.work()?;
+        // SQLite takes these names for databases that end with the command, and their marks with them.
+        if [":memory:", ""]
+            .iter()
+            .any(|name| self.database == Path::new(name))
+        {
+            let message = "the database is in memory, where no mark outlives this command";
+            return Err(Failure::usage(message).hint("name the file of a database"));
+        }
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         if matches!(work, Work::Install) {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
@@ -61,27 +70,11 @@ impl Sqlite {
             Work::Write(fence, script) => {
                 let guard = SqliteGuard::new(fence.name.clone());
                 let run = |transaction: &rusqlite::Transaction<'_>| {
-                    transaction.authorizer(Some(may_run));
-                    let done = transaction.execute_batch(&script);
-                    transaction.authorizer(None::<fn(AuthContext<'_>) -> Authorization>);
-                    Ok(done?)
+                    Ok(transaction.execute_batch(&script)?)
                 };
                 guard.write(&mut database, &fence, run).map_err(failure)
             }
         }
-    }
-}
-
-/// What a script may do. Without its transaction, or without a journal, what is written could not be taken
-/// back when the guard refuses the commit.
-fn may_run(context: AuthContext<'_>) -> Authorization {
-    match context.action {
-        AuthAction::Transaction { .. } => Authorization::Deny,
-        AuthAction::Pragma {
-            pragma_name,
-            pragma_value: Some(_),
-        } if pragma_name.eq_ignore_ascii_case("journal_mode") => Authorization::Deny,
-        _ => Authorization::Allow,
     }
 }
 
@@ -90,6 +83,7 @@ fn failure(error: SqliteError) -> Failure {
         SqliteError::Refused(why) => return refused(why),
         SqliteError::Busy { source } => return busy(&source.to_string()),
         SqliteError::Unknown { source } => return unknown(&source.to_string()),
+        SqliteError::WrongShape { .. } => return wrong_shape(&error.to_string()),
         SqliteError::Database { source } => source,
         _ => return rejected(&error.to_string()),
     };
@@ -97,7 +91,7 @@ fn failure(error: SqliteError) -> Failure {
     match code {
         // The guard's hook has refused the commit.
         Some(ffi::SQLITE_CONSTRAINT_COMMITHOOK) => commits_by_itself("it commits"),
-        Some(ffi::SQLITE_AUTH) => commits_by_itself("it ends its transaction or its journal"),
+        Some(ffi::SQLITE_AUTH) => commits_by_itself("it sets journal_mode"),
         // Its transaction had ended behind the last statement.
         Some(ffi::SQLITE_ABORT_ROLLBACK) => commits_by_itself("it rolls back"),
         _ => rejected(&source.to_string()),

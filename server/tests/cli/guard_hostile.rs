@@ -1,0 +1,253 @@
+//! `ringfence guard` against scripts, options and servers that would take a write past its fence.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::databases::Disk;
+use crate::databases::mysql::Mysql;
+use crate::databases::postgres::Postgres;
+use crate::guard::{ADD, Database, OfMysql, OfPostgres, Sqlite, ended, guard, spawned};
+use crate::harness::{Said, await_that, ringfence};
+
+/// A server with the table `balance`, in which token 9 of lease `a` was admitted.
+fn advanced_mysql() -> Option<OfMysql> {
+    let server = Mysql::start(Disk::Memory)?;
+    let create = "CREATE DATABASE bank; USE bank; CREATE TABLE balance (amount BIGINT);
+        INSERT INTO balance VALUES (100)";
+    assert!(server.client("mysql", create.as_bytes()).succeeded);
+    let database = OfMysql(server);
+    let advance = ["--fence", "a#9", "--advance"];
+    ended(&guard(&database, &advance, ""), 0, "");
+    Some(database)
+}
+
+/// As `guard`, with other arguments of the client in front of its own, or behind them.
+fn guard_with(database: &OfMysql, token: &str, script: &str, front: &str, behind: &str) -> Said {
+    let (named, passed) = database.arguments();
+    let mut command = ringfence();
+    command.arg("guard").args(named).args(["--fence", token]);
+    command
+        .arg("--")
+        .args([front].iter().filter(|front| !front.is_empty()));
+    command.args(
+        passed
+            .iter()
+            .filter(|passed| front.is_empty() || *passed != "--no-defaults"),
+    );
+    command.args([behind].iter().filter(|behind| !behind.is_empty()));
+    spawned(&mut command, script)
+        .wait_with_output()
+        .unwrap()
+        .into()
+}
+
+/// `force` also stands in files of options.
+#[test]
+fn a_client_of_mysql_that_would_go_on_at_errors_does_not() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client.cnf");
+    fs::write(&file, "[mysql]\nforce\n[client]\nforce\n").unwrap();
+    let options = format!("--defaults-file={}", file.display());
+    let said = guard_with(&database, "a#8", ADD, &options, "");
+    assert_eq!(said.code, Some(76), "{said:?}");
+    for banned in ["--force", "-f", "-e", "--exec=DO 1", "--init-command=DO 1"] {
+        let said = guard_with(&database, "a#8", ADD, "", banned);
+        ended(&said, 2, "would run SQL past the guard");
+    }
+    assert_eq!(database.ask("SELECT amount FROM balance"), "100");
+}
+
+#[test]
+fn a_script_for_mysql_has_no_commands_of_its_client_and_no_way_out_of_xa() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    for out in [
+        "\\r",
+        "connect bank",
+        "XA ROLLBACK 'x'",
+        "SET autocommit = 1; COMMIT",
+        "SELECT 'open",
+    ] {
+        let said = guard(&database, &["--fence", "a#9"], &format!("{out};\n{ADD};\n"));
+        assert_ne!(said.code, Some(0), "{out}: {said:?}");
+        let amount = database.ask("SELECT amount FROM balance");
+        assert_eq!(amount, "100", "{out}: {said:?}");
+    }
+}
+
+#[test]
+fn a_script_for_mysql_that_is_committed_is_reported_so_in_any_format() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    let amount = || database.ask("SELECT amount FROM balance");
+    for format in ["--table", "--html", "--xml", "--vertical", "--column-names"] {
+        let before = amount();
+        let said = guard_with(&database, "a#9", ADD, "", format);
+        assert_eq!(said.code, Some(0), "{format}: {said:?}");
+        assert_ne!(amount(), before, "{format}");
+    }
+    let before = amount();
+    let script = format!("SET character_set_results = utf16; {ADD}");
+    ended(&guard(&database, &["--fence", "a#9"], &script), 0, "");
+    assert_ne!(amount(), before);
+}
+
+#[test]
+fn an_account_that_the_store_refuses_is_denied() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    let said = guard_with(&database, "a#9", ADD, "", "--user=stranger");
+    ended(&said, 77, "STORE_DENIED");
+    database.ask("CREATE USER reader@'%'; GRANT SELECT ON bank.* TO reader@'%'; SELECT 1");
+    let said = guard_with(&database, "a#9", ADD, "", "--user=reader");
+    ended(&said, 77, "STORE_DENIED");
+    assert_eq!(database.ask("SELECT amount FROM balance"), "100");
+}
+
+/// The lock is one of the table, for which `innodb_lock_wait_timeout` does not count.
+#[test]
+fn timeout_bounds_the_wait_for_a_table_of_mysql() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    let sleeping = "FROM information_schema.processlist WHERE state = 'User sleep'";
+    let waits_for = |table: &str, options: &[&str], script: &str| {
+        let hold = format!("LOCK TABLES {table} WRITE; DO SLEEP(60);");
+        thread::scope(|scope| {
+            scope.spawn(|| database.0.client("bank", hold.as_bytes()));
+            await_that("the table is locked", || {
+                database.ask(&format!("SELECT COUNT(*) {sleeping}")) == "1"
+            });
+            let begun = Instant::now();
+            let said = guard(&database, options, script);
+            let waited = begun.elapsed();
+            let id = database.ask(&format!("SELECT id {sleeping}"));
+            database.ask(&format!("KILL {id}"));
+            assert!(waited < Duration::from_secs(30), "{waited:?}: {said:?}");
+            ended(&said, 75, "another transaction is in the way");
+        });
+    };
+    let timeout = ["--fence", "a#9", "--timeout", "1s"];
+    waits_for("ringfence_marks", &timeout, ADD);
+    waits_for("balance", &timeout, ADD);
+    waits_for("ringfence_marks", &["--install", "--timeout", "1s"], "");
+}
+
+#[test]
+fn timeout_bounds_the_wait_for_a_table_of_postgres() {
+    let Some(server) = Postgres::start(Disk::Memory) else {
+        return;
+    };
+    let database = OfPostgres(server);
+    database.ask("CREATE TABLE balance (amount bigint); INSERT INTO balance VALUES (100)");
+    ended(&guard(&database, &["--install"], ""), 0, "");
+    for table in ["ringfence_marks", "balance"] {
+        let hold = format!("BEGIN; LOCK TABLE {table}; SELECT pg_sleep(60)");
+        let mut holder = database.psql(&hold).spawn().unwrap();
+        let waits = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        await_that("the table is locked", || {
+            database.ask(&format!("SELECT count(*) {waits}")) == "1"
+        });
+        let begun = Instant::now();
+        let said = guard(&database, &["--fence", "a#9", "--timeout", "1s"], ADD);
+        let waited = begun.elapsed();
+        database.ask(&format!("SELECT pg_terminate_backend(pid) {waits}"));
+        holder.wait().unwrap();
+        assert!(waited < Duration::from_secs(30), "{waited:?}: {said:?}");
+        ended(&said, 75, "another transaction is in the way");
+    }
+    let banned = ["--fence", "a#9", "--", "-c", "SELECT 1"];
+    let mut command = ringfence();
+    command
+        .args(["guard", "postgres"])
+        .arg(database.uri())
+        .args(banned);
+    let said: Said = spawned(&mut command, ADD)
+        .wait_with_output()
+        .unwrap()
+        .into();
+    ended(&said, 2, "would run SQL past the guard");
+}
+
+/// Waits until a script runs, and kills the command in the middle of it.
+fn kill(mut command: Child, runs: impl Fn() -> bool) {
+    await_that("the script runs", &runs);
+    command.kill().unwrap();
+    command.wait().unwrap();
+    await_that("its client has ended", || !runs());
+}
+
+/// The client has the rest of the script by then, and the commit.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_is_killed_leaves_no_client_that_commits() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    let (named, passed) = database.arguments();
+    let mut command = ringfence();
+    command
+        .arg("guard")
+        .args(named)
+        .args(["--fence", "a#10", "--"])
+        .args(passed);
+    let child = spawned(&mut command, &format!("{ADD}; DO SLEEP(5);"));
+    kill(child, || {
+        let ask = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep'";
+        database.ask(ask) == "1"
+    });
+    // The server sees the end of a connection when its statement is over.
+    thread::sleep(Duration::from_secs(1));
+    let held = "SELECT CONCAT(amount, ' ', (SELECT mark FROM ringfence_marks)) FROM balance";
+    assert_eq!(database.ask(held), "100 9");
+}
+
+/// Without its journal SQLite cannot take back what the guard refuses to commit.
+#[test]
+fn a_script_for_sqlite_cannot_write_without_a_journal() {
+    let database = Sqlite::create();
+    let fill = "CREATE TABLE big (id INTEGER PRIMARY KEY, amount INTEGER, text TEXT);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+        INSERT INTO big SELECT i, 1, hex(randomblob(400)) FROM n";
+    database.open().execute_batch(fill).unwrap();
+    for end in ["ROLLBACK; ", ""] {
+        let script = format!("{end}PRAGMA journal_mode = OFF; UPDATE big SET amount = 1000");
+        let said = guard(&database, &["--fence", "a#9"], &script);
+        ended(&said, 1, "journal_mode");
+        let written = database.ask("SELECT COUNT(*) FROM big WHERE amount = 1000");
+        assert_eq!(written, "0", "{said:?}");
+    }
+}
+
+#[test]
+fn a_database_in_memory_keeps_no_mark_and_is_refused() {
+    for name in [":memory:", ""] {
+        let mut command = ringfence();
+        command.args(["guard", "sqlite", name, "--fence", "a#9", "--advance"]);
+        let said: Said = command.stdin(Stdio::null()).output().unwrap().into();
+        ended(&said, 2, "no mark outlives this command");
+    }
+    assert!(!Path::new(":memory:").exists());
+}
+
+#[test]
+fn a_table_of_marks_of_another_shape_is_refused_by_the_command() {
+    let database = Sqlite::create();
+    let create = "CREATE TABLE ringfence_marks (name TEXT, mark TEXT)";
+    database.open().execute_batch(create).unwrap();
+    ended(
+        &guard(&database, &["--fence", "a#9"], ADD),
+        1,
+        "WRONG_SHAPE",
+    );
+    assert_eq!(database.ask("SELECT amount FROM balance"), "100");
+}
