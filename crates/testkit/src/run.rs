@@ -119,7 +119,8 @@ impl Run {
     fn play(&mut self, history: &History) -> Result<(), String> {
         let (form, crowd) = opening(history);
         form.iter().try_for_each(|next| self.step(next))?;
-        if history.quiet {
+        // No machine keeps quiet before it is formed.
+        if history.quiet && self.machine.cluster().is_some() {
             self.keep_quiet()?;
         }
         crowd.iter().try_for_each(|next| self.step(next))?;

@@ -74,7 +74,9 @@ pub(super) fn words(text: &str) -> Cow<'_, str> {
 }
 
 fn looks_secret(word: &str) -> bool {
-    let is_jwt = word.starts_with("eyJ") && word.matches('.').count() == 2;
+    // Also behind the name of what it is for.
+    let jwt = word.find("eyJ").map_or("", |start| &word[start..]);
+    let is_jwt = jwt.matches('.').count() >= 2;
     let has_password = word
         .split_once("://")
         .and_then(|(_, rest)| rest.split('/').next()?.split_once('@'))
