@@ -49,6 +49,11 @@ const TABLE: &[(&str, &str, Shown)] = &[
         By("server/tests/cli/access.rs", "with_token"),
     ),
     (
+        "deploy/OPERATE.md",
+        "ringfence doctor --config",
+        By("server/tests/cli/doctor.rs", "\"--config\""),
+    ),
+    (
         "client/python/README.md",
         "pip install './client/python[sqlalchemy]'",
         By("client/python/check", "pip install"),

@@ -152,14 +152,41 @@ impl Connection {
         // Held here while the answer is awaited: if this future is dropped, so is the connection.
         let mut conn = self.conn.take().ok_or(Silent::Closed)?;
         self.step = self.step.wrapping_add(1);
-        let message = format!("SELECT {}; {}", self.step, statements.join("; "));
+        let message = format!(
+            "{IMPATIENT}; SELECT {}; {}; {PATIENT}",
+            self.step,
+            statements.join("; ")
+        );
         let told = answers(&mut conn, &message, self.step).await?;
+        if matches!(told, Told::Failed(..)) && !be_patient(&mut conn).await {
+            return Ok(told);
+        }
         self.conn = Some(conn);
         Ok(told)
     }
 }
 
-/// Reads what the server answers to each statement of `message`, of which the first must answer `step`.
+/// A kill request that comes between two statements of a message ends the message without an answer to
+/// the second one (MariaDB 10.11, `dispatch_command`). The server waits for the next message then, and
+/// would for hours. So it waits for a second only until a message is answered.
+const IMPATIENT: &str = "SET @ringfence_wait = CAST(COALESCE(NULLIF(@@wait_timeout, 1), @ringfence_wait, 1) \
+     AS UNSIGNED), wait_timeout = 1";
+const PATIENT: &str = "SET wait_timeout = CAST(@ringfence_wait AS UNSIGNED)";
+/// How often that is tried behind a message that has failed: another kill request may hit it, too.
+const PATIENT_ATTEMPTS: usize = 3;
+
+/// Lets the server wait for the next message as long as before; `false` if that fails.
+async fn be_patient(conn: &mut Conn) -> bool {
+    for _ in 0..PATIENT_ATTEMPTS {
+        if conn.query_drop(PATIENT).await.is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads what the server answers to each statement of `message`: the first makes it impatient, the second
+/// answers `step`, and the last makes it patient again. The places of answers count from the second on.
 async fn answers(conn: &mut Conn, message: &str, step: u64) -> Result<Told, Silent> {
     let mut result = match conn.query_iter(message).await {
         Ok(result) => result,
@@ -167,14 +194,17 @@ async fn answers(conn: &mut Conn, message: &str, step: u64) -> Result<Told, Sile
         Err(error) => return Err(Silent::Broken(error)),
     };
     let mut sets = Vec::new();
+    let mut first = true;
     loop {
         let mut rows = Vec::new();
         // It also reads how the next statement begins, or that it has failed.
         let read = result.for_each(|row| rows.push(row)).await;
-        if sets.is_empty() && !answers_step(&rows, step) && !planted(Bug::AnswerOfAnyMessage) {
-            return Err(Silent::OutOfStep);
+        if !std::mem::take(&mut first) {
+            if sets.is_empty() && !answers_step(&rows, step) && !planted(Bug::AnswerOfAnyMessage) {
+                return Err(Silent::OutOfStep);
+            }
+            sets.push(rows);
         }
-        sets.push(rows);
         match read {
             Ok(()) if result.is_empty() => break,
             Ok(()) => {}

@@ -30,6 +30,9 @@ const ROUND: usize = 200;
 /// Of so many disturbed messages one is a reset, since each needs a new connection.
 const RESETS: u64 = 20;
 
+/// The server's number of the error for a transaction that it has rolled back for another one.
+const DEADLOCK: u16 = 1213;
+
 /// The longest pause between two kill requests, in microseconds: as long as a write takes.
 const KILL_PAUSE: u64 = 2_000;
 
@@ -165,6 +168,23 @@ impl Worker {
         Made { stale, came }
     }
 
+    /// The mark, and the ids of the rows that stand in the store, which are removed.
+    async fn taken(&self) -> Result<(Option<u64>, Vec<u64>), mysql_async::Error> {
+        let mut calm = self.server.connect(DATABASE).await;
+        let name = self.guard.name().as_str().to_owned();
+        // A commit whose answer was lost may still be under way: it holds the mark's lock.
+        calm.query_drop("START TRANSACTION").await?;
+        let lock = "SELECT mark FROM ringfence_marks WHERE name = ? FOR UPDATE";
+        let mark = calm.exec_first(lock, (&name,)).await?;
+        let ids = calm
+            .exec("SELECT id FROM written WHERE name = ?", (&name,))
+            .await?;
+        calm.exec_drop("DELETE FROM written WHERE name = ?", (&name,))
+            .await?;
+        calm.query_drop("COMMIT").await?;
+        Ok((mark, ids))
+    }
+
     /// Makes `count` writes, and looks at what stands in the store then.
     async fn round(&mut self, count: usize, tally: &mut Tally) {
         let first = self.next;
@@ -178,18 +198,17 @@ impl Worker {
             drop(connection);
             hand.ended().await;
         }
-        let mut calm = self.server.connect(DATABASE).await;
-        let name = self.guard.name().as_str().to_owned();
-        // A commit whose answer was lost may still be under way: it holds the mark's lock.
-        calm.query_drop("START TRANSACTION").await.unwrap();
-        let lock = "SELECT mark FROM ringfence_marks WHERE name = ? FOR UPDATE";
-        let mark: Option<u64> = calm.exec_first(lock, (&name,)).await.unwrap();
-        assert_eq!(mark, Some(self.token));
-        let found = "SELECT id FROM written WHERE name = ?";
-        let ids: Vec<u64> = calm.exec(found, (&name,)).await.unwrap();
-        let delete = "DELETE FROM written WHERE name = ?";
-        calm.exec_drop(delete, (&name,)).await.unwrap();
-        calm.query_drop("COMMIT").await.unwrap();
+        let ids = loop {
+            match self.taken().await {
+                Ok((mark, ids)) => {
+                    assert_eq!(mark, Some(self.token));
+                    break ids;
+                }
+                // The others' rows lie beside these.
+                Err(mysql_async::Error::Server(error)) if error.code == DEADLOCK => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
         let mut halves = vec![0_usize; count];
         for id in ids {
             halves[usize::try_from(id - first).unwrap()] += 1;

@@ -35,11 +35,8 @@ impl Sqlite {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         // Before the file is touched.
         let work = self.task.work()?;
-        // SQLite takes these names for databases that end with the command, and their marks with them.
-        if [":memory:", ""]
-            .iter()
-            .any(|name| self.database == Path::new(name))
-        {
+        // It ends with the command, and its marks with it.
+        if self.database == Path::new(":memory:") {
             let message = "the database is in memory, where no mark outlives this command";
             return Err(Failure::usage(message).hint("name the file of a database"));
         }
