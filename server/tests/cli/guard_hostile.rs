@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::databases::Disk;
 use crate::databases::mysql::Mysql;
@@ -127,12 +126,10 @@ fn timeout_bounds_the_wait_for_a_table_of_mysql() {
             await_that("the table is locked", || {
                 database.ask(&format!("SELECT COUNT(*) {sleeping}")) == "1"
             });
-            let begun = Instant::now();
             let said = guard(&database, options, script);
-            let waited = begun.elapsed();
             let id = database.ask(&format!("SELECT id {sleeping}"));
             database.ask(&format!("KILL {id}"));
-            assert!(waited < Duration::from_secs(30), "{waited:?}: {said:?}");
+            // Behind the lock's minute it would have succeeded.
             ended(&said, 75, "another transaction is in the way");
         });
     };
@@ -157,12 +154,9 @@ fn timeout_bounds_the_wait_for_a_table_of_postgres() {
         await_that("the table is locked", || {
             database.ask(&format!("SELECT count(*) {waits}")) == "1"
         });
-        let begun = Instant::now();
         let said = guard(&database, &["--fence", "a#9", "--timeout", "1s"], ADD);
-        let waited = begun.elapsed();
         database.ask(&format!("SELECT pg_terminate_backend(pid) {waits}"));
         holder.wait().unwrap();
-        assert!(waited < Duration::from_secs(30), "{waited:?}: {said:?}");
         ended(&said, 75, "another transaction is in the way");
     }
     let banned = ["--fence", "a#9", "--", "-c", "SELECT 1"];
@@ -206,7 +200,9 @@ fn a_command_that_is_killed_leaves_no_client_that_commits() {
         database.ask(ask) == "1"
     });
     // The server sees the end of a connection when its statement is over.
-    thread::sleep(Duration::from_secs(1));
+    await_that("the transaction has ended", || {
+        database.ask("SELECT COUNT(*) FROM information_schema.innodb_trx") == "0"
+    });
     let held = "SELECT CONCAT(amount, ' ', (SELECT mark FROM ringfence_marks)) FROM balance";
     assert_eq!(database.ask(held), "100 9");
 }
