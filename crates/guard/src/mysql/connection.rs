@@ -214,6 +214,10 @@ async fn answers(conn: &mut Conn, message: &str, step: u64) -> Result<Told, Sile
             Err(error) => return Err(Silent::Broken(error)),
         }
     }
+    // An answer to another message may be all that there is.
+    if sets.is_empty() && !planted(Bug::AnswerOfAnyMessage) {
+        return Err(Silent::OutOfStep);
+    }
     match result.drop_result().await {
         Ok(()) => Ok(Told::Done(sets)),
         // The driver may keep the error of the statement behind the last one for this call.
