@@ -49,13 +49,13 @@ fn open(id: u8, ttl: Millis) -> Command {
 }
 
 /// A cluster that is restored from what is there now, with entries for it.
-struct Anew {
+struct Successor {
     machine: StateMachine,
     index: u64,
     time: u64,
 }
 
-impl Anew {
+impl Successor {
     fn of(lost: &World) -> Self {
         let records = lost.machine.freeze();
         let records: Vec<_> = records.backup().unwrap().collect();
@@ -71,15 +71,15 @@ impl Anew {
             ..
         } = contents.header;
         let digest = BackupDigest::new([7; 32]);
-        let mut anew = Self {
+        let mut successor = Self {
             machine: StateMachine::new(),
             index: 0,
             time: 0,
         };
-        anew.apply(Command::TermStart {
+        successor.apply(Command::TermStart {
             unix_seconds: Some(1_800_000_000),
         });
-        let formed = anew.apply(Command::Form(Form {
+        let formed = successor.apply(Command::Form(Form {
             cluster: ClusterId::new([9; 16]),
             token_floor: None,
             settings,
@@ -98,7 +98,7 @@ impl Anew {
             }),
         }));
         assert!(matches!(formed, Outcome::Done), "{formed:?}");
-        let seeded = anew.apply(Command::Seed(Seed {
+        let seeded = successor.apply(Command::Seed(Seed {
             digest,
             part: 0,
             access: contents.access,
@@ -106,7 +106,7 @@ impl Anew {
             secret: Secret::new([8; 16]),
         }));
         assert!(matches!(seeded, Outcome::Done), "{seeded:?}");
-        anew
+        successor
     }
 
     fn apply(&mut self, command: Command) -> Outcome {
@@ -161,7 +161,7 @@ fn a_pod_that_has_not_acknowledged_its_revoke_is_not_overtaken_after_a_restore()
     assert!(matches!(world.apply(revoke(token)), Outcome::Done));
 
     // The lost cluster waits for the Pod, however long it takes.
-    let mut anew = Anew::of(&world);
+    let mut successor = Successor::of(&world);
     world.time = ClusterTime(30 * 86_400_000);
     let other = opened(world.apply(open(2, Millis(15_000))));
     let here = world.apply(acquire(other, 2));
@@ -170,7 +170,7 @@ fn a_pod_that_has_not_acknowledged_its_revoke_is_not_overtaken_after_a_restore()
         "{here:?}"
     );
 
-    let there = anew.asked_after(7 * 60_000);
+    let there = successor.asked_after(7 * 60_000);
     assert!(
         !matches!(there, Outcome::Acquired(Acquired::Granted(_))),
         "the lost cluster says {here:?}; the restored one says {there:?} while the Pod still believes"
@@ -205,7 +205,7 @@ fn evicted_with_a_ttl_of(ttl: u64) {
     token_of(world.apply(acquire(holder, 1)));
     let command = configure(&world, 60_000);
     assert!(matches!(world.apply(command), Outcome::Done));
-    let mut anew_living = Anew::of(&world);
+    let mut successor_living = Successor::of(&world);
     let evicted = world.apply(Command::Evict(Evict {
         session: holder,
         reason: String::new(),
@@ -213,7 +213,7 @@ fn evicted_with_a_ttl_of(ttl: u64) {
     }));
     assert!(matches!(evicted, Outcome::Closed { .. }), "{evicted:?}");
 
-    let mut anew = Anew::of(&world);
+    let mut successor = Successor::of(&world);
     world.time = ClusterTime(ttl / 2);
     let other = opened(world.apply(open(2, Millis(15_000))));
     let here = world.apply(acquire(other, 2));
@@ -221,13 +221,13 @@ fn evicted_with_a_ttl_of(ttl: u64) {
         !matches!(here, Outcome::Acquired(Acquired::Granted(_))),
         "{here:?}"
     );
-    let living = anew_living.asked_after(ttl / 2);
+    let living = successor_living.asked_after(ttl / 2);
     assert!(
         !matches!(living, Outcome::Acquired(Acquired::Granted(_))),
         "{living:?}"
     );
 
-    let there = anew.asked_after(ttl / 2);
+    let there = successor.asked_after(ttl / 2);
     assert!(
         !matches!(there, Outcome::Acquired(Acquired::Granted(_))),
         "the lost cluster says {here:?}; the restored one says {there:?}, half an hour before the \

@@ -83,12 +83,12 @@ pub(crate) fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use http::Request;
 
     use super::*;
 
-    fn head(headers: &[(&str, &str)]) -> Parts {
+    pub(crate) fn head(headers: &[(&str, &str)]) -> Parts {
         let mut request = Request::get("/v1/leases");
         for (name, value) in headers {
             request = request.header(*name, *value);

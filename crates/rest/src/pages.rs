@@ -98,17 +98,8 @@ fn has_a_public_name(head: &Parts) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
-
-    fn head(headers: &[(&str, &str)]) -> Parts {
-        let mut request = Request::get("/v1/leases");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        request.body(()).unwrap().into_parts().0
-    }
+    use crate::heads::tests::head;
 
     #[test]
     fn a_browser_under_a_public_name_is_a_page_and_a_program_or_an_address_is_none() {

@@ -43,7 +43,7 @@ fn guard_with(database: &OfMysql, token: &str, script: &str, front: &str, behind
         .into()
 }
 
-/// `force` also stands in files of options.
+/// Files of options may have `force`, too.
 #[test]
 fn a_client_of_mysql_that_would_go_on_at_errors_does_not() {
     let Some(database) = advanced_mysql() else {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What stands in the place of a secret.
+/// What replaces a secret.
 const REDACTED: &str = "(redacted)";
 /// Names of settings whose values are secrets, or may have one in them.
 const SECRET_NAMES: [&str; 6] = [

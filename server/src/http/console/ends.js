@@ -44,7 +44,7 @@ const endsView = {
         const kind = REFUSALS.find(([family]) => name.startsWith(family));
         return kind && number > 0 ? [{ name, why: kind[1], labels: name.slice(kind[0].length), number }] : [];
       });
-      setText(this.why, counted.length === 0 ? "This node has refused no caller." : "Who was refused stands in the log and in the audit log of the node.");
+      setText(this.why, counted.length === 0 ? "This node has refused no caller." : "The log and the audit log of the node name who was refused.");
       this.refusals.show(counted, (one) => one.name, (one) => [one.why, el("td", { class: "wide" }, el("code", null, one.labels)), count(one.number)]);
     } catch (why) {
       setText(this.why, why.message);
