@@ -68,11 +68,20 @@ type StaleToken struct {
 	Mark uint64
 }
 
+// A cluster whose tokens follow the clock grants none below it: that would be the year 1970.
+const countedFromOne = 1 << 40
+
 func (e *StaleToken) Error() string {
-	if e.Mark == 0 {
-		return fmt.Sprintf("STALE_TOKEN: %v was overtaken; stop the work, its lease is lost", e.Offered)
+	by := ""
+	if e.Mark != 0 {
+		by = fmt.Sprintf(" by token %d", e.Mark)
 	}
-	return fmt.Sprintf("STALE_TOKEN: %v was overtaken by token %d; stop the work, its lease is lost", e.Offered, e.Mark)
+	text := fmt.Sprintf("STALE_TOKEN: %v was overtaken%s; stop the work, its lease is lost", e.Offered, by)
+	if e.Offered.Token < countedFromOne {
+		text += ". If the cluster still has that grant, it counts tokens from 1, as each new `ringfence dev` does, and the" +
+			" store has marks of an earlier cluster: use an empty store, or keep the cluster with `ringfence dev --data-dir DIR`"
+	}
+	return text
 }
 
 // Is makes errors.Is(err, ringfence.ErrStaleToken) work.

@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	ringfence "ringfence.io/client/go"
@@ -48,5 +49,16 @@ func TestAFenceOfAnotherLeaseIsRefusedBeforeTheDatabaseIsAsked(t *testing.T) {
 	}
 	if mark := markIn(`STALE_TOKEN: token 7 of lease "a" was overtaken by token 43 (SQLSTATE RF001)`); mark != 43 {
 		t.Error(mark)
+	}
+}
+
+// A new cluster of `ringfence dev` before a store of an earlier one.
+func TestAStaleTokenOfAClusterThatCountsFromOneSaysWhatToDo(t *testing.T) {
+	const hint = "ringfence dev --data-dir"
+	for token, expected := range map[uint64]bool{7: true, 1_790_000_000 << 20: false} {
+		stale := &StaleToken{Offered: ringfence.Fence{Name: "a", Token: token}, Mark: token + 1}
+		if strings.Contains(stale.Error(), hint) != expected {
+			t.Error(stale)
+		}
 	}
 }

@@ -138,10 +138,17 @@ def test_psycopg_in_asyncio(postgres: str, name: str) -> None:
             await guard.advance(connection, Fence(name, 8))
             async with guard.transaction(connection, Fence(name, 8)):
                 await connection.execute("INSERT INTO balance VALUES (%s, 1)", (name,))
-            with pytest.raises(StaleFence):
+            # A new cluster of `ringfence dev` counts from 1 before a store of an earlier one.
+            with pytest.raises(StaleFence, match="ringfence dev --data-dir"):
                 async with guard.transaction(connection, Fence(name, 7)):
                     await connection.execute("DELETE FROM balance WHERE name = %s", (name,))
             assert await guard.mark(connection) == 8
+            await connection.rollback()
+            by_clock = 1_790_000_000 << 20
+            await guard.advance(connection, Fence(name, by_clock))
+            with pytest.raises(StaleFence) as stale:
+                await guard.advance(connection, Fence(name, by_clock - 1))
+            assert "ringfence dev" not in str(stale.value)
 
     asyncio.run(main())
 

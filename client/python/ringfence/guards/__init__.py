@@ -37,6 +37,15 @@ CEILING_SECONDS = 86_400
 CEILING_SHIFT = 20
 
 
+# A cluster whose tokens follow the clock grants none below it: that would be the year 1970.
+_COUNTED_FROM_ONE = 1 << 40
+_NEW_CLUSTER = (
+    ". If the cluster still has that grant, it counts tokens from 1, as each new `ringfence dev` does, "
+    "and the store has marks of an earlier cluster: use an empty store, or keep the cluster with "
+    "`ringfence dev --data-dir DIR`"
+)
+
+
 class FenceRefused(GuardError):
     """The guard refused the fence; nothing was written."""
 
@@ -102,8 +111,12 @@ def refusal_of(sqlstate: str | None, message: str) -> FenceRefused | None:
 
 def raise_refused(refusal: FenceRefused, lease: LeaseBase | Fence, cause: BaseException) -> None:
     """Raises it. If the token is stale, belief in the lease has ended before."""
-    if isinstance(refusal, StaleFence) and isinstance(lease, LeaseBase):
-        lease.report_stale()
+    if isinstance(refusal, StaleFence):
+        fence = lease.fence if isinstance(lease, LeaseBase) else lease
+        if fence.token < _COUNTED_FROM_ONE:
+            refusal = StaleFence(f"{refusal}{_NEW_CLUSTER}")
+        if isinstance(lease, LeaseBase):
+            lease.report_stale()
     raise refusal from cause
 
 
