@@ -220,6 +220,20 @@ const TABLE: &[(&str, &str, Shown)] = &[
     ),
     (
         "deploy/KUBERNETES.md",
+        "--listen-lease-api 127.0.0.1:7425",
+        Run(
+            Ends::ByItself,
+            &[
+                "201 Created",
+                "200 OK",
+                "ringfence-fence: k8s/shop/web#",
+                "\"code\":409",
+                "web-0",
+            ],
+        ),
+    ),
+    (
+        "deploy/KUBERNETES.md",
         "deploy/image/build",
         By(
             "tests/kubernetes/src/node/containers.rs",
