@@ -40,6 +40,7 @@ use crate::limits::{DRAIN_MAX, HANDOVER_MAX, NODE_STOP_MAX, PROGRESS_INTERVAL};
 use crate::metrics::{Certificates, Metrics, Ports};
 use crate::notify::Notice;
 use crate::progress::Progress;
+use crate::reach::Reach;
 use crate::restoring::RestoreError;
 use crate::served::{lease_api as lease_api_services, services};
 use crate::{backups, forming, http, kube, node_config, pods, restoring, tcp_probes};
@@ -139,7 +140,14 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     let (stop, stopping) = watch::channel(false);
     let context = Context::new(node.clone(), pool.clone(), stopping.clone())
         .with_rates(config.principal_rates);
-    let identify = IdentifyLayer::new(&config.access, &node, &context);
+    let reach = |ports: &[Option<SocketAddr>]| {
+        let ports = ports.iter().copied().flatten();
+        Reach::of(ports, &config.access, &node)
+    };
+    let of_clients = [Some(config.listen_client), config.listen_lease_api];
+    let progress = Progress::of(node.clone(), reach(&of_clients));
+    tokio::spawn(reach(&of_clients).report(stopping.clone()));
+    let identify = IdentifyLayer::new(&config.access, &node, &context, reach(&of_clients[..1]));
     let identify = identify.map_err(AppError::Credentials)?;
     if let Some(target) = &config.audit_log {
         let log = AuditLog::open(target, &config.data_dir, &node, &context, hangup);
@@ -147,7 +155,7 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         tokio::spawn(log.run(stopping.clone()));
     }
     let metrics = Metrics::new(
-        &node,
+        &progress,
         context.metrics(),
         &ports,
         kube_metrics.as_ref(),
@@ -204,11 +212,13 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         let figures = ports.lease_api.clone();
         let port = Port::new("lease-api", listener, Some(tls), limits, figures);
         let connections = accepted(port, &context, &identify, &pool);
-        let served = lease_api_services(&context, identify.clone(), &ports.pool)
+        let identify = identify.at(reach(&of_clients[1..]));
+        let served = lease_api_services(&context, identify, &ports.pool)
             .serve_with_incoming_shutdown(connections, stopped(stopping.clone()));
         tokio::spawn(served);
     }
-    let judge = http::Judge::new(identify.clone(), context.clone());
+    let of_http = identify.at(reach(&[Some(config.listen_http)]));
+    let judge = http::Judge::new(of_http, context.clone());
     let admin = AdminSocket::bind(&config.data_dir).map(|socket| {
         let (pool, of_connections) = (ports.pool.clone(), context.clone());
         let connections = socket.connections().map(move |accepted| {
@@ -221,7 +231,6 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
     });
     let _admin = admin.map(tokio::spawn);
     let mut clients = tokio::spawn(clients);
-    let progress = Progress::of(node.clone());
     let http = http::serve(
         Port::new(
             "http",

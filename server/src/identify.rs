@@ -22,6 +22,7 @@ use tower::{Layer, Service};
 
 use crate::client_connection::ConnectionInfo;
 use crate::config::Access;
+use crate::reach::Reach;
 
 /// How many seconds' worth of failed proofs one source may have at once.
 const FAILED_PROOFS_BURST: u64 = 10;
@@ -47,10 +48,12 @@ pub(crate) struct IdentifyLayer {
     context: services::Context,
     /// The alias of the issuer whose Pods this node watches.
     pods_of: Option<Arc<str>>,
+    reach: Reach,
 }
 
 impl IdentifyLayer {
-    /// What proves as configured; what fails counts in the metrics of `context`.
+    /// What proves as configured, at a port with this reach; what fails counts in the metrics of
+    /// `context`.
     ///
     /// # Errors
     /// [`InvalidCredentials`] if the keys of an issuer cannot be read.
@@ -58,6 +61,7 @@ impl IdentifyLayer {
         access: &Access,
         node: &Node,
         context: &services::Context,
+        reach: Reach,
     ) -> Result<Self, InvalidCredentials> {
         let tokens = Arc::new(StateTokens(node.clone()));
         let prover = Prover::new(access.credentials.clone(), tokens, now_unix())?;
@@ -70,7 +74,14 @@ impl IdentifyLayer {
             node: node.clone(),
             context: context.clone(),
             pods_of: access.pods_of.as_deref().map(Arc::from),
+            reach,
         })
+    }
+
+    /// The same at another port; all share the limits of failed proofs.
+    pub(crate) fn at(&self, reach: Reach) -> Self {
+        let layer = self.clone();
+        Self { reach, ..layer }
     }
 
     /// What an accepted connection shows of its caller. Its failed proofs are counted here.
@@ -137,13 +148,15 @@ impl IdentifyLayer {
     /// Puts who makes a request beside it, and what counts its bytes. Says whether a credential proves it.
     ///
     /// # Errors
-    /// As [`Self::identify`], and a limit of the principal that was reached.
+    /// As [`Self::identify`], a limit of the principal that was reached, and a port that is
+    /// [closed](Reach).
     pub(crate) fn admit<B>(
         &self,
         peer: &Peer,
         principals: &ConnectionPrincipals,
         request: &mut Request<B>,
     ) -> Result<bool, Refusal> {
+        self.reach.admit(peer, request.uri().path())?;
         let identified = self.identify(peer, request.headers())?;
         let principal = identified.as_ref().map(|who| who.principal.clone());
         let principal = principal.unwrap_or_else(Principal::anonymous);

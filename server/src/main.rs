@@ -27,6 +27,7 @@ mod notify;
 mod pods;
 mod ports;
 mod progress;
+mod reach;
 mod restoring;
 mod rule_file;
 mod serve;

@@ -18,6 +18,7 @@ use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
 use crate::backups::BackupFigures;
+use crate::progress::Progress;
 
 pub(crate) use self::certificates::{Certificates, end_of};
 
@@ -65,10 +66,10 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The counters of `node` and of its services, those of its mirror to Kubernetes and of its
+    /// The counters of the node that makes this progress, of its services, those of its mirror to Kubernetes and of its
     /// watcher of Pods, and the ends of its certificates.
     pub(crate) fn new(
-        node: &Node,
+        progress: &Progress,
         services: &ringfence_services::Metrics,
         ports: &Ports,
         mirror: Option<&ringfence_kube::Metrics>,
@@ -76,6 +77,7 @@ impl Metrics {
         backups: Option<&BackupFigures>,
         certificates: Certificates,
     ) -> Arc<Self> {
+        let node = progress.node();
         let mut registry = Registry::with_prefix("ringfence");
         let transitions = Family::<CauseLabels, Counter>::default();
         services.register(&mut registry);
@@ -102,7 +104,7 @@ impl Metrics {
         ];
         registry.register_collector(Box::new(PortCollector::new(ports, pool)));
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
-        let member = cluster::ClusterFigures::new(node.clone(), certificates);
+        let member = cluster::ClusterFigures::new(progress.clone(), certificates);
         registry.register_collector(Box::new(member));
         Arc::new(Self {
             registry,

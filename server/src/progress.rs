@@ -7,25 +7,34 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ringfence_raft::Node;
 
 use crate::limits::{PROGRESS_INTERVAL, READY_AGE_MAX, STUCK_MAX};
+use crate::reach::Reach;
 
 /// A node's progress, as probes ask for it.
 #[derive(Clone)]
 pub(crate) struct Progress {
     node: Node,
+    reach: Reach,
     pulse: Arc<Pulse>,
 }
 
 impl Progress {
-    /// Of `node`.
-    pub(crate) fn of(node: Node) -> Self {
+    /// Of `node`, whose clients come by ports of this reach.
+    pub(crate) fn of(node: Node, reach: Reach) -> Self {
         let pulse = Arc::default();
-        Self { node, pulse }
+        Self { node, reach, pulse }
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// Fine if this node can serve; else why not, for people.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ready = self.node.ready(READY_AGE_MAX);
-        ready.map_err(|not_ready| not_ready.to_string())
+        ready
+            .map_err(|not_ready| not_ready.to_string())
+            .and_then(|()| self.reach.check())
     }
 
     /// What is fine now and is not to stay so, for people.

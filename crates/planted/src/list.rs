@@ -413,6 +413,8 @@ bugs! {
         ListFilters "list-filters"
             "A list of more than the caller may see leaves out what it may not.";
     server:
+        ReachByTheFlag "reach-by-the-flag"
+            "A port that other machines reach is open because --access is said, whatever the mode is."
         RemarksHoldUp "remarks-hold-up"
             "A command that holds a lease waits until a program reads what it says on stderr.";
 }

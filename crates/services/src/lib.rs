@@ -78,7 +78,7 @@ pub use malformed::name_malformed;
 pub use metrics::Metrics;
 pub use named_cluster::CLUSTER_HEADER;
 pub use objects::{Fresh, ObjectCaller, ObjectPage, ObjectRefused, ObjectService};
-pub use rates::{ConnectionPrincipals, Meter, PrincipalRates};
+pub use rates::{ConnectionPrincipals, Meter, PrincipalRates, is_health};
 pub use refusals::{RefusalCounts, Refusals, Refused};
 pub use rights::FIGURES;
 pub use sessions::SessionService;

@@ -36,6 +36,12 @@ const STREAMS: [&str; 3] = [
 /// Probes: a node that refuses them is restarted.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
+/// Whether this is the path of a probe by gRPC, which is answered to all callers.
+#[must_use]
+pub fn is_health(path: &str) -> bool {
+    path.starts_with(HEALTH)
+}
+
 /// What one principal may have of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrincipalRates {
@@ -293,7 +299,7 @@ impl Context {
         path: &str,
         connection: &ConnectionPrincipals,
     ) -> Result<Option<Meter>, Refusal> {
-        if path.starts_with(HEALTH) || principal.as_str() == Principal::LOCAL {
+        if is_health(path) || principal.as_str() == Principal::LOCAL {
             return Ok(None);
         }
         let rated = self.rated_as(principal.as_str());

@@ -11,6 +11,8 @@ use super::range::in_range;
 use super::{ConfigError, NodeTls};
 use ringfence_core::Mode;
 
+use crate::reach::is_reached;
+
 /// Failed proofs of one source in a second.
 const FAILED_PROOFS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 
@@ -94,7 +96,7 @@ impl Access {
     /// Refuses an address for clients that other machines reach, unless it was said how much rights
     /// bind, or that they need not.
     pub(super) fn check_reach(&self, listen_client: SocketAddr) -> Result<(), ConfigError> {
-        let open = self.mode == Mode::Off && !listen_client.ip().to_canonical().is_loopback();
+        let open = self.mode == Mode::Off && is_reached(listen_client);
         match open && !self.allow_anonymous {
             false => Ok(()),
             true => Err(ConfigError::Open { listen_client }),

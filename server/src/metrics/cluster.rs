@@ -7,21 +7,24 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use ringfence_access::now_unix;
-use ringfence_raft::{Node, Standing};
+use ringfence_raft::Standing;
 
 use super::certificates::Certificates;
-use crate::limits::READY_AGE_MAX;
+use crate::progress::Progress;
 
 /// Figures of a node as a member.
 pub(super) struct ClusterFigures {
-    node: Node,
+    progress: Progress,
     certificates: Certificates,
 }
 
 impl ClusterFigures {
-    /// Figures of `node`, which shows `certificates`.
-    pub(super) fn new(node: Node, certificates: Certificates) -> Self {
-        Self { node, certificates }
+    /// Figures of the node that makes this progress, which shows `certificates`.
+    pub(super) fn new(progress: Progress, certificates: Certificates) -> Self {
+        Self {
+            progress,
+            certificates,
+        }
     }
 }
 
@@ -37,16 +40,17 @@ impl Collector for ClusterFigures {
             let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(gauge)
         };
-        let ready = self.node.ready(READY_AGE_MAX).is_ok();
+        let node = self.progress.node();
+        let ready = self.progress.check().is_ok();
         gauge("ready", "1 while /readyz succeeds", i64::from(ready))?;
-        let voter = self.node.standing() == Standing::Voter;
+        let voter = node.standing() == Standing::Voter;
         gauge("is_voter", "1 if this node has a vote", i64::from(voter))?;
-        if let Some(voters) = self.node.voters() {
+        if let Some(voters) = node.voters() {
             let newest = voters.sets.last().map_or(0, |set| set.len());
             let help = "Members with a vote, as this node knows them";
             gauge("voters", help, i64::try_from(newest).unwrap_or(i64::MAX))?;
         }
-        if let Some(able) = self.node.voters_caught_up() {
+        if let Some(able) = node.voters_caught_up() {
             let help = "Of these, those that answer and lack few entries of the log; shown by the \
                         leader alone, itself included";
             let able = i64::try_from(able).unwrap_or(i64::MAX);

@@ -15,6 +15,7 @@ mod metrics;
 mod notify;
 mod peer_tls;
 mod process;
+mod reach;
 mod refusals;
 mod rest;
 mod starting;

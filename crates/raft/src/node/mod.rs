@@ -257,6 +257,14 @@ impl Node {
         self.inner.state.access_mode()
     }
 
+    /// Whether an administrator decides the mode of this cluster, as far as this node has seen since it
+    /// started: its applied state had a mode other than `off` then or later. It stays so if the mode is
+    /// `off` again.
+    #[must_use]
+    pub fn mode_was_set(&self) -> bool {
+        self.inner.state.mode_was_set()
+    }
+
     /// The local applied state as it is now, to be read without a lock while entries are applied. It
     /// is made in a microsecond, however much there is; drop it soon, since it keeps what changes
     /// meanwhile in memory.

@@ -236,7 +236,7 @@ async fn run(
             snapshot,
         });
     }
-    inner.state.open(dir, newest);
+    inner.state.open(dir, newest, log.last_index());
 
     let caller = Caller {
         seat,

@@ -3,11 +3,12 @@
 //! Entries are decoded before the state is locked and answered after it is unlocked; what happens
 //! in between is the core's work alone.
 
+mod rights;
 mod store;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use openraft::storage::ApplyResponder;
@@ -20,6 +21,7 @@ use ringfence_planted::{Bug, planted};
 use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, watch};
 
+use self::rights::Rights;
 pub(crate) use self::store::{Raft, StateStore};
 use crate::platform::clock::{self, AppliedTime};
 use crate::platform::hooks::Observer;
@@ -34,19 +36,13 @@ use crate::types::type_config::{
 
 /// How many entries are applied before readers get their turn.
 const APPLY_CHUNK: usize = 64;
-/// The modes as numbers.
-const OFF: u8 = 0;
-const PERMISSIVE: u8 = 1;
-const ENFORCED: u8 = 2;
 
 /// The applied state and everything that hangs on its movement.
 pub(crate) struct State {
     machine: RwLock<StateMachine>,
     position: Mutex<AppliedPosition>,
     /// The rights of the applied state, to be read while entries are applied.
-    access: Mutex<Access>,
-    /// The mode of these, as a number: it is asked for with each request.
-    access_mode: AtomicU8,
+    rights: Rights,
     /// Set once the node belongs to a cluster.
     snapshots: OnceLock<SnapshotDir>,
     /// The newest snapshot on disk.
@@ -109,8 +105,7 @@ impl State {
         Self {
             machine: RwLock::new(StateMachine::new()),
             position: Mutex::default(),
-            access: Mutex::default(),
-            access_mode: AtomicU8::new(OFF),
+            rights: Rights::default(),
             snapshots: OnceLock::new(),
             current: Mutex::default(),
             prepared: AtomicBool::new(false),
@@ -128,9 +123,19 @@ impl State {
         }
     }
 
-    /// Takes up the newest snapshot of the node's directory; once, before anything is applied.
-    pub(crate) fn open(&self, snapshots: SnapshotDir, newest: Option<(PathBuf, Loaded)>) {
+    /// Takes up the newest snapshot of the node's directory, whose log ends at `last`; once, before
+    /// anything is applied.
+    pub(crate) fn open(
+        &self,
+        snapshots: SnapshotDir,
+        newest: Option<(PathBuf, Loaded)>,
+        last: u64,
+    ) {
         drop(self.snapshots.set(snapshots));
+        let taken = newest
+            .as_ref()
+            .and_then(|(_, loaded)| loaded.meta.last_log_id);
+        self.rights.held(taken.map_or(0, |id| id.index).max(last));
         if let Some((path, loaded)) = newest {
             drop(self.replace(loaded, SnapshotFile { path }));
         }
@@ -143,30 +148,17 @@ impl State {
 
     /// The rights of the applied state. Needs no lock that entries are applied under.
     pub(crate) fn access(&self) -> Access {
-        self.access.lock().clone()
+        self.rights.all()
     }
 
     /// How much rights bind. Needs no such lock either.
     pub(crate) fn access_mode(&self) -> Mode {
-        match self.access_mode.load(Ordering::Relaxed) {
-            ENFORCED => Mode::Enforced,
-            PERMISSIVE => Mode::Permissive,
-            _ => Mode::Off,
-        }
+        self.rights.mode()
     }
 
-    /// Publishes the rights, if they have changed; under the lock of the state.
-    fn publish_access(&self, machine: &StateMachine) {
-        let mut published = self.access.lock();
-        if published.set_at() != machine.access().set_at() {
-            *published = machine.access().clone();
-            let mode = match published.mode() {
-                Mode::Off => OFF,
-                Mode::Permissive => PERMISSIVE,
-                Mode::Enforced => ENFORCED,
-            };
-            self.access_mode.store(mode, Ordering::Relaxed);
-        }
+    /// Whether the mode was set; see [`Rights::mode_was_set`].
+    pub(crate) fn mode_was_set(&self) -> bool {
+        self.rights.mode_was_set()
     }
 
     /// The index of the newest applied entry.
@@ -277,7 +269,9 @@ impl State {
         let mut events = Vec::new();
         let due_before = machine.next_deadline();
         for decoded in batch {
+            let index = decoded.log_id.index;
             self.apply_one(&mut machine, decoded, &mut events, &mut done);
+            self.rights.note(&machine, index);
         }
         let happened = done.events.iter().map(|(_, event)| event);
         self.waiters.settle(&machine, happened, &mut done.settled);
@@ -286,7 +280,7 @@ impl State {
             self.counts.ended(before, machine.time());
         }
         let lead_shrank = self.time.publish(&machine);
-        self.publish_access(&machine);
+        self.rights.publish(&machine);
         // Still under the lock, so that `freeze` never pairs a state with another position.
         self.position.lock().log_id = Some(newest);
         drop(machine);
@@ -388,7 +382,8 @@ impl State {
         let older = std::mem::replace(&mut *machine, newer);
         // A node does not lead while it installs a state, so no timer has to know.
         let _ = self.time.publish(&machine);
-        self.publish_access(&machine);
+        self.rights.note(&machine, index);
+        self.rights.publish(&machine);
         // The events between the two states are unknown here, so every waiter is checked.
         let settled = self.waiters.settle_all(&machine);
         if let Some(observer) = &self.observer {
