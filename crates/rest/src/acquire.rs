@@ -20,6 +20,7 @@ use tonic::{Response, Status};
 
 use crate::Rest;
 use crate::abandoned::Abandoned;
+use crate::barred::Barred;
 use crate::call::{Answer, Call, Refused, refusal};
 use crate::handle;
 use crate::numbers::{self, Numbered};
@@ -171,11 +172,19 @@ impl Rest {
                 let grant = grant_of(asked.into_inner())?;
                 self.believed(call, session, grant).await
             }
-            Err(status) => Err(status.into()),
+            Err(status) => match Barred::of(&status) {
+                None => Err(status.into()),
+                Some(barred) => {
+                    let number = number.load(Ordering::Relaxed);
+                    let undone =
+                        abandoned.is_some() && self.undo(call, session, number).await.is_ok();
+                    Err(barred.refused(undone))
+                }
+            },
         };
         let refused = answered.as_ref().err();
         // What may still be granted is taken back: the caller has no number to repeat it with.
-        let certain = refused.is_none_or(|refused| refused.refusal.is_certain());
+        let certain = refused.is_none_or(Refused::is_certain);
         if let Some(abandoned) = abandoned.filter(|_| certain) {
             abandoned.answered();
         }
@@ -277,7 +286,9 @@ impl Rest {
         same_ttl(asked_ms, ttl_ms)?;
         let abandoned = (!repeats).then(|| {
             let (rest, call, session) = (self.clone(), call.clone(), handle.clone());
-            Abandoned::new(async move { rest.close_unused(&call, session).await })
+            Abandoned::new(async move {
+                rest.close_unused(&call, session).await;
+            })
         });
         let first = Numbered {
             number: 1,
@@ -296,7 +307,13 @@ impl Rest {
                 same_identity(&identity, &grant)?;
                 self.believed(call, &handle, grant).await
             }
-            Err(status) => Err(status.into()),
+            Err(status) => match Barred::of(&status) {
+                None => Err(status.into()),
+                Some(barred) => {
+                    let undone = !repeats && self.close_unused(call, handle.clone()).await;
+                    Err(barred.refused(undone))
+                }
+            },
         };
         if let Some(abandoned) = abandoned {
             abandoned.answered();
@@ -354,43 +371,52 @@ impl Rest {
         .answer())
     }
 
-    /// Closes a session that brought its caller nothing. If this fails the session ends by its TTL.
-    async fn close_unused(&self, call: &Call, session: v1::SessionHandle) {
+    /// Closes a session that brought its caller nothing, and says whether it did. If not the session
+    /// ends by its TTL.
+    async fn close_unused(&self, call: &Call, session: v1::SessionHandle) -> bool {
         let session = Some(session);
         let close = self.sessions.close(call.ask(v1::CloseRequest { session }));
-        let _closed = close.await.is_ok();
+        close.await.is_ok()
     }
 
     /// Takes back a request whose caller has gone, and a grant that crossed this.
     async fn give_up(&self, call: &Call, session: &v1::SessionHandle, target: u64) {
-        if target == 0 {
-            return;
-        }
         for _ in 0..GIVE_UP_TRIES {
-            let (_, cancelled) = self.take_back(call, session, target, None).await;
-            match cancelled {
-                Ok(cancelled) if cancelled.token == 0 => return,
-                Ok(cancelled) => {
-                    let release = |numbered: Numbered| {
-                        self.leases.release(call.ask(v1::ReleaseRequest {
-                            session: Some(session.clone()),
-                            number: numbered.number,
-                            lowest: numbered.lowest,
-                            name: cancelled.name.clone(),
-                            token: cancelled.token,
-                            close_session: false,
-                        }))
-                    };
-                    let (_, released) = self.numbered(None, release).await;
-                    if released.is_ok() {
-                        return;
-                    }
-                }
+            if target == 0 {
+                return;
+            }
+            match self.undo(call, session, target).await {
+                Ok(()) => return,
                 Err(status) if is_over(refusal(&status).reason) => return,
                 Err(_) => {}
             }
             sleep(GIVE_UP_PAUSE).await;
         }
+    }
+
+    /// The same once. Then nothing is left of the request.
+    async fn undo(
+        &self,
+        call: &Call,
+        session: &v1::SessionHandle,
+        target: u64,
+    ) -> Result<(), Status> {
+        let (_, cancelled) = self.take_back(call, session, target, None).await;
+        let cancelled = cancelled?;
+        if cancelled.token == 0 {
+            return Ok(());
+        }
+        let release = |numbered: Numbered| {
+            self.leases.release(call.ask(v1::ReleaseRequest {
+                session: Some(session.clone()),
+                number: numbered.number,
+                lowest: numbered.lowest,
+                name: cancelled.name.clone(),
+                token: cancelled.token,
+                close_session: false,
+            }))
+        };
+        self.numbered(None, release).await.1.map(drop)
     }
 
     /// A refusal of a held lease with its holder, and what is left to it.

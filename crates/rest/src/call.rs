@@ -11,7 +11,7 @@ use ringfence_core::ClusterId;
 use ringfence_proto::Refusal;
 use ringfence_raft::since_boot;
 use ringfence_services::CLUSTER_HEADER;
-use ringfence_services::problem::problem;
+use ringfence_services::problem::{NOT_DONE, problem};
 use serde_json::{Map, Value};
 use tonic::body::Body;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -111,6 +111,16 @@ impl Answer {
             status: StatusCode::OK,
             value,
             extensions: Extensions::new(),
+        }
+    }
+}
+
+impl Refused {
+    /// Whether the caller is answered that its try is not done.
+    pub(crate) fn is_certain(&self) -> bool {
+        match self.more.get("outcome") {
+            Some(outcome) => outcome == NOT_DONE,
+            None => self.refusal.is_certain(),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod abandoned;
 mod acquire;
+mod barred;
 mod call;
 mod changes;
 mod console;

@@ -15,6 +15,11 @@ use tonic::body::Body;
 /// The media type of a refusal.
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+/// The member `outcome` of a refusal: this try has no effect and will have none.
+pub const NOT_DONE: &str = "not_done";
+/// The same: it may have taken effect, or may still.
+pub const UNKNOWN: &str = "unknown";
+
 /// Whether a request with these headers speaks gRPC; all others speak JSON.
 #[must_use]
 pub fn is_grpc(headers: &HeaderMap) -> bool {
@@ -77,8 +82,8 @@ pub fn members(status: StatusCode, refusal: &Refusal) -> Map<String, Value> {
     set("reason", json!(reason));
     // Of this try: an earlier one without an answer may still have its effect.
     let outcome = match refusal.is_certain() {
-        true => "not_done",
-        false => "unknown",
+        true => NOT_DONE,
+        false => UNKNOWN,
     };
     set("outcome", json!(outcome));
     if let Some(after) = refusal.retry_after {

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringfence_core::{Command, RequestNumber, SessionId};
+use ringfence_proto::refusal::reason_name;
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::WaitDone;
 use tokio::sync::oneshot;
@@ -116,13 +117,15 @@ fn acquire_now(context: &Context, command: Command, tell: impl Tell) {
 }
 
 impl Context {
-    /// Acquires, and waits if the caller does. A caller that gives up keeps its place in the queue.
+    /// Acquires, and waits if the caller does. A caller that gives up keeps its place in the queue, and
+    /// so does one whose credential ends meanwhile: that ends the wait as it ends a stream.
     pub(super) async fn acquire(
         &self,
         who: &Who,
         account: &Account,
         request: v1::AcquireRequest,
     ) -> Result<v1::AcquireResponse, Refusal> {
+        let may_wait = request.wait_ms.is_some();
         let owned = OwnedWaits::default();
         let (tell, answer) = oneshot::channel();
         submit(
@@ -140,6 +143,7 @@ impl Context {
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
+            refusal = self.barred(who), if may_wait => return Err(barred_waiting(&refusal)),
             () = self.stopped() => {
                 // An entry under way is still answered; a wait is dropped untold.
                 owned.waits().forget_all();
@@ -166,6 +170,17 @@ impl Context {
             .await
             .map_err(|error| Refusal::outcome_unknown(not_read(error).message))
     }
+}
+
+/// The caller is looked at no more, and the request may stand in the queue. `barred` says what the
+/// caller lacks: it is the reason that its next request is refused with.
+fn barred_waiting(refusal: &Refusal) -> Refusal {
+    let why = match refusal.metadata.get("why") {
+        Some(why) => why,
+        None => &refusal.message,
+    };
+    Refusal::outcome_unknown(format!("{why} while the request waits"))
+        .with("barred", reason_name(refusal.reason))
 }
 
 /// A wait that this node cannot follow any longer.
