@@ -24,6 +24,7 @@ mod limits;
 mod metrics;
 mod node_config;
 mod notify;
+mod own_files;
 mod pods;
 mod ports;
 mod progress;

@@ -11,13 +11,15 @@ use crate::cli::{complain, exit};
 use crate::config::{Config, LogFormat, ServeArgs};
 use crate::hangup;
 use crate::limits::RUNTIME_STOP_MAX;
+use crate::own_files;
 
 /// The node could not start, or ended on its own, for a reason of its own.
 const EXIT_FAILED: u8 = 1;
 
 /// Runs a node until it is asked to stop.
 pub(crate) fn run(args: ServeArgs) -> ExitCode {
-    // First of all: what follows takes its time.
+    own_files::keep();
+    // Before all that takes time.
     let hangup = match hangup::catch() {
         Ok(hangup) => hangup,
         Err(error) => {
@@ -34,6 +36,7 @@ pub(crate) fn run(args: ServeArgs) -> ExitCode {
     };
     log_to_stderr(&config);
     warn_of_open_doors(&config);
+    own_files::warn_of_others(&config.data_dir);
     let runtime = match runtime(config.worker_threads) {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -97,3 +97,17 @@ fn where_rights_bind_the_printed_command_gives_the_first_one() {
     let granted = dev.run(&["lease", "acquire", "a"]).object();
     assert_eq!(granted["name"], "a");
 }
+
+#[test]
+fn other_users_read_nothing_of_a_cluster_for_trying() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let dev = Dev::start_with(1, &["--data-dir", root.to_str().unwrap()]);
+    let mode = |path: &str| {
+        let metadata = std::fs::metadata(root.join(path)).unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(["", "n1", "n1.log"].map(mode), [0o700, 0o700, 0o600]);
+    drop(dev);
+}

@@ -13,6 +13,7 @@ mod limits;
 mod members;
 mod metrics;
 mod notify;
+mod own_files;
 mod peer_tls;
 mod process;
 mod reach;

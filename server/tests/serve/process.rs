@@ -67,9 +67,14 @@ impl Process {
 
     /// The same with at most so many files open.
     pub(crate) fn start_limited(files: u64, dir: &Path, ports: Ports, flags: &[&str]) -> Self {
+        Self::start_after(&format!("ulimit -n {files}"), dir, ports, flags)
+    }
+
+    /// The same after a command of the shell that changes what it inherits.
+    pub(crate) fn start_after(first: &str, dir: &Path, ports: Ports, flags: &[&str]) -> Self {
         let plain = command();
         let mut limited = Command::new("sh");
-        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        let script = format!("{first} && exec \"$0\" \"$@\"");
         limited.args(["-c", &script]).arg(plain.get_program());
         limited.args(plain.get_args());
         for (name, _) in plain.get_envs() {

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -47,7 +48,7 @@ impl Child {
     /// # Errors
     /// If the log cannot be opened or the process not be started.
     pub(crate) fn start(program: &OsStr, arguments: &[String], log: &Path) -> io::Result<Self> {
-        let log = OpenOptions::new().create(true).append(true).open(log)?;
+        let log = own_log(log)?;
         let (mut command, gate) = tether::command(program, arguments)?;
         command
             .stdout(log.try_clone()?)
@@ -62,7 +63,7 @@ impl Child {
     /// # Errors
     /// As for [`Child::start`].
     pub(crate) fn start_piped(arguments: &[String], log: &Path) -> io::Result<Self> {
-        let log = OpenOptions::new().create(true).append(true).open(log)?;
+        let log = own_log(log)?;
         let program = std::env::current_exe()?;
         let (mut command, gate) = tether::command(program.as_os_str(), arguments)?;
         command
@@ -148,4 +149,10 @@ impl Child {
             Err(_) => self.kill().await,
         }
     }
+}
+
+/// The log of a process, which other users may not read.
+fn own_log(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).open(path)
 }

@@ -7,7 +7,9 @@ mod child;
 mod ports;
 mod ready;
 
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,7 +82,9 @@ impl Nodes {
                 (scratch.path().to_path_buf(), Some(scratch))
             }
         };
-        std::fs::create_dir_all(&root).map_err(|cause| storage(&root, &cause))?;
+        // As the nodes' own files: other users may not read them.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&root);
+        made.map_err(|cause| storage(&root, &cause))?;
         let awaited = match root.join("n1").exists() {
             true => Mode::Off,
             false => plan.access,
