@@ -388,6 +388,34 @@ fn a_file_of_rules_is_applied_in_parts_and_pruned() {
 }
 
 #[test]
+fn rules_that_would_lock_their_author_out_are_refused_before_any_of_them_counts() {
+    let node = Node::start(&[]);
+    let made = node.local(&["access", "token", "create", "ops"]).object();
+    let token = node.file("ops.token", made["token"].as_str().unwrap());
+    node.local(&["access", "grant", "token:ops", "admin"]).object();
+    node.local(&["access", "mode", "enforced"]).object();
+    // More than one entry may change, so the first part alone would be allowed.
+    let rules: String = (0..60)
+        .map(|n| {
+            format!("[[rule]]\nprincipals = \"token:t{n}\"\nverb = \"observe\"\nnames = \"*\"\n")
+        })
+        .collect();
+    let file = node.file("rules.toml", &rules);
+    let apply = ["access", "apply", "-f", file.to_str().unwrap(), "--prune"];
+    for more in [&["--dry-run"][..], &[]] {
+        let said = node.with_token(&token, &[&apply, more].concat());
+        refused(&said, 2, "INVALID_ARGUMENT");
+        assert!(said.err.contains("another administrator"), "{said:?}");
+    }
+    let list = node.local(&["access", "list"]).object();
+    assert_eq!(texts(&list["rules"]), ["token:ops admin -"]);
+    // `local` needs no rule.
+    node.local(&apply).object();
+    let list = node.local(&["access", "list"]).object();
+    assert_eq!(texts(&list["rules"]).len(), 60);
+}
+
+#[test]
 fn a_cluster_formed_with_a_mode_begins_in_it() {
     for mode in ["permissive", "enforced"] {
         let node = Node::start(&["--access", mode]);

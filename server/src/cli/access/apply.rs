@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ringfence_core::{ACCESS_CHANGES_MAX, Rule};
+use ringfence_core::{
+    ACCESS_CHANGES_MAX, Mode, Principal, PrincipalPattern, RULES_MAX, Rejection, Rule, Verb,
+};
+use ringfence_proto::v1::GetAccessResponse;
 use ringfence_proto::v1::access_change::Change;
-use ringfence_proto::wire;
+use ringfence_proto::{Refusal, wire};
 use serde_json::{Value, json};
 
-use super::change::{change, read, remind_of_mode, rule_object, told, warn_of_open_doors};
+use super::change::{change, read, remind_of_mode, rule_object, told, warn_of_open_doors, whoami};
 use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::rule_file;
@@ -54,21 +57,21 @@ impl Apply {
             true => present.difference(&wanted).collect(),
             false => Vec::new(),
         };
-        // What the author needs is there before what it had is gone.
-        let adds = added
-            .iter()
-            .map(|rule| Change::AddRule(wire::rule_to_wire(rule)));
-        let removes = removed
-            .iter()
-            .map(|rule| Change::RemoveRule(wire::rule_to_wire(rule)));
-        let changes: Vec<Change> = adds.chain(removes).collect();
+        let me = whoami(context).await?.principal;
+        let end: BTreeSet<&Rule> = match self.prune {
+            true => wanted.iter().collect(),
+            false => present.union(&wanted).collect(),
+        };
+        judge(&access, &present, &end, &me)?;
+        let changes = added.len() + removed.len();
         if !self.dry_run {
             let mut done = 0;
-            for part in changes.chunks(ACCESS_CHANGES_MAX) {
-                let changed = change(context, &access, part.to_vec()).await;
-                let changed = changed.map_err(|failure| halfway(failure, done, changes.len()))?;
+            for part in parts(present.len(), &added, &removed, &me) {
+                let made = part.len();
+                let changed = change(context, &access, part).await;
+                let changed = changed.map_err(|failure| halfway(failure, done, changes))?;
                 access.access_index = changed.access_index;
-                done += part.len();
+                done += made;
             }
         }
         let objects = |rules: &[&Rule]| rules.iter().map(|rule| rule_object(rule)).collect();
@@ -82,7 +85,7 @@ impl Apply {
         let plus = added.iter().map(|rule| format!("+ {rule}\n"));
         let minus = removed.iter().map(|rule| format!("- {rule}\n"));
         let mut text: String = plus.chain(minus).collect();
-        text.push_str(match (changes.is_empty(), self.dry_run) {
+        text.push_str(match (changes == 0, self.dry_run) {
             (true, _) => "the rules are those of the file already",
             (false, true) => "nothing was changed: --dry-run",
             (false, false) => "applied",
@@ -91,11 +94,73 @@ impl Apply {
         if !self.dry_run {
             warn_of_open_doors(context, added);
         }
-        if !self.dry_run && !changes.is_empty() {
+        if !self.dry_run && changes > 0 {
             remind_of_mode(context, access.mode());
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Refuses rules that the cluster would refuse in the end, before any part of them is applied. The
+/// cluster judges each part, and several are not made at once.
+fn judge(
+    access: &GetAccessResponse,
+    present: &BTreeSet<Rule>,
+    end: &BTreeSet<&Rule>,
+    me: &str,
+) -> Result<(), Failure> {
+    if end.len() > RULES_MAX {
+        let message = format!(
+            "there would be {} rules, and {RULES_MAX} are allowed",
+            end.len()
+        );
+        return Err(Failure::usage(message).hint("rules of prefixes take the place of many"));
+    }
+    let mut now = present.iter();
+    let binds = match wire::mode_from_wire(access.mode()) {
+        None | Some(Mode::Off) => false,
+        Some(Mode::Permissive) => now.any(|rule| makes_admin(rule, me)),
+        Some(Mode::Enforced) => true,
+    };
+    let stays = me == Principal::LOCAL || end.iter().any(|rule| makes_admin(rule, me));
+    match stays || !binds {
+        true => Ok(()),
+        false => Err(Refusal::from_rejection(&Rejection::WouldLockOut).into()),
+    }
+}
+
+/// Whether a rule lets this principal change rights.
+fn makes_admin(rule: &Rule, principal: &str) -> bool {
+    let of = match &rule.principals {
+        PrincipalPattern::Exact(of) => of.as_str() == principal,
+        PrincipalPattern::Prefix(prefix) => principal.starts_with(&**prefix),
+    };
+    rule.verb == Verb::Admin && of
+}
+
+/// The changes in parts that the cluster takes one after the other, if it takes the end: what is new
+/// comes first, so that no caller is without a right in between, as far as there is room, and what the
+/// author is allowed by goes last.
+fn parts(present: usize, added: &[&Rule], removed: &[&Rule], me: &str) -> Vec<Vec<Change>> {
+    let mut adds = added.iter();
+    let (own, others): (Vec<&&Rule>, _) = removed.iter().partition(|rule| makes_admin(rule, me));
+    let mut removes = others.into_iter().chain(own);
+    let mut count = present;
+    let next = || {
+        let add = (count < RULES_MAX).then(|| adds.next()).flatten();
+        if let Some(rule) = add {
+            count += 1;
+            return Some(Change::AddRule(wire::rule_to_wire(rule)));
+        }
+        let rule = removes.next()?;
+        count -= 1;
+        Some(Change::RemoveRule(wire::rule_to_wire(rule)))
+    };
+    let changes: Vec<Change> = std::iter::from_fn(next).collect();
+    changes
+        .chunks(ACCESS_CHANGES_MAX)
+        .map(<[Change]>::to_vec)
+        .collect()
 }
 
 /// Says how much was done before a change was refused: several are not made at once.
