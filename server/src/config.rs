@@ -148,9 +148,10 @@ impl Config {
             .transpose()?
             .unwrap_or_default();
         let config = Self::check(args.given.over(file))?;
-        config.access.check_reach(config.listen_client)?;
+        let access = &config.access;
+        access.check_reach("listen-client", config.listen_client)?;
         if let Some(address) = config.listen_lease_api {
-            config.access.check_reach(address)?;
+            access.check_reach("listen-lease-api", address)?;
         }
         Ok(config)
     }

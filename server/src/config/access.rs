@@ -95,11 +95,15 @@ fn mode(raw: &str) -> Result<Mode, ConfigError> {
 impl Access {
     /// Refuses an address for clients that other machines reach, unless it was said how much rights
     /// bind, or that they need not.
-    pub(super) fn check_reach(&self, listen_client: SocketAddr) -> Result<(), ConfigError> {
-        let open = self.mode == Mode::Off && is_reached(listen_client);
+    pub(super) fn check_reach(
+        &self,
+        flag: &'static str,
+        address: SocketAddr,
+    ) -> Result<(), ConfigError> {
+        let open = self.mode == Mode::Off && is_reached(address);
         match open && !self.allow_anonymous {
             false => Ok(()),
-            true => Err(ConfigError::Open { listen_client }),
+            true => Err(ConfigError::Open { flag, address }),
         }
     }
 }

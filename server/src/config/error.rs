@@ -18,14 +18,15 @@ pub(crate) enum ConfigError {
     },
     /// Clients of other machines would be served without any rights.
     #[error(
-        "--listen-client is `{listen_client}`, which other machines can reach, and without rights \
-         every client may do anything; say --access enforced (or permissive) to give rights, \
-         --allow-anonymous if the network keeps others out, or --listen-client 127.0.0.1:7420 to \
-         try it on this machine"
+        "--{flag} is `{address}`, which other machines can reach, and without rights every client may \
+         do anything; say --access enforced (or permissive) to give rights, --allow-anonymous if the \
+         network keeps others out, or --{flag} 127.0.0.1:{} to try it on this machine", address.port()
     )]
     Open {
+        /// The flag.
+        flag: &'static str,
         /// Where clients would be served.
-        listen_client: SocketAddr,
+        address: SocketAddr,
     },
     /// A file that is named cannot be used.
     #[error("--{flag} is `{offered}`: {why}")]

@@ -5,6 +5,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use ringfence_proto::v1::Reason;
+use ringfence_testkit::certificates::Authority;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
@@ -242,6 +243,21 @@ async fn a_node_that_others_reach_is_told_about_rights_or_does_not_start() {
             &["--listen-client", "--access enforced", "--allow-anonymous"],
         );
     }
+    // The port of the Lease endpoint is one for clients as well.
+    let servers = Authority::new("servers");
+    let own = servers.sign(&["127.0.0.1"]).save(dir.path(), "node");
+    let certificate = format!("--cert-file={}", own.certificate.display());
+    let key = format!("--key-file={}", own.key.display());
+    let on_loopback = "--listen-client=127.0.0.1:7420";
+    let electors = "--listen-lease-api=0.0.0.0:7425";
+    let output = run(&[on_loopback, electors, &certificate, &key, &data]).await;
+    let said = [
+        "--listen-lease-api is `0.0.0.0:7425`",
+        "--listen-lease-api 127.0.0.1:7425",
+    ];
+    assert_failed(&output, 2, &said);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("--listen-client"), "{stderr}");
     let output = run(&[&data, "--access=on"]).await;
     assert_failed(&output, 2, &["--access", "off, permissive or enforced"]);
 }
