@@ -158,10 +158,19 @@ pub(crate) async fn run(config: Config, hangup: Signal) -> Result<(), AppError> 
         &progress,
         context.metrics(),
         &ports,
-        kube_metrics.as_ref(),
-        pod_figures.as_ref(),
-        backup_figures.as_ref(),
+        &identify,
         Certificates::of(&config),
+        |registry| {
+            if let Some(mirror) = &kube_metrics {
+                mirror.register(registry);
+            }
+            if let Some(pods) = &pod_figures {
+                pods.register(registry);
+            }
+            if let Some(backups) = &backup_figures {
+                backups.register(registry);
+            }
+        },
     );
     if let (Some(config), Some(figures)) = (config.backups.clone(), backup_figures) {
         tokio::spawn(backups::take(

@@ -84,6 +84,11 @@ impl IdentifyLayer {
         Self { reach, ..layer }
     }
 
+    /// Of how many issuers the former keys are in use, because their file cannot be.
+    pub(crate) fn key_files_unusable(&self) -> usize {
+        self.prover.figures().key_files_unusable
+    }
+
     /// What an accepted connection shows of its caller. Its failed proofs are counted here.
     pub(crate) fn peer(&self, connection: &Connection) -> Peer {
         let from = connection.connect_info().remote_addr();

@@ -17,7 +17,7 @@ use ringfence_services::Pool;
 use ringfence_tls::PortFigures;
 
 use self::port::PortCollector;
-use crate::backups::BackupFigures;
+use crate::identify::IdentifyLayer;
 use crate::progress::Progress;
 
 pub(crate) use self::certificates::{Certificates, end_of};
@@ -66,16 +66,15 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The counters of the node that makes this progress, of its services, those of its mirror to Kubernetes and of its
-    /// watcher of Pods, and the ends of its certificates.
+    /// The counters of the node that makes this progress, of its services and of how it proves
+    /// `callers`, the ends of its certificates, and what `others` registers.
     pub(crate) fn new(
         progress: &Progress,
         services: &ringfence_services::Metrics,
         ports: &Ports,
-        mirror: Option<&ringfence_kube::Metrics>,
-        pods: Option<&ringfence_kube::pods::Figures>,
-        backups: Option<&BackupFigures>,
+        callers: &IdentifyLayer,
         certificates: Certificates,
+        others: impl FnOnce(&mut Registry),
     ) -> Arc<Self> {
         let node = progress.node();
         let mut registry = Registry::with_prefix("ringfence");
@@ -86,15 +85,7 @@ impl Metrics {
             "Grants and their ends as this node applied them, by cause",
             transitions.clone(),
         );
-        if let Some(mirror) = mirror {
-            mirror.register(&mut registry);
-        }
-        if let Some(pods) = pods {
-            pods.register(&mut registry);
-        }
-        if let Some(backups) = backups {
-            backups.register(&mut registry);
-        }
+        others(&mut registry);
         let pool = Some(ports.pool.clone());
         let ports = vec![
             ("client", ports.client.clone()),
@@ -104,7 +95,7 @@ impl Metrics {
         ];
         registry.register_collector(Box::new(PortCollector::new(ports, pool)));
         registry.register_collector(Box::new(node::NodeFigures::new(node.clone())));
-        let member = cluster::ClusterFigures::new(progress.clone(), certificates);
+        let member = cluster::ClusterFigures::new(progress.clone(), callers.clone(), certificates);
         registry.register_collector(Box::new(member));
         Arc::new(Self {
             registry,

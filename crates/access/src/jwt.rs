@@ -61,6 +61,11 @@ impl Verifier {
     pub(crate) fn reads(&self) -> u64 {
         self.file.reads()
     }
+
+    /// Whether the former keys are in use because the file cannot be.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.file.is_unusable()
+    }
 }
 
 /// Whether the keys by which a token was verified are still in use.

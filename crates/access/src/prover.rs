@@ -52,6 +52,8 @@ pub struct Figures {
     pub failed: [(Credential, u64); 4],
     /// How often files with keys of issuers were read.
     pub key_file_reads: u64,
+    /// Of how many issuers the former keys are in use, because their file cannot be.
+    pub key_files_unusable: usize,
     /// How many verified JWTs are remembered.
     pub cached_proofs: usize,
 }
@@ -173,6 +175,7 @@ impl Prover {
             limited: of(&self.counts.limited),
             failed: KINDS.map(|kind| (kind, of(&self.counts.failed[kind as usize]))),
             key_file_reads: self.issuers.iter().map(Verifier::reads).sum(),
+            key_files_unusable: self.issuers.iter().filter(|of| of.is_stale()).count(),
             cached_proofs: self.cache().len(),
         }
     }

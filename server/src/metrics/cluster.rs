@@ -10,19 +10,26 @@ use ringfence_access::now_unix;
 use ringfence_raft::Standing;
 
 use super::certificates::Certificates;
+use crate::identify::IdentifyLayer;
 use crate::progress::Progress;
 
 /// Figures of a node as a member.
 pub(super) struct ClusterFigures {
     progress: Progress,
+    callers: IdentifyLayer,
     certificates: Certificates,
 }
 
 impl ClusterFigures {
-    /// Figures of the node that makes this progress, which shows `certificates`.
-    pub(super) fn new(progress: Progress, certificates: Certificates) -> Self {
+    /// Figures of the node that makes this progress, proves `callers` and shows `certificates`.
+    pub(super) fn new(
+        progress: Progress,
+        callers: IdentifyLayer,
+        certificates: Certificates,
+    ) -> Self {
         Self {
             progress,
+            callers,
             certificates,
         }
     }
@@ -56,6 +63,10 @@ impl Collector for ClusterFigures {
             let able = i64::try_from(able).unwrap_or(i64::MAX);
             gauge("voters_caught_up", help, able)?;
         }
+        let help =
+            "Issuers of JWTs whose former keys are in use, since their file with keys cannot be";
+        let unusable = i64::try_from(self.callers.key_files_unusable()).unwrap_or(i64::MAX);
+        gauge("key_files_unusable", help, unusable)?;
         let help =
             "For how long the first of a port's certificates to end is valid, 0 after its end";
         let name = "certificate_expiry_seconds";

@@ -130,6 +130,7 @@ async fn a_scraper_understands_every_line() {
         "raft_is_leader",
         "wal_fsyncs",
         "certificate_expiry_seconds",
+        "key_files_unusable",
     ] {
         let name = format!("ringfence_{name}");
         assert!(scrape.kinds.contains_key(&name), "{name} is missing");

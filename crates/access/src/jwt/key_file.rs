@@ -1,12 +1,17 @@
 //! The file with the keys of an issuer. It is looked at when a token of the issuer comes, at most
-//! every few seconds, and read when it has changed or could not be used. A file that cannot be used
-//! changes nothing.
+//! every few seconds, and read when it has changed or could not be used.
+//!
+//! A file that cannot be used changes nothing, whatever makes it so: it is gone, half written, or a
+//! JWKS in which no key is one that counts. The former keys stay in use, since a program that writes
+//! keys makes such a file when it fails, and without keys all callers of the issuer are refused. It is
+//! logged again and again and shown in a metric, since the operator may have meant to take a key away.
+//! That is done by a file with another key, or by a start without the issuer.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::key::Keys;
@@ -18,6 +23,8 @@ pub(super) struct KeyFile {
     state: Mutex<State>,
     /// How often the file was read.
     reads: AtomicU64,
+    /// Whether it could not be used when it was looked at last.
+    is_unusable: AtomicBool,
 }
 
 struct State {
@@ -60,6 +67,7 @@ impl KeyFile {
                 generation: 0,
             }),
             reads: AtomicU64::new(1),
+            is_unusable: AtomicBool::new(false),
         })
     }
 
@@ -77,6 +85,11 @@ impl KeyFile {
         self.reads.load(Ordering::Relaxed)
     }
 
+    /// Whether the former keys are in use because the file cannot be.
+    pub(super) fn is_unusable(&self) -> bool {
+        self.is_unusable.load(Ordering::Relaxed)
+    }
+
     fn look(&self, state: &mut State, now: u64) {
         let stamp = stamp(&self.path);
         let found = match &stamp {
@@ -87,6 +100,7 @@ impl KeyFile {
             }
             Err(why) => Err(why.clone()),
         };
+        self.is_unusable.store(found.is_err(), Ordering::Relaxed);
         match found {
             Ok(keys) => {
                 state.stamp = stamp.ok();
@@ -107,7 +121,8 @@ impl KeyFile {
                         issuer = self.alias,
                         file = %self.path.display(),
                         why,
-                        "the keys of the issuer cannot be read; the former keys stay in use"
+                        "the file with the keys of the issuer cannot be used, so the former keys stay in \
+                         use: replace it by a JWKS with a key for RS256, ES256 or EdDSA"
                     );
                 }
             }

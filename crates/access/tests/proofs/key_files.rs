@@ -69,7 +69,13 @@ fn attack_10_a_broken_key_file_leaves_the_cached_keys_in_use() {
         now += PAUSE;
         let token = key.token(&claims(&format!("user-{at}")));
         assert!(site.prove_at(&token, now).is_ok(), "broken file {at}");
+        assert_eq!(site.prover.figures().key_files_unusable, 1, "file {at}");
     }
+    let other = SigningKey::ed25519("other");
+    site.replace_keys(jwks(&[&key, &other]));
+    now += PAUSE;
+    assert!(site.prove_at(&other.token(&claims("x")), now).is_ok());
+    assert_eq!(site.prover.figures().key_files_unusable, 0);
     assert_eq!(*RSA_BITS.start(), 2_048);
     // Bytes that are no text, a directory, a pipe without a writer, an endless device.
     site.replace_keys(b"{\"keys\":[{\"kty\":\"\xff\"}]}");
