@@ -70,9 +70,8 @@ async fn compare_mode(node: Node, mode: Mode, founder: &str, mut stopping: watch
     if tokio::time::timeout(FOUNDER_WAIT, stopped).await.is_ok() {
         return;
     }
-    let (is_formed, set_at) =
-        node.read(|machine| (machine.cluster().is_some(), machine.access().set_at()));
-    if is_formed && set_at == 0 {
+    let is_formed = node.read(|machine| machine.cluster().is_some());
+    if is_formed && node.access_mode() == Mode::Off {
         warn!(
             "--access {mode} of this node does not count: {founder} founded the cluster, whose mode \
              is off; `ringfence access mode {mode}` sets it"
@@ -90,6 +89,12 @@ async fn set_mode(node: Node, mode: Mode, mut stopping: watch::Receiver<bool>) {
             if node.read_barrier().await.is_ok() {
                 let own = node.status().node_id;
                 match node.read(|machine| next(machine, own)) {
+                    Step::Done if node.access_mode() == Mode::Off => {
+                        return warn!(
+                            "--access {mode} does not count: the rights of this cluster were changed \
+                             before, and its mode is off; `ringfence access mode {mode}` sets it"
+                        );
+                    }
                     Step::Done => return,
                     Step::TooLate => {
                         return warn!(

@@ -305,9 +305,12 @@ pub(super) struct Given {
     /// cluster's whole life; such a cluster must not stand before a lasting store
     #[arg(long, env = "RINGFENCE_TOKEN_FLOOR", value_name = "N")]
     pub(super) token_floor: Option<u64>,
-    /// When forming: how much rights bind: off, permissive or enforced; later `access mode` sets
-    /// that; first members with --restore need the same [default: off; with --restore: as in the
-    /// backup]
+    /// When forming, of the founder (the first name of --initial-cluster): how much rights bind: off,
+    /// permissive or enforced; first members with --restore need the same. Later `access mode` sets
+    /// that. At a restart the founder's value still becomes the mode while the rights of the cluster
+    /// were never changed and its log has at most 1000 entries; else the node warns that it does not
+    /// count, and serves no other machine while the mode is off [default: off; with --restore: as in
+    /// the backup]
     #[arg(long, env = "RINGFENCE_ACCESS", value_name = "MODE")]
     pub(super) access: Option<String>,
     /// Serve clients of other machines although every client may do anything

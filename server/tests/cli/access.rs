@@ -439,6 +439,37 @@ fn a_cluster_formed_with_a_mode_begins_in_it() {
 }
 
 #[test]
+fn a_mode_that_is_given_at_a_restart_counts_while_rights_were_never_changed() {
+    let mode = |node: &Node| node.local(&["access", "mode"]).object()["mode"].clone();
+    let restarted = |changes: &[&[&str]]| {
+        let mut node = Node::start(&[]);
+        for change in changes {
+            node.local(change).object();
+        }
+        node.process.kill().unwrap();
+        node.process.wait().unwrap();
+        node.start_again(&["--access", "permissive"]);
+        node
+    };
+    let never = restarted(&[]);
+    await_that("the mode is set", || mode(&never) == "permissive");
+    let changed = restarted(&[&["access", "grant", "token:a", "observe", "*"]]);
+    let says = |node: &Node| {
+        let log = std::fs::read_to_string(node.dir.path().join("log")).unwrap();
+        log.contains("--access permissive does not count")
+    };
+    await_that("it says so", || says(&changed));
+    assert_eq!(mode(&changed), "off");
+    let taken_back = restarted(&[
+        &["access", "mode", "permissive"],
+        &["access", "mode", "off"],
+    ]);
+    await_that("it says so", || says(&taken_back));
+    assert_eq!(mode(&taken_back), "off");
+    assert!(!says(&never));
+}
+
+#[test]
 fn limits_of_principals_are_shown_and_changed() {
     let node = Node::start(&[]);
     let shown = node.local(&["access", "limits"]).object();
