@@ -205,9 +205,18 @@ fn rule_for(
     verb: Verb,
     scope: Scope<'_>,
 ) -> (bool, Option<Rule>) {
-    match access.judge(Some(principal), verb, scope) {
+    // As reads are judged: who may have a lease may read it, too.
+    let (judged, verbs) = match verb {
+        Verb::Observe => {
+            let judged = access.judge_read(Some(principal), scope);
+            (judged, &[Verb::Observe, Verb::Acquire][..])
+        }
+        verb => (access.judge(Some(principal), verb, scope), &[verb][..]),
+    };
+    match judged {
         Ok(()) => {
-            let rule = access.rule(principal.as_str(), verb, scope);
+            let mut verbs = verbs.iter();
+            let rule = verbs.find_map(|verb| access.rule(principal.as_str(), *verb, scope));
             (true, rule.cloned())
         }
         Err(Rejection::PermissionDenied { needed }) => (false, Some(*needed)),

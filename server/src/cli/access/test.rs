@@ -15,7 +15,8 @@ use crate::cli::{Failure, exit};
 
 /// Say whether a principal may do something, and by which rule
 ///
-/// It ends with 0 if it may, and with 1 if it may not, as the mode `enforced` would judge.
+/// It ends with 0 if it may, and with 1 if it may not, as the mode `enforced` would judge. To observe
+/// leases, the right to acquire them is enough; sessions of others need `observe` on `*` itself.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence access test acquire deploy/web             # may I?
