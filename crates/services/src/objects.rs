@@ -143,7 +143,7 @@ impl ObjectService {
         Ok(state.object(name))
     }
 
-    /// At most `size` objects whose names begin with `prefix` and stand behind `after`.
+    /// At most `size` objects, or all, whose names begin with `prefix` and stand behind `after`.
     ///
     /// # Errors
     /// [`ObjectRefused`].
@@ -152,19 +152,18 @@ impl ObjectService {
         caller: &ObjectCaller,
         prefix: &str,
         after: Option<&str>,
-        size: usize,
+        size: Option<usize>,
         fresh: Fresh,
     ) -> Result<ObjectPage, ObjectRefused> {
         let state = self
             .state(caller, Some(Scope::Prefix(prefix)), fresh)
             .await?;
-        let mut objects: Vec<_> = state.objects(prefix, after).take(size + 1).collect();
-        let more = objects.len() > size;
-        objects.truncate(size);
+        let mut rest = state.objects(prefix, after);
+        let objects = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
         Ok(ObjectPage {
             objects,
             version: state.objects_version(),
-            more,
+            more: rest.next().is_some(),
         })
     }
 

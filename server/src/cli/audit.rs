@@ -65,7 +65,7 @@ impl Reader {
     async fn next(&mut self, context: &Context, limit: usize) -> Result<Found, Failure> {
         let mut found = Found::default();
         loop {
-            let missing = limit - found.acts.len();
+            let missing = limit.saturating_sub(found.acts.len());
             let page = self.page(context, missing).await?;
             found.cluster = wire::cluster_id_from_wire(&page.cluster_id).unwrap_or_default();
             if page.compacted {

@@ -83,20 +83,14 @@ impl LeaseApi {
         let prefix = prefix_of(namespace.as_deref());
         let after = from.as_ref().map(|from| from.after.as_str());
         let size = options.limit.filter(|limit| *limit > 0);
-        let size = size.and_then(|size| usize::try_from(size).ok());
+        let size = size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
         let fresh = match &from {
             Some(from) => fresh(Some(from.version)),
             None => fresh(options.read.resource_version),
         };
         let found = self
             .objects
-            .list(
-                &asked.caller,
-                &prefix,
-                after,
-                size.unwrap_or(usize::MAX - 1),
-                fresh,
-            )
+            .list(&asked.caller, &prefix, after, size, fresh)
             .await;
         let found = found.map_err(|refused| failures::of(what, &refused))?;
         let version = from.map_or(found.version, |from| from.version);

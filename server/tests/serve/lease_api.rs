@@ -115,6 +115,29 @@ fn web(holder: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_number_of_any_size_is_answered_or_refused() {
+    let node = Secured::start().await;
+    let reader = node.principal("reader", &[("observe", "k8s/shop/*")]);
+    for (number, expected) in [
+        ("0", 200),
+        ("1", 200),
+        ("4294967296", 200),
+        ("18446744073709551615", 200),
+        ("18446744073709551616", 400),
+        ("-1", 400),
+    ] {
+        let list = format!("{LEASES}?limit={number}");
+        let answer = node.ask(Some(&reader), "GET", &list, None);
+        assert_eq!(answer.status, expected, "{list}: {}", answer.body);
+    }
+    assert!(
+        !node.node.logged().contains("panicked"),
+        "{}",
+        node.node.logged()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_call_of_the_lease_endpoint_needs_its_right() {
     let node = Secured::start().await;
     let electors = node.principal("electors", &[("acquire", "k8s/shop/*")]);
