@@ -24,6 +24,8 @@ mod kube;
 mod lock;
 mod members;
 mod rates;
+mod refusals;
+mod rules;
 mod secrets;
 mod terminal;
 mod unread;
