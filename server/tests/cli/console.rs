@@ -395,3 +395,60 @@ fn a_browser_asks_for_a_token_and_keeps_it_in_memory_alone() {
     browser.visit(&format!("{own}console/#leases"));
     browser.until("!document.getElementById('signing').hidden");
 }
+
+#[test]
+fn a_refused_view_holds_up_neither_the_head_nor_what_is_allowed_later() {
+    let node = Node::start(&["--access", "enforced", "--failed-proofs-max=1000"]);
+    await_that("rights bind", || {
+        node.local(&["access", "mode"]).object()["mode"] == "enforced"
+    });
+    let Some(mut browser) = Browser::start("the console") else {
+        return;
+    };
+    let made = node.local(&["access", "token", "create", "reader"]);
+    let token = made.object()["token"].as_str().unwrap().to_owned();
+    node.local(&["access", "grant", "token:reader", "observe", "team/*"])
+        .object();
+    node.local(&["access", "grant", "local", "acquire", "team/*"])
+        .object();
+    // The view is refused, the head is not.
+    browser.visit(&address(&node, "#sessions"));
+    browser.until("!document.getElementById('signing').hidden");
+    browser.ask("document.getElementById('token').focus()");
+    browser.order("Input.insertText", json!({ "text": token }));
+    browser.ask("document.getElementById('signing').requestSubmit()");
+    browser.until("document.getElementById('verdict').textContent === 'Serving'");
+    browser.until("document.getElementById('notice').innerText.includes('observe')");
+    let held = |browser: &mut Browser, count: usize| {
+        let figure =
+            "[...document.querySelectorAll('#figures div')].map((it) => it.innerText).join()";
+        browser.until(&format!("/lease names\\s*{count}/.test({figure})"));
+    };
+    held(&mut browser, 0);
+    node.local(&["lease", "acquire", "team/a", "--ttl", "60s"])
+        .object();
+    held(&mut browser, 1);
+
+    // What was refused is asked for again after a while.
+    node.local(&["access", "grant", "token:reader", "observe", "*"])
+        .object();
+    browser.ask("{ const now = Date.now; Date.now = () => now() + 31000; }");
+    browser.until("document.querySelectorAll('main tbody tr').length === 1");
+    browser.until("document.getElementById('notice').hidden");
+
+    // A right that is taken away takes what was shown by it along.
+    node.local(&["access", "revoke", "token:reader", "observe", "*"])
+        .object();
+    browser.until("document.querySelector('main').classList.contains('refused')");
+    assert!(
+        !browser
+            .text("document.querySelector('main').innerText")
+            .contains("TTL")
+    );
+    node.local(&["access", "ban", "token:reader"]).object();
+    browser.until("document.getElementById('verdict').textContent === 'Not shown'");
+    browser.ask("{ const now = Date.now; Date.now = () => now() + 31000; }");
+    node.local(&["access", "unban", "token:reader"]).object();
+    browser.ask("{ const now = Date.now; Date.now = () => now() + 31000; }");
+    browser.until("document.getElementById('verdict').textContent === 'Serving'");
+}

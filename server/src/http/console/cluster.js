@@ -32,7 +32,9 @@ const clusterView = {
     pane.append(el("h2", null, "Cluster"), this.facts, this.members.node, el("h2", null, "This node"), this.disk);
   },
   async refresh() {
-    const cluster = page.cluster ?? (await read("cluster"));
+    // The head has read it, or says why not.
+    const cluster = page.cluster;
+    if (!cluster) return;
     this.facts.replaceChildren(
       facts([
         ["Cluster id", el("code", null, cluster.cluster ?? "–")],

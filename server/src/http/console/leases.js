@@ -25,6 +25,8 @@ const leasesView = {
   look(prefix) {
     [this.prefix, this.after] = [prefix, ""];
     history.replaceState(null, "", `#${this.address("")}`);
+    // Another prefix may be allowed where this one was not.
+    reads.view.due = 0;
     refreshSoon();
   },
   address(after) {

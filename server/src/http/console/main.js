@@ -6,7 +6,10 @@ const REFRESH_AT_MOST = 500;
 
 const VIEWS = { cluster: clusterView, leases: leasesView, lease: leaseView, sessions: sessionsView, ends: endsView };
 
-const page = { cluster: null, view: null, looking: false, again: false, soon: null, last: 0, isRefused: false };
+const page = { cluster: null, view: null, looking: false, again: false, soon: null, last: 0 };
+
+// What is read for the head, and for the view: why it failed the last time, and when it is asked for again.
+const reads = { head: { why: null, due: 0 }, view: { why: null, due: 0 } };
 
 // `#leases?prefix=a`, or `#lease=NAME`.
 function address() {
@@ -29,7 +32,7 @@ function open() {
     else tab.removeAttribute("aria-current");
   }
   document.documentElement.dataset.state = "loading";
-  look();
+  askAgain(reads.view);
 }
 
 function notice(text) {
@@ -51,6 +54,29 @@ function head(cluster) {
   byId("figures").replaceChildren(...shown.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
 }
 
+// The head of a caller that may not read the cluster, or of a node that does not answer.
+function headless(why) {
+  const refused = why instanceof Refused && why.status < 500;
+  page.cluster = null;
+  byId("verdict").className = refused ? "unknown" : "bad";
+  setText(byId("verdict"), refused ? "Not shown" : "No answer");
+  setText(byId("reason"), refused ? why.message : "What stands below is from before.");
+  byId("figures").replaceChildren();
+}
+
+// One read. What is refused is left alone for a while, since each try counts as one more refusal; the
+// other read goes on meanwhile.
+async function attempt(what, reading) {
+  if (Date.now() < what.due) return;
+  try {
+    await reading();
+    [what.why, what.due] = [null, 0];
+  } catch (why) {
+    const refused = why instanceof Refused && why.status < 500;
+    [what.why, what.due] = [why, refused ? Date.now() + REFUSED_RETRY_AFTER : 0];
+  }
+}
+
 // One look at a time: a node that is slow is not asked more often for it.
 async function look() {
   if (page.looking) {
@@ -60,29 +86,39 @@ async function look() {
   page.looking = true;
   page.last = Date.now();
   const view = page.view;
-  try {
+  await attempt(reads.head, async () => {
     page.cluster = await read("cluster");
     head(page.cluster);
-    await view.refresh();
-    page.isRefused = false;
-    notice(null);
-  } catch (why) {
-    // A caller that has shown nothing is refused by a rule.
-    const needsToken = why instanceof Refused && (why.status === 401 || (why.status === 403 && !credential));
-    if (needsToken) byId("signing").hidden = false;
-    page.isRefused = why instanceof Refused && why.status < 500;
-    if (!(why instanceof Refused)) {
-      byId("verdict").className = "bad";
-      setText(byId("verdict"), "No answer");
-    }
-    notice(why instanceof Refused ? why.message : "This node does not answer; the page asks again.");
-  }
+  });
+  if (reads.head.why) headless(reads.head.why);
+  await attempt(reads.view, () => view.refresh());
   page.looking = false;
-  if (view === page.view) document.documentElement.dataset.state = "ready";
+  if (view === page.view) settle();
   if (page.again) {
     page.again = false;
     refreshSoon();
   }
+}
+
+// What the look has come to.
+function settle() {
+  const whys = [reads.head.why, reads.view.why].filter((why) => why !== null);
+  const isRefusal = (why) => why instanceof Refused;
+  // A caller that has shown nothing is refused by a rule.
+  const needsToken = (why) => isRefusal(why) && (why.status === 401 || (why.status === 403 && !credential));
+  if (whys.some(needsToken)) byId("signing").hidden = false;
+  const silent = whys.some((why) => !isRefusal(why));
+  notice(silent ? "This node does not answer; the page asks again." : whys[0]?.message);
+  // What the caller may not see any more is not shown as if it still were so.
+  const why = reads.view.why;
+  byId("pane").classList.toggle("refused", isRefusal(why) && why.status < 500);
+  document.documentElement.dataset.state = "ready";
+}
+
+// Looks at once, also for what was refused.
+function askAgain(...what) {
+  for (const one of what) one.due = 0;
+  look();
 }
 
 function refreshSoon() {
@@ -129,7 +165,7 @@ function listen() {
     useCredential(byId("token").value.trim());
     byId("token").value = "";
     byId("signing").hidden = true;
-    look();
+    askAgain(reads.head, reads.view);
   });
   byId("forget").addEventListener("click", () => {
     useCredential(null);
@@ -147,8 +183,7 @@ function listen() {
     }
   });
   setInterval(() => {
-    // What was refused is asked for again when the view or the token changes, or on a reload.
-    if (!document.hidden && !page.isRefused) look();
+    if (!document.hidden) look();
   }, REFRESH_EVERY);
 }
 
