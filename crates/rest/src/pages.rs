@@ -74,7 +74,8 @@ pub fn admit_console(head: &mut Parts, is_proven: bool) -> Result<(), Refusal> {
                        of this name, since a page of a site with this name would look the same";
         return Err(Refusal::invalid(
             "Host",
-            "a name of the Internet, without TLS and without a credential that holds",
+            "a name of the Internet, or one that cannot be read, without TLS and without a credential \
+             that holds",
             allowed,
         ));
     }
@@ -83,13 +84,16 @@ pub fn admit_console(head: &mut Parts, is_proven: bool) -> Result<(), Refusal> {
 }
 
 /// Whether a site of the Internet could have this name: no address, no name of this machine, and no
-/// name without a dot.
+/// name without a dot. One that cannot be read could be any: a browser may resolve what this does not
+/// understand. A request that names several hosts has such a name if one of them is.
 fn has_a_public_name(head: &Parts) -> bool {
-    let host = head.headers.get(HOST).map(HeaderValue::as_bytes);
-    let host = host.and_then(|host| Authority::try_from(host).ok());
-    let Some(host) = host.as_ref().or(head.uri.authority()) else {
-        return false;
-    };
+    let named = values(&head.headers, &HOST).filter(|host| !host.is_empty());
+    let named = named.map(|host| Authority::try_from(host.as_bytes()).ok());
+    let asked = head.uri.authority().cloned().map(Some);
+    named.chain(asked).any(|host| host.is_none_or(is_public))
+}
+
+fn is_public(host: Authority) -> bool {
     let host = host.host().to_ascii_lowercase();
     let is_here = host == "localhost" || host.ends_with(".localhost");
     let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok();
@@ -110,6 +114,11 @@ mod tests {
             "127.0.0.1.evil.example",
             "10.0.0.1.",
             "u@a.b",
+            // What is not understood here may lead a browser here all the same.
+            "evil.example:7420:1",
+            "evil example",
+            "[::1",
+            "127.0.0.1/",
         ] {
             assert!(
                 by_a_page(&head(&[("host", host), languages])).is_some(),
@@ -168,5 +177,11 @@ mod tests {
             "it proves nothing"
         );
         assert!(may(&[rebound, own, same], true));
+
+        for host in ["evil.example:7422:1", "evil example", "[::1"] {
+            assert!(!may(&[("host", host), own, same], false), "{host}");
+            assert!(may(&[("host", host), own, same], true), "{host}");
+        }
+        assert!(!may(&[here, rebound, own, same], false), "two hosts");
     }
 }

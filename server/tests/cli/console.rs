@@ -144,6 +144,9 @@ fn a_page_of_another_site_reads_nothing() {
         &[OWN, "origin: http://evil.example"],
         // A name that leads here. Where rights do not bind, a credential that proves nothing is none.
         &[OWN, same, "host: evil.example:7422"],
+        // What is not understood may lead a browser here all the same.
+        &[OWN, same, "host: evil.example:7422:1"],
+        &[OWN, same, "host: [::1"],
         &[
             OWN,
             same,
