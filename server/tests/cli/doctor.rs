@@ -137,18 +137,22 @@ fn unpack(bundle: &Path, into: &Path) {
 fn a_bundle_has_what_explains_a_problem_and_no_secret() {
     let node = Node::start(&[]);
     let secret = format!("rft_7_{}", "S".repeat(43));
+    // A value of the configuration, which files and messages repeat.
+    let planted = "Pl4nted-Sesame";
     let opened = node.run(&["session", "open"]).object();
     let handle = opened["session"].as_str().unwrap().to_owned();
     let config = node.file(
         "ringfence.toml",
         &format!(
-            "name = \"n1\"\nlisten-client = \"127.0.0.1:7420\"\nlisten-http = \"{}\"\n# was: {secret}\n",
+            "name = \"n1\"\nlisten-client = \"127.0.0.1:7420\"\nlisten-http = \"{}\"\n# was: {secret}\n\
+             join = [\"{planted}@127.0.0.1:1\"]\n[passwords]\nof = [\n  \"first\",\n  \"{planted}\",\n]\n",
             node.http
         ),
     );
     let long = format!("{}\n", "x".repeat(1_000)).repeat(6_000);
     let log = format!("{long}WARN refused {secret}\nsession={handle} lost\nthe last line\n");
     let log = node.file("node.log", &log);
+    node.file(&format!("data/{planted}.tmp"), "");
     let bundle = node.dir.path().join("bundle.tar.gz");
     let arguments = [
         "debug",
@@ -161,6 +165,9 @@ fn a_bundle_has_what_explains_a_problem_and_no_secret() {
         node.dir.path().join("data").to_str().unwrap(),
         "--log",
         log.to_str().unwrap(),
+        // The configuration is no valid one.
+        "--http",
+        &node.http,
     ]
     .map(str::to_owned);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -187,9 +194,11 @@ fn a_bundle_has_what_explains_a_problem_and_no_secret() {
         "doctor.jsonl",
         "config.toml",
         "log.txt",
+        "data-dir.txt",
         "about.txt",
     ] {
         let text = read(name);
+        assert!(!text.contains(planted), "{name}: {text}");
         assert!(!text.contains(&secret), "{name}");
         assert!(!text.contains(bytes), "{name}");
     }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::archive::Archive;
-use super::redact;
+use super::redact::Redactor;
 use crate::cli::doctor::{Answer, ask_all, look};
 use crate::cli::output::Output;
 use crate::cli::{Failure, Global, cluster, exit};
@@ -27,9 +27,10 @@ const ENTRIES_MAX: usize = 1_000;
 
 /// Gather status, findings, configuration, metrics and the log's end in one file, without secrets
 ///
-/// The file is a tar archive in gzip that its owner alone may read. Secret values of the configuration,
-/// and words of the log that have the form of a credential, are replaced. Names of leases, identities
-/// and addresses are not: look into the file before it goes to others.
+/// The file is a tar archive in gzip that its owner alone may read. In each file of it, values behind
+/// the names of secrets, PEM blocks, passwords in addresses and words with the form of a credential are
+/// replaced. Names of leases, identities and addresses are not: look into the file before it goes to
+/// others.
 #[derive(clap::Args, Debug)]
 #[command(after_help = r"Examples:
   ringfence debug bundle --config /etc/ringfence/ringfence.toml --log /var/log/ringfence.log
@@ -54,19 +55,37 @@ pub(crate) struct Bundle {
     http: Option<SocketAddr>,
 }
 
-/// The files of a bundle, and why others are missing.
+/// The files of a bundle, and why others are missing. Nothing gets in without the redactor.
 #[derive(Default)]
 struct Contents {
-    files: Vec<(&'static str, Vec<u8>)>,
+    files: Vec<(&'static str, String)>,
     missing: Vec<String>,
+    redactor: Redactor,
 }
 
 impl Contents {
-    fn add(&mut self, name: &'static str, made: Result<Vec<u8>, String>) {
+    fn add(
+        &mut self,
+        name: &'static str,
+        made: Result<String, String>,
+        shown: impl FnOnce(&mut Redactor, &str) -> String,
+    ) {
         match made {
-            Ok(bytes) => self.files.push((name, bytes)),
-            Err(why) => self.missing.push(format!("{name}: {why}")),
+            Ok(text) => self.files.push((name, shown(&mut self.redactor, &text))),
+            Err(why) => {
+                let why = self.redactor.text(&format!("{name}: {why}"));
+                self.missing.push(why);
+            }
         }
+    }
+
+    fn add_text(&mut self, name: &'static str, made: Result<String, String>) {
+        self.add(name, made, |redactor, text| redactor.text(text));
+    }
+
+    fn add_objects(&mut self, name: &'static str, objects: impl Iterator<Item = Value>) {
+        let line = |object| format!("{}\n", self.redactor.object(object));
+        self.files.push((name, objects.map(line).collect()));
     }
 }
 
@@ -105,27 +124,27 @@ impl Bundle {
 
     async fn gather(self, global: &Global) -> Contents {
         let mut contents = Contents::default();
+        // What is known to be secret comes first: it is looked for in all that follows.
+        if let Some(Ok(token)) = global.tls.token() {
+            contents.redactor.know(&token);
+        }
+        let of_config = self
+            .config
+            .as_deref()
+            .map_or_else(|| Err("name the file with --config".to_owned()), text);
+        contents.add("config.toml", of_config, Redactor::configuration);
         let answers = ask_all(global).await;
-        contents.add("status.jsonl", Ok(lines(answers.iter().map(status))));
+        contents.add_objects("status.jsonl", answers.iter().map(status));
 
         let args = self.config.clone().map(ServeArgs::of_file);
         let config = args.and_then(|args| Config::load(args).ok());
         let found = look(&answers, self.config.clone(), self.data_dir.clone(), global).await;
-        contents.add(
-            "doctor.jsonl",
-            Ok(lines(found.iter().map(|finding| finding.object()))),
-        );
-
-        let of_config = self.config.as_deref().map_or_else(
-            || Err("name the file with --config".to_owned()),
-            |path| Ok(redact::configuration(&text(path)?).into_bytes()),
-        );
-        contents.add("config.toml", of_config);
-        let of_log = self.log.as_deref().map_or_else(
-            || Err("name the file with --log".to_owned()),
-            |path| Ok(redact::words(&text(path)?).into_owned().into_bytes()),
-        );
-        contents.add("log.txt", of_log);
+        contents.add_objects("doctor.jsonl", found.iter().map(|finding| finding.object()));
+        let of_log = self
+            .log
+            .as_deref()
+            .map_or_else(|| Err("name the file with --log".to_owned()), text);
+        contents.add_text("log.txt", of_log);
 
         let listen = config.as_ref().filter(|config| config.http_tls.is_none());
         let address = self.http.or(listen.map(|config| here(config.listen_http)));
@@ -133,13 +152,15 @@ impl Bundle {
             Some(address) => metrics(address, global).await,
             None => Err("name the HTTP port of a node with --http".to_owned()),
         };
-        contents.add("metrics.txt", metrics);
+        contents.add("metrics.txt", metrics, |redactor, text| {
+            redactor.figures(text)
+        });
         let data_dir = self.data_dir.or(config.map(|config| config.data_dir));
         let listed = data_dir.map_or_else(
             || Err("name the directory with --data-dir".to_owned()),
             |path| list(&path),
         );
-        contents.add("data-dir.txt", listed);
+        contents.add_text("data-dir.txt", listed);
         contents
     }
 }
@@ -151,8 +172,8 @@ fn create(path: &Path) -> io::Result<File> {
 
 fn write(file: File, contents: &Contents, now: u64) -> io::Result<()> {
     let mut archive = Archive::new(io::BufWriter::new(file), now);
-    for (name, bytes) in &contents.files {
-        archive.add(name, bytes)?;
+    for (name, text) in &contents.files {
+        archive.add(name, text.as_bytes())?;
     }
     let about = format!(
         "ringfence {}\nmade at {now} seconds since 1970\n{}",
@@ -167,13 +188,6 @@ fn write(file: File, contents: &Contents, now: u64) -> io::Result<()> {
     );
     archive.add("about.txt", about.as_bytes())?;
     archive.finish()?.into_inner()?.sync_all()
-}
-
-fn lines(objects: impl Iterator<Item = Value>) -> Vec<u8> {
-    objects
-        .map(|object| format!("{object}\n"))
-        .collect::<String>()
-        .into_bytes()
 }
 
 fn status(answer: &Answer) -> Value {
@@ -219,7 +233,7 @@ fn text(path: &Path) -> Result<String, String> {
 }
 
 /// Names and sizes of the files in a directory.
-fn list(path: &Path) -> Result<Vec<u8>, String> {
+fn list(path: &Path) -> Result<String, String> {
     let entries = std::fs::read_dir(path).map_err(|why| format!("{}: {why}", path.display()))?;
     let mut lines: Vec<String> = entries
         .filter_map(Result::ok)
@@ -230,7 +244,7 @@ fn list(path: &Path) -> Result<Vec<u8>, String> {
         })
         .collect();
     lines.sort_unstable();
-    Ok(lines.concat().into_bytes())
+    Ok(lines.concat())
 }
 
 /// Where a port of this machine that listens there is reached.
@@ -244,7 +258,7 @@ fn here(listen: SocketAddr) -> SocketAddr {
 }
 
 /// What `/metrics` shows. A token goes to this machine alone, since the port has no TLS.
-async fn metrics(address: SocketAddr, global: &Global) -> Result<Vec<u8>, String> {
+async fn metrics(address: SocketAddr, global: &Global) -> Result<String, String> {
     let token = match global.tls.token() {
         Some(token) if address.ip().is_loopback() => {
             format!("Authorization: Bearer {}\r\n", token?)
@@ -266,7 +280,7 @@ async fn metrics(address: SocketAddr, global: &Global) -> Result<Vec<u8>, String
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
     match status {
-        "200" => Ok(body.as_bytes().to_vec()),
+        "200" => Ok(body.to_owned()),
         _ => Err(format!("{address}: HTTP status {status}: {}", body.trim())),
     }
 }
