@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, process};
 
-use ringfence_client::{Client, FencingToken, SessionOptions};
+use ringfence_client::{
+    Client, Fence, FencingToken, Seal, SealAnswer, SessionOptions, sealable_fn,
+};
 
 const WAIT: Duration = Duration::from_secs(600);
 
@@ -47,16 +49,31 @@ async fn write_for_ever(client: &Client, store: &Store) -> Result<(), Box<dyn Er
         let lease = session
             .acquire("examples/fenced-writer")
             .wait(WAIT)
+            // Before it is held: from then on the store refuses the holder before.
+            .seal(seal(store))
             .send()
             .await?;
         say(&format!("{identity} holds {}", lease.fence()));
-        // Before the first read: from here on the store refuses the holder before.
-        store.advance(lease.token())?;
         match lease.run(count(store, lease.token())).await {
             Ok(refused) => say(&format!("the store refused: {}", refused?)),
             Err(loss) => say(&format!("lost: {loss}")),
         }
     }
+}
+
+/// Raises the store's mark to a new grant's token.
+fn seal(store: &Store) -> Seal {
+    let store = store.clone();
+    Seal::at(sealable_fn("the file", move |fence: Fence| {
+        let answer = match store.advance(fence.token) {
+            Ok(None) => SealAnswer::Durable,
+            Ok(Some(mark)) => SealAnswer::Refused(fence.overtaken_by(mark)),
+            Err(error) => SealAnswer::Failed {
+                why: error.to_string(),
+            },
+        };
+        async { answer }
+    }))
 }
 
 /// Counts until the store refuses.
@@ -72,6 +89,7 @@ async fn count(store: &Store, token: FencingToken) -> Result<String, std::io::Er
 }
 
 /// A number in a file, and its mark.
+#[derive(Clone)]
 struct Store {
     path: PathBuf,
 }
@@ -85,9 +103,13 @@ impl Store {
         Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
     }
 
-    fn advance(&self, token: FencingToken) -> Result<(), std::io::Error> {
+    /// Raises the mark; returns it if it is greater already.
+    fn advance(&self, token: FencingToken) -> Result<Option<FencingToken>, std::io::Error> {
         let (mark, value) = self.read()?;
-        fs::write(&self.path, format!("{} {value}", mark.max(token.get())))
+        if mark > token.get() {
+            return Ok(FencingToken::new(mark));
+        }
+        fs::write(&self.path, format!("{token} {value}")).map(|()| None)
     }
 
     /// Writes, unless a greater token was here: then says so.

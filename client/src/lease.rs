@@ -1,7 +1,7 @@
 //! A held lease: proof that can run out.
 //!
 //! `acquire` asks for one under a session, `open_and_acquire` together with a session, and `lock` until it
-//! is granted. A `term` is what work sees of a held lease; `working` delays the news of its loss,
+//! is granted. `sealing` raises the marks of the guards of a `seal` before it is held. A `term` is what work sees of a held lease; `working` delays the news of its loss,
 //! `range` is its time by the wall clock. `by_token` gives leases up without holding them, `reading`
 //! asks and watches, `identity` says who holds.
 
@@ -12,6 +12,8 @@ pub(crate) mod lock;
 pub(crate) mod open_and_acquire;
 pub(crate) mod range;
 pub(crate) mod reading;
+pub(crate) mod seal;
+pub(crate) mod sealing;
 pub(crate) mod term;
 pub(crate) mod working;
 

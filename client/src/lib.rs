@@ -37,6 +37,19 @@
 //! }
 //! ```
 //!
+//! # Sealing
+//!
+//! A store knows nothing of a new holder until that shows its fence, and takes the old one's writes
+//! until then. [`Acquire::seal`], [`LockRequest::seal`] and [`Campaign::seal`] name the guards that the
+//! work will touch: after the grant all of them raise their marks at once, and the lease is reported held
+//! when all have answered. From then on none of them admits a write of an earlier holder, also if an
+//! operator has revoked the lease without waiting for that. What is done about a guard that does not
+//! answer is up to the [`Seal`]. It is no part of what a grant is: the window counts from the same
+//! moment, and another client that does not seal may hold the lease next.
+//!
+//! What a seal does not cover: a store that is set back to an older copy afterwards. Its mark has
+//! fallen with its data, and is to be advanced to the lease's newest token before it serves writes.
+//!
 //! # Electors
 //!
 //! An [`Elector`] campaigns for leases for ever: it runs the leader's work while it leads, drops it
@@ -144,13 +157,15 @@ pub use lease::acquire::{Acquire, AcquireError, Blocked, Holder};
 pub use lease::identity::{DuplicateIdentity, unique_identity};
 pub use lease::lock::LockRequest;
 pub use lease::range::Range;
+pub use lease::seal::Seal;
 pub use lease::term::{Guarded, Term};
 pub use lease::working::Working;
 pub use lease::{HeldLease, TransferError};
 pub use raw_lock::{Lock, LockError, Owner, RawLock};
 pub use ringfence_core::{
     ClusterId, EndCause, EndsBelief, Fence, FencingToken, InvalidName, InvalidPod, InvalidText,
-    LeaseName, Pod, PodSeen, PodText, PodUid, Refused, Secret, SessionEnd, SessionId, Verdict,
+    LeaseName, Pod, PodSeen, PodText, PodUid, Refused, SealAnswer, Sealable, SealableFn, Sealing,
+    Secret, SessionEnd, SessionId, Verdict, sealable_fn,
 };
 pub use session::builder::ClientBuilder;
 pub use session::client::Client;
@@ -162,6 +177,7 @@ pub use session::loss::Loss;
 pub use session::pod::{POD_VARIABLES, UnknownPod, this_pod};
 pub use session::shutdown::ShutdownError;
 pub use session::state::SessionState;
+pub use session::unsealed::{Unsealed, UnsealedGuard};
 pub use session::{Session, SessionOptions};
 pub use transport::error::{CallError, ConnectError};
 pub use transport::refusal::{Reason, Refusal};

@@ -6,7 +6,7 @@
 //! of all sessions and the endings; `keepalive` renews the sessions. The `client`, set up by `builder`,
 //! is a `client_inner` and its thread. On top `open` makes sessions (also for a `pod`, and from a
 //! `handle`), `heartbeat` makes renewal depend on the application, and `shutdown` ends them. `state`,
-//! `loss` and `error` are what callers see.
+//! `loss`, `unsealed` and `error` are what callers see.
 
 pub(crate) mod builder;
 pub(crate) mod client;
@@ -26,6 +26,7 @@ pub(crate) mod pod;
 pub(crate) mod request_numbers;
 pub(crate) mod shutdown;
 pub(crate) mod state;
+pub(crate) mod unsealed;
 pub(crate) mod window;
 
 use std::sync::Arc;

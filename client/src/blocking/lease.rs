@@ -15,6 +15,7 @@ use crate::lease::term::Guarded;
 use crate::session::endings::Transferred;
 use crate::session::error::ReleaseError;
 use crate::session::loss::Loss;
+use crate::session::unsealed::UnsealedGuard;
 
 /// A lease that this client holds, until it is released, handed over, or lost; see
 /// [`crate::HeldLease`]. Dropping it releases it in the background.
@@ -53,6 +54,12 @@ impl HeldLease {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.inner.data()
+    }
+
+    /// The guards that the lease was to be sealed at and is not; see [`crate::Term::unsealed`].
+    #[must_use]
+    pub fn unsealed(&self) -> Arc<[UnsealedGuard]> {
+        self.inner.unsealed()
     }
 
     /// When belief in this grant ends, unless a keep-alive is acknowledged before.

@@ -11,6 +11,7 @@ use super::{HeldLease, wait};
 use crate::clock::Moment;
 use crate::lease::TransferError;
 use crate::lease::acquire::AcquireError;
+use crate::lease::seal::Seal;
 use crate::session::endings::Transferred;
 use crate::session::error::{CloseError, ReleaseError};
 use crate::session::handle::SessionHandle;
@@ -148,6 +149,14 @@ impl Acquire {
     /// [`crate::Acquire::lock_delay`].
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.inner = self.inner.lock_delay(delay);
+        self
+    }
+
+    /// Seals the lease before it is reported held; see [`crate::Acquire::seal`]. The guards' futures
+    /// are polled on the calling thread, outside of any runtime: those of a driver that needs one
+    /// have to be spawned there, in a [`sealable_fn`](crate::sealable_fn).
+    pub fn seal(mut self, seal: Seal) -> Self {
+        self.inner = self.inner.seal(seal);
         self
     }
 

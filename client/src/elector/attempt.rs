@@ -14,6 +14,7 @@ use super::shared::CampaignState;
 use super::shared::Shared;
 use crate::lease::HeldLease;
 use crate::lease::acquire::AcquireError;
+use crate::lease::sealing::sealed;
 use crate::session::Session;
 use crate::session::error::OpenError;
 use crate::session::state::SessionState;
@@ -61,7 +62,7 @@ impl Campaign {
         }
     }
 
-    /// Waits for room, then for the lease.
+    /// Waits for room, then for the lease, then for its guards.
     async fn acquire(
         &self,
         name: &LeaseName,
@@ -80,7 +81,7 @@ impl Campaign {
         let acquire = acquire.data(self.data.clone()).lock_delay(self.lock_delay);
         let mut lease = tokio::select! {
             biased;
-            acquired = acquire.send_unwatched() => acquired.map_err(not_acquired)?,
+            acquired = acquire.granted() => acquired.map_err(not_acquired)?,
             // Who waits for a session that is over would wait for nothing.
             () = over(&session) => return Err(AttemptOutcome::Failed("the session was lost".into())),
             () = full => return Err(AttemptOutcome::Again),
@@ -89,15 +90,21 @@ impl Campaign {
         if !self.observe || !planted(Bug::OwnWatchTrusted) {
             lease.watch_if_for_life();
         }
-        match &self.limit {
-            None => Ok((lease, None)),
+        let permit = match &self.limit {
+            None => None,
             // Another campaign may have taken the last permit while this one waited in the queue.
             // Dropping the lease gives it back.
-            Some(limit) => match limit.take() {
-                Some(permit) => Ok((lease, Some(permit))),
-                None => Err(AttemptOutcome::Again),
-            },
+            Some(limit) => Some(limit.take().ok_or(AttemptOutcome::Again)?),
+        };
+        if !self.seal.is_empty() {
+            let token = lease.token();
+            self.shared
+                .state
+                .send_replace(CampaignState::Sealing { token });
         }
+        let sealed = sealed(lease, &self.seal, None).await;
+        let lease = sealed.map_err(|why| not_acquired(why.into()))?;
+        Ok((lease, permit))
     }
 
     /// Pauses, but not if it was asked to leave.
@@ -154,6 +161,7 @@ fn not_acquired(error: AcquireError) -> AttemptOutcome {
         | AcquireError::Queued { .. }
         | AcquireError::NotNow { .. }
         | AcquireError::Ended(_)
+        | AcquireError::Unsealed { .. }
         | AcquireError::Open(_)
         | AcquireError::SessionLost(_) => AttemptOutcome::Failed(error.to_string()),
     }

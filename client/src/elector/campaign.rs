@@ -15,6 +15,7 @@ use super::listeners::{Listeners, Stopped};
 use super::shared::{Leader, Shared};
 
 use crate::lease::identity::DuplicateIdentity;
+use crate::lease::seal::Seal;
 use crate::sync::lock;
 use crate::transport::refusal::Refusal;
 
@@ -29,6 +30,7 @@ pub struct Campaign {
     pub(super) shard: Option<u32>,
     pub(super) data: Bytes,
     pub(super) lock_delay: Duration,
+    pub(super) seal: Seal,
     pub(super) grace: Duration,
     pub(super) linger: bool,
     pub(super) observe: bool,
@@ -72,6 +74,7 @@ impl Campaign {
             shard,
             data: Bytes::new(),
             lock_delay: Duration::ZERO,
+            seal: Seal::default(),
             grace: Duration::ZERO,
             linger: false,
             observe: true,
@@ -92,6 +95,14 @@ impl Campaign {
     /// revoke; up to 60 s, none unless set.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.lock_delay = delay;
+        self
+    }
+
+    /// Seals each grant before a term begins: every guard that the seal names has raised its mark by
+    /// then. A grant that cannot be sealed is given back; the campaign goes on after a pause, which
+    /// doubles up to a minute, and its [state](CampaignHandle::state) says why.
+    pub fn seal(mut self, seal: Seal) -> Self {
+        self.seal = seal;
         self
     }
 

@@ -1,4 +1,4 @@
-//! The two gauges of a campaign, for a program's own metrics page.
+//! The gauges of a campaign, for a program's own metrics page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, Weak};
 use super::shared::Shared;
 use crate::sync::lock;
 
-/// The gauges `ringfence_lease_is_held{key}` and `ringfence_lease_failing_open{key}` of a program's
-/// campaigns: one set per program, each campaign registered with
-/// [`Campaign::gauges`](super::Campaign::gauges). Both are 0 at first, and asked for again whenever
-/// they are read, so neither can lag behind the clock. Cheap to clone.
+/// The gauges `ringfence_lease_is_held{key}`, `ringfence_lease_failing_open{key}` and
+/// `ringfence_lease_unsealed_guards{key}` of a program's campaigns: one set per program, each campaign
+/// registered with [`Campaign::gauges`](super::Campaign::gauges). All are 0 at first, and asked for
+/// again whenever they are read, so none can lag behind the clock. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Gauges {
     keys: Arc<Mutex<BTreeMap<String, Weak<Shared>>>>,
@@ -19,12 +19,14 @@ pub struct Gauges {
 /// What the gauges of one campaign say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The name of the lease: the label `key` of both gauges.
+    /// The name of the lease: the label `key` of the gauges.
     pub key: String,
     /// Whether it is held.
     pub is_held: bool,
     /// Whether it is lost and [assumed](super::Campaign::fail_open) to be held all the same.
     pub failing_open: bool,
+    /// How many guards it is held without a [seal](super::Campaign::seal) at.
+    pub unsealed_guards: usize,
 }
 
 /// A campaign for this name is registered already.
@@ -74,7 +76,8 @@ impl Gauges {
             let range = campaign.as_ref().and_then(|campaign| campaign.range());
             Reading {
                 key: key.clone(),
-                is_held: campaign.is_some_and(|campaign| campaign.is_held()),
+                is_held: campaign.as_ref().is_some_and(|campaign| campaign.is_held()),
+                unsealed_guards: campaign.map_or(0, |campaign| campaign.unsealed()),
                 failing_open: range.is_some_and(|range| range.failing_open),
             }
         };
@@ -86,11 +89,11 @@ impl Gauges {
     pub fn text(&self) -> String {
         let readings = self.read();
         let mut text = String::new();
-        let mut gauge = |name: &str, help: &str, value: fn(&Reading) -> bool| {
+        let mut gauge = |name: &str, help: &str, value: fn(&Reading) -> usize| {
             // Writing to a string cannot fail.
             let _written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge").is_ok();
             for reading in &readings {
-                let (key, value) = (&reading.key, u8::from(value(reading)));
+                let (key, value) = (&reading.key, value(reading));
                 // A lease name needs no escapes.
                 let _written = writeln!(text, "{name}{{key=\"{key}\"}} {value}").is_ok();
             }
@@ -98,12 +101,17 @@ impl Gauges {
         gauge(
             "ringfence_lease_is_held",
             "Whether this process holds the lease.",
-            |reading| reading.is_held,
+            |reading| usize::from(reading.is_held),
         );
         gauge(
             "ringfence_lease_failing_open",
             "Whether the lease is lost and assumed to be held.",
-            |reading| reading.failing_open,
+            |reading| usize::from(reading.failing_open),
+        );
+        gauge(
+            "ringfence_lease_unsealed_guards",
+            "How many guards this process holds the lease at without having sealed them.",
+            |reading| reading.unsealed_guards,
         );
         text
     }
@@ -124,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s2_6_both_gauges_are_zero_at_the_start_and_a_second_registration_is_an_error() {
+    fn s2_6_all_gauges_are_zero_at_the_start_and_a_second_registration_is_an_error() {
         let gauges = Gauges::new();
         let campaign = Arc::new(Shared::new(Duration::from_secs(15)));
         let registration = gauges.register("db/a", &campaign).unwrap();
@@ -134,6 +142,7 @@ mod tests {
         let text = gauges.text();
         assert!(text.contains("ringfence_lease_is_held{key=\"db/a\"} 0\n"));
         assert!(text.contains("ringfence_lease_failing_open{key=\"db/a\"} 0\n"));
+        assert!(text.contains("ringfence_lease_unsealed_guards{key=\"db/a\"} 0\n"));
 
         drop(registration);
         assert_eq!(gauges.read(), []);

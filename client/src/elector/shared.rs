@@ -43,6 +43,11 @@ pub struct Leader {
 pub enum CampaignState {
     /// It waits for the lease.
     Waiting,
+    /// The lease is granted, and its guards are raising their marks; it is not held yet.
+    Sealing {
+        /// The token of the grant.
+        token: FencingToken,
+    },
     /// The lease is held and the work runs.
     Leading {
         /// The token of the term.
@@ -162,6 +167,13 @@ impl Shared {
     pub(super) fn is_held(&self) -> bool {
         let ranges = lock(&self.ranges);
         ranges.term.as_ref().is_some_and(|t| t.loss().is_none())
+    }
+
+    /// How many guards of the present term are not sealed.
+    pub(super) fn unsealed(&self) -> usize {
+        let ranges = lock(&self.ranges);
+        let held = ranges.term.as_ref().filter(|term| term.is_valid());
+        held.map_or(0, |term| term.unsealed().len())
     }
 
     /// The range to work with now; see [`Campaign::fail_open`](super::Campaign::fail_open).

@@ -9,12 +9,15 @@ use ringfence_core::{FencingToken, InvalidName, LeaseName, SessionId};
 use ringfence_proto::v1::{self, client_frame, server_frame};
 
 use crate::lease::HeldLease;
+use crate::lease::seal::Seal;
+use crate::lease::sealing::{NotSealed, sealed};
 use crate::session::endings::EndTarget;
 use crate::session::error::OpenError;
 use crate::session::grant::Grant;
 use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
 use crate::session::request_numbers::{RequestKind, RequestNumber};
+use crate::session::unsealed::{UnsealedGuard, in_a_line};
 use crate::session::{Session, SessionGuard};
 use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::error::CallError;
@@ -35,6 +38,7 @@ pub(crate) struct AcquireOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) data: Bytes,
     pub(crate) lock_delay: Duration,
+    pub(crate) seal: Seal,
     watched: bool,
 }
 
@@ -126,9 +130,18 @@ pub enum AcquireError {
     /// The wait is over and brought no grant.
     #[error("not granted within the wait")]
     TimedOut,
-    /// It was granted, and the grant has ended before the answer came.
+    /// It was granted, and the grant has ended before the answer came, or while the lease was being
+    /// [sealed](Acquire::seal): it was never held.
     #[error("the lease was granted and lost again: {0}")]
     Ended(Loss),
+    /// It was granted and could not be [sealed](Acquire::seal). It is being released, and was never
+    /// held.
+    #[error("the lease was given back, since not all guards are sealed: {}", in_a_line(.guards))]
+    Unsealed {
+        /// The guards that made it so, one or more. A guard that had not answered when another one
+        /// failed is not among them.
+        guards: Vec<UnsealedGuard>,
+    },
     /// No session could be opened for it; see [`Client::lock`](crate::Client::lock).
     #[error(transparent)]
     Open(OpenError),
@@ -139,6 +152,15 @@ pub enum AcquireError {
     /// background.
     #[error(transparent)]
     Call(CallError),
+}
+
+impl From<NotSealed> for AcquireError {
+    fn from(why: NotSealed) -> Self {
+        match why {
+            NotSealed::Ended(loss) => Self::Ended(loss),
+            NotSealed::Unsealed(guards) => Self::Unsealed { guards },
+        }
+    }
 }
 
 impl Session {
@@ -186,6 +208,13 @@ impl Acquire {
         self
     }
 
+    /// Seals the lease before it is reported held: every guard that the seal names has raised its
+    /// mark by then, so none admits a write of an earlier holder.
+    pub fn seal(mut self, seal: Seal) -> Self {
+        self.options.seal = seal;
+        self
+    }
+
     /// Watches the lease as long as it is held, so that an end that this process did not ask for is
     /// noticed as it happens and not by the next keep-alive. For leases whose session others have
     /// the handle of; a node has 10,000 watchers at most.
@@ -203,18 +232,19 @@ impl Acquire {
     /// # Errors
     /// [`AcquireError`].
     pub async fn send(self) -> Result<HeldLease, AcquireError> {
-        let watched = self.options.watched;
-        let mut lease = self.send_unwatched().await?;
+        let (watched, seal) = (self.options.watched, self.options.seal.clone());
+        let mut lease = self.granted().await?;
+        // Before it is sealed: an end that comes meanwhile is noticed then.
         if watched {
             lease.watch_for_loss();
         } else {
             lease.watch_if_for_life();
         }
-        Ok(lease)
+        Ok(sealed(lease, &seal, None).await?)
     }
 
-    /// The same for a caller that sees to it that a client watches the lease.
-    pub(crate) async fn send_unwatched(self) -> Result<HeldLease, AcquireError> {
+    /// The lease as it is granted, for a caller that watches it if that is to be, and seals it.
+    pub(crate) async fn granted(self) -> Result<HeldLease, AcquireError> {
         let name = LeaseName::parse(&self.name).map_err(AcquireError::InvalidName)?;
         attempt(&self.guard, &name, &self.options).await
     }

@@ -13,8 +13,12 @@ use crate::lease::HeldLease;
 use crate::lease::acquire::{Acquire, AcquireError, AcquireOptions};
 use crate::lease::identity::unique_identity;
 use crate::lease::open_and_acquire::{OpenedAndAcquired, open_and_acquire};
+use crate::lease::seal::Seal;
+use crate::lease::sealing;
 use crate::session::client::Client;
 use crate::session::error::OpenError;
+use crate::session::loss::Loss;
+use crate::session::unsealed::{Unsealed, UnsealedGuard};
 use crate::session::{Session, SessionOptions};
 use crate::transport::error::CallError;
 use crate::transport::refusal::Reason;
@@ -75,7 +79,7 @@ impl Client {
 }
 
 impl LockRequest {
-    /// Waits for at most this long, outages included, and fails with
+    /// Waits for at most this long, outages and [sealing](Self::seal) included, and fails with
     /// [`AcquireError::TimedOut`] then.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.limit = WaitLimit::After(limit);
@@ -106,6 +110,15 @@ impl LockRequest {
         self
     }
 
+    /// Seals the lease before it is reported held; see [`Acquire::seal`]. A lease that cannot be
+    /// sealed is given back, and acquired again after a pause, which doubles from 0.2 s to 30 s.
+    /// At the end of the [wait](Self::wait), or at once with [`try_once`](Self::try_once) or if a
+    /// guard refuses the lease by mistake, that fails with [`AcquireError::Unsealed`].
+    pub fn seal(mut self, seal: Seal) -> Self {
+        self.acquire_options.seal = seal;
+        self
+    }
+
     /// How long the lease stays blocked after a dirty end; see [`Acquire::lock_delay`].
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.acquire_options.lock_delay = delay;
@@ -119,36 +132,46 @@ impl LockRequest {
             WaitLimit::Never => None,
             WaitLimit::After(limit) => Some(transport.now() + limit),
         };
+        // A lock that does not wait for its lease still waits for the guards' answers.
+        let sealed_by = until.filter(|_| !self.is_at_once());
+        let seal = &self.acquire_options.seal;
         let mut session: Option<Session> = None;
         let mut tries = 0;
         loop {
             let open = session.take().filter(Session::is_live);
-            let failed = match open {
+            let granted = match open {
                 None => match self.open_and_acquire(&name).await {
-                    Ok((_, Ok(lease))) => return Ok(lease),
-                    Ok((opened, Err(refused))) => {
+                    Ok((opened, granted)) => {
                         session = Some(opened);
-                        refused
+                        granted
                     }
-                    Err(error) => error,
+                    Err(error) => Err(error),
                 },
                 Some(open) => {
                     let left = until.map_or(WAIT, |until| until.saturating_since(transport.now()));
                     let mut acquire_options = self.acquire_options.clone();
                     acquire_options.wait = Some(left.min(WAIT));
                     let acquire = Acquire::with_options(&open, name.to_string(), acquire_options);
-                    let waited = acquire.send().await;
+                    let granted = acquire.granted().await;
                     session = Some(open);
-                    match waited {
-                        Ok(lease) => return Ok(lease),
-                        Err(error) => error,
-                    }
+                    granted
                 }
+            };
+            let sealed = match granted {
+                Ok(lease) => sealing::sealed(lease, seal, sealed_by)
+                    .await
+                    .map_err(Into::into),
+                Err(error) => Err(error),
+            };
+            let failed = match sealed {
+                Ok(lease) => return Ok(lease),
+                Err(error) => error,
             };
             let pause = match next(&failed) {
                 NextStep::Fail => return Err(failed),
                 NextStep::Wait => Duration::ZERO,
                 NextStep::Pause => retry::pause(tries, None),
+                NextStep::PauseUnsealed => sealing::pause(tries),
             };
             if until.is_some_and(|until| is_over(until, transport.now() + pause)) {
                 return Err(self.error_at_limit(failed));
@@ -165,12 +188,16 @@ impl LockRequest {
         open_and_acquire(&self.client, options, name.clone(), acquire_options).await
     }
 
+    /// Whether it has one try.
+    fn is_at_once(&self) -> bool {
+        matches!(self.limit, WaitLimit::After(limit) if limit.is_zero())
+    }
+
     /// What to say when the time is over: without a limit above zero, why it is not free.
     fn error_at_limit(&self, failed: AcquireError) -> AcquireError {
-        let waited = matches!(self.limit, WaitLimit::After(limit) if !limit.is_zero());
         match failed {
             AcquireError::Held(_) | AcquireError::Queued { .. } | AcquireError::NotNow { .. }
-                if waited =>
+                if !self.is_at_once() =>
             {
                 AcquireError::TimedOut
             }
@@ -191,6 +218,8 @@ enum NextStep {
     Wait,
     /// Try again after a while.
     Pause,
+    /// Try again after a longer while: each try takes a grant.
+    PauseUnsealed,
 }
 
 fn next(failed: &AcquireError) -> NextStep {
@@ -199,7 +228,17 @@ fn next(failed: &AcquireError) -> NextStep {
         | AcquireError::Queued { .. }
         | AcquireError::NotNow { .. }
         | AcquireError::TimedOut => NextStep::Wait,
-        AcquireError::Ended(_) | AcquireError::SessionLost(_) => NextStep::Pause,
+        AcquireError::SessionLost(_) => NextStep::Pause,
+        AcquireError::Ended(Loss::Reported) => NextStep::PauseUnsealed,
+        AcquireError::Ended(_) => NextStep::Pause,
+        AcquireError::Unsealed { guards } => {
+            // A guard of another lease, say. It would refuse the next token as well.
+            let refused = |guard: &UnsealedGuard| matches!(guard.why, Unsealed::Refused(_));
+            match guards.iter().any(refused) {
+                true => NextStep::Fail,
+                false => NextStep::PauseUnsealed,
+            }
+        }
         AcquireError::InvalidName(_) => NextStep::Fail,
         AcquireError::Call(error) | AcquireError::Open(OpenError::Call(error)) => match error {
             CallError::Refused(refusal) if refusal.reason == Reason::Limit => NextStep::Pause,

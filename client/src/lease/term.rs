@@ -16,6 +16,7 @@ use crate::session::grant::{Belief, Grant};
 use crate::session::heartbeat::Heartbeat;
 use crate::session::inner::SessionInner;
 use crate::session::loss::Loss;
+use crate::session::unsealed::UnsealedGuard;
 
 /// One grant of a lease to this client, from its start to its end: what work needs that runs under
 /// the lease and does not give it up. [`HeldLease`](crate::HeldLease) and
@@ -68,6 +69,13 @@ impl Term {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.grant.data
+    }
+
+    /// The guards that the lease was to be [sealed](crate::Seal) at and is not: empty unless the seal
+    /// [goes on](crate::Seal::go_on_unsealed). Advance each before the first read of what it guards.
+    #[must_use]
+    pub fn unsealed(&self) -> Arc<[UnsealedGuard]> {
+        self.grant.unsealed()
     }
 
     /// When the cluster granted it, by its wall clock, in milliseconds since the Unix epoch: for

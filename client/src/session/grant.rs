@@ -1,5 +1,7 @@
 //! One grant, and whether this client believes in it.
 
+use std::sync::{Arc, Mutex};
+
 use bytes::Bytes;
 use ringfence_core::{FencingToken, LeaseName, SessionId};
 use ringfence_proto::v1;
@@ -7,6 +9,8 @@ use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::session::loss::Loss;
+use crate::session::unsealed::UnsealedGuard;
+use crate::sync::lock;
 
 /// What this client thinks of a grant.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +36,8 @@ pub(crate) struct Grant {
     pub(crate) data: Bytes,
     pub(crate) since_unix_ms: u64,
     belief: watch::Sender<Belief>,
+    /// The guards that were to be sealed and are not.
+    unsealed: Mutex<Arc<[UnsealedGuard]>>,
 }
 
 impl Grant {
@@ -44,6 +50,7 @@ impl Grant {
             data: grant.data,
             since_unix_ms: grant.since_unix_ms,
             belief: watch::Sender::new(Belief::Held),
+            unsealed: Mutex::default(),
         })
     }
 
@@ -53,6 +60,15 @@ impl Grant {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Belief> {
         self.belief.subscribe()
+    }
+
+    /// The guards that were to be sealed and are not, as far as is known now.
+    pub(crate) fn unsealed(&self) -> Arc<[UnsealedGuard]> {
+        Arc::clone(&lock(&self.unsealed))
+    }
+
+    pub(crate) fn set_unsealed(&self, guards: Vec<UnsealedGuard>) {
+        *lock(&self.unsealed) = guards.into();
     }
 
     /// Ends belief for ever, in a session whose window ends at `until`; says whether it had not
@@ -78,6 +94,7 @@ impl Grant {
             data: self.data.clone(),
             since_unix_ms: self.since_unix_ms,
             belief: watch::Sender::new(Belief::Held),
+            unsealed: Mutex::new(self.unsealed()),
         }
     }
 }

@@ -20,5 +20,7 @@ mod losing;
 mod reconnecting;
 mod releasing;
 mod retrying;
+mod sealing;
+mod sealing_again;
 mod simulated;
 mod watching;

@@ -46,6 +46,7 @@ mod query;
 mod records;
 mod refused;
 mod requests;
+mod sealable;
 mod session;
 mod settings;
 pub mod snapshot;
@@ -97,6 +98,7 @@ pub use pod::{
 };
 pub use query::{LeaseView, SessionView, Summary, Verdict};
 pub use refused::{EndsBelief, Refused};
+pub use sealable::{SealAnswer, Sealable, SealableFn, Sealing, sealable_fn};
 pub use settings::{
     ENDS_PER_ENTRY_MAX, GRANTS_PER_ENTRY_MAX, InvalidSetting, LEAD_MAX, LEAD_PART,
     LEASE_API_FACTOR_MAX, LEASE_API_FACTOR_MIN, LINEAGE_MAX, LOCK_DELAY_MAX, OPEN_AGE_MAX,

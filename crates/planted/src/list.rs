@@ -377,7 +377,9 @@ bugs! {
         RefusalForAllTries "refusal-for-all-tries"
             "A refusal of the last try alone is taken for what became of the tries before it."
         CrossedGrantKept "crossed-grant-kept"
-            "A grant that crosses its cancel is neither used nor released.";
+            "A grant that crosses its cancel is neither used nor released."
+        HeldBeforeTheLastAdvance "held-before-the-last-advance"
+            "A lease is reported held before the last of its guards has raised its mark.";
     kube:
         BindingDeniesEverybody "binding-denies-everybody"
             "While a floor is missing, the writes of all users are refused."

@@ -1,6 +1,7 @@
 //! A fake cluster: one state, any number of nodes that serve it, and wires that can be cut.
 
 mod clock;
+mod guard;
 mod model;
 mod node;
 mod wire;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use ringfence_client::{Client, Session, SessionOptions};
 
 pub(crate) use clock::SteppedClock;
+pub(crate) use guard::{FakeGuard, at, failing, unsealed};
 pub(crate) use model::Model;
 pub(crate) use node::{
     Act, Cluster, Node, is_acquire, is_keep_alive, is_open, is_release, unavailable,
