@@ -23,7 +23,8 @@
 //!    ```
 //!
 //!    Both tokens are in order, and the old holder's write is lost all the same. With the advance
-//!    in front the old holder is refused, or its write comes before the read.
+//!    in front the old holder is refused, or its write comes before the read. The client crate does
+//!    it for guards that an acquire names, before it reports the lease held: they are [`Sealable`].
 //! 3. **A mark outlives what it guards.** Deleting data keeps it. After a restore of the store, and
 //!    after any loss of its newest commits, every mark is raised to the lease's newest token
 //!    (`advance_to`) before writes are served.
@@ -71,6 +72,18 @@
 //! | object stores | metadata of the object itself | read it with its ETag, check, write with `If-Match`; a deletion writes an empty object |
 //! | anything without conditional writes | nowhere | cannot be guarded: put a service with a guard before it |
 //!
+//! # Sealing
+//! A [`Sealable`] is a guard together with a way to its store, as a client needs it to raise the mark
+//! between a grant and the report that the lease is held. It also says whether the store can lose the
+//! mark again: such a guard counts as unsealed.
+//!
+//! | store | `Sealable` | counts as unsealed |
+//! |---|---|---|
+//! | this process | [`Guard`] | never |
+//! | SQLite | `sqlite::SqliteSeal` | with `synchronous` off, or `NORMAL` in WAL mode; with the journal in memory or off |
+//! | PostgreSQL | `postgres::PostgresSeal` | with `fsync` or `synchronous_commit` off; with replicas of which none is synchronous |
+//! | others, and pools of connections | [`sealable_fn`] | as the program says; `RedisGuard::hazards` lists what it is for Redis |
+//!
 //! [`conformance`] is the test that all of the first table pass against their real store, published
 //! for adapters of the second.
 //!
@@ -106,6 +119,8 @@ pub mod follow;
 mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "sqlite")]
+mod on_thread;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -125,4 +140,5 @@ pub use ceiling::Ceiling;
 pub use memory::Guard;
 pub use ringfence_core::{
     ClusterId, EndsBelief, Fence, FencingToken, InvalidFence, InvalidName, LeaseName, Refused,
+    SealAnswer, Sealable, SealableFn, Sealing, sealable_fn,
 };

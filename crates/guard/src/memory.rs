@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ringfence_core::{FencingToken, LeaseName};
 use ringfence_planted::{Bug, planted};
 
-use crate::{Admitted, Ceiling, Fence, Refused};
+use crate::{Admitted, Ceiling, Fence, Refused, Sealable, Sealing};
 
 /// A guard in memory, bound to one lease.
 ///
@@ -183,6 +183,17 @@ impl Guard {
             offered,
             mark,
         }
+    }
+}
+
+/// What it guards ends with the process, and so does its mark: no failover takes it back.
+impl Sealable for Guard {
+    fn label(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn seal<'a>(&'a self, fence: &'a Fence) -> Sealing<'a> {
+        Box::pin(async move { self.advance(fence).into() })
     }
 }
 

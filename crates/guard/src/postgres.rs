@@ -73,6 +73,7 @@ mod error;
 mod guarded;
 mod opening;
 mod retries;
+mod seal;
 
 use std::error::Error;
 use std::mem;
@@ -91,6 +92,7 @@ pub use error::PostgresError;
 pub use guarded::Guarded;
 use opening::{Open, Ways, pipelined};
 use retries::{again, conflict_in};
+pub use seal::PostgresSeal;
 
 /// The table of marks and the functions around it, for whatever runs a service's migrations.
 /// Running it again changes nothing.

@@ -39,6 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod seal;
 mod wall;
 
 use std::borrow::Cow;
@@ -55,6 +56,7 @@ use ringfence_planted::{Bug, planted};
 use crate::sql::{SQLITE_ADMIT, SQLITE_MARK, SQLITE_MIGRATION};
 use crate::{Admitted, Ceiling, EndsBelief, Fence, Refused};
 
+pub use seal::SqliteSeal;
 use wall::Wall;
 
 /// What [`Bug::MarkOfOneConnection`] makes.

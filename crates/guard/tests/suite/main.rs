@@ -5,6 +5,7 @@ mod contention;
 mod memory;
 mod mvcc;
 mod planted;
+mod seal;
 mod sled_store;
 mod sqlite;
 mod sqlite_rules;
