@@ -118,3 +118,96 @@ impl Reach {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ringfence_core::{
+        AccessChange, Called, Caller, ChangeAccess, Command, LEVEL_ACCESS, Outcome, Principal,
+    };
+    use ringfence_proto::v1::Reason;
+    use ringfence_raft::NodeConfig;
+    use ringfence_testkit::ports::Port;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A cluster of one, formed in the mode `off`.
+    async fn node(dir: &std::path::Path) -> Node {
+        let port = Port::any();
+        let node = Node::start(NodeConfig {
+            peer_listen: port.address(),
+            peer_port_is_local: true,
+            initial_cluster: vec![("n1".to_owned(), port.address().to_string())],
+            token_floor: Some(0),
+            ..NodeConfig::new("n1", dir)
+        })
+        .await
+        .unwrap();
+        let knows_rights = async {
+            while node.read(|machine| machine.level()) < LEVEL_ACCESS {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, knows_rights).await.unwrap();
+        node
+    }
+
+    async fn set(node: &Node, mode: Mode) {
+        let (cluster, based_on) = node.read(|machine| {
+            let set_at = machine.access().set_at();
+            (machine.cluster().unwrap(), set_at)
+        });
+        let command = Command::ChangeAccess(ChangeAccess {
+            cluster,
+            based_on,
+            changes: vec![AccessChange::SetMode(mode)],
+        });
+        let caller = Caller {
+            principal: Principal::local(),
+            token: None,
+            node: 1,
+        };
+        let called = Command::Called(Box::new(Called { caller, command }));
+        let outcome = node.propose(called).await.unwrap().outcome;
+        assert!(matches!(outcome, Outcome::AccessChanged { .. }));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_mode_opens_a_port_and_no_flag_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = node(dir.path()).await;
+        let [everywhere, loopback, mapped] = ["[::]:1", "127.0.0.1:2", "[::ffff:127.0.0.1]:3"]
+            .map(|address| address.parse::<SocketAddr>().unwrap());
+        let reach = |addresses: &[SocketAddr], mode, allow_anonymous| {
+            let access = Access {
+                mode,
+                allow_anonymous,
+                ..Access::default()
+            };
+            Reach::of(addresses.iter().copied(), &access, &node)
+        };
+        let (bare, path) = (Peer::bare(), "/ringfence.v1.Access/ChangeAccess");
+        for mode in [Mode::Permissive, Mode::Enforced] {
+            let closed = reach(&[loopback, everywhere], mode, false);
+            let refusal = closed.admit(&bare, path).unwrap_err();
+            assert_eq!(refusal.reason, Reason::Unavailable);
+            assert!(closed.admit(&Peer::admin_socket(), path).is_ok());
+            assert!(closed.admit(&bare, "/grpc.health.v1.Health/Check").is_ok());
+            for open in [
+                reach(&[loopback, mapped], mode, false),
+                reach(&[everywhere], mode, true),
+                reach(&[], mode, false),
+            ] {
+                assert!(open.admit(&bare, path).is_ok());
+            }
+        }
+
+        let port = reach(&[everywhere], Mode::Enforced, false);
+        set(&node, Mode::Permissive).await;
+        set(&node, Mode::Off).await;
+        assert!(port.admit(&bare, path).is_ok(), "no call came in between");
+    }
+}

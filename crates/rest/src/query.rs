@@ -170,7 +170,10 @@ mod tests {
             "limit=",
             "limit=1001",
             "limit=-1",
+            "limit=4294967295",
             "limit=4294967297",
+            "limit=18446744073709551615",
+            "limit=18446744073709551616",
         ] {
             let refused = limit(raw).unwrap_err();
             assert_eq!(refused.metadata["allowed"], "1 to 1000", "{raw}");

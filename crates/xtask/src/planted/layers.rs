@@ -294,6 +294,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "reach",
+        package: "ringfence",
+        target: Target::Binary,
+        filter: "reach::",
+        homes: &["server"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "remarks",
         package: "ringfence",
         target: Target::Binary,

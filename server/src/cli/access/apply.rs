@@ -173,3 +173,82 @@ fn halfway(mut failure: Failure, done: usize, of: usize) -> Failure {
     }
     failure
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ringfence_core::NamePattern;
+
+    use super::*;
+
+    fn rules(names: std::ops::Range<usize>) -> BTreeSet<Rule> {
+        let rule = |n| Rule {
+            principals: PrincipalPattern::parse("token:a").unwrap(),
+            verb: Verb::Acquire,
+            names: Some(NamePattern::parse(&format!("n{n}/*")).unwrap()),
+        };
+        names.map(rule).collect()
+    }
+
+    fn admin(principals: &str) -> Rule {
+        Rule {
+            principals: PrincipalPattern::parse(principals).unwrap(),
+            verb: Verb::Admin,
+            names: None,
+        }
+    }
+
+    /// What a cluster with these rules has behind each part; no part is refused.
+    fn carried_out(present: &BTreeSet<Rule>, wanted: &BTreeSet<Rule>, me: &str) -> BTreeSet<Rule> {
+        let added: Vec<&Rule> = wanted.difference(present).collect();
+        let removed: Vec<&Rule> = present.difference(wanted).collect();
+        let mut now = present.clone();
+        for part in parts(present.len(), &added, &removed, me) {
+            assert!(!part.is_empty() && part.len() <= ACCESS_CHANGES_MAX);
+            for change in part {
+                let new = match change {
+                    Change::AddRule(rule) => now.insert(told(&rule).unwrap()),
+                    Change::RemoveRule(rule) => now.remove(&told(&rule).unwrap()),
+                    other => panic!("{other:?}"),
+                };
+                assert!(new, "each change counts");
+            }
+            assert!(now.len() <= RULES_MAX);
+            assert!(now.iter().any(|rule| makes_admin(rule, me)));
+        }
+        now
+    }
+
+    #[test]
+    fn no_part_of_rules_that_are_allowed_in_the_end_is_refused() {
+        let me = "token:ops";
+        for (from, to) in [
+            (0..0, 0..200),
+            (0..RULES_MAX - 1, 100..RULES_MAX + 99),
+            (0..100, 5..6),
+        ] {
+            let (mut present, mut wanted) = (rules(from), rules(to));
+            present.insert(admin("token:ops"));
+            wanted.insert(admin("token:*"));
+            assert_eq!(carried_out(&present, &wanted, me), wanted);
+        }
+    }
+
+    #[test]
+    fn an_end_without_its_author_is_refused_where_rights_bind() {
+        let (present, none) = (BTreeSet::from([admin("token:ops")]), BTreeSet::new());
+        let judged = |mode: Mode, me: &str| {
+            let access = GetAccessResponse {
+                mode: wire::mode_to_wire(mode).into(),
+                ..Default::default()
+            };
+            judge(&access, &present, &none, me).is_ok()
+        };
+        for me in ["token:ops", "token:other", "local"] {
+            assert!(judged(Mode::Off, me));
+            assert_eq!(judged(Mode::Enforced, me), me == "local");
+            assert_eq!(judged(Mode::Permissive, me), me != "token:ops");
+        }
+    }
+}
