@@ -20,7 +20,7 @@ use self::port::PortCollector;
 use crate::identify::IdentifyLayer;
 use crate::progress::Progress;
 
-pub(crate) use self::certificates::{Certificates, end_of};
+pub(crate) use self::certificates::{Certificates, validities};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct CauseLabels {

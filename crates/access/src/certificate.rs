@@ -194,15 +194,30 @@ fn alternative_name<'a>(
     }
 }
 
-/// When the first of the certificates in these PEM blocks ends, in seconds since 1970; `None` if there
-/// is none among them.
-#[must_use]
-pub fn first_end(pem: &[u8]) -> Option<u64> {
-    let blocks = Pem::iter_from_buffer(pem).filter_map(Result::ok);
-    let ends = blocks.filter_map(|block| {
-        let certificate = block.parse_x509().ok()?;
-        let end = certificate.validity().not_after.timestamp();
-        Some(u64::try_from(end).unwrap_or(0))
-    });
-    ends.min()
+/// From when until when a certificate is valid, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The first second.
+    pub from: u64,
+    /// The last second.
+    pub until: u64,
+}
+
+impl Validity {
+    pub(crate) fn of(certificate: &X509Certificate<'_>) -> Self {
+        let validity = certificate.validity();
+        let unix = |seconds: i64| u64::try_from(seconds).unwrap_or(0);
+        Self {
+            from: unix(validity.not_before.timestamp()),
+            until: unix(validity.not_after.timestamp()),
+        }
+    }
+
+    /// Those of the certificates in these PEM blocks; blocks that are none are left out.
+    #[must_use]
+    pub fn in_pem(pem: &[u8]) -> Vec<Self> {
+        let blocks = Pem::iter_from_buffer(pem).filter_map(Result::ok);
+        let validities = blocks.filter_map(|block| Some(Self::of(&block.parse_x509().ok()?)));
+        validities.collect()
+    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod decoders;
 mod key;
 mod key_file;
 mod object;
+mod seen;
 
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ use compact::Compact;
 use key::{Keys, NoKey};
 use key_file::KeyFile;
 use ringfence_core::Principal;
+
+pub use seen::JwksSeen;
 
 /// An issuer with its keys.
 pub(crate) struct Verifier {

@@ -34,10 +34,11 @@ mod prover;
 mod source;
 
 pub use buckets::{Buckets, Exceeded, Rate};
-pub use certificate::{CertificateKind, first_end};
+pub use certificate::{CertificateKind, Validity};
 pub use clock::{now_unix, until_expiry};
 pub use cluster_token::{BearerToken, TokenSecret, Tokens};
 pub use credentials::{Credentials, InvalidCredentials, InvalidIssuer, Issuer, IssuerKind};
+pub use jwt::JwksSeen;
 pub use limits::{
     CACHED_PROOFS_MAX, FAILED_PROOFS_PER_CONNECTION, FAILED_PROOFS_PER_NODE,
     FAILED_PROOFS_PER_SOURCE, ISSUER_ALIAS_BYTES_MAX, ISSUERS_MAX, KEY_FILE_BYTES_MAX,

@@ -29,6 +29,26 @@ pub struct SignedFiles {
     pub key: PathBuf,
 }
 
+/// When a certificate is good.
+#[derive(Clone, Copy, Debug)]
+enum Times {
+    Always,
+    Ended,
+    Future,
+}
+
+impl Times {
+    fn set(self, params: &mut CertificateParams) {
+        let (from, until) = match self {
+            Self::Always => (1975, 4096),
+            Self::Ended => (2019, 2020),
+            Self::Future => (2090, 4096),
+        };
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+    }
+}
+
 impl Authority {
     /// A new one, with a key of its own.
     ///
@@ -36,7 +56,21 @@ impl Authority {
     /// Never: what it is made of is fixed.
     #[must_use]
     pub fn new(name: &str) -> Self {
+        Self::with(name, CertificateParams::default())
+    }
+
+    /// One whose own certificate was good until 2020.
+    ///
+    /// # Panics
+    /// Never: what it is made of is fixed.
+    #[must_use]
+    pub fn ended(name: &str) -> Self {
         let mut params = CertificateParams::default();
+        Times::Ended.set(&mut params);
+        Self::with(name, params)
+    }
+
+    fn with(name: &str, mut params: CertificateParams) -> Self {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("randomness");
@@ -56,28 +90,37 @@ impl Authority {
     /// A certificate for names and addresses; for a client none is needed.
     #[must_use]
     pub fn sign(&self, names: &[&str]) -> Signed {
-        self.issue(names, false)
+        self.issue(names, Times::Always)
     }
 
     /// One that was good until 2020.
     #[must_use]
     pub fn sign_expired(&self, names: &[&str]) -> Signed {
-        self.issue(names, true)
+        self.issue(names, Times::Ended)
     }
 
-    fn issue(&self, names: &[&str], expired: bool) -> Signed {
+    /// One that is good from 2090 only.
+    #[must_use]
+    pub fn sign_future(&self, names: &[&str]) -> Signed {
+        self.issue(names, Times::Future)
+    }
+
+    fn issue(&self, names: &[&str], times: Times) -> Signed {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names that a certificate can have");
-        if expired {
-            params.not_before = date_time_ymd(2019, 1, 1);
-            params.not_after = date_time_ymd(2020, 1, 1);
-        }
+        times.set(&mut params);
         let key = KeyPair::generate().expect("randomness");
         let certificate = params.signed_by(&key, &self.issuer);
         Signed {
             certificate: certificate.expect("complete parameters").pem(),
             key: key.serialize_pem(),
         }
+    }
+
+    /// Its key, as PEM text: for other programs that sign with it.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.issuer.key().serialize_pem()
     }
 
     /// Writes its own certificate into a folder.

@@ -11,6 +11,7 @@ use ringfence_proto::v1::Reason;
 use serde_json::{Map, Value, json};
 
 use super::stderr::complain;
+use super::visible::visible_lines;
 use super::{Global, duration, exit};
 
 /// A command that was not done.
@@ -133,7 +134,7 @@ impl Failure {
             }
             complain(json!({ "error": error }).to_string());
         } else {
-            complain(format!("error: {}", self.message));
+            complain(format!("error: {}", visible_lines(&self.message)));
             if !self.hint.is_empty() {
                 complain(format!("  try: {}", self.hint));
             }

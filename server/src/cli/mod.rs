@@ -37,6 +37,7 @@ mod tether;
 mod tls;
 mod usage;
 mod view;
+mod visible;
 mod waiting;
 mod watchdog;
 

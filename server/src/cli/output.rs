@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::stderr::{aside, is_writable};
+use super::visible::{visible, visible_lines};
 use super::{Failure, Global, exit, signals};
 
 /// How often to look whether a reader that holds up stdout has read.
@@ -75,7 +76,7 @@ impl Output {
         if self.json {
             line(&object.to_string())
         } else {
-            line(text.as_ref())
+            line(&visible_lines(text.as_ref()))
         }
     }
 
@@ -93,21 +94,21 @@ impl Output {
         } else {
             table.to_string()
         };
-        told(line(text.trim_end()))
+        told(line(&visible_lines(text.trim_end())))
     }
 
     /// Prints text for people between results; nothing with `--json`.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if !self.json {
             // Whether stdout can be written is found out by the next result.
-            line(text.as_ref()).ok();
+            line(&visible_lines(text.as_ref())).ok();
         }
     }
 
     /// Prints a remark for people that is no result, to stderr; nothing with `--json`.
     pub(crate) fn remark(&self, text: impl AsRef<str>) {
         if !self.json {
-            aside(text);
+            aside(visible_lines(text.as_ref()));
         }
     }
 }
@@ -182,7 +183,8 @@ impl Table {
             self.heads.len(),
             "a row has a cell for each column"
         );
-        self.rows.push(cells);
+        let cells = cells.iter().map(|cell| visible(cell).into_owned());
+        self.rows.push(cells.collect());
     }
 
     /// Whether every cell of a column is a number, with a unit perhaps; addresses, dates and names
@@ -241,6 +243,14 @@ mod tests {
             shown,
             "NAME           TOKEN  HOLDER\njobs/backup        7  alice\ndb           1234567  -\n"
         );
+    }
+
+    #[test]
+    fn what_moves_a_cursor_is_written_out() {
+        let mut table = Table::new(&["NAME", "TOKEN"]);
+        table.row(vec!["n1\u{1b}[2J\nn2".into(), "7".into()]);
+        let shown = table.to_string();
+        assert_eq!(shown, "NAME             TOKEN\nn1\\u{1b}[2J\\nn2      7\n");
     }
 
     #[test]

@@ -76,10 +76,14 @@ impl TlsArgs {
         cacert.is_some() || cert.is_some() || key.is_some() || server_name.is_some()
     }
 
-    /// The files of certificates that were named.
-    pub(super) fn certificate_files(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.cacert, &self.cert].into_iter();
-        files.filter_map(|file| file.as_deref())
+    /// The file with the certificate that this command shows, if one was named.
+    pub(super) fn certificate_file(&self) -> Option<&Path> {
+        self.cert.as_deref()
+    }
+
+    /// The file with the CAs that sign the certificates of servers, if one was named.
+    pub(super) fn authority_file(&self) -> Option<&Path> {
+        self.cacert.as_deref()
     }
 
     /// The token of --token-file, if it was given.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use ringfence_access::first_end;
+use ringfence_access::Validity;
 use ringfence_tls::{Pem, ServerTls};
 
 use crate::config::Config;
@@ -30,35 +30,30 @@ impl Certificates {
         Self(shown.collect())
     }
 
-    /// The files, each with the port that shows it.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        self.0.iter().filter_map(|(port, pem)| match pem {
-            Pem::File(path) => Some((*port, path.as_path())),
-            _ => None,
-        })
-    }
-
-    /// For how many seconds from `now`, in seconds since 1970, the first of a port's certificates to end is valid, 0 after
-    /// its end. A file that cannot be read is left out: its port shows what it could read last.
+    /// For how many seconds from `now`, in seconds since 1970, the first of a port's certificates to end
+    /// is valid, 0 after its end and while one of them is not valid yet. A file that cannot be read is
+    /// left out: its port shows what it could read last.
     pub(super) fn remaining(&self, now: u64) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.0.iter().filter_map(move |(port, pem)| {
             let Pem::File(path) = pem else { return None };
-            let end = end_of(path).ok()??;
-            Some((*port, end.saturating_sub(now)))
+            let validities = validities(path).ok()?;
+            let end = validities.iter().map(|validity| validity.until).min()?;
+            let begun = validities.iter().all(|validity| validity.from <= now);
+            Some((*port, if begun { end.saturating_sub(now) } else { 0 }))
         })
     }
 }
 
-/// The earliest end of the certificates in a file, in seconds since 1970; `None` if it has none.
+/// From when until when the certificates in a file are valid; none if it has none.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn end_of(path: &Path) -> io::Result<Option<u64>> {
+pub(crate) fn validities(path: &Path) -> io::Result<Vec<Validity>> {
     let mut text = Vec::new();
     File::open(path)?
         .take(FILE_BYTES_MAX)
         .read_to_end(&mut text)?;
-    Ok(first_end(&text))
+    Ok(Validity::in_pem(&text))
 }
 
 #[cfg(test)]
@@ -89,6 +84,10 @@ mod tests {
         let expired = authority.sign_expired(&["localhost"]).certificate;
         let chain = format!("{}{expired}{}", signed.certificate, authority.pem());
         assert_eq!(remaining(&chain, now), [("client", 0)]);
+        // It is of no use before it begins.
+        let future = authority.sign_future(&["localhost"]).certificate;
+        assert_eq!(remaining(&future, 1_000), [("client", 0)]);
+        assert_eq!(remaining(&future, now), [("client", 90)]);
     }
 
     #[test]

@@ -67,8 +67,7 @@ impl Collector for ClusterFigures {
             "Issuers of JWTs whose former keys are in use, since their file with keys cannot be";
         let unusable = i64::try_from(self.callers.key_files_unusable()).unwrap_or(i64::MAX);
         gauge("key_files_unusable", help, unusable)?;
-        let help =
-            "For how long the first of a port's certificates to end is valid, 0 after its end";
+        let help = "For how long a port's certificates are valid, 0 after the first end and before a begin";
         let name = "certificate_expiry_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (port, left) in self.certificates.remaining(now_unix()) {

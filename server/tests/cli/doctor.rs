@@ -4,9 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use ringfence_testkit::certificates::Authority;
+use serde_json::{Value, json};
 
 use crate::access::Node;
+use crate::fake_node::FakeNode;
 use crate::harness::{Dev, Said, ringfence};
 
 fn finding(said: &Said, check: &str) -> Value {
@@ -121,6 +123,139 @@ fn the_disk_and_the_certificates_of_a_machine_are_looked_at() {
     let bad = doctor(&node.client, &["--config", config.to_str().unwrap()]);
     assert_eq!(bad.code, Some(1), "{bad:?}");
     assert_eq!(finding(&bad, "configuration")["verdict"], "problem");
+}
+
+#[test]
+fn certificates_that_begin_later_and_authorities_that_have_ended_are_found() {
+    let node = Node::start(&[]);
+    let folder = node.dir.path();
+    let authority = Authority::new("ca");
+    let shown = authority.sign_future(&["localhost"]).save(folder, "later");
+    let ended = Authority::ended("ended");
+    let trusted = node.file("trusted.pem", ended.pem());
+    let both = node.file("both.pem", &format!("{}{}", ended.pem(), authority.pem()));
+    let body = ended.pem().lines().filter(|line| !line.starts_with('-'));
+    let der: String = body.collect();
+    let key = "A".repeat(43);
+    let of_issuer = |more: Value| {
+        let mut key = json!({ "kty": "OKP", "crv": "Ed25519", "x": key, "kid": "a" });
+        let more = more.as_object().unwrap().clone();
+        key.as_object_mut().unwrap().extend(more);
+        json!({ "keys": [key] }).to_string()
+    };
+    let jwks = [
+        node.file("good.json", &of_issuer(json!({}))),
+        node.file("exp.json", &of_issuer(json!({ "exp": 1_000 }))),
+        node.file("x5c.json", &of_issuer(json!({ "x5c": [der] }))),
+        node.file("none.json", "{\"keys\":[]}"),
+    ];
+    let issuers = jwks.iter().enumerate().map(|(nth, path)| {
+        let path = path.display();
+        format!("\"i{nth}=https://i{nth}.example,audience=ringfence,jwks={path}\"")
+    });
+    let issuers: Vec<String> = issuers.collect();
+    let config = |authority: &Path| {
+        let text = format!(
+            "name = \"n1\"\nlisten-client = \"127.0.0.1:7420\"\ndata-dir = \"{}\"\ncert-file = \"{}\"\nkey-file = \"{}\"\n\
+             trusted-ca-file = \"{}\"\njwt-issuer = [{}]\n",
+            folder.join("data").display(),
+            shown.certificate.display(),
+            shown.key.display(),
+            authority.display(),
+            issuers.join(", "),
+        );
+        node.file("n1.toml", &text)
+    };
+    let found = |said: &Said, subject: &str| {
+        let objects = said.objects();
+        let is_it = |it: &&Value| it["subject"].as_str().unwrap().starts_with(subject);
+        let found = objects.iter().find(is_it);
+        let found = found.unwrap_or_else(|| panic!("no {subject}: {said:?}"));
+        (found["verdict"].clone(), found["found"].to_string())
+    };
+
+    let path = config(&trusted);
+    let said = doctor(&node.client, &["--config", path.to_str().unwrap()]);
+    let (verdict, text) = found(&said, "client: ");
+    assert_eq!(verdict, "problem", "{text}");
+    assert!(text.contains("valid from 2090-01-01"), "{text}");
+    let (verdict, text) = found(&said, "client CA: ");
+    assert_eq!(verdict, "problem", "{text}");
+    assert!(text.contains("has ended, on 2020-01-01"), "{text}");
+    for (issuer, expected, part) in [
+        ("issuer i0: ", "ok", "1 key"),
+        ("issuer i1: ", "warning", "has ended"),
+        ("issuer i2: ", "warning", "has ended, on 2020-01-01"),
+        ("issuer i3: ", "problem", "no key for signatures"),
+    ] {
+        let (verdict, text) = found(&said, issuer);
+        assert_eq!(verdict, expected, "{issuer}{text}");
+        assert!(text.contains(part), "{issuer}{text}");
+    }
+    let path = config(&both);
+    let said = doctor(&node.client, &["--config", path.to_str().unwrap()]);
+    let (verdict, text) = found(&said, "client CA: ");
+    assert_eq!(verdict, "warning", "{text}");
+    assert!(text.contains("one of 2 has ended"), "{text}");
+}
+
+#[test]
+fn versions_that_differ_and_a_level_that_lags_are_warnings() {
+    let mut old = FakeNode::new(1, "n1");
+    old.status.version = "0.0.9".to_owned();
+    (old.status.log_version, old.status.level) = (4, 4);
+    let mut new = FakeNode::new(2, "n2");
+    (new.status.log_version, new.status.level) = (5, 4);
+    let (old, new) = (old.serve(), new.serve());
+    let endpoints = format!("{},{}", old.address, new.address);
+    let said = doctor(&endpoints, &[]);
+    let version = finding(&said, "version");
+    assert_eq!(version["verdict"], "warning", "{version}");
+    let listed = version["found"].as_str().unwrap();
+    assert!(listed.contains("0.0.9, "), "{version}");
+    assert_eq!(finding(&said, "level")["verdict"], "ok", "all know level 4");
+
+    // All that answer know more than the cluster uses: a member that does not answer holds it up.
+    let said = doctor(&new.address.to_string(), &[]);
+    assert_eq!(finding(&said, "version")["verdict"], "ok");
+    let level = finding(&said, "level");
+    assert_eq!(level["verdict"], "warning", "{level}");
+    assert!(level["next"].as_str().unwrap().contains("older"), "{level}");
+}
+
+#[test]
+fn what_a_node_says_of_itself_moves_no_cursor_and_ends_no_command() {
+    let hostile = "n1\u{1b}[2J\nquorum  n1  ok";
+    let mut other = FakeNode::new(2, "n2");
+    let mut node = FakeNode::new(1, hostile);
+    (node.status.version, node.status.role) = ("9\u{7}".to_owned(), "leader\r".to_owned());
+    node.members = vec![ringfence_proto::v1::Member {
+        node_id: 1,
+        name: hostile.to_owned(),
+        peer_address: "127.0.0.1:1\u{1b}[31m".to_owned(),
+        voter: true,
+        ..Default::default()
+    }];
+    for date in [
+        "Sun, 06 Nov 1994 9223372036854775807:49:37 GMT",
+        "Sun, 06 Nov 1994 08:49:-9223372036854775808 GMT",
+        "Sun, 06 Nov 9223372036854775807 08:49:37 GMT",
+        ", ",
+    ] {
+        (node.date, other.date) = (date.to_owned(), date.to_owned());
+        let (node, other) = (node.clone().serve(), other.clone().serve());
+        let endpoints = format!("{},{}", node.address, other.address);
+        let mut command = ringfence();
+        command.args(["--timeout", "3s", "--endpoints", &endpoints, "doctor"]);
+        let said: Said = command.output().unwrap().into();
+        assert_eq!(said.code, Some(0), "{date}: {said:?}");
+        assert!(said.out.contains("clocks"), "{date}: {said:?}");
+        let is_hidden = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!said.out.contains(is_hidden), "{date}: {said:?}");
+        assert!(!said.err.contains(is_hidden), "{date}: {said:?}");
+        let forged = |line: &str| line.starts_with("quorum  n1  ok");
+        assert!(!said.out.lines().any(forged), "{date}: {said:?}");
+    }
 }
 
 fn unpack(bundle: &Path, into: &Path) {

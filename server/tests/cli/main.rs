@@ -14,6 +14,7 @@ mod databases;
 mod demo;
 mod dev;
 mod doctor;
+mod fake_node;
 mod gate;
 mod guard;
 mod guard_hostile;

@@ -153,6 +153,11 @@ impl Keys {
         }
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Whether the key with this id made the signature by this algorithm. A token that names no key
     /// is verified if there is only one for its algorithm.
     pub(super) fn verify(

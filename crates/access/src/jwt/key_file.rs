@@ -151,6 +151,14 @@ fn stamp(path: &Path) -> Result<Stamp, String> {
 }
 
 fn read(path: &Path) -> Result<Keys, String> {
+    Keys::parse(&bytes(path)?)
+}
+
+/// What stands in a file of keys.
+///
+/// # Errors
+/// Why it cannot be read, and what is expected.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     stamp(path)?;
     let mut text = Vec::new();
     File::open(path)
@@ -161,5 +169,5 @@ fn read(path: &Path) -> Result<Keys, String> {
             "it is longer than {KEY_FILE_BYTES_MAX} bytes, which is the longest JWKS that is read"
         ));
     }
-    Keys::parse(&text)
+    Ok(text)
 }

@@ -56,28 +56,45 @@ fn farthest(clocks: &[(String, Ahead)]) -> Option<(&str, &str, f64)> {
     Some((&slow.0, &fast.0, apart))
 }
 
-/// Seconds since 1970 of a date of HTTP, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Seconds since 1970 of a date of HTTP, as in `Sun, 06 Nov 1994 08:49:37 GMT`; `None` for any other
+/// text, and for a day that no calendar has.
 fn unix(date: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let mut parts = date.split_once(", ")?.1.split(' ');
-    let day: i64 = parts.next()?.parse().ok()?;
-    let name = parts.next()?;
-    let month = MONTHS.iter().position(|month| *month == name)? as i64 + 1;
-    let year: i64 = parts.next()?.parse().ok()?;
-    let clock = parts.next()?.split(':').map(|part| part.parse().ok());
-    let [hour, minute, second]: [i64; 3] = clock.collect::<Option<Vec<i64>>>()?.try_into().ok()?;
-    let allowed = (1970..10_000).contains(&year) && (1..=31).contains(&day);
-    if !allowed || parts.next() != Some("GMT") {
+    let number = |text: &str, digits: usize, most: i64| {
+        let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse::<i64>().ok().filter(|_| is_number)?;
+        (number <= most).then_some(number)
+    };
+    let parts: Vec<&str> = date.split_once(", ")?.1.split(' ').collect();
+    let [day, name, year, clock, "GMT"] = parts[..] else {
+        return None;
+    };
+    let month = MONTHS.iter().position(|month| *month == name)?;
+    let (day, year) = (number(day, 2, 31)?, number(year, 4, 9_999)?);
+    let [hour, minute, second] = clock.split(':').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    // A leap second is the last one of its minute.
+    let (hour, minute) = (number(hour, 2, 23)?, number(minute, 2, 59)?);
+    let second = number(second, 2, 60)?;
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        1 => 28 + i64::from(is_leap),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    };
+    if year < 1970 || !(1..=length).contains(&day) {
         return None;
     }
     // Days by the civil calendar, whose year begins in March here.
+    let month = month as i64 + 1;
     let (year, month) = match month {
         1 | 2 => (year - 1, month + 9),
         _ => (year, month - 3),
     };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let (era, of_era) = (year / 400, year % 400);
     let of_year = (153 * month + 2) / 5 + day - 1;
     let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
@@ -103,6 +120,14 @@ mod tests {
             "Sun, 06 Nov 1994 08:49:37",
             "Sun, 06 Nov x 08:49:37 GMT",
             "a, 1 Jan",
+            "Sun, 06 Nov 1994 9223372036854775807:49:37 GMT",
+            "Sun, 06 Nov 1994 08:-9223372036854775808:37 GMT",
+            "Sun, 06 Nov 9223372036854775807 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:00:00 GMT",
+            "Thu, 30 Feb 2024 00:00:00 GMT",
+            "Sun, 00 Nov 1994 00:00:00 GMT",
+            "Sun, +6 Nov 1994 00:00:00 GMT",
+            "Sun, 06 Nov 1994 08:49:37 GMT GMT",
         ] {
             assert_eq!(unix(date), None, "{date}");
         }

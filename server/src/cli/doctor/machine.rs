@@ -1,16 +1,14 @@
-//! The machine of a node: its disk and its certificates.
+//! The machine of a node: its configuration and its disk.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ringfence_access::now_unix;
 use ringfence_raft::since_boot;
 
-use super::{Finding, Verdict};
+use super::{Finding, Verdict, certificates};
 use crate::cli::Global;
 use crate::config::{Config, ServeArgs};
-use crate::metrics::{Certificates, end_of};
 
 /// How often the disk is asked to make a page durable.
 const SYNCS: usize = 20;
@@ -24,9 +22,6 @@ const SYNC_STALL: Duration = Duration::from_secs(1);
 const ROOM_LEAST: u64 = 256 << 20;
 /// Free room for a log between two snapshots, and both snapshots, in bytes.
 const ROOM_GOOD: u64 = 2 << 30;
-/// How long before its end a certificate should be replaced, in seconds.
-const CERTIFICATE_SOON: u64 = 14 * 86_400;
-const DAY: u64 = 86_400;
 
 /// What this machine shows.
 pub(super) fn findings(
@@ -34,36 +29,26 @@ pub(super) fn findings(
     data_dir: Option<PathBuf>,
     global: &Global,
 ) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = global
-        .tls
-        .certificate_files()
-        .map(|path| certificate("this command", path))
-        .collect();
-    let config = config.map(|path| {
-        (
-            path.display().to_string(),
-            Config::load(ServeArgs::of_file(path)),
-        )
+    let mut findings = Vec::new();
+    let loaded = config.map(|path| {
+        let subject = path.display().to_string();
+        (subject, Config::load(ServeArgs::of_file(path)))
     });
-    let mut data_dir = data_dir;
-    match config {
-        None => {}
+    let config = match loaded {
+        None => None,
         Some((path, Err(why))) => {
             let finding = Finding::good("configuration", path, why.to_string());
             let next = "correct the file: a node does not start with it";
             findings.push(finding.but(Verdict::Problem, next));
+            None
         }
         Some((path, Ok(config))) => {
             findings.push(Finding::good("configuration", path, "it can be used"));
-            let certificates = Certificates::of(&config);
-            findings.extend(
-                certificates
-                    .files()
-                    .map(|(port, path)| certificate(port, path)),
-            );
-            data_dir.get_or_insert(config.data_dir);
+            Some(config)
         }
-    }
+    };
+    findings.extend(certificates::findings(config.as_ref(), global));
+    let data_dir = data_dir.or(config.map(|config| config.data_dir));
     match data_dir {
         Some(path) => findings.extend([room(&path), syncs(&path)]),
         None => {
@@ -73,32 +58,6 @@ pub(super) fn findings(
         }
     }
     findings
-}
-
-fn certificate(of: &str, path: &Path) -> Finding {
-    let subject = format!("{of}: {}", path.display());
-    let finding = |found: String| Finding::good("certificate", subject.clone(), found);
-    let end = match end_of(path) {
-        Ok(Some(end)) => end,
-        Ok(None) => {
-            let next = "name a PEM file with a certificate";
-            return finding("no certificate is in it".to_owned()).but(Verdict::Problem, next);
-        }
-        Err(why) => {
-            let next = "let the account of the node, and of this command, read the file";
-            return finding(why.to_string()).but(Verdict::Problem, next);
-        }
-    };
-    let left = end.saturating_sub(now_unix());
-    let next = "replace the file: a node takes up the new one without a restart";
-    match left {
-        0 => finding("it has ended".to_owned()).but(Verdict::Problem, next),
-        1..CERTIFICATE_SOON => {
-            let found = format!("it ends in {} h", left.div_ceil(3_600));
-            finding(found).but(Verdict::Warning, next)
-        }
-        _ => finding(format!("valid for {} days", left / DAY)),
-    }
 }
 
 fn room(path: &Path) -> Finding {

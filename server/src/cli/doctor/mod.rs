@@ -1,5 +1,6 @@
 //! `ringfence doctor`: looks for what is wrong, or soon will be, and says what to do about it.
 
+mod certificates;
 mod clocks;
 mod cluster;
 mod machine;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::output::{Output, Table};
+use super::visible::visible;
 use super::{Failure, Global, exit};
 
 pub(super) use cluster::{Answer, ask_all};
@@ -17,8 +19,9 @@ pub(super) use cluster::{Answer, ask_all};
 /// Look for what is wrong with a cluster, and say what to do
 ///
 /// Every endpoint, and every member that these name, is asked separately: who answers, quorum, leader,
-/// lag, versions, clocks and ports. On the machine of a node, --config or --data-dir adds its disk and
-/// its certificates. Nothing is changed; the disk is measured with a small file that is removed.
+/// lag, versions, clocks and ports. On the machine of a node, --data-dir adds its disk, and --config its
+/// certificates, its CAs and the keys of issuers, too. Nothing is changed; the disk is measured with a
+/// small file that is removed.
 ///
 /// The exit code is 1 if there is a problem, 0 if there are warnings at most, and 69 if no node
 /// answers.
@@ -27,8 +30,8 @@ pub(super) use cluster::{Answer, ask_all};
   ringfence doctor --endpoints 10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420
   ringfence doctor --config /etc/ringfence/ringfence.toml   # on the machine of a node")]
 pub(crate) struct Doctor {
-    /// The configuration file of the node on this machine: its data directory and its certificates are
-    /// looked at
+    /// The configuration file of the node on this machine: its data directory, its certificates and
+    /// CAs, and the keys of its issuers are looked at
     #[arg(long, env = "RINGFENCE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// The data directory of the node on this machine, in place of the one in --config
@@ -135,6 +138,7 @@ impl Doctor {
         output.list(&objects, &table, "")?;
         for finding in findings.iter().filter(|finding| !finding.next.is_empty()) {
             let Finding { check, subject, .. } = finding;
+            let subject = visible(subject);
             output.note(format!("{check} of {subject}: {}", finding.next));
         }
         let is_problem = |finding: &Finding| finding.verdict == Verdict::Problem;
