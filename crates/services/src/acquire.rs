@@ -1,10 +1,11 @@
 //! What an applied acquire, and the end of a wait, mean to the caller.
 
-use ringfence_core::{Acquired, Command, Opened, Outcome, RequestNumber, SessionId};
-use ringfence_proto::{Refusal, v1};
+use ringfence_core::{
+    Acquired, ClusterTime, Command, Opened, Outcome, Rejection, RequestNumber, SessionId,
+};
+use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{Applied, Node, WaitDone};
 
-use super::answers;
 use crate::status::unexpected;
 
 /// What an applied acquire came to.
@@ -60,7 +61,7 @@ pub(super) fn progress(
                 repeated,
                 acquired: None,
             };
-            let opened = answers::opened(&opened, time, node);
+            let opened = opened_answer(&opened, time, node);
             (
                 acquired,
                 Some(opened),
@@ -76,7 +77,7 @@ pub(super) fn progress(
             index,
             opened,
         }),
-        (acquired, _) => Progress::Answered(answers::acquired(&acquired, time, opened)),
+        (acquired, _) => Progress::Answered(acquired_answer(&acquired, time, opened)),
     }
 }
 
@@ -88,8 +89,8 @@ pub(super) fn settled(
 ) -> Result<v1::AcquireResponse, Refusal> {
     let time = node.read(|state| state.time());
     match done {
-        WaitDone::Settled(acquired) => answers::acquired(&acquired, time, place.opened),
-        WaitDone::SessionGone => Err(answers::session_gone(place.session, node)),
+        WaitDone::Settled(acquired) => acquired_answer(&acquired, time, place.opened),
+        WaitDone::SessionGone => Err(session_gone(place.session, node)),
     }
 }
 
@@ -105,4 +106,50 @@ pub(super) fn over_already(
         None if machine.session(session).is_some() => None,
         None => Some(WaitDone::SessionGone),
     })
+}
+
+/// A session that was opened.
+pub(super) fn opened_answer(opened: &Opened, time: ClusterTime, node: &Node) -> v1::OpenResponse {
+    match node.read(|state| state.cluster()) {
+        Some(cluster) => wire::opened_to_wire(opened, time, &cluster),
+        // The answer came through another node, and this one has not even seen the first entry.
+        None => v1::OpenResponse {
+            session: opened.session.get(),
+            ttl_ms: opened.ttl.0,
+            cluster_time_ms: time.0,
+            cluster_id: bytes::Bytes::new(),
+        },
+    }
+}
+
+/// The end of an acquire that does not wait any more.
+fn acquired_answer(
+    acquired: &Acquired,
+    time: ClusterTime,
+    opened: Option<v1::OpenResponse>,
+) -> Result<v1::AcquireResponse, Refusal> {
+    match wire::acquired_to_wire(acquired) {
+        Ok(grant) => Ok(v1::AcquireResponse {
+            grant: Some(grant),
+            opened,
+            cluster_time_ms: time.0,
+        }),
+        Err(refusal) => Err(with_session(refusal, opened)),
+    }
+}
+
+/// A refusal of an acquire that opened a session all the same: its client needs the number.
+pub(super) fn with_session(refusal: Refusal, opened: Option<v1::OpenResponse>) -> Refusal {
+    match opened {
+        Some(opened) => refusal
+            .with("session", opened.session)
+            .with("ttl_ms", opened.ttl_ms),
+        None => refusal,
+    }
+}
+
+/// A session that is gone while one of its requests waited. This node has applied its end.
+fn session_gone(session: SessionId, node: &Node) -> Refusal {
+    let cause = node.read(|machine| machine.session_end(session));
+    Refusal::from_rejection(&Rejection::SessionExpired { cause }).with("session", session)
 }

@@ -14,7 +14,6 @@ mod acquire;
 mod address;
 #[cfg(test)]
 mod alone;
-mod answers;
 mod backup;
 mod caller;
 mod clients;

@@ -4,7 +4,7 @@ use ringfence_core::{Command, Outcome};
 use ringfence_proto::{Refusal, v1, wire};
 use ringfence_raft::{Applied, Node};
 
-use super::answers;
+use super::acquire::opened_answer;
 use crate::metrics::Call;
 use crate::status::unexpected;
 
@@ -32,7 +32,7 @@ impl Proposal for v1::OpenRequest {
 
     fn answer(applied: Applied, node: &Node) -> Result<v1::OpenResponse, Refusal> {
         match applied.outcome {
-            Outcome::Opened(opened) => Ok(answers::opened(&opened, applied.time, node)),
+            Outcome::Opened(opened) => Ok(opened_answer(&opened, applied.time, node)),
             other => Err(unexpected(&other)),
         }
     }

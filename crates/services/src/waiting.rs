@@ -15,8 +15,9 @@ use ringfence_raft::WaitDone;
 use tokio::sync::oneshot;
 
 use super::Context;
-use super::acquire::{Place, Progress, awaited, over_already, progress, settled};
-use super::answers::with_session;
+use super::acquire::{
+    Place, Progress, awaited, over_already, progress, settled, with_session,
+};
 use super::waits::{OwnedWaits, Waits};
 use crate::caller::Who;
 use crate::clients::Account;
