@@ -42,7 +42,6 @@ mod rpcs;
 mod sessions;
 mod status;
 mod unknown;
-mod waiting;
 mod waits;
 mod watch;
 

@@ -16,7 +16,7 @@ use super::super::keep_alive::{Demand, Rest, Turn};
 use super::super::outbox::Stalled;
 use super::super::proposals::Proposal;
 use super::super::reads::Query;
-use super::super::{Context, hinted, keep_alive, not_logged, pod_of, waiting};
+use super::super::{Context, acquire, hinted, keep_alive, not_logged, pod_of};
 use super::replies::{Outbox, Place, Reply};
 use crate::caller::Who;
 use crate::clients::crowded;
@@ -103,7 +103,7 @@ pub(super) async fn submit(
             Some(Ask::Transfer(request)) => {
                 propose(context, outbox, who, reply, request, Body::Transfer);
             }
-            Some(Ask::Acquire(request)) => acquire(context, outbox, who, reply, request),
+            Some(Ask::Acquire(request)) => submit_acquire(context, outbox, who, reply, request),
             Some(Ask::KeepAlive(request)) => {
                 let under_way = match Demand::of(&request) {
                     Some(demand) => {
@@ -192,7 +192,7 @@ async fn submit_wait(
         return Ok(());
     };
     match outbox.late_reply(id) {
-        Some(reply) => acquire(context, outbox, who, reply, request),
+        Some(reply) => submit_acquire(context, outbox, who, reply, request),
         None => {
             let advice = "open another connection, or wait for fewer leases";
             let refusal = limit("waits_per_connection", WAITS_PER_CONNECTION_MAX, advice);
@@ -202,7 +202,7 @@ async fn submit_wait(
     Ok(())
 }
 
-fn acquire(
+fn submit_acquire(
     context: &Context,
     outbox: &Outbox,
     who: &Who,
@@ -210,7 +210,7 @@ fn acquire(
     request: v1::AcquireRequest,
 ) {
     let answering = context.clone();
-    waiting::submit(
+    acquire::submit(
         context,
         outbox.connection(),
         outbox.waits(),
