@@ -3,84 +3,21 @@
 mod read;
 mod request;
 
-use ringfence_core::{
-    Acquired, Cancelled, ClusterTime, Event, FencingToken, LeaseName, LeaseView, Millis, Verdict,
-};
+use ringfence_core::{Event, FencingToken, LeaseName, LeaseView, Millis, Verdict};
 
 pub use read::{
     HISTORY_LIMIT_MAX, HISTORY_LIMIT_STANDARD, HistoryAsk, LEASES_PAGE_MAX, LEASES_PAGE_STANDARD,
     ListAsk, check_from_wire, get_from_wire, history_from_wire, list_from_wire, prefix_from_wire,
 };
 pub use request::{
-    acquire_from_wire, acquire_to_wire, cancel_from_wire, release_from_wire, request_to_wire,
-    revoke_from_wire, transfer_from_wire,
+    acquire_from_wire, acquire_to_wire, acquired_to_wire, cancel_from_wire, cancelled_from_wire,
+    cancelled_to_wire, release_from_wire, request_to_wire, revoke_from_wire, transfer_from_wire,
 };
 
 use super::{end_cause_to_wire, grant_from_wire, grant_to_wire};
-use crate::v1::cancel_response::Result as CancelResult;
 use crate::v1::check_response::Verdict as WireVerdict;
 use crate::v1::watch_event;
-use crate::{DecodeError, Refusal, fields, v1};
-
-/// The grant that answers an acquire, or why there is none. A request that still waits has no
-/// answer yet: of it the refusal says that its outcome is unknown.
-///
-/// # Errors
-/// The refusal to answer with.
-pub fn acquired_to_wire(acquired: &Acquired) -> Result<v1::Grant, Refusal> {
-    match acquired {
-        Acquired::Granted(granted) => Ok(grant_to_wire(granted)),
-        Acquired::Waiting { name } => {
-            let why = format!("the request still waits for lease {name}");
-            Err(Refusal::outcome_unknown(why).with("name", name))
-        }
-        Acquired::Ended { name, token, cause } => Err(Refusal::ended(name, *token, cause.as_ref())),
-        Acquired::TimedOut { name } => Err(Refusal::wait_timeout(name)),
-        Acquired::Cancelled { name } => Err(Refusal::cancelled(name.as_ref())),
-        Acquired::Refused(rejection) => Err(Refusal::from_rejection(rejection)),
-    }
-}
-
-/// The answer to a cancel.
-#[must_use]
-pub fn cancelled_to_wire(cancelled: &Cancelled, time: ClusterTime) -> v1::CancelResponse {
-    let (result, name, token) = match cancelled {
-        Cancelled::Removed => (CancelResult::Removed, String::new(), 0),
-        Cancelled::Granted { name, token } => {
-            (CancelResult::Granted, name.as_str().into(), token.get())
-        }
-        Cancelled::Settled => (CancelResult::Settled, String::new(), 0),
-        Cancelled::Voided => (CancelResult::Voided, String::new(), 0),
-    };
-    v1::CancelResponse {
-        result: result.into(),
-        name,
-        token,
-        cluster_time_ms: time.0,
-    }
-}
-
-/// The answer to a cancel, as a server reported it.
-///
-/// # Errors
-/// [`DecodeError`] names the field that is not as it has to be.
-pub fn cancelled_from_wire(response: &v1::CancelResponse) -> Result<Cancelled, DecodeError> {
-    let field = "cancel.result";
-    match CancelResult::try_from(response.result) {
-        Ok(CancelResult::Removed) => Ok(Cancelled::Removed),
-        Ok(CancelResult::Granted) => Ok(Cancelled::Granted {
-            name: fields::lease_name(&response.name, "cancel.name")?,
-            token: fields::token(response.token, "cancel.token")?,
-        }),
-        Ok(CancelResult::Settled) => Ok(Cancelled::Settled),
-        Ok(CancelResult::Voided) => Ok(Cancelled::Voided),
-        Ok(CancelResult::Unspecified) => Err(DecodeError::Missing { field }),
-        Err(_) => Err(DecodeError::invalid(
-            field,
-            format!("{} is no known result", response.result),
-        )),
-    }
-}
+use crate::{DecodeError, fields, v1};
 
 /// A lease as readers see it.
 #[must_use]

@@ -1,14 +1,16 @@
-//! Requests that change something.
+//! Requests that change something, and what they are answered with.
 
 use ringfence_core::{
-    Acquire, Ask, Command, LOCK_DELAY_MAX, Millis, Open, Request, RequestNumber, Revoke, SessionId,
-    WAIT_MAX,
+    Acquire, Acquired, Ask, Cancelled, ClusterTime, Command, LOCK_DELAY_MAX, Millis, Open, Request,
+    RequestNumber, Revoke, SessionId, WAIT_MAX,
 };
 
+use crate::v1::cancel_response::Result as CancelResult;
 use crate::wire::{
-    check, open_from_wire, open_to_wire, session_handle_from_wire, session_handle_to_wire,
+    check, grant_to_wire, open_from_wire, open_to_wire, session_handle_from_wire,
+    session_handle_to_wire,
 };
-use crate::{Refusal, fields, v1};
+use crate::{DecodeError, Refusal, fields, v1};
 
 /// The command of an acquire: a request of a session, or, with `open`, the opening of a session
 /// with this as its request number 1.
@@ -70,6 +72,25 @@ fn outlives_its_wait(open: &Open, wait: Option<Millis>) -> Result<(), Refusal> {
     Err(Refusal::invalid("wait_ms", wait.0, allowed))
 }
 
+/// The grant that answers an acquire, or why there is none. A request that still waits has no
+/// answer yet: of it the refusal says that its outcome is unknown.
+///
+/// # Errors
+/// The refusal to answer with.
+pub fn acquired_to_wire(acquired: &Acquired) -> Result<v1::Grant, Refusal> {
+    match acquired {
+        Acquired::Granted(granted) => Ok(grant_to_wire(granted)),
+        Acquired::Waiting { name } => {
+            let why = format!("the request still waits for lease {name}");
+            Err(Refusal::outcome_unknown(why).with("name", name))
+        }
+        Acquired::Ended { name, token, cause } => Err(Refusal::ended(name, *token, cause.as_ref())),
+        Acquired::TimedOut { name } => Err(Refusal::wait_timeout(name)),
+        Acquired::Cancelled { name } => Err(Refusal::cancelled(name.as_ref())),
+        Acquired::Refused(rejection) => Err(Refusal::from_rejection(rejection)),
+    }
+}
+
 /// The request to take an earlier one back.
 ///
 /// # Errors
@@ -90,6 +111,47 @@ pub fn cancel_from_wire(cancel: v1::CancelRequest) -> Result<Request, Refusal> {
         lowest,
     }
     .request(ask)
+}
+
+/// The answer to a cancel.
+#[must_use]
+pub fn cancelled_to_wire(cancelled: &Cancelled, time: ClusterTime) -> v1::CancelResponse {
+    let (result, name, token) = match cancelled {
+        Cancelled::Removed => (CancelResult::Removed, String::new(), 0),
+        Cancelled::Granted { name, token } => {
+            (CancelResult::Granted, name.as_str().into(), token.get())
+        }
+        Cancelled::Settled => (CancelResult::Settled, String::new(), 0),
+        Cancelled::Voided => (CancelResult::Voided, String::new(), 0),
+    };
+    v1::CancelResponse {
+        result: result.into(),
+        name,
+        token,
+        cluster_time_ms: time.0,
+    }
+}
+
+/// The answer to a cancel, as a server reported it.
+///
+/// # Errors
+/// [`DecodeError`] names the field that is not as it has to be.
+pub fn cancelled_from_wire(response: &v1::CancelResponse) -> Result<Cancelled, DecodeError> {
+    let field = "cancel.result";
+    match CancelResult::try_from(response.result) {
+        Ok(CancelResult::Removed) => Ok(Cancelled::Removed),
+        Ok(CancelResult::Granted) => Ok(Cancelled::Granted {
+            name: fields::lease_name(&response.name, "cancel.name")?,
+            token: fields::token(response.token, "cancel.token")?,
+        }),
+        Ok(CancelResult::Settled) => Ok(Cancelled::Settled),
+        Ok(CancelResult::Voided) => Ok(Cancelled::Voided),
+        Ok(CancelResult::Unspecified) => Err(DecodeError::Missing { field }),
+        Err(_) => Err(DecodeError::invalid(
+            field,
+            format!("{} is no known result", response.result),
+        )),
+    }
 }
 
 /// The request to give a lease back.
