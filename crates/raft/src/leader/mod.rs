@@ -3,7 +3,7 @@
 //! [`task`] follows who leads and publishes it as a [`term::Route`]. When this node is elected it
 //! opens the term and runs the term's three jobs until the term ends: cluster time, the [`level`], and
 //! the [`reconciler`], which makes all changes of the members. [`term::LeaderTerm`] is the term as the
-//! other modules see it: it admits, stamps and writes ([`write`]) proposals. [`hand_over`] gives
+//! other modules see it: it admits, stamps and writes proposals. [`hand_over`] gives
 //! leadership to another voter.
 
 pub(crate) mod flush;
@@ -13,4 +13,3 @@ pub(crate) mod level;
 pub(crate) mod reconciler;
 pub(crate) mod task;
 pub(crate) mod term;
-pub(crate) mod write;

@@ -19,7 +19,6 @@ use ringfence_tls::PortFigures;
 use tokio::sync::{oneshot, watch};
 
 use crate::leader::term::Route;
-use crate::leader::write::write_in_term;
 use crate::node::metrics::NodeMetrics;
 use crate::platform::clock;
 use crate::read::freshness::status_of;
@@ -124,8 +123,7 @@ impl Node {
         let Route::Leader(leading) = self.inner.route.borrow().clone() else {
             return Err(ProposeError::not_done("this node does not lead"));
         };
-        let proposal = leading.stamp(&command);
-        write_in_term(leading.raft(), leading.term(), proposal).await
+        leading.write_admitted(&command).await
     }
 
     /// Keeps sessions alive, through the leader if need be.

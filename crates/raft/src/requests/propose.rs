@@ -11,8 +11,7 @@ use ringfence_core::{Outcome, Rejection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::leader::term::{LeaderTerm, Route};
-use crate::leader::write::{Written, classify};
+use crate::leader::term::{LeaderTerm, Route, Written, classify};
 use crate::network::forward::{CallBody, Failed};
 use crate::platform::clock;
 use crate::types::entry_size::NotAdmitted;

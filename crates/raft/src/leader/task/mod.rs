@@ -17,9 +17,8 @@ use ringfence_proto::record::encode_command;
 use tokio::sync::watch;
 
 use self::forming::Forming;
-use super::term::{LeadCounts, LeaderTerm, Route};
+use super::term::{LeadCounts, LeaderTerm, Route, write_in_term};
 use crate::leader::reconciler::Reconciler;
-use crate::leader::write::write_in_term;
 use crate::membership::term::MembersOfTerm;
 use crate::network::Transport;
 use crate::network::forward::Forwarder;
