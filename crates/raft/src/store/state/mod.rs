@@ -4,17 +4,18 @@
 //! in between is the core's work alone.
 
 mod rights;
-mod store;
+mod snapshots;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use openraft::storage::ApplyResponder;
+use futures_util::{FutureExt, Stream, StreamExt};
+use openraft::Snapshot;
+use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use ringfence_core::{
-    Access, ClusterTime, Command, Entry as CoreEntry, Event, Frozen, Mode, Outcome, StateMachine,
+    Access, ClusterTime, Command, Entry as CoreEntry, Event, Mode, Outcome, StateMachine,
 };
 use ringfence_history::HistoryFeed;
 use ringfence_planted::{Bug, planted};
@@ -22,11 +23,10 @@ use ringfence_proto::record::decode_command;
 use tokio::sync::{Notify, watch};
 
 use self::rights::Rights;
-pub(crate) use self::store::{Raft, StateStore};
 use crate::platform::clock::{self, AppliedTime};
 use crate::platform::hooks::Observer;
 use crate::store::events::{EventLog, Limits, Position};
-use crate::store::snapshot_file::{Loaded, SnapshotDir, SnapshotFile};
+use crate::store::snapshot_file::{SnapshotDir, SnapshotFile};
 use crate::store::waiters::{Settled, Waiters};
 use crate::types::reply::Applied;
 use crate::types::stop::{StopReason, StopSignal};
@@ -123,24 +123,6 @@ impl State {
         }
     }
 
-    /// Takes up the newest snapshot of the node's directory, whose log ends at `last`; once, before
-    /// anything is applied.
-    pub(crate) fn open(
-        &self,
-        snapshots: SnapshotDir,
-        newest: Option<(PathBuf, Loaded)>,
-        last: u64,
-    ) {
-        drop(self.snapshots.set(snapshots));
-        let taken = newest
-            .as_ref()
-            .and_then(|(_, loaded)| loaded.meta.last_log_id);
-        self.rights.held(taken.map_or(0, |id| id.index).max(last));
-        if let Some((path, loaded)) = newest {
-            drop(self.replace(loaded, SnapshotFile { path }));
-        }
-    }
-
     /// The state machine, for reading.
     pub(crate) fn machine(&self) -> RwLockReadGuard<'_, StateMachine> {
         self.machine.read()
@@ -166,13 +148,6 @@ impl State {
         *self.applied.borrow()
     }
 
-    /// The index up to which the newest snapshot goes, 0 if there is none.
-    pub(crate) fn snapshot_index(&self) -> u64 {
-        let current = self.current.lock();
-        let last = current.as_ref().and_then(|(meta, _)| meta.last_log_id);
-        last.map_or(0, |last| last.index)
-    }
-
     /// Follows the index of the newest applied entry.
     pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
@@ -190,70 +165,6 @@ impl State {
         self.armed
             .store(next.map_or(u64::MAX, |next| next.0), Ordering::Release);
         next
-    }
-
-    /// Takes a snapshot of the state as it is now, which the next builder hands out. A failure is
-    /// counted, and the snapshot before it stays.
-    pub(crate) async fn prepare_snapshot(self: &Arc<Self>) -> io::Result<()> {
-        let built = self.take_snapshot().await;
-        match &built {
-            Ok(_) => self.prepared.store(true, Ordering::Release),
-            Err(_) => {
-                self.counts.snapshots_failed.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        built.map(drop)
-    }
-
-    async fn take_snapshot(self: &Arc<Self>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
-        let early = planted(Bug::SnapshotOfTwoMoments).then(|| self.freeze().0);
-        let state = self.clone();
-        // The guard moves into the blocking work: dropping this future must not let a second writer
-        // start while the first still writes.
-        let alone = self.building.clone().lock_owned().await;
-        let built = crate::platform::runtime::writing(move || {
-            let _alone = alone;
-            state.build(early)
-        });
-        built.await.map_err(io::Error::other)?
-    }
-
-    /// Returns once no snapshot is being written.
-    pub(crate) async fn snapshot_written(&self) {
-        drop(self.building.lock().await);
-    }
-
-    fn build(&self, early: Option<SnapshotMeta>) -> io::Result<(SnapshotMeta, SnapshotFile)> {
-        let (meta, frozen) = self.freeze();
-        let meta = early.unwrap_or(meta);
-        let path = self
-            .snapshots()?
-            .write(&meta, &frozen)
-            .map_err(io::Error::other)?;
-        let file = SnapshotFile { path };
-        self.counts.snapshots_built.fetch_add(1, Ordering::Relaxed);
-        let mut current = self.current.lock();
-        // The leader may have sent a newer snapshot while this one was written. The older one must
-        // not replace it, since the log behind the newer one may already be purged.
-        if let Some((newest, installed)) = &*current
-            && newest.last_log_id > meta.last_log_id
-        {
-            self.snapshots()?.remove_leftover(&file.path);
-            return Ok((newest.clone(), installed.clone()));
-        }
-        *current = Some((meta.clone(), file.clone()));
-        drop(current);
-        Ok((meta, file))
-    }
-
-    /// Where snapshots are kept.
-    ///
-    /// # Errors
-    /// If the node belongs to no cluster yet; no caller asks before.
-    pub(crate) fn snapshots(&self) -> io::Result<&SnapshotDir> {
-        self.snapshots
-            .get()
-            .ok_or_else(|| io::Error::other("the node belongs to no cluster yet"))
     }
 
     /// Applies decoded entries and notifies all that wait for them.
@@ -357,55 +268,91 @@ impl State {
         }
         Outcome::Done
     }
+}
 
-    /// The state as it is now and its position; entries are applied while it is written out.
-    pub(crate) fn freeze(&self) -> (SnapshotMeta, Frozen) {
-        // Both under one lock: the position must be that of the frozen state.
-        let machine = self.machine();
-        let position = self.position.lock().clone();
-        let meta = SnapshotMeta {
-            last_log_id: position.log_id,
-            last_membership: position.membership,
-        };
-        (meta, machine.freeze())
+/// openraft's handle on the state.
+pub(crate) struct StateStore {
+    state: Arc<State>,
+}
+
+impl StateStore {
+    pub(crate) fn new(state: Arc<State>) -> Self {
+        Self { state }
+    }
+}
+
+/// Raft, as this crate runs it.
+pub(crate) type Raft = openraft::Raft<TypeConfig, StateStore>;
+
+impl RaftStateMachine<TypeConfig> for StateStore {
+    type SnapshotData = SnapshotFile;
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
+        let position = self.state.position.lock().clone();
+        Ok((position.log_id, position.membership))
     }
 
-    /// Replaces the state by an installed one and returns it.
-    fn replace(&self, loaded: Loaded, file: SnapshotFile) -> StateMachine {
-        let Loaded {
-            meta,
-            machine: newer,
-        } = loaded;
-        let index = meta.last_log_id.map_or(0, |id| id.index);
-        let term = meta.last_log_id.map_or(0, |id| id.leader_id.term);
-        let mut machine = self.machine.write();
-        let older = std::mem::replace(&mut *machine, newer);
-        // A node does not lead while it installs a state, so no timer has to know.
-        let _ = self.time.publish(&machine);
-        self.rights.note(&machine, index);
-        self.rights.publish(&machine);
-        // The events between the two states are unknown here, so every waiter is checked.
-        let settled = self.waiters.settle_all(&machine);
-        if let Some(observer) = &self.observer {
-            observer.installed(&machine, index, term);
+    async fn apply<Strm>(&mut self, entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
+    {
+        let mut entries = entries.fuse();
+        while let Some(first) = entries.next().await {
+            let (mut batch, mut failed) = (Vec::new(), None);
+            let mut next = Some(first);
+            while let Some(item) = next {
+                let decoded = item.map(|(entry, responder)| decode(entry, responder));
+                match decoded {
+                    Ok(Ok(decoded)) => batch.push(decoded),
+                    Ok(Err(reason)) => {
+                        // Everything before it still counts; nothing behind it does.
+                        failed = Some(io::Error::other(reason.to_string()));
+                        self.state.stop.stop(reason);
+                        break;
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+                // What is there already; most often it is nothing.
+                next = match batch.len() < APPLY_CHUNK {
+                    true => entries.next().now_or_never().flatten(),
+                    false => None,
+                };
+            }
+            self.state.apply(batch);
+            if let Some(error) = failed {
+                return Err(error);
+            }
         }
-        {
-            let mut position = self.position.lock();
-            position.log_id = meta.last_log_id;
-            position.membership = meta.last_membership.clone();
+        Ok(())
+    }
+
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Self> {
+        Some(self.get_snapshot_builder().await)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        Self {
+            state: self.state.clone(),
         }
-        drop(machine);
-        *self.current.lock() = Some((meta, file));
-        self.counts
-            .snapshots_installed
-            .fetch_add(1, Ordering::Relaxed);
-        // Before the applied index moves: a watcher that sees the index must also see the gap.
-        self.history.skipped_to(index);
-        self.events.compact(index, term);
-        let _ = self.applied.send_replace(index);
-        self.deadline_moved.notify_one();
-        settled.tell();
-        older
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        snapshot: SnapshotFile,
+    ) -> Result<(), io::Error> {
+        self.state.install(meta, snapshot).await
+    }
+
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> Result<Option<openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>>, io::Error> {
+        let current = self.state.current.lock().clone();
+        Ok(current.map(|(meta, snapshot)| Snapshot { meta, snapshot }))
     }
 }
 
