@@ -66,7 +66,6 @@ mod spares;
 mod stats;
 mod system;
 mod wal;
-mod work;
 mod writer;
 
 pub use entry::{Done, EntryId, LogEntry, Recovered};
@@ -80,6 +79,5 @@ pub use options::{
 pub use real_fs::RealFs;
 pub use segment::names_log_file;
 pub use stats::{RESERVE_SEGMENTS, WalStats};
-pub use wal::Wal;
-pub use work::StepDriver;
+pub use wal::{StepDriver, Wal};
 pub use writer::Writer;
