@@ -4,7 +4,7 @@
 //! `driver` is the client's own thread. On it `connection_loop` keeps one stream open:
 //! `endpoint_selector` chooses the member, `race` tries several, `connection` connects to one
 //! `endpoint` (by `tls`), shows a `credential`, and `outbound` batches the frames that go there. `link`
-//! and `calls` are the calls in flight on that stream; `unary` and `streams` use the same connection
+//! puts calls onto that stream, and `calls` remembers them; `unary` and `streams` use the same connection
 //! beside it. `retry` says when to try again, and `random` supplies the jitter. A call fails with an
 //! `error`, which may carry a `refusal`; `options` are the settings.
 
@@ -38,7 +38,6 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Moment;
 use crate::sync::lock;
-use crate::transport::calls::{Answer, ReplyMode};
 use crate::transport::driver::{AbortOnDrop, Thread};
 use crate::transport::endpoint_selector::EndpointSelector;
 use crate::transport::error::CallError;
@@ -104,27 +103,6 @@ impl Transport {
     /// The deadline of a request that is sent now.
     pub(crate) fn deadline(&self) -> Moment {
         self.now() + self.options.request_timeout
-    }
-
-    /// Sends a request and waits for its answer. Every request of a session but its keep-alives
-    /// passes here, so no API can send the end of a grant that is still believed in.
-    pub(crate) async fn call(
-        &self,
-        body: client_frame::Body,
-        mode: ReplyMode,
-        deadline: Moment,
-    ) -> Result<Answer, CallError> {
-        // A session that is believed in holds what is served, so this is there while it matters.
-        if let Some(callbacks) = self.callbacks.upgrade() {
-            // Before the request is queued. The next holder may be granted the lease as soon as the
-            // request has arrived, and by then no task here may see the lease as held.
-            callbacks.end_belief_before(&body);
-        }
-        let reply = self.link.call(body, mode, deadline);
-        match reply.await {
-            Ok(result) => result.inspect_err(|error| self.note_refusal(error)),
-            Err(_) => Err(CallError::stopped()),
-        }
     }
 
     /// A call failed: perhaps for the token that was shown.

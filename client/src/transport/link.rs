@@ -8,6 +8,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::sync::lock;
+use crate::transport::Transport;
 use crate::transport::calls::{Answer, Calls, ReplyMode, RetryHint};
 use crate::transport::credential::Channel;
 use crate::transport::endpoint::Endpoint;
@@ -36,6 +37,29 @@ struct State {
     /// What [`Link::run_timers`] waits for.
     armed: Option<Moment>,
     last_error: Option<String>,
+}
+
+impl Transport {
+    /// Sends a request and waits for its answer. Every request of a session but its keep-alives
+    /// passes here, so no API can send the end of a grant that is still believed in.
+    pub(crate) async fn call(
+        &self,
+        body: client_frame::Body,
+        mode: ReplyMode,
+        deadline: Moment,
+    ) -> Result<Answer, CallError> {
+        // A session that is believed in holds what is served, so this is there while it matters.
+        if let Some(callbacks) = self.callbacks.upgrade() {
+            // Before the request is queued. The next holder may be granted the lease as soon as the
+            // request has arrived, and by then no task here may see the lease as held.
+            callbacks.end_belief_before(&body);
+        }
+        let reply = self.link.call(body, mode, deadline);
+        match reply.await {
+            Ok(result) => result.inspect_err(|error| self.note_refusal(error)),
+            Err(_) => Err(CallError::stopped()),
+        }
+    }
 }
 
 impl Link {
