@@ -1,12 +1,12 @@
 //! The way to the cluster that all parts of one client share: its thread, its connection, and what
-//! is known of the cluster at the other end. It knows no session, except as what it [serves](Served).
+//! is known of the cluster at the other end. Of sessions it knows only what it [calls](TransportCallbacks).
 //!
 //! `driver` is the client's own thread. On it `connection_loop` keeps one stream open:
 //! `endpoint_selector` chooses the member, `race` tries several, `connection` connects to one
-//! `endpoint` (by `tls`), shows a `credential`, and `outbound` batches the frames that go there. `link`
-//! puts calls onto that stream, and `calls` remembers them; `unary` and `streams` use the same connection
-//! beside it. `retry` says when to try again, and `random` supplies the jitter. A call fails with an
-//! `error`, which may carry a `refusal`; `options` are the settings.
+//! `endpoint` (by `tls`) and shows a `credential`. `link` puts calls onto that stream, many in one
+//! message, and `calls` remembers them; `unary` and `streams` use the same connection. `retry` says when
+//! to try again, and `random` supplies the jitter. A call fails with an `error`, which may carry a
+//! `refusal`; `options` are the settings.
 
 pub(crate) mod calls;
 pub(crate) mod connection;
@@ -18,7 +18,6 @@ pub(crate) mod endpoint_selector;
 pub(crate) mod error;
 pub(crate) mod link;
 pub(crate) mod options;
-pub(crate) mod outbound;
 pub(crate) mod race;
 pub(crate) mod random;
 pub(crate) mod refusal;

@@ -7,7 +7,7 @@ use crate::blocks::source;
 const DOCUMENT: &str = "crates/ARCHITECTURE.md";
 const HEADING: &str = "## The walk of an acquire\n";
 /// The files that the walk names today. Lower it with every file that goes; the goal is 25.
-const FILES_MAX: usize = 26;
+const FILES_MAX: usize = 25;
 
 /// One step: `14. [path](link) `function`: reason.`
 struct Step<'a> {

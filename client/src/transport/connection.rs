@@ -12,8 +12,8 @@ use crate::transport::credential::Channel;
 #[cfg(feature = "sim")]
 use crate::transport::credential::Credential;
 use crate::transport::endpoint::Endpoint;
+use crate::transport::link::Outbound;
 use crate::transport::options::Options;
-use crate::transport::outbound::Outbound;
 
 /// The largest message taken from a server; a page of a list has up to 4 MiB.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
