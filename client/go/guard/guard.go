@@ -2,8 +2,8 @@
 // its own transaction, and the database refuses a smaller token than it has seen.
 //
 // A guard is for one lease. Its mark, the greatest token that it has admitted, stands in the table
-// ringfence_marks, which Install creates; the functions and triggers are those of the project's SQL, so
-// services in other languages share it.
+// ringfence.marks (PostgreSQL) or ringfence_marks (SQLite), which Install creates; the functions and
+// triggers are those of the project's SQL, so services in other languages share it.
 //
 //	g, err := guard.New(guard.PostgreSQL, "bank/balance")
 //	err = g.Install(ctx, db)                     // once per database, as any migration
@@ -135,16 +135,24 @@ func (g *Guard) Admit(ctx context.Context, tx *sql.Tx, fence ringfence.Fence) er
 	}
 	if g.dialect == PostgreSQL {
 		var mark int64
-		err := tx.QueryRowContext(ctx, "SELECT ringfence_admit($1, $2)", fence.Name, fence.Token).Scan(&mark)
+		err := tx.QueryRowContext(ctx, "SELECT ringfence.admit($1, $2)", fence.Name, fence.Token).Scan(&mark)
 		return refusal(err, fence)
 	}
 	if ceiling := ceilingAt(time.Now()); fence.Token > ceiling && !g.noLimit {
 		return fmt.Errorf("%w: token %d of lease %q is above the ceiling %d: it was made up, or this clock is behind",
 			ErrTokenTooHigh, fence.Token, fence.Name, ceiling)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO ringfence_marks (name, mark) VALUES (?, ?)"+
+	// A temporary table of that name would stand before the marks.
+	done, err := tx.ExecContext(ctx, "INSERT INTO main.ringfence_marks (name, mark) VALUES (?, ?)"+
 		" ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark", fence.Name, fence.Token)
-	return refusal(err, fence)
+	if err != nil {
+		return refusal(err, fence)
+	}
+	// A trigger of others can ignore the insert, and a table without the guard's own takes no stale token.
+	if rows, err := done.RowsAffected(); err != nil || rows != 1 {
+		return fmt.Errorf("guard: the mark of %v was not written (%d rows, %v)", fence, rows, err)
+	}
+	return nil
 }
 
 // Advance tells the database that this is the grant in force, and commits that. A new holder calls it

@@ -135,6 +135,7 @@ func guardsWrites(t *testing.T, g *guard.Guard, db *sql.DB) {
 	if !errors.Is(err, ringfence.ErrStaleToken) || present.Valid() {
 		t.Error(err, present.Valid())
 	}
+	hidesNoMarks(t, g, db, old)
 	failing := errors.New("the write failed")
 	if err := g.Write(ctx, db, ringfence.Fence{Name: g.Lease(), Token: present.Token() + 1}, func(tx *sql.Tx) error {
 		if err := increment(tx); err != nil {
@@ -147,6 +148,22 @@ func guardsWrites(t *testing.T, g *guard.Guard, db *sql.DB) {
 	var amount int
 	if err := db.QueryRowContext(ctx, "SELECT amount FROM balance").Scan(&amount); err != nil || amount != 11 {
 		t.Error("the balance is", amount, err)
+	}
+}
+
+// hidesNoMarks shows a stale fence on a connection with temporary tables, which come first in every search path.
+func hidesNoMarks(t *testing.T, g *guard.Guard, db *sql.DB, old *ringfence.Lease) {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	db.SetMaxOpenConns(1)
+	defer db.SetMaxOpenConns(0)
+	for _, table := range []string{"marks", "ringfence_marks"} {
+		if _, err := db.ExecContext(ctx, "CREATE TEMP TABLE "+table+" (name TEXT PRIMARY KEY, mark BIGINT NOT NULL)"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Advance(ctx, db, old.Fence()); !errors.Is(err, ringfence.ErrStaleToken) {
+		t.Error("with temporary tables:", err)
 	}
 }
 

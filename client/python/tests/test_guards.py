@@ -193,6 +193,20 @@ def test_sqlalchemy_refuses_the_stale_holder_for_good(
     assert lease.loss is not None and lease.loss.kind is LossKind.REPORTED
 
 
+def test_sqlalchemy_looks_for_the_marks_in_their_own_schema(engine: sqlalchemy.Engine, name: str) -> None:
+    """A temporary table comes first in every search path, and the pool keeps its connection."""
+    guard = SqlGuard(name)
+    guard.install(engine)
+    guard.advance(engine, Fence(name, 9))
+    with engine.begin() as connection:
+        for table in ("marks", "ringfence_marks"):
+            columns = "(name TEXT PRIMARY KEY, mark BIGINT NOT NULL)"
+            connection.execute(sqlalchemy.text(f"CREATE TEMP TABLE {table} {columns}"))
+    with pytest.raises(StaleFence):
+        guard.advance(engine, Fence(name, 8))
+    assert guard.mark(engine) == 9
+
+
 def test_sqlalchemy_refuses_tokens_of_the_future_and_autocommit(engine: sqlalchemy.Engine, name: str) -> None:
     guard = SqlGuard(name)
     guard.install(engine)

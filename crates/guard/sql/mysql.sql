@@ -1,7 +1,11 @@
 -- Marks of Ringfence guards in MariaDB 10.6 and MySQL 8.0.29 and later, for services in any language.
 --
 -- Run it once per database, with `mariadb bank < mysql.sql` or `mysql bank < mysql.sql`; running it
--- again changes nothing. It creates one table and its procedures in the database that is in use.
+-- again changes no mark. It creates one table and its procedures in the database that is in use, and in
+-- MariaDB replaces the procedures and triggers of an earlier release. In MySQL drop those before.
+--
+-- The marks are those of the procedure's own database, whatever a session has in USE. Where several
+-- databases have procedures, call them with their database: CALL bank.ringfence_admit(...).
 --
 --   START TRANSACTION;
 --   CALL ringfence_admit('bank/balance', 42);     -- first: takes the mark's lock until the commit
@@ -36,6 +40,9 @@
 --   WRONG_LEASE      the fence is of another lease
 --   MARK_STAYS       an attempt to lower, rename or delete a mark
 --   NO_TRANSACTION   ringfence_admit was called outside of a transaction, where it would admit nothing
+--   HIDDEN_MARKS     the mark was not written: a temporary table of the session has the name
+--                    ringfence_marks, and the server shows that in its place; or the trigger
+--                    ringfence_marks_seen is missing. Drop the table, or run this file again
 --   WRONG_ENGINE     ringfence_marks is not a table of InnoDB
 --   WRONG_SHAPE      ringfence_marks was made by another statement, and lacks its primary key, for example
 --   TOKEN_TOO_HIGH   ringfence_admit or ringfence_advance was shown a token above (now + 1 day) * 2^20,
@@ -67,7 +74,7 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_S
 
 DELIMITER //
 
-CREATE TRIGGER IF NOT EXISTS ringfence_marks_only_grow BEFORE UPDATE ON ringfence_marks FOR EACH ROW
+CREATE /*M! OR REPLACE */ TRIGGER /*!80029 IF NOT EXISTS */ ringfence_marks_only_grow BEFORE UPDATE ON ringfence_marks FOR EACH ROW
 BEGIN
     -- A comparison with NULL is neither true nor false, and UPDATE IGNORE makes a 0 of NULL.
     IF NOT (NEW.mark >= OLD.mark) OR NEW.mark IS NULL OR NOT (NEW.name = OLD.name) OR NEW.name IS NULL THEN
@@ -76,14 +83,20 @@ BEGIN
     END IF;
 END//
 
-CREATE TRIGGER IF NOT EXISTS ringfence_marks_stay BEFORE DELETE ON ringfence_marks FOR EACH ROW
+-- A temporary table has no triggers. So only a write to the marks leaves this.
+CREATE /*M! OR REPLACE */ TRIGGER /*!80029 IF NOT EXISTS */ ringfence_marks_seen BEFORE INSERT ON ringfence_marks FOR EACH ROW
+BEGIN
+    SET @ringfence_seen = NEW.mark;
+END//
+
+CREATE /*M! OR REPLACE */ TRIGGER /*!80029 IF NOT EXISTS */ ringfence_marks_stay BEFORE DELETE ON ringfence_marks FOR EACH ROW
 BEGIN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT =
         'MARK_STAYS: a mark of ringfence_marks outlives its data; delete the data alone';
 END//
 
 -- Raises what the others refuse. A message has 128 characters at most, so a name may be cut.
-CREATE PROCEDURE IF NOT EXISTS ringfence_refuse(IN reason VARCHAR(128) CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_refuse(IN reason VARCHAR(128) CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER
 BEGIN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = reason;
@@ -91,7 +104,7 @@ END//
 
 -- Fails unless the marks are in InnoDB: any other engine keeps a mark whose data was rolled back, and
 -- locks no row until the commit.
-CREATE PROCEDURE IF NOT EXISTS ringfence_check_engine()
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_check_engine()
     SQL SECURITY INVOKER
 BEGIN
     DECLARE found VARCHAR(64);
@@ -105,7 +118,7 @@ END//
 
 -- Refuses what is no name or no token. Both come as texts that hold anything, since a value that does
 -- not fit its type fails before the procedure begins, and with it what makes the transaction read-only.
-CREATE PROCEDURE IF NOT EXISTS ringfence_check(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_check(
     IN resource LONGTEXT CHARACTER SET utf8mb4,
     IN token LONGTEXT CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER
@@ -127,7 +140,7 @@ END//
 
 -- Fails if a table of that name was there before this file and has another shape. Without the key each
 -- admission is a row of its own, and any of them is compared.
-CREATE PROCEDURE IF NOT EXISTS ringfence_check_shape()
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_check_shape()
     SQL SECURITY INVOKER
 BEGIN
     DECLARE found_key, found_mark VARCHAR(64) CHARACTER SET utf8mb4;
@@ -147,16 +160,21 @@ END//
 
 -- What the procedures below have in common. The row is written first, also when the mark is equal:
 -- only a write keeps the next grant out until the commit, at every isolation level.
-CREATE PROCEDURE IF NOT EXISTS ringfence_raise(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_raise(
     IN lease VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN offered BIGINT, OUT found BIGINT)
     SQL SECURITY INVOKER
 BEGIN
+    SET @ringfence_seen = NULL;
     INSERT INTO ringfence_marks (name, mark) VALUES (lease, offered)
         ON DUPLICATE KEY UPDATE mark = GREATEST(mark, offered), admissions = admissions + 1;
+    IF @ringfence_seen IS NULL THEN
+        CALL ringfence_refuse('HIDDEN_MARKS: a temporary table ringfence_marks hides the marks, or their '
+            'trigger ringfence_marks_seen is missing');
+    END IF;
     SELECT mark INTO found FROM ringfence_marks WHERE name = lease FOR UPDATE;
 END//
 
-CREATE PROCEDURE IF NOT EXISTS ringfence_show(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_show_fence(
     IN resource LONGTEXT CHARACTER SET utf8mb4,
     IN token LONGTEXT CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER
@@ -186,7 +204,7 @@ BEGIN
 END//
 
 -- Admits the token for the rest of the transaction, or raises. Must come first in it.
-CREATE PROCEDURE IF NOT EXISTS ringfence_admit(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_admit(
     IN resource LONGTEXT CHARACTER SET utf8mb4,
     IN token LONGTEXT CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER
@@ -208,13 +226,13 @@ BEGIN
         SAVEPOINT ringfence_probe;
         RELEASE SAVEPOINT ringfence_probe;
     END;
-    CALL ringfence_show(resource, token);
+    CALL ringfence_show_fence(resource, token);
     SAVEPOINT ringfence_admitted;
 END//
 
 -- Tells the store that this is the grant in force, and commits that. A new holder calls it before its
 -- first read; advancing twice changes nothing.
-CREATE PROCEDURE IF NOT EXISTS ringfence_advance(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_advance(
     IN resource LONGTEXT CHARACTER SET utf8mb4,
     IN token LONGTEXT CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER
@@ -226,14 +244,14 @@ BEGIN
     END;
     ROLLBACK AND NO CHAIN NO RELEASE;
     START TRANSACTION READ WRITE;
-    CALL ringfence_show(resource, token);
+    CALL ringfence_show_fence(resource, token);
     COMMIT AND NO CHAIN NO RELEASE;
 END//
 
 -- Raises the mark to `floor` if it is lower, and commits that. After a restore, and after any loss of
 -- the newest commits, call it with the lease's newest token before writes are served. It has no ceiling: a
 -- mark that it raised too far stays there.
-CREATE PROCEDURE IF NOT EXISTS ringfence_advance_to(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_advance_to(
     IN resource LONGTEXT CHARACTER SET utf8mb4,
     IN floor LONGTEXT CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER
@@ -254,7 +272,7 @@ END//
 -- As ringfence_admit, for a fence `NAME#TOKEN` as a holder shows it, which must be one of `resource`:
 --
 --   CALL ringfence_admit_fence('bank/balance', 'bank/balance#42');
-CREATE PROCEDURE IF NOT EXISTS ringfence_admit_fence(
+CREATE /*M! OR REPLACE */ PROCEDURE /*!80029 IF NOT EXISTS */ ringfence_admit_fence(
     IN resource LONGTEXT CHARACTER SET utf8mb4,
     IN fence LONGTEXT CHARACTER SET utf8mb4)
     SQL SECURITY INVOKER

@@ -1,28 +1,32 @@
 -- Marks of Ringfence guards in PostgreSQL 12 and later, for services in any language.
 --
--- Run it once per database as any migration; running it again changes nothing. It creates one table
--- and its functions in the first schema of the search path, and they stay bound to that schema.
+-- Run it once per database as any migration; running it again changes nothing. It creates the schema
+-- `ringfence` with one table, `ringfence.marks`, and its functions. A database has no other marks: all
+-- of its services share these, so two leases in it need two names.
+--
+-- Always write the schema. A name without it is looked for in the session's search path, where another
+-- schema or a temporary table can stand before it; nothing in this file is.
 --
 --   BEGIN;
---   SELECT ringfence_admit('bank/balance', 42);   -- first: takes the mark's lock until the commit
+--   SELECT ringfence.admit('bank/balance', 42);   -- first: takes the mark's lock until the commit
 --   UPDATE balance SET amount = amount + 1;
 --   COMMIT;
 --
--- Send nothing behind BEGIN and ringfence_admit before both are answered, unless all of it is one
+-- Send nothing behind BEGIN and ringfence.admit before both are answered, unless all of it is one
 -- pipeline with a single Sync: if the message that opens the transaction fails, at a statement timeout
 -- or a cancel request, what was sent behind it runs in a transaction of its own, and commits. A script
 -- of psql needs --set=ON_ERROR_STOP=1 for the same reason. Where that cannot be relied on, the table
 -- itself can refuse what was not admitted in the same transaction:
 --
 --   CREATE TRIGGER guarded BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON balance
---       FOR EACH STATEMENT EXECUTE FUNCTION ringfence_guarded('bank/balance');
+--       FOR EACH STATEMENT EXECUTE FUNCTION ringfence.guarded('bank/balance');
 --
 -- A partitioned table needs it on each of its partitions, too: a statement that names a partition
 -- does not fire the trigger of the table above it.
 --
 -- A new holder, before its first read:
 --
---   SELECT ringfence_advance('bank/balance', 42);
+--   SELECT ringfence.advance('bank/balance', 42);
 --
 -- What is refused raises an error, so that the transaction cannot be committed by oversight:
 --
@@ -31,8 +35,8 @@
 --   RF002     WRONG_LEASE           the fence is of another lease
 --   RF003     MISSING_FENCE         no resource or no token was given
 --   RF004     MALFORMED_FENCE       no lease name, or no token: 1 to 9223372036854775807
---   RF005     MARK_STAYS            somebody tried to lower, rename or delete a mark
---   RF006     TOKEN_TOO_HIGH        ringfence_admit or ringfence_advance was shown a token above
+--   RF005     MARK_STAYS            an attempt to lower, rename or delete a mark
+--   RF006     TOKEN_TOO_HIGH        ringfence.admit or ringfence.advance was shown a token above
 --                                   (now + 1 day) * 2^20, with this server's clock in seconds since
 --                                   1970, and above the mark: it was made up, or the clock is more
 --                                   than a day behind. It does not say that the lease is lost
@@ -42,46 +46,120 @@
 --
 -- 40001 and 40P01 say, as always, that the whole transaction is to be repeated.
 --
--- The functions run with the rights of whoever calls them, who needs SELECT, INSERT and UPDATE on
--- ringfence_marks. Not DELETE: no row of it is ever deleted.
+-- This file itself fails with
+--
+--   42P16     WRONG_SHAPE           ringfence.marks was not made by this file
+--   42P07     OTHER_MARKS           there are marks in other schemas as well: a service that uses them
+--                                   would admit a token that is stale here
+--
+-- An earlier release made a table `ringfence_marks` in the first schema of the search path. Where there
+-- is one such table, this file moves it, with its functions and the triggers that call them. Services of
+-- that release fail from then on, and write nothing.
+--
+-- The functions run with the rights of their caller, who needs SELECT, INSERT and UPDATE on
+-- ringfence.marks. Not DELETE: no row of it is ever deleted. To run this file takes CREATE on the
+-- database, or, where the schema is there, to own it.
 
--- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
--- that writing a mark touches no index. It has no CHECK, since the server would prepare it anew for
--- every write of a mark; the functions check what they insert.
-CREATE TABLE IF NOT EXISTS ringfence_marks (
-    name text COLLATE "C" PRIMARY KEY,
-    mark bigint NOT NULL
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-
--- A table of that name that was there before this file, without the key, holds several marks of one lease.
 DO $$
 BEGIN
-    IF NOT EXISTS (
-        SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
-        WHERE indrelid = 'ringfence_marks'::regclass AND indisprimary AND indnatts = 1
-            AND attname = 'name'
-    ) OR NOT EXISTS (
-        SELECT FROM pg_attribute
-        WHERE attrelid = 'ringfence_marks'::regclass AND attname = 'mark'
-            AND atttypid = 'bigint'::regtype AND attnotnull
-    ) THEN
-        RAISE EXCEPTION
-            'WRONG_SHAPE: ringfence_marks has another shape; expected PRIMARY KEY (name), mark bigint NOT NULL'
-            USING ERRCODE = 'invalid_table_definition',
-                  HINT = 'Rename that table, run this again, and raise each mark with ringfence_advance_to.';
+    IF to_regnamespace('ringfence') IS NULL THEN
+        CREATE SCHEMA ringfence;
+        -- It lets names be found, no more; each table has rights of its own.
+        GRANT USAGE ON SCHEMA ringfence TO PUBLIC;
     END IF;
 END
 $$;
 
-COMMENT ON TABLE ringfence_marks IS
+-- Moves what an earlier release has made, and refuses a second table of marks.
+DO $$
+DECLARE
+    homes oid[];
+    old record;
+BEGIN
+    SELECT array_agg(DISTINCT home) INTO homes FROM (
+        SELECT relnamespace AS home FROM pg_class
+            WHERE relname = 'ringfence_marks' AND relkind IN ('r', 'p') AND relpersistence <> 't'
+        UNION ALL
+        SELECT pronamespace FROM pg_proc
+            WHERE proname IN ('ringfence_admit', 'ringfence_raise', 'ringfence_guarded')
+                AND NOT pg_is_other_temp_schema(pronamespace) AND pronamespace <> pg_my_temp_schema()
+    ) AS found;
+    IF homes IS NULL THEN
+        RETURN;
+    END IF;
+    IF cardinality(homes) > 1 OR to_regclass('ringfence.marks') IS NOT NULL THEN
+        RAISE EXCEPTION 'OTHER_MARKS: there are tables ringfence_marks, or functions of them, in %; '
+            'expected marks in ringfence.marks alone',
+            (SELECT string_agg(format('schema %I', nspname), ', ' ORDER BY nspname)
+                FROM pg_namespace WHERE oid = ANY (homes))
+            USING ERRCODE = 'duplicate_table',
+                  HINT = 'Stop what uses them, keep one of them at most, and drop the others with their '
+                      'functions ringfence_*; run this again, then raise each mark to that of the '
+                      'dropped table with ringfence.advance_to.';
+    END IF;
+    FOR old IN
+        SELECT proname AS name, pg_get_function_identity_arguments(oid) AS arguments,
+            CASE proname WHEN 'ringfence_raise' THEN 'raise_mark' ELSE substr(proname, 11) END AS renamed
+        FROM pg_proc
+        WHERE pronamespace = homes[1] AND proname IN ('ringfence_admit', 'ringfence_advance',
+            'ringfence_advance_to', 'ringfence_token', 'ringfence_guarded', 'ringfence_raise',
+            'ringfence_stale', 'ringfence_checked', 'ringfence_mark_stays')
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s.%I(%s) SET SCHEMA ringfence',
+            homes[1]::regnamespace, old.name, old.arguments);
+        EXECUTE format('ALTER FUNCTION ringfence.%I(%s) RENAME TO %I',
+            old.name, old.arguments, old.renamed);
+    END LOOP;
+    IF to_regclass(format('%s.ringfence_marks', homes[1]::regnamespace)) IS NOT NULL THEN
+        EXECUTE format('ALTER TABLE %s.ringfence_marks SET SCHEMA ringfence', homes[1]::regnamespace);
+        ALTER TABLE ringfence.ringfence_marks RENAME TO marks;
+    END IF;
+END
+$$;
+
+-- One row per lease. The low fill factor leaves room for the row's next versions in its own page, so
+-- that writing a mark touches no index. It has no CHECK, since the server would prepare it anew for
+-- every write of a mark; the functions check what they insert.
+CREATE TABLE IF NOT EXISTS ringfence.marks (
+    name text COLLATE "C" PRIMARY KEY,
+    mark bigint NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- A table that was there before: without the key it holds several marks of one lease, unlogged it loses
+-- them in a crash, and row security hides them from some roles.
+DO $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+        WHERE indrelid = 'ringfence.marks'::regclass AND indisprimary AND indnatts = 1
+            AND attname = 'name'
+    ) OR NOT EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = 'ringfence.marks'::regclass AND attname = 'mark'
+            AND atttypid = 'bigint'::regtype AND attnotnull
+    ) OR NOT EXISTS (
+        SELECT FROM pg_class
+        WHERE oid = 'ringfence.marks'::regclass AND relkind = 'r' AND relpersistence = 'p'
+            AND NOT relrowsecurity
+    ) THEN
+        RAISE EXCEPTION
+            'WRONG_SHAPE: ringfence.marks has another shape; expected a permanent table with '
+            'PRIMARY KEY (name), mark bigint NOT NULL and no row security'
+            USING ERRCODE = 'invalid_table_definition',
+                  HINT = 'Rename that table, run this again, and raise each mark with ringfence.advance_to.';
+    END IF;
+END
+$$;
+
+COMMENT ON TABLE ringfence.marks IS
     'The greatest fencing token that each lease has shown. Marks outlive the data they guard.';
 
-CREATE OR REPLACE FUNCTION ringfence_mark_stays() RETURNS trigger
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ringfence.mark_stays() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'MARK_STAYS: a mark of ringfence_marks can only grow, and outlives its data'
+    RAISE EXCEPTION 'MARK_STAYS: a mark of ringfence.marks can only grow, and outlives its data'
         USING ERRCODE = 'RF005',
-              HINT = 'Delete the data and keep the mark; raise it with ringfence_advance_to.';
+              HINT = 'Delete the data and keep the mark; raise it with ringfence.advance_to.';
 END
 $$;
 
@@ -89,22 +167,22 @@ DO $$
 BEGIN
     IF NOT EXISTS (
         SELECT FROM pg_trigger
-        WHERE tgrelid = 'ringfence_marks'::regclass AND tgname = 'ringfence_marks_only_grow'
+        WHERE tgrelid = 'ringfence.marks'::regclass AND tgname = 'ringfence_marks_only_grow'
     ) THEN
-        CREATE TRIGGER ringfence_marks_only_grow BEFORE UPDATE ON ringfence_marks
+        CREATE TRIGGER ringfence_marks_only_grow BEFORE UPDATE ON ringfence.marks
             FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.name <> OLD.name)
-            EXECUTE FUNCTION ringfence_mark_stays();
-        CREATE TRIGGER ringfence_marks_stay BEFORE DELETE ON ringfence_marks
-            FOR EACH ROW EXECUTE FUNCTION ringfence_mark_stays();
-        CREATE TRIGGER ringfence_marks_stay_all BEFORE TRUNCATE ON ringfence_marks
-            FOR EACH STATEMENT EXECUTE FUNCTION ringfence_mark_stays();
+            EXECUTE FUNCTION ringfence.mark_stays();
+        CREATE TRIGGER ringfence_marks_stay BEFORE DELETE ON ringfence.marks
+            FOR EACH ROW EXECUTE FUNCTION ringfence.mark_stays();
+        CREATE TRIGGER ringfence_marks_stay_all BEFORE TRUNCATE ON ringfence.marks
+            FOR EACH STATEMENT EXECUTE FUNCTION ringfence.mark_stays();
     END IF;
 END
 $$;
 
 -- Refuses a token that was overtaken.
-CREATE OR REPLACE FUNCTION ringfence_stale(lease text, current_mark bigint, offered bigint)
-RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION ringfence.stale(lease text, current_mark bigint, offered bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'STALE_TOKEN: token % of lease "%" was overtaken by token %',
         offered, lease, current_mark
@@ -115,45 +193,44 @@ END
 $$;
 
 -- What the functions below have in common, and what the guard in Rust calls, whose types have
--- checked name and token: to set and reset a search path, and to compare a numeric, would cost as
--- much as the write itself.
+-- checked name and token.
 --
 -- The mark is written also when it is equal: only a write keeps the next grant out until the commit,
 -- at every isolation level.
-CREATE OR REPLACE FUNCTION ringfence_raise(lease text, offered bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION ringfence.raise_mark(lease text, offered bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     current_mark bigint;
 BEGIN
     LOOP
-        UPDATE ringfence_marks SET mark = offered WHERE name = lease AND mark <= offered;
+        UPDATE ringfence.marks SET mark = offered WHERE name = lease AND mark <= offered;
         IF FOUND THEN
             RETURN offered;
         END IF;
-        SELECT mark INTO current_mark FROM ringfence_marks WHERE name = lease;
+        SELECT mark INTO current_mark FROM ringfence.marks WHERE name = lease;
         IF current_mark > offered THEN
-            PERFORM ringfence_stale(lease, current_mark, offered);
+            PERFORM ringfence.stale(lease, current_mark, offered);
         END IF;
         IF current_mark IS NULL THEN
             IF lease COLLATE "C" !~ '^[A-Za-z0-9._~:@/-]{1,255}$' THEN
                 RAISE EXCEPTION 'MALFORMED_FENCE: "%" is no lease name', left(lease, 64)
                     USING ERRCODE = 'RF004';
             END IF;
-            INSERT INTO ringfence_marks (name, mark) VALUES (lease, offered)
+            INSERT INTO ringfence.marks (name, mark) VALUES (lease, offered)
                 ON CONFLICT (name) DO NOTHING;
             IF FOUND THEN
                 RETURN offered;
             END IF;
         END IF;
-        -- Somebody else made the row, or moved it, between two statements: look again.
+        -- Another transaction made the row, or raised its mark, between two statements: look again.
     END LOOP;
 END
 $$;
 
 -- The token as a bigint. `token` is a numeric, so that a number beyond bigint, as other systems may hand
 -- out, gets the error below instead of an overflow.
-CREATE OR REPLACE FUNCTION ringfence_checked(resource text, token numeric) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION ringfence.checked(resource text, token numeric) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF resource IS NULL OR token IS NULL THEN
         RAISE EXCEPTION 'MISSING_FENCE: this is guarded by lease "%"; show the token of its grant',
@@ -169,10 +246,10 @@ END
 $$;
 
 -- Admits the token for the rest of the transaction, or raises. Must come first in it.
-CREATE OR REPLACE FUNCTION ringfence_admit(resource text, token numeric) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION ringfence.admit(resource text, token numeric) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    offered bigint := ringfence_checked(resource, token);
+    offered bigint := ringfence.checked(resource, token);
     setting text := coalesce(current_setting('ringfence.ceiling', true), '');
     ceiling numeric := CASE setting
         WHEN 'off' THEN 9223372036854775807
@@ -182,7 +259,7 @@ DECLARE
 BEGIN
     -- A mark only grows: one that has reached the token stays there, and is no reason to refuse it.
     IF offered > ceiling AND NOT EXISTS (
-        SELECT FROM ringfence_marks WHERE name = resource AND mark >= offered
+        SELECT FROM ringfence.marks WHERE name = resource AND mark >= offered
     ) THEN
         RAISE EXCEPTION 'TOKEN_TOO_HIGH: token % of lease "%" is above the ceiling %',
             offered, resource, ceiling
@@ -191,38 +268,38 @@ BEGIN
                   HINT = 'It was made up, or the clock of this server is behind: set the clock, or '
                       'ringfence.ceiling where tokens do not follow it. Nothing was written.';
     END IF;
-    RETURN ringfence_raise(resource, offered);
+    RETURN ringfence.raise_mark(resource, offered);
 END
 $$;
 
 -- Tells the store that this is the grant in force. A new holder calls it, and commits, before its
 -- first read; advancing twice changes nothing.
-CREATE OR REPLACE FUNCTION ringfence_advance(resource text, token numeric) RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
-    SELECT ringfence_admit(resource, token)
+CREATE OR REPLACE FUNCTION ringfence.advance(resource text, token numeric) RETURNS bigint
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ringfence.admit(resource, token)
 $$;
 
 -- Raises the mark to `floor` if it is lower, and answers the mark. After a restore, and after any
 -- loss of the newest commits, call it with the lease's newest token before writes are served. It has no
 -- ceiling: a mark that it raised too far stays there.
-CREATE OR REPLACE FUNCTION ringfence_advance_to(resource text, floor numeric) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION ringfence.advance_to(resource text, floor numeric) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     current_mark bigint;
 BEGIN
-    SELECT mark INTO current_mark FROM ringfence_marks WHERE name = resource FOR UPDATE;
+    SELECT mark INTO current_mark FROM ringfence.marks WHERE name = resource FOR UPDATE;
     IF current_mark >= floor THEN
         RETURN current_mark;
     END IF;
-    RETURN ringfence_raise(resource, ringfence_checked(resource, floor));
+    RETURN ringfence.raise_mark(resource, ringfence.checked(resource, floor));
 END
 $$;
 
 -- The token of a fence `NAME#TOKEN` as a holder shows it, if it is one of the lease `resource`:
 --
---   SELECT ringfence_admit('bank/balance', ringfence_token('bank/balance', $1));
-CREATE OR REPLACE FUNCTION ringfence_token(resource text, fence text) RETURNS numeric
-LANGUAGE plpgsql IMMUTABLE AS $$
+--   SELECT ringfence.admit('bank/balance', ringfence.token('bank/balance', $1));
+CREATE OR REPLACE FUNCTION ringfence.token(resource text, fence text) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     parts text[];
 BEGIN
@@ -246,16 +323,16 @@ $$;
 -- For a trigger on a table that only the holder of one lease may write: refuses a statement of a
 -- transaction that has not admitted a fence of that lease. Admit outside of savepoints: it is the mark
 -- that the transaction itself has written which is looked for.
-CREATE OR REPLACE FUNCTION ringfence_guarded() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION ringfence.guarded() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM FROM ringfence_marks
+    PERFORM FROM ringfence.marks
         WHERE name = TG_ARGV[0] AND xmin::text::bigint = txid_current() % 4294967296;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'MISSING_FENCE: table "%" is guarded by lease "%", and this transaction has '
             'not admitted a fence of it', TG_TABLE_NAME, coalesce(TG_ARGV[0], '(none)')
             USING ERRCODE = 'RF003',
-                  HINT = 'Call ringfence_admit first in the transaction, outside of savepoints.';
+                  HINT = 'Call ringfence.admit first in the transaction, outside of savepoints.';
     END IF;
     RETURN NULL;
 END

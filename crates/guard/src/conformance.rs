@@ -21,8 +21,8 @@
 //! hold the first two rules against all that they committed.
 //!
 //! [`hostile`] disturbs guarded writes at each of their steps, with timeouts, cancel requests, resets
-//! and restarts, has effects end their transactions and go on, and demands that what was refused or
-//! has failed has committed nothing. A store shows itself to it as a [`HostileStore`].
+//! and restarts, has effects end their transactions and go on, hides the marks from sessions, and demands
+//! that what was refused or has failed has committed nothing. A store shows itself to it as a [`HostileStore`].
 //!
 //! A guard can be wrong in ways that no single run shows: reading the mark without locking it
 //! works until another holder commits in between. That is why the orders are enumerated, not drawn.
@@ -138,16 +138,15 @@ mod actor;
 mod crowd;
 mod direct;
 mod hostile;
+mod hostile_store;
 mod overtaking;
 mod schedule;
 mod single;
 mod store;
 
 pub use crowd::{CrowdReport, ROUNDS, WRITERS, crowd, crowd_async};
-pub use hostile::{
-    Aside, Disturbed, Fault, Held, Hit, HostileReport, HostileStore, STEPS_MAX, Written, hostile,
-    judge,
-};
+pub use hostile::{HostileReport, STEPS_MAX, hostile, judge};
+pub use hostile_store::{Aside, Disturbed, Fault, Held, Hit, HostileStore, Shadow, Since, Written};
 pub use store::{AsyncConnection, AsyncStore, Connection, Store};
 
 use direct::{Direct, block_on};

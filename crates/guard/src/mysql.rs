@@ -105,6 +105,9 @@ const NO_AUTOCOMMIT: &str = "SET @ringfence_autocommit = @@autocommit, autocommi
 const AUTOCOMMIT: &str = "SET autocommit = COALESCE(@ringfence_autocommit, @@autocommit), \
      @ringfence_autocommit = NULL";
 
+/// What a trigger of the marks sets, in front of a write to them. A temporary table has no triggers.
+const UNSEEN: &str = "SET @ringfence_seen = NULL";
+
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
 /// The mark lives in the table `ringfence_marks` of the database that is in use at the first guarded call on
@@ -115,8 +118,8 @@ const AUTOCOMMIT: &str = "SET autocommit = COALESCE(@ringfence_autocommit, @@aut
 ///   [`MysqlGuard::begin`] and [`Guarded::commit`]. The admission comes first in them; from there to the end
 ///   of the transaction no newer grant is admitted.
 /// * A statement of their effect must not end them. Savepoints are allowed, as statements.
-/// * An effect leaves no temporary table `ringfence_marks` behind: the server would show that to later calls
-///   on the connection in place of the marks, which is not noticed.
+/// * An effect leaves no temporary table `ringfence_marks` behind: the server shows that to later calls on
+///   the connection in place of the marks. They fail with [`MysqlError::Hidden`] until it is dropped.
 /// * A new holder calls [`MysqlGuard::advance`] before its first read.
 #[derive(Clone, Debug)]
 pub struct MysqlGuard {
@@ -127,7 +130,8 @@ pub struct MysqlGuard {
 }
 
 impl MysqlGuard {
-    /// Runs the migration in the database in use. Many may do so at a time.
+    /// Runs the migration in the database in use. Many may do so at a time. In MariaDB it replaces the
+    /// triggers and procedures of an earlier release; in MySQL drop those before.
     ///
     /// # Errors
     /// [`MysqlError::Database`], if the account may not create tables, triggers and procedures.
@@ -184,8 +188,8 @@ impl MysqlGuard {
     /// # Errors
     /// [`MysqlError::Refused`]: after [`Refused::StaleToken`](crate::Refused::StaleToken) the lease is lost;
     /// [`Refused::TokenTooHigh`](crate::Refused::TokenTooHigh) says nothing about it, see [`Ceiling`].
-    /// [`MysqlError::Conflict`]: begin again. [`MysqlError::NotFirst`] and [`MysqlError::NotInstalled`]
-    /// are mistakes of the program. No transaction is open then.
+    /// [`MysqlError::Conflict`]: begin again. [`MysqlError::NotFirst`], [`MysqlError::NotInstalled`] and
+    /// [`MysqlError::Hidden`] are mistakes of the program. No transaction is open then.
     pub async fn begin<'a>(
         &self,
         connection: &'a mut Connection,
@@ -307,14 +311,14 @@ impl MysqlGuard {
     }
 
     /// The greatest token admitted so far. Advice for people: only [`MysqlGuard::begin`] and
-    /// [`MysqlGuard::write`] decide.
+    /// [`MysqlGuard::write`] decide. A temporary table `ringfence_marks` of the session is not noticed here.
     ///
     /// # Errors
     /// [`MysqlError::NotInstalled`] or [`MysqlError::Database`].
     pub async fn mark(&self, conn: &mut Conn) -> Result<Option<FencingToken>, MysqlError> {
-        let found: Option<(u64, String)> =
-            conn.query_first(self.look("ringfence_marks", "")).await?;
-        Ok(found.and_then(|(mark, _)| FencingToken::new(mark)))
+        let found: Option<Row> = conn.query_first(self.look("ringfence_marks", "")).await?;
+        let mark = found.and_then(|row| row.get_opt::<u64, _>(0)?.ok());
+        Ok(mark.and_then(FencingToken::new))
     }
 
     /// What can be judged before the transaction.
@@ -327,7 +331,7 @@ impl MysqlGuard {
         // only grows, so what is read here can become too low, never too high.
         let look = self.look(connection.marks(), "");
         let mark = match connection.send(&[&look]).await? {
-            Told::Done(sets) => mark_in(connection, sets.get(1)),
+            Told::Done(sets) => mark_in(connection, sets.get(1)).map(|(mark, _)| mark),
             Told::Failed(_, source) => return Err(source.into()),
         };
         Ok(self.ceiling.judge(fence, mark)?)
@@ -377,13 +381,14 @@ impl MysqlGuard {
         );
         let look = self.look(marks, " FOR UPDATE");
         let mut statements = before;
-        statements.extend([write.as_str(), look.as_str(), behind]);
+        statements.extend([UNSEEN, write.as_str(), look.as_str(), behind]);
         // Behind the message's number.
         let answer = statements.len() - 1;
         let error = match connection.send(&statements).await? {
             Told::Done(sets) => match mark_in(connection, sets.get(answer)) {
-                Some(mark) if mark <= fence.token => return Ok(()),
-                Some(mark) => fence.overtaken_by(mark).into(),
+                Some((_, false)) => MysqlError::Hidden,
+                Some((mark, true)) if mark <= fence.token => return Ok(()),
+                Some((mark, true)) => fence.overtaken_by(mark).into(),
                 None => MysqlError::NotInstalled,
             },
             Told::Failed(_, source) => source.into(),
@@ -395,16 +400,20 @@ impl MysqlGuard {
 
     fn look(&self, marks: &str, lock: &str) -> String {
         let name = &self.name;
-        format!("SELECT mark, DATABASE() FROM {marks} WHERE name = '{name}'{lock}")
+        format!(
+            "SELECT mark, DATABASE(), @ringfence_seen IS NOT NULL FROM {marks} \
+             WHERE name = '{name}'{lock}"
+        )
     }
 }
 
-/// The mark in the answer to [`MysqlGuard::look`]. The first one binds the connection to its database.
-fn mark_in(connection: &mut Connection, rows: Option<&Vec<Row>>) -> Option<FencingToken> {
+/// The mark in the answer to [`MysqlGuard::look`], and whether the write before has met the marks
+/// themselves. The first one binds the connection to its database.
+fn mark_in(connection: &mut Connection, rows: Option<&Vec<Row>>) -> Option<(FencingToken, bool)> {
     let row = rows?.first()?;
     let mark = FencingToken::new(row.get_opt::<u64, _>(0)?.ok()?)?;
     connection.bind(&row.get_opt::<String, _>(1)?.ok()?);
-    Some(mark)
+    Some((mark, row.get_opt::<bool, _>(2)?.ok()?))
 }
 
 /// Whether an attempt that met `conflict` is to be repeated; then it has paused.

@@ -34,7 +34,7 @@
 //!
 //! # Other languages
 //! The rules are SQL functions, [`MIGRATION`] in this crate's `sql/postgres.sql`. A service in any
-//! language runs the same migration and begins its transactions with `SELECT ringfence_admit('bank/balance', 9)`;
+//! language runs the same migration and begins its transactions with `SELECT ringfence.admit('bank/balance', 9)`;
 //! it and services that use this guard share one mark. A refusal is an error with a `SQLSTATE` of
 //! its own, `RF001` for a stale token, so a program that overlooks it has an aborted transaction and
 //! not a stale write.
@@ -105,11 +105,13 @@ const ONLY_GUARDED: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY
 
 /// Services that start together install together; `CREATE … IF NOT EXISTS` alone fails for all but
 /// one of them then. The number is "ringfenc" in ASCII.
-const INSTALL_LOCK: &str = "SELECT pg_advisory_xact_lock(8244241983257013859);";
+const INSTALL_LOCK: &str = "SELECT pg_catalog.pg_advisory_xact_lock(8244241983257013859);";
 
 /// A guard whose mark is a row beside the data, bound to one lease.
 ///
-/// The mark lives in the table `ringfence_marks` and protects data of the same database only.
+/// The mark lives in the table `ringfence.marks` and protects data of the same database only, in all of
+/// its schemas. The guard names that schema in each statement, so neither the session's search path nor
+/// a temporary table leads it to other marks.
 ///
 /// # Rules for its transactions
 /// * They are begun and committed by the guard: with [`PostgresGuard::write`], or with
@@ -127,10 +129,11 @@ pub struct PostgresGuard {
 }
 
 impl PostgresGuard {
-    /// Runs [`MIGRATION`] in the first schema of the search path. Many may do so at a time.
+    /// Runs [`MIGRATION`]. Many may do so at a time.
     ///
     /// # Errors
-    /// [`PostgresError::Database`], if the role may not create tables and functions.
+    /// [`PostgresError::Database`], if the role may not create the schema `ringfence`; also if there is
+    /// a table of marks of another shape (`WRONG_SHAPE`) or a second one (`OTHER_MARKS`).
     pub async fn install(client: &Client) -> Result<(), PostgresError> {
         let script = [INSTALL_LOCK, MIGRATION].concat();
         Ok(client.batch_execute(&script).await?)
@@ -189,7 +192,7 @@ impl PostgresGuard {
     /// It does not hold for an effect that ends its transaction with `COMMIT AND CHAIN` or
     /// `ROLLBACK AND CHAIN`: the server lets the next one write, too. The guard does not commit that
     /// one, but if the effect commits it with a second `COMMIT`, it has written without the mark.
-    /// Where effects may do so, give their tables the trigger `ringfence_guarded` of [`MIGRATION`],
+    /// Where effects may do so, give their tables the trigger `ringfence.guarded` of [`MIGRATION`],
     /// which refuses each statement of a transaction that has not admitted a fence.
     ///
     /// It is a setting of the session: a pooler that gives each transaction another connection
@@ -240,7 +243,7 @@ impl PostgresGuard {
     ) -> Result<Admitted, PostgresError> {
         fence.check_lease(&self.name)?;
         self.stay_below_the_ceiling(client, fence).await?;
-        self.insist("ringfence_raise", client, fence).await?;
+        self.insist("raise_mark", client, fence).await?;
         Ok(Admitted::new(fence.token))
     }
 
@@ -367,7 +370,7 @@ impl PostgresGuard {
         floor: FencingToken,
     ) -> Result<(), PostgresError> {
         let fence = Fence::new(self.name.clone(), floor);
-        match self.insist("ringfence_advance_to", client, &fence).await {
+        match self.insist("advance_to", client, &fence).await {
             // A greater token came first.
             Err(PostgresError::Refused(Refused::StaleToken { .. })) => Ok(()),
             done => done,
@@ -403,7 +406,7 @@ impl PostgresGuard {
         // It only grows, so what is read here can become too low, never too high. As text, since
         // nothing is prepared behind a pooler; no lease name can end a text in SQL.
         let look = format!(
-            "SELECT mark FROM ringfence_marks WHERE name = '{}'",
+            "SELECT mark FROM ringfence.marks WHERE name OPERATOR(pg_catalog.=) '{}'",
             self.name
         );
         let answers = client.simple_query(&look).await;
@@ -428,8 +431,9 @@ impl PostgresGuard {
     ) -> Result<(), PostgresError> {
         let (name, token) = (&fence.name, fence.token);
         let message = format!(
-            "{BEGIN}; SELECT CAST(CASE WHEN now() = statement_timestamp() THEN '0' \
-             ELSE '{NOT_FIRST}' END AS integer); SELECT {function}('{name}', {token}); COMMIT"
+            "{BEGIN}; SELECT CAST(CASE WHEN pg_catalog.now() OPERATOR(pg_catalog.=) \
+             pg_catalog.statement_timestamp() THEN '0' ELSE '{NOT_FIRST}' END AS integer); \
+             SELECT ringfence.{function}('{name}', {token}); COMMIT"
         );
         let mut retries = Retries::new(self.attempts);
         loop {

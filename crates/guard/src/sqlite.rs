@@ -124,6 +124,13 @@ pub enum SqliteError {
     /// [`SqliteGuard::install`] was never called on this database.
     #[error("the database has no table ringfence_marks; call SqliteGuard::install once")]
     NotInstalled,
+    /// The mark was not written, though no greater token stands there: a trigger that is none of the
+    /// guard's ignores the write. Nothing is admitted.
+    #[error(
+        "the mark was not written, and no greater token was admitted; drop the triggers on \
+         ringfence_marks that SqliteGuard::install has not made"
+    )]
+    NotWritten,
     /// The table of marks was not made by [`SqliteGuard::install`], and has another key or another type of
     /// mark: texts, for example, have another order than tokens.
     #[error(
@@ -133,6 +140,17 @@ pub enum SqliteError {
     WrongShape {
         /// The columns that it has.
         found: String,
+    },
+    /// The triggers of the marks stand on another table: `ringfence_marks` was renamed, and its marks with
+    /// it.
+    #[error(
+        "the triggers of ringfence_marks are on the table {table}, so it was renamed; rename it back, or \
+         drop its triggers, call SqliteGuard::install again and raise each mark with \
+         SqliteGuard::advance_to"
+    )]
+    Renamed {
+        /// The table that has the marks.
+        table: String,
     },
     /// The commit was interrupted, or its file failed, when it may have been done already. Look at
     /// the data before repeating what is not harmless twice.
@@ -166,7 +184,9 @@ impl SqliteError {
             Self::Busy { .. }
             | Self::NotFirst
             | Self::NotInstalled
+            | Self::NotWritten
             | Self::WrongShape { .. }
+            | Self::Renamed { .. }
             | Self::Unknown { .. }
             | Self::Database { .. } => None,
         }
@@ -195,7 +215,7 @@ impl SqliteGuard {
     ///
     /// # Errors
     /// [`SqliteError::Busy`] or [`SqliteError::Database`]. [`SqliteError::WrongShape`], if there is a table of
-    /// that name with another key or another type of mark.
+    /// that name with another key or another type of mark; [`SqliteError::Renamed`], if there was one.
     pub fn install(connection: &Connection) -> Result<(), SqliteError> {
         if planted(Bug::MarkOfOneConnection) {
             return Ok(connection.execute_batch(MARKS_OF_ONE_CONNECTION)?);
@@ -203,6 +223,9 @@ impl SqliteGuard {
         let shape = shape(connection)?;
         if !shape.is_empty() && shape != SHAPE {
             return Err(SqliteError::WrongShape { found: shape });
+        }
+        if let Some(table) = renamed(connection)? {
+            return Err(SqliteError::Renamed { table });
         }
         Ok(connection.execute_batch(SQLITE_MIGRATION)?)
     }
@@ -230,7 +253,8 @@ impl SqliteGuard {
     }
 
     /// Admits the fence for the rest of the transaction, if no greater token was admitted before,
-    /// and writes the mark. Must be the first statement of `transaction`.
+    /// and writes the mark. Must be the first statement of `transaction`. Nothing keeps the statements
+    /// that follow from dropping or renaming the table of marks; [`SqliteGuard::write`] does.
     ///
     /// # Errors
     /// [`SqliteError::Refused`]: roll back; after [`Refused::StaleToken`] the lease is lost.
@@ -274,8 +298,10 @@ impl SqliteGuard {
     /// itself, without the mark: a commit hook refuses it, and everything else that would commit
     /// before `effect` has returned. A rollback hook notes that the transaction has ended: another
     /// one that `effect` has begun since, with `BEGIN` or `SAVEPOINT`, is rolled back. An authorizer
-    /// refuses to set `PRAGMA journal_mode`, with `SQLITE_AUTH`: without a journal what the hook refuses
-    /// could not be taken back. So hooks of both kinds and an authorizer that the program has set on
+    /// refuses, with `SQLITE_AUTH`, to set `PRAGMA journal_mode`, since without a journal what the hook
+    /// refuses could not be taken back; and what would lower or hide a mark: to set `PRAGMA
+    /// writable_schema`, to attach a database, to drop, alter or empty `ringfence_marks`, to change its
+    /// triggers, or to make a temporary table or view of that name. So hooks of both kinds and an authorizer that the program has set on
     /// `connection` are gone afterwards; set them again, or use [`SqliteGuard::admit`] and stop at any
     /// error. `effect` must not set any.
     ///
@@ -384,10 +410,13 @@ impl SqliteGuard {
             Ok(_) => {}
             Err(rusqlite::Error::SqliteFailure(_, Some(message)))
                 if Refused::from_message(&fence, &message).is_some() => {}
-            Err(error) => return Err(error.into()),
+            // Also where the statement was prepared before the table went.
+            Err(error) => return Err(not_installed(error)),
         }
-        let mark = self.mark(transaction)?.unwrap_or(token);
-        Err(fence.overtaken_by(mark).into())
+        match self.mark(transaction)? {
+            Some(mark) if mark > token => Err(fence.overtaken_by(mark).into()),
+            _ => Err(SqliteError::NotWritten),
+        }
     }
 }
 
@@ -407,6 +436,15 @@ fn shape(connection: &Connection) -> Result<String, SqliteError> {
             WHEN \"notnull\" THEN ' NOT NULL' ELSE '' END AS concat
         FROM pragma_table_info('ringfence_marks', 'main') ORDER BY cid)";
     Ok(connection.query_row(columns, [], |row| row.get(0))?)
+}
+
+/// The table that has the triggers of the marks under another name. They go with a table that is renamed.
+fn renamed(connection: &Connection) -> Result<Option<String>, SqliteError> {
+    let table = "SELECT tbl_name FROM main.sqlite_master
+        WHERE type = 'trigger' AND name LIKE 'ringfence\\_marks\\_%' ESCAPE '\\'
+            AND tbl_name <> 'ringfence_marks' COLLATE NOCASE";
+    let found = connection.query_row(table, [], |row| row.get(0));
+    Ok(found.optional()?)
 }
 
 fn come_first(transaction: &Transaction<'_>) -> Result<(), SqliteError> {

@@ -23,6 +23,11 @@ pub(crate) trait Database {
     /// Makes another transaction hold the mark of `a` while `work` runs.
     fn held(&self, work: &mut dyn FnMut());
 
+    /// The table of marks.
+    fn marks(&self) -> &'static str {
+        "ringfence_marks"
+    }
+
     /// Statements that end the transaction of a script, and what it must say.
     fn ends(&self) -> &'static [&'static str];
 }
@@ -76,6 +81,10 @@ pub(crate) fn ended(said: &Said, code: i32, says: &str) {
 /// What the command promises of every store.
 fn keeps_its_promises(database: &dyn Database) {
     let amount = || database.ask("SELECT amount FROM balance");
+    let mark = || {
+        let marks = database.marks();
+        database.ask(&format!("SELECT mark FROM {marks} WHERE name = 'a'"))
+    };
 
     // The table of marks is created, and the script need not end with a semicolon.
     ended(&guard(database, &["--fence", "a#8"], ADD), 0, "");
@@ -94,10 +103,7 @@ fn keeps_its_promises(database: &dyn Database) {
         .env("RINGFENCE_LEASE", "a")
         .env("RINGFENCE_TOKEN", "9");
     ended(&fed(&mut command, database, &["--advance"], ""), 0, "");
-    assert_eq!(
-        database.ask("SELECT mark FROM ringfence_marks WHERE name = 'a'"),
-        "9"
-    );
+    assert_eq!(mark(), "9");
 
     // One line names both tokens, and nothing is written.
     for options in [&["--fence", "a#8"][..], &["--fence", "a#8", "--advance"]] {
@@ -126,10 +132,7 @@ fn keeps_its_promises(database: &dyn Database) {
     let torn = format!("{ADD}; SELECT * FROM nowhere; {ADD};");
     ended(&guard(database, &["--fence", "a#10"], &torn), 1, "nowhere");
     assert_eq!(amount(), "120");
-    assert_eq!(
-        database.ask("SELECT mark FROM ringfence_marks WHERE name = 'a'"),
-        "9"
-    );
+    assert_eq!(mark(), "9");
 
     // So is one that would end its transaction.
     for end in database.ends() {
@@ -137,8 +140,7 @@ fn keeps_its_promises(database: &dyn Database) {
         let said = guard(database, &["--fence", "a#10"], &script);
         assert_eq!(said.code, Some(1), "{end}: {said:?}");
         assert_eq!(amount(), "120", "{end}: {said:?}");
-        let mark = database.ask("SELECT mark FROM ringfence_marks WHERE name = 'a'");
-        assert_eq!(mark, "9", "{end}: {said:?}");
+        assert_eq!(mark(), "9", "{end}: {said:?}");
     }
     let script = format!("{ADD}; COMMIT; {ADD}");
     ended(
@@ -251,7 +253,7 @@ impl Database for OfPostgres {
     }
 
     fn held(&self, work: &mut dyn FnMut()) {
-        let hold = "BEGIN; SELECT ringfence_admit('a', 10); SELECT pg_sleep(3600)";
+        let hold = "BEGIN; SELECT ringfence.admit('a', 10); SELECT pg_sleep(3600)";
         let mut holder = self.psql(hold).spawn().unwrap();
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         crate::harness::await_that("the mark is held", || self.ask(waits) == "1");
@@ -260,6 +262,10 @@ impl Database for OfPostgres {
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         self.ask(end);
         holder.wait().unwrap();
+    }
+
+    fn marks(&self) -> &'static str {
+        "ringfence.marks"
     }
 
     fn ends(&self) -> &'static [&'static str] {

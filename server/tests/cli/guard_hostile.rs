@@ -55,9 +55,21 @@ fn a_client_of_mysql_that_would_go_on_at_errors_does_not() {
     let options = format!("--defaults-file={}", file.display());
     let said = guard_with(&database, "a#8", ADD, &options, "");
     assert_eq!(said.code, Some(76), "{said:?}");
-    for banned in ["--force", "-f", "-e", "--exec=DO 1", "--init-command=DO 1"] {
+    for banned in [
+        "--force",
+        "-f",
+        "-vf",
+        "-e",
+        "-Be",
+        "-vvveUPDATE balance SET amount = 0",
+        "--exec=DO 1",
+        "--init-command=DO 1",
+        "--delimiter=//",
+        "--database=mysql",
+        "mysql",
+    ] {
         let said = guard_with(&database, "a#8", ADD, "", banned);
-        ended(&said, 2, "would run SQL past the guard");
+        ended(&said, 2, "could run SQL past the guard");
     }
     assert_eq!(database.ask("SELECT amount FROM balance"), "100");
 }
@@ -87,9 +99,20 @@ fn a_script_for_mysql_that_is_committed_is_reported_so_in_any_format() {
         return;
     };
     let amount = || database.ask("SELECT amount FROM balance");
-    for format in ["--table", "--html", "--xml", "--vertical", "--column-names"] {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client.cnf");
+    let options = format!("--defaults-file={}", file.display());
+    for format in [
+        "table",
+        "html",
+        "xml",
+        "vertical",
+        "column-names",
+        "delimiter=//",
+    ] {
+        fs::write(&file, format!("[client]\n{format}\n")).unwrap();
         let before = amount();
-        let said = guard_with(&database, "a#9", ADD, "", format);
+        let said = guard_with(&database, "a#9", ADD, &options, "");
         assert_eq!(said.code, Some(0), "{format}: {said:?}");
         assert_ne!(amount(), before, "{format}");
     }
@@ -97,6 +120,57 @@ fn a_script_for_mysql_that_is_committed_is_reported_so_in_any_format() {
     let script = format!("SET character_set_results = utf16; {ADD}");
     ended(&guard(&database, &["--fence", "a#9"], &script), 0, "");
     assert_ne!(amount(), before);
+}
+
+/// The client has one command that it never gives up.
+#[test]
+fn a_script_for_mysql_may_set_its_delimiter_and_leave_it_so() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    let amount = || database.ask("SELECT amount FROM balance");
+    for script in [
+        format!("DELIMITER //\n{ADD}//\nDELIMITER ;\n"),
+        format!("DELIMITER //\n{ADD}//\n"),
+        format!("DELIMITER //\n{ADD}"),
+        format!("DELIMITER //\n{ADD};"),
+        format!("{ADD};\nDELIMITER //\n"),
+        format!("delimiter $$\n{ADD}$$\n-- done"),
+        format!("DELIMITER //\nBEGIN NOT ATOMIC {ADD}; END//"),
+    ] {
+        let before: u64 = amount().parse().unwrap();
+        ended(&guard(&database, &["--fence", "a#9"], &script), 0, "");
+        assert_eq!(amount(), (before + 10).to_string(), "{script}");
+    }
+}
+
+/// It ends with the session of its script.
+#[test]
+fn a_script_for_mysql_hides_the_marks_from_no_later_one() {
+    let Some(database) = advanced_mysql() else {
+        return;
+    };
+    for hides in [
+        "CREATE TEMPORARY TABLE ringfence_marks (name VARCHAR(255) PRIMARY KEY, mark BIGINT)",
+        "USE mysql",
+    ] {
+        let script = format!("{hides}; UPDATE bank.balance SET amount = 7");
+        ended(&guard(&database, &["--fence", "a#9"], &script), 0, "");
+        assert_eq!(database.ask("SELECT amount FROM balance"), "7", "{hides}");
+        let stale = guard(&database, &["--fence", "a#8"], ADD);
+        assert_eq!(stale.code, Some(76), "{hides}: {stale:?}");
+    }
+    for harms in [
+        "RENAME TABLE ringfence_marks TO other_marks",
+        "DROP TABLE ringfence_marks",
+        "TRUNCATE TABLE ringfence_marks",
+        "DROP TRIGGER ringfence_marks_only_grow",
+    ] {
+        let said = guard(&database, &["--fence", "a#9"], &format!("{ADD}; {harms}"));
+        ended(&said, 1, "nothing of it was written");
+        assert_eq!(database.ask("SELECT amount FROM balance"), "7", "{harms}");
+        assert_eq!(database.ask("SELECT mark FROM ringfence_marks"), "9");
+    }
 }
 
 #[test]
@@ -147,7 +221,7 @@ fn timeout_bounds_the_wait_for_a_table_of_postgres() {
     let database = OfPostgres(server);
     database.ask("CREATE TABLE balance (amount bigint); INSERT INTO balance VALUES (100)");
     ended(&guard(&database, &["--install"], ""), 0, "");
-    for table in ["ringfence_marks", "balance"] {
+    for table in ["ringfence.marks", "balance"] {
         let hold = format!("BEGIN; LOCK TABLE {table}; SELECT pg_sleep(60)");
         let mut holder = database.psql(&hold).spawn().unwrap();
         let waits = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
@@ -159,17 +233,152 @@ fn timeout_bounds_the_wait_for_a_table_of_postgres() {
         holder.wait().unwrap();
         ended(&said, 75, "another transaction is in the way");
     }
-    let banned = ["--fence", "a#9", "--", "-c", "SELECT 1"];
+}
+
+/// psql takes several short options in one word.
+#[test]
+fn options_of_psql_that_are_not_of_the_connection_are_refused() {
+    let Some(database) = advanced_postgres() else {
+        return;
+    };
+    let stale = "UPDATE balance SET amount = 0";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stale.sql");
+    fs::write(&file, stale).unwrap();
+    let file = file.to_str().unwrap();
+    for refused in [
+        &["-c", stale][..],
+        &["-qc", stale],
+        &["-vX=1", "-wc", stale],
+        &["-qf", file],
+        &["-1Xf", file],
+        &["--comm", stale],
+        &["--set=ON_ERROR_STOP=0"],
+        &["--dbname=other"],
+        &["other"],
+    ] {
+        let mut command = ringfence();
+        command.args(["guard", "postgres"]).arg(database.uri());
+        command.args(["--fence", "a#8", "--"]).args(refused);
+        let said = spawned(&mut command, ADD).wait_with_output().unwrap();
+        ended(&said.into(), 2, "could run SQL past the guard");
+        assert_eq!(
+            database.ask("SELECT amount FROM balance"),
+            "100",
+            "{refused:?}"
+        );
+    }
     let mut command = ringfence();
-    command
-        .args(["guard", "postgres"])
-        .arg(database.uri())
-        .args(banned);
-    let said: Said = spawned(&mut command, ADD)
-        .wait_with_output()
-        .unwrap()
-        .into();
-    ended(&said, 2, "would run SQL past the guard");
+    command.args(["guard", "postgres"]).arg("postgres");
+    command.args([
+        "--fence",
+        "a#9",
+        "--",
+        "-h127.0.0.1",
+        "-w",
+        "-U",
+        "postgres",
+    ]);
+    command.arg(format!("--port={}", database.0.port()));
+    let said = spawned(&mut command, ADD).wait_with_output().unwrap();
+    ended(&said.into(), 0, "");
+}
+
+/// A server with the table `balance`, in which token 9 of lease `a` was admitted.
+fn advanced_postgres() -> Option<OfPostgres> {
+    let database = OfPostgres(Postgres::start(Disk::Memory)?);
+    database.ask("CREATE TABLE balance (amount bigint); INSERT INTO balance VALUES (100)");
+    let advance = ["--fence", "a#9", "--advance"];
+    ended(&guard(&database, &advance, ""), 0, "");
+    Some(database)
+}
+
+/// As the user has a schema of its own name, which comes first in its search path.
+#[test]
+fn a_users_own_schema_and_a_temporary_table_hide_no_marks_from_the_command() {
+    let Some(database) = advanced_postgres() else {
+        return;
+    };
+    database.ask("CREATE SCHEMA postgres; CREATE TABLE postgres.marks (LIKE ringfence.marks)");
+    let stale = guard(&database, &["--fence", "a#8"], ADD);
+    assert_eq!(stale.code, Some(76), "{stale:?}");
+    let hides = format!("CREATE TEMP TABLE marks (LIKE ringfence.marks); {ADD}");
+    ended(&guard(&database, &["--fence", "a#9"], &hides), 0, "");
+    let stale = guard(&database, &["--fence", "a#8"], ADD);
+    assert_eq!(stale.code, Some(76), "{stale:?}");
+    assert_eq!(database.ask("SELECT amount FROM balance"), "110");
+}
+
+#[test]
+fn other_marks_in_postgres_are_moved_if_alone_and_refused_beside_the_guards() {
+    let Some(server) = Postgres::start(Disk::Memory) else {
+        return;
+    };
+    let database = OfPostgres(server);
+    let earlier = "CREATE TABLE balance (amount bigint); INSERT INTO balance VALUES (100);
+        CREATE TABLE ringfence_marks (name text PRIMARY KEY, mark bigint NOT NULL);
+        INSERT INTO ringfence_marks VALUES ('a', 9);
+        CREATE FUNCTION ringfence_admit(resource text, token numeric) RETURNS bigint
+            LANGUAGE sql AS 'SELECT 1::bigint'";
+    database.ask(earlier);
+    let stale = guard(&database, &["--fence", "a#8"], ADD);
+    assert_eq!(stale.code, Some(76), "{stale:?}");
+    assert_eq!(database.ask("SELECT mark FROM ringfence.marks"), "9");
+
+    // A service of the earlier release has installed once more: its table, or its functions alone.
+    let table = "CREATE TABLE ringfence_marks (name text PRIMARY KEY, mark bigint NOT NULL)";
+    let function = "CREATE FUNCTION ringfence_admit(resource text, token numeric) RETURNS bigint
+            LANGUAGE sql AS 'SELECT 1::bigint'";
+    for (other, away) in [
+        (table, "DROP TABLE ringfence_marks"),
+        (function, "DROP FUNCTION ringfence_admit(text, numeric)"),
+    ] {
+        database.ask(other);
+        for options in [
+            &["--fence", "a#9"][..],
+            &["--fence", "a#9", "--advance"],
+            &["--install"],
+        ] {
+            let said = guard(&database, options, ADD);
+            ended(
+                &said,
+                1,
+                "in schema public; expected marks in ringfence.marks alone",
+            );
+        }
+        let json = guard(&database, &["--fence", "a#9", "--json"], ADD).error();
+        assert_eq!(json["reason"], "OTHER_MARKS");
+        assert_eq!(database.ask("SELECT amount FROM balance"), "100");
+        database.ask(away);
+    }
+    ended(&guard(&database, &["--fence", "a#9"], ADD), 0, "");
+}
+
+/// The owner of the table may do so; without its triggers a mark can be lowered.
+#[test]
+fn a_script_for_postgres_cannot_change_the_table_of_marks() {
+    let Some(database) = advanced_postgres() else {
+        return;
+    };
+    for harms in [
+        "DROP TABLE ringfence.marks",
+        "DROP SCHEMA ringfence CASCADE",
+        "ALTER TABLE ringfence.marks RENAME TO old_marks",
+        "ALTER TABLE ringfence.marks SET SCHEMA public",
+        "DROP TRIGGER ringfence_marks_only_grow ON ringfence.marks",
+        "ALTER TABLE ringfence.marks DISABLE TRIGGER ALL; UPDATE ringfence.marks SET mark = 1;
+         ALTER TABLE ringfence.marks ENABLE TRIGGER ALL",
+        "DROP TABLE ringfence.marks; CREATE TABLE ringfence.marks (name text PRIMARY KEY, mark bigint)",
+        "SET LOCAL search_path = pg_temp; ALTER TABLE ringfence.marks ENABLE ROW LEVEL SECURITY",
+        "UPDATE ringfence.marks SET mark = 1",
+        "TRUNCATE ringfence.marks",
+    ] {
+        let said = guard(&database, &["--fence", "a#9"], &format!("{ADD}; {harms}"));
+        ended(&said, 1, "nothing of it was written");
+        assert_eq!(database.ask("SELECT amount FROM balance"), "100", "{harms}");
+        let stale = guard(&database, &["--fence", "a#8"], ADD);
+        assert_eq!(stale.code, Some(76), "{harms}: {stale:?}");
+    }
 }
 
 /// Waits until a script runs, and kills the command in the middle of it.
@@ -205,6 +414,40 @@ fn a_command_that_is_killed_leaves_no_client_that_commits() {
     });
     let held = "SELECT CONCAT(amount, ' ', (SELECT mark FROM ringfence_marks)) FROM balance";
     assert_eq!(database.ask(held), "100 9");
+}
+
+#[test]
+fn a_script_for_sqlite_can_neither_lower_nor_hide_a_mark() {
+    let database = Sqlite::create();
+    let advance = ["--fence", "a#9", "--advance"];
+    ended(&guard(&database, &advance, ""), 0, "");
+    for (harms, says) in [
+        ("DROP TABLE ringfence_marks", "outlive"),
+        ("ALTER TABLE ringfence_marks RENAME TO old_marks", "outlive"),
+        ("DROP TRIGGER ringfence_marks_only_grow", "outlive"),
+        ("CREATE TEMP VIEW ringfence_marks AS SELECT 1", "outlive"),
+        ("PRAGMA writable_schema = ON", "outlive"),
+        ("ATTACH ':memory:' AS other", "outlive"),
+        (
+            "REPLACE INTO ringfence_marks VALUES ('a', 1)",
+            "STALE_TOKEN",
+        ),
+        ("UPDATE ringfence_marks SET mark = 1", "can only grow"),
+    ] {
+        let said = guard(&database, &["--fence", "a#9"], &format!("{ADD}; {harms}"));
+        ended(&said, 1, says);
+        assert_eq!(database.ask("SELECT amount FROM balance"), "100", "{harms}");
+        let stale = guard(&database, &["--fence", "a#8"], ADD);
+        assert_eq!(stale.code, Some(76), "{harms}: {stale:?}");
+    }
+    // By another program.
+    let rename = "ALTER TABLE ringfence_marks RENAME TO old_marks";
+    database.open().execute_batch(rename).unwrap();
+    ended(
+        &guard(&database, &["--fence", "a#8"], ADD),
+        1,
+        "table old_marks",
+    );
 }
 
 /// Without its journal SQLite cannot take back what the guard refuses to commit.

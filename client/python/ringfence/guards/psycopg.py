@@ -32,9 +32,9 @@ from ringfence._core import checked_name
 from ringfence._lease import Fence, LeaseBase
 from ringfence.guards import NotFirst, fence_of, migration, raise_refused, refusal_of
 
-_ADMIT = "SELECT ringfence_admit(%s::text, %s::bigint)"
-_ADVANCE = "SELECT ringfence_advance(%s::text, %s::bigint)"
-_MARK = "SELECT mark FROM ringfence_marks WHERE name = %s::text"
+_ADMIT = "SELECT ringfence.admit(%s::text, %s::bigint)"
+_ADVANCE = "SELECT ringfence.advance(%s::text, %s::bigint)"
+_MARK = "SELECT mark FROM ringfence.marks WHERE name = %s::text"
 # Services that start together install together. The number is "ringfenc" in ASCII.
 _INSTALL_LOCK = "SELECT pg_advisory_xact_lock(8244241983257013859)"
 
@@ -67,8 +67,8 @@ class PostgresGuard:
 
     @staticmethod
     def install(connection: psycopg.Connection[Any]) -> None:
-        """Makes the table of marks and its functions in the first schema of the search path. Running
-        it again changes nothing; many may do so at a time."""
+        """Makes the schema `ringfence` with the table of marks and its functions. Running it again
+        changes nothing; many may do so at a time."""
         with connection.transaction():
             connection.execute(_INSTALL_LOCK)
             connection.execute(migration("postgres").encode())

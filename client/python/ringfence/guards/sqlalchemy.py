@@ -40,13 +40,17 @@ from ringfence.guards import (
     refusal_of,
 )
 
-_POSTGRES_ADMIT = text("SELECT ringfence_admit(CAST(:name AS text), CAST(:token AS bigint))")
+_POSTGRES_ADMIT = text("SELECT ringfence.admit(CAST(:name AS text), CAST(:token AS bigint))")
 _POSTGRES_LOCK = text("SELECT pg_advisory_xact_lock(8244241983257013859)")
+# A temporary table of that name would stand before the marks.
 _SQLITE_ADMIT = text(
-    "INSERT INTO ringfence_marks (name, mark) VALUES (:name, :token) "
+    "INSERT INTO main.ringfence_marks (name, mark) VALUES (:name, :token) "
     "ON CONFLICT (name) DO UPDATE SET mark = excluded.mark WHERE mark <= excluded.mark"
 )
-_MARK = text("SELECT mark FROM ringfence_marks WHERE name = :name")
+_MARK = {
+    "postgresql": text("SELECT mark FROM ringfence.marks WHERE name = :name"),
+    "sqlite": text("SELECT mark FROM main.ringfence_marks WHERE name = :name"),
+}
 
 
 class SqlGuard:
@@ -124,7 +128,7 @@ class SqlGuard:
     def mark(self, engine: Engine) -> int | None:
         """The greatest token admitted so far; None if there is none. Advice for people."""
         with engine.connect() as connection:
-            row = connection.execute(_MARK, {"name": self.name}).one_or_none()
+            row = connection.execute(_MARK[_dialect(engine)], {"name": self.name}).one_or_none()
             return None if row is None else int(row[0])
 
 
@@ -173,7 +177,7 @@ def _admit(connection: Connection, fence: Fence, lease: LeaseBase | Fence) -> No
             return
         if fence.token > ceiling():
             # A mark only grows: one that has reached the token stays, and is no reason to refuse it.
-            row = connection.execute(_MARK, {"name": fence.name}).one_or_none()
+            row = connection.execute(_MARK["sqlite"], {"name": fence.name}).one_or_none()
             if row is None or int(row[0]) < fence.token:
                 raise TokenTooHigh(f"the token of {fence} is above the ceiling {ceiling()}")
         if connection.execute(_SQLITE_ADMIT, values).rowcount != 1:

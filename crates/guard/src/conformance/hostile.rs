@@ -1,15 +1,16 @@
 //! Guarded writes whose connection is disturbed at each step between the first byte and the commit,
-//! or whose effect ends its transaction and goes on.
+//! or whose effect ends its transaction and goes on, or whose session hides the marks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::future;
 
-use ringfence_core::{FencingToken, LeaseName};
+use ringfence_core::LeaseName;
 
+use super::hostile_store::{
+    Aside, Disturbed, Fault, Held, Hit, HostileStore, Shadow, Since, Written,
+};
 use super::{Rule, Violation, suite_lease, token};
-use crate::{Fence, Refused};
+use crate::Fence;
 
 /// The most steps of one guarded write that the suite disturbs, per kind of fault. A store whose
 /// write has more is not tested to its end, and fails.
@@ -20,148 +21,6 @@ const BEFORE: u64 = 1;
 const DISTURBED: u64 = 2;
 const AFTER: u64 = 3;
 
-/// What happens to a guarded write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Hit {
-    /// The store gives up the step as it begins, and has done nothing for it: a statement timeout
-    /// that was over at once, a pooler that refuses, a file that cannot grow.
-    TimesOut,
-    /// The step is cancelled from outside while the store carries it out.
-    Cancelled,
-    /// The connection is reset before the first byte of the step has left.
-    ResetBefore,
-    /// The connection is reset in the middle of the step's bytes.
-    ResetInside,
-    /// The connection is reset when the store has done the step, before its answer arrives.
-    ResetBehind,
-    /// The store is killed while it carries out the step, and starts again.
-    Restart,
-}
-
-impl Hit {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::TimesOut,
-        Self::Cancelled,
-        Self::ResetBefore,
-        Self::ResetInside,
-        Self::ResetBehind,
-        Self::Restart,
-    ];
-}
-
-/// A disturbance: what happens, and at which step of the write, counted from 0. What a step is, a
-/// message or an instruction, is the store's matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What happens.
-    pub hit: Hit,
-    /// At which step.
-    pub step: u32,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at step {}", self.hit, self.step)
-    }
-}
-
-/// Statements of an effect that are about its transaction, not about data; in the words of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aside {
-    /// Behind them the transaction has ended, and the effect goes on all the same: in none, in
-    /// another one, or in a savepoint that opens one.
-    Ends(&'static str),
-    /// Behind them the transaction is the same: a savepoint that was undone, a nested one.
-    Stays(&'static str),
-}
-
-impl Aside {
-    /// The statements.
-    #[must_use]
-    pub const fn statements(self) -> &'static str {
-        match self {
-            Self::Ends(statements) | Self::Stays(statements) => statements,
-        }
-    }
-}
-
-/// What a guarded write returned to its caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It succeeded.
-    Committed,
-    /// The guard refused it.
-    Refused(Refused),
-    /// It failed with an error after which nothing is committed.
-    Failed(String),
-    /// It failed with an error that leaves open whether all of it is committed, or nothing.
-    Unknown(String),
-}
-
-/// A guarded write that was disturbed, or was over before the fault came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disturbed {
-    /// What it returned.
-    pub written: Written,
-    /// Whether it got as far as the step of the fault.
-    pub reached: bool,
-}
-
-/// What stands in the store. There are two data, so that an effect can be torn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// The mark.
-    pub mark: Option<FencingToken>,
-    /// The first datum.
-    pub first: Option<u64>,
-    /// The second datum.
-    pub second: Option<u64>,
-}
-
-/// A guarded store with two data whose connections can be disturbed. Implementations may write
-/// `async fn`.
-pub trait HostileStore {
-    /// The kinds of fault that this store can meet.
-    fn hits(&self) -> Vec<Hit>;
-
-    /// Writes `datum` into both data in one guarded write, each with a statement of its own if the
-    /// store has statements, through a connection of its own.
-    ///
-    /// With a fault the connection is disturbed, from the moment at which the write is called. How
-    /// far it got is reported.
-    fn write(
-        &self,
-        fence: &Fence,
-        datum: u64,
-        fault: Option<Fault>,
-    ) -> impl Future<Output = Disturbed>;
-
-    /// What effects of this store can do to their transactions; nothing, unless it has some that
-    /// effects can reach.
-    fn asides(&self) -> Vec<Aside> {
-        Vec::new()
-    }
-
-    /// As [`HostileStore::write`], undisturbed, with an effect that carries out the statements of
-    /// `aside`, awaits `meanwhile`, writes both data then, and overlooks every error. Called for
-    /// the store's own [`HostileStore::asides`] only.
-    fn write_aside(
-        &self,
-        _fence: &Fence,
-        _datum: u64,
-        aside: Aside,
-        _meanwhile: impl AsyncFn(),
-    ) -> impl Future<Output = Written> {
-        future::ready(Written::Failed(format!("{aside:?} is not of this store")))
-    }
-
-    /// Waits until the store has nothing under way for connections that are gone, and reads mark
-    /// and data.
-    fn look(&self) -> impl Future<Output = Held>;
-}
-
 /// What a passed run has seen, so that a reader can tell it was not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostileReport {
@@ -169,6 +28,8 @@ pub struct HostileReport {
     pub faults: BTreeMap<Hit, u64>,
     /// Writes whose effect had an [`Aside`].
     pub asides: u64,
+    /// Stale and rightful writes of connections with a [`Shadow`].
+    pub shadows: u64,
     /// Of all these, writes that succeeded all the same.
     pub committed: u64,
     /// Writes that the guard refused.
@@ -231,7 +92,8 @@ const CASES: &[Case] = &[
 ///
 /// Before that, effects end their transaction in each way that the store has, become stale, and go
 /// on: nothing of what they write then may stay, and their write does not succeed. With savepoints
-/// they do.
+/// they do. Then connections write whose session hides the marks, in each way that the store has: a
+/// stale holder writes nothing there, and the mark of a newer one keeps others out, if it may write.
 ///
 /// `fresh` makes a new empty store, guarded by the lease it is given; once per fault and step.
 ///
@@ -258,6 +120,27 @@ pub async fn hostile<S: HostileStore>(
         })?;
         report.asides += 1;
         report.came(&written);
+    }
+    for statements in fresh(&suite_lease(made)).await.shadows() {
+        for &since in Since::ALL {
+            made += 1;
+            let shadow = Shadow { statements, since };
+            let lease = suite_lease(made);
+            let store = fresh(&lease).await;
+            let mut story = Vec::new();
+            let done = with_shadow(&store, &lease, shadow, &mut story).await;
+            let written = done.map_err(|rule| {
+                Box::new(Violation {
+                    case: format!("a connection with {shadow:?}"),
+                    rule,
+                    story,
+                })
+            })?;
+            for written in &written {
+                report.shadows += 1;
+                report.came(written);
+            }
+        }
     }
     for &case in CASES {
         for &hit in Hit::ALL {
@@ -360,6 +243,36 @@ async fn with_aside<S: HostileStore>(
     judge(&old, DISTURBED, whole(&new, AFTER), held, &written)?;
     calm(store, &last, AFTER, story).await?;
     Ok(written)
+}
+
+/// What became of a stale write on a connection with `shadow`, and of a rightful one.
+async fn with_shadow<S: HostileStore>(
+    store: &S,
+    lease: &LeaseName,
+    shadow: Shadow,
+    story: &mut Vec<String>,
+) -> Result<[Written; 2], Rule> {
+    let [old, new, last, end] = [8, 9, 10, 11].map(|value| Fence::new(lease.clone(), token(value)));
+    calm(store, &old, BEFORE, story).await?;
+    calm(store, &new, AFTER, story).await?;
+    let mut shadowed = async |fence: &Fence, before: Held| {
+        let written = store.write_shadowed(fence, DISTURBED, shadow).await;
+        story.push(format!("{fence} writes {DISTURBED} with it: {written:?}"));
+        let held = store.look().await;
+        story.push(format!("then there is {held:?}"));
+        judge(fence, DISTURBED, before, held, &written)?;
+        Ok((written, held))
+    };
+    let (stale, _) = shadowed(&old, whole(&new, AFTER)).await?;
+    let (rightful, held) = shadowed(&last, whole(&new, AFTER)).await?;
+    // On a connection without it the mark is the same.
+    if rightful == Written::Committed {
+        let late = store.write(&new, BEFORE, None).await.written;
+        story.push(format!("{new} writes {BEFORE} without it: {late:?}"));
+        judge(&new, BEFORE, held, store.look().await, &late)?;
+    }
+    calm(store, &end, AFTER, story).await?;
+    Ok([stale, rightful])
 }
 
 /// What stands in a store behind a whole write.

@@ -43,6 +43,14 @@ pub enum MysqlError {
          sql/mysql.sql once"
     )]
     NotInstalled,
+    /// The write of the mark has not met the marks: the session has a temporary table of their name, which
+    /// the server shows in their place, or the migration was an earlier release's. Nothing is admitted, and
+    /// no transaction is open.
+    #[error(
+        "a temporary table ringfence_marks hides the marks, or their trigger ringfence_marks_seen is \
+         missing; run DROP TEMPORARY TABLE ringfence_marks, or MysqlGuard::install"
+    )]
+    Hidden,
     /// The table of marks is not in InnoDB. Any other engine keeps a mark whose data was rolled back,
     /// and locks no row until the commit.
     #[error(

@@ -5,8 +5,8 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 use super::retries::is_conflict;
 use crate::{EndsBelief, Fence, Refused};
 
-/// What the names of the migration's table and functions begin with.
-const PREFIX: &str = "ringfence_";
+/// What the names of the migration's table and functions begin with: their schema.
+const SCHEMA: &str = "ringfence.";
 
 /// Stands in the error of a transaction of the guard's own that was open before.
 pub(super) const NOT_FIRST: &str = "TRANSACTION_OPEN";
@@ -27,10 +27,10 @@ pub enum PostgresError {
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The migration was not run in this database, or its schema is not in the search path.
+    /// The migration was not run in this database.
     #[error(
-        "the database has no function ringfence_raise in its search path; run \
-         PostgresGuard::install or the migration sql/postgres.sql once"
+        "the database has no table ringfence.marks with its functions; run PostgresGuard::install or \
+         the migration sql/postgres.sql once"
     )]
     NotInstalled,
     /// A transaction is open on the connection already. The guard begins its own, so that nothing
@@ -143,6 +143,12 @@ pub(super) fn is_raised(error: &tokio_postgres::Error, word: &str) -> bool {
 
 /// The table or the functions of the migration, and no other.
 fn is_missing(error: &DbError) -> bool {
-    [SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_TABLE].contains(error.code())
-        && error.message().contains(PREFIX)
+    match *error.code() {
+        SqlState::UNDEFINED_FUNCTION | SqlState::UNDEFINED_TABLE => {
+            error.message().contains(SCHEMA)
+        }
+        _ => {
+            *error.code() == SqlState::INVALID_SCHEMA_NAME && error.message().contains("ringfence")
+        }
+    }
 }

@@ -145,8 +145,8 @@ impl<'a> Guarded<'a> {
     /// search path, which may be another one meanwhile.
     fn is_open(&self) -> String {
         format!(
-            "SELECT CAST(CASE WHEN txid_current_if_assigned() = {} THEN '0' ELSE '{ENDED}' END \
-             AS integer)",
+            "SELECT CAST(CASE WHEN pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) {} \
+             THEN '0' ELSE '{ENDED}' END AS integer)",
             self.number
         )
     }

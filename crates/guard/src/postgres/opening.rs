@@ -14,17 +14,23 @@ use crate::Fence;
 /// whether this message has opened it. `now()` is the time of the message that did.
 macro_rules! told {
     () => {
-        "txid_current(), now() = statement_timestamp()"
+        "pg_catalog.txid_current(), \
+         pg_catalog.now() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()"
     };
 }
 
 /// The way of most writes: a statement that the server has parsed and planned once per connection.
 /// It writes the mark also when it is equal, raises as the functions do, and changes no row if there
-/// is none yet. A third of the cost of calling `ringfence_raise` is saved.
+/// is none yet. A third of the cost of calling `ringfence.raise_mark` is saved.
+///
+/// Each name in it has its schema, operators too: the server parses it again whenever the session's
+/// search path has changed. Its own name is not that of an earlier release, which wrote another table,
+/// since a pooled connection may have that one prepared.
 const PREPARE: &str = concat!(
-    "PREPARE ringfence_admission(text, bigint) AS UPDATE ringfence_marks \
-     SET mark = CASE WHEN mark <= $2 THEN $2 ELSE ringfence_stale($1, mark, $2) END \
-     WHERE name = $1 RETURNING ",
+    "PREPARE ringfence_raise_mark(pg_catalog.text, bigint) AS UPDATE ringfence.marks \
+     SET mark = CASE WHEN mark OPERATOR(pg_catalog.<=) $2 THEN $2 \
+     ELSE ringfence.stale($1, mark, $2) END \
+     WHERE name OPERATOR(pg_catalog.=) $1 RETURNING ",
     told!()
 );
 
@@ -48,12 +54,12 @@ impl Way {
         // Neither a lease name nor a number can end a text in SQL.
         let (name, token) = (&fence.name, fence.token);
         match self {
-            Self::Prepared => format!("EXECUTE ringfence_admission('{name}', {token})"),
+            Self::Prepared => format!("EXECUTE ringfence_raise_mark('{name}', {token})"),
             Self::Prepare => {
-                format!("{PREPARE}; EXECUTE ringfence_admission('{name}', {token})")
+                format!("{PREPARE}; EXECUTE ringfence_raise_mark('{name}', {token})")
             }
             Self::Raise => format!(
-                concat!("SELECT ", told!(), " FROM ringfence_raise('{}', {})"),
+                concat!("SELECT ", told!(), " FROM ringfence.raise_mark('{}', {})"),
                 name, token
             ),
         }

@@ -51,7 +51,7 @@ pub(super) async fn again(retries: &mut Retries, client: &Client, conflict: Conf
     };
     let pause = pause.as_secs_f64();
     client
-        .batch_execute(&format!("SELECT pg_sleep({pause})"))
+        .batch_execute(&format!("SELECT pg_catalog.pg_sleep({pause})"))
         .await
         .ok();
     true

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use ringfence_guard::conformance::{
-    Aside, Disturbed, Fault, Held, Hit, HostileStore, Rule, Written,
+    Aside, Disturbed, Fault, Held, Hit, HostileStore, Rule, Shadow, Since, Written,
 };
 use ringfence_guard::mysql::{Connection, MysqlError, MysqlGuard};
 use ringfence_guard::{Fence, FencingToken, LeaseName};
@@ -37,9 +37,26 @@ const ASIDES: &[Aside] = &[
     Aside::Ends("START TRANSACTION READ WRITE"),
     Aside::Ends("CREATE TABLE more (value INT)"),
     Aside::Ends("SET autocommit = 0; COMMIT"),
+    // Of the marks themselves.
+    Aside::Ends("RENAME TABLE ringfence_marks TO other_marks"),
+    Aside::Ends("DROP TABLE ringfence_marks"),
+    Aside::Ends("TRUNCATE TABLE ringfence_marks"),
+    Aside::Ends("DROP TRIGGER ringfence_marks_seen"),
+    Aside::Ends("CREATE OR REPLACE TABLE ringfence_marks (name VARCHAR(255), mark BIGINT)"),
     Aside::Stays("SAVEPOINT step; DELETE FROM pair; ROLLBACK TO step"),
     Aside::Stays("SAVEPOINT step; SAVEPOINT inside; RELEASE SAVEPOINT step"),
     Aside::Stays("SET autocommit = 0"),
+];
+
+/// What a session can have in front of the marks. A temporary table comes first under its full name, too.
+const SHADOWS: &[&str] = &[
+    "CREATE TEMPORARY TABLE ringfence_marks (
+        name VARCHAR(255) PRIMARY KEY, mark BIGINT, admissions BIGINT DEFAULT 1)",
+    "CREATE TEMPORARY TABLE ringfence_marks LIKE elsewhere.ringfence_marks",
+    "CREATE TEMPORARY TABLE ringfence_marks ENGINE = MEMORY SELECT * FROM ringfence_marks",
+    "CREATE TEMPORARY TABLE ringfence_marks LIKE elsewhere.ringfence_marks; SET @ringfence_seen = 9",
+    "USE elsewhere",
+    "SET sql_mode = ''",
 ];
 
 /// How a holder writes.
@@ -51,6 +68,8 @@ enum Way {
     ByHand,
     /// Wrong: the check is a transaction of its own.
     CheckedBefore,
+    /// Wrong: whatever table has the name is written.
+    AnyTable,
 }
 
 struct Part {
@@ -66,11 +85,11 @@ struct Part {
 /// Writes both data, each with a statement of its own: one as a text, one prepared.
 async fn effect(conn: &mut Conn, name: &LeaseName, datum: u64) -> Result<(), MysqlError> {
     let first = format!(
-        "INSERT INTO pair (name, first) VALUES ('{name}', {datum})
+        "INSERT INTO hostile.pair (name, first) VALUES ('{name}', {datum})
          ON DUPLICATE KEY UPDATE first = {datum}"
     );
     conn.query_drop(&first).await?;
-    let second = "INSERT INTO pair (name, second) VALUES (?, ?)
+    let second = "INSERT INTO hostile.pair (name, second) VALUES (?, ?)
          ON DUPLICATE KEY UPDATE second = ?";
     conn.exec_drop(second, (name.as_str(), datum, datum))
         .await?;
@@ -86,6 +105,37 @@ pub(crate) fn written(done: Result<(), MysqlError>) -> Written {
     }
 }
 
+async fn by_name(conn: &mut Conn, fence: &Fence, datum: u64) -> Result<(), MysqlError> {
+    let (name, token) = (&fence.name, fence.token);
+    let admit = format!(
+        "INSERT INTO hostile.ringfence_marks (name, mark) VALUES ('{name}', {token})
+         ON DUPLICATE KEY UPDATE mark = GREATEST(mark, {token})"
+    );
+    let look = format!("SELECT mark FROM hostile.ringfence_marks WHERE name = '{name}'");
+    conn.query_drop("START TRANSACTION").await?;
+    conn.query_drop(admit).await?;
+    let mark: Option<u64> = conn.query_first(look).await?;
+    let mark = FencingToken::new(mark.unwrap()).unwrap();
+    if mark > token {
+        return Err(fence.overtaken_by(mark).into());
+    }
+    effect(conn, name, datum).await?;
+    Ok(conn.query_drop("COMMIT").await?)
+}
+
+/// A write of another lease, and what `statements` do in it.
+async fn warm_up(connection: &mut Connection, statements: &'static str) {
+    let fence: Fence = "warm/up#1".parse().unwrap();
+    let guard = MysqlGuard::new(fence.name.clone());
+    let warm = guard.write(connection, &fence, async |conn| {
+        if !statements.is_empty() {
+            conn.query_drop(statements).await.ok();
+        }
+        Ok::<_, MysqlError>(())
+    });
+    warm.await.unwrap();
+}
+
 impl Part {
     async fn write(&self, connection: &mut Connection, fence: &Fence, datum: u64) -> Written {
         let name = self.guard.name();
@@ -99,6 +149,14 @@ impl Part {
                 Ok(_) => effect(connection.get().unwrap(), name, datum).await,
                 Err(error) => Err(error),
             },
+            Way::AnyTable => {
+                let conn = connection.get().unwrap();
+                let done = by_name(conn, fence, datum).await;
+                if done.is_err() {
+                    conn.query_drop("ROLLBACK").await.unwrap();
+                }
+                done
+            }
         })
     }
 
@@ -174,8 +232,30 @@ impl HostileStore for Part {
     fn asides(&self) -> Vec<Aside> {
         match self.way {
             Way::Guard | Way::ByHand => ASIDES.to_vec(),
+            Way::CheckedBefore | Way::AnyTable => Vec::new(),
+        }
+    }
+
+    fn shadows(&self) -> Vec<&'static str> {
+        match self.way {
+            Way::Guard | Way::ByHand | Way::AnyTable => SHADOWS.to_vec(),
             Way::CheckedBefore => Vec::new(),
         }
+    }
+
+    async fn write_shadowed(&self, fence: &Fence, datum: u64, shadow: Shadow) -> Written {
+        let conn = self.server.lock().await.connect(DATABASE).await;
+        let mut connection = Connection::new(conn);
+        if shadow.since == Since::AnEffect {
+            warm_up(&mut connection, shadow.statements).await;
+        } else {
+            if shadow.since == Since::AWrite {
+                warm_up(&mut connection, "").await;
+            }
+            let conn = connection.get().unwrap();
+            conn.query_drop(shadow.statements).await.ok();
+        }
+        Self::write(self, &mut connection, fence, datum).await
     }
 
     async fn write_aside(
@@ -237,6 +317,9 @@ async fn parts(way: Way, restarts: bool) -> Option<impl AsyncFn(&LeaseName) -> P
     MysqlGuard::install(&mut conn).await.unwrap();
     let pair = "CREATE TABLE pair (name VARCHAR(255) PRIMARY KEY, first BIGINT, second BIGINT)";
     conn.query_drop(pair).await.unwrap();
+    let elsewhere =
+        "CREATE DATABASE elsewhere; CREATE TABLE elsewhere.ringfence_marks LIKE ringfence_marks";
+    conn.query_drop(elsewhere).await.unwrap();
     let server = Arc::new(Mutex::new(server));
     Some(async move |name: &LeaseName| Part {
         server: Arc::clone(&server),
@@ -256,6 +339,7 @@ fn passes(way: Way, restarts: bool) {
         let report = withstands(parts, kinds).await;
         assert!(report.failed > 0 && report.unknown > 0, "{report:?}");
         assert_eq!(report.asides, ASIDES.len() as u64, "{report:?}");
+        assert_eq!(report.shadows, 6 * SHADOWS.len() as u64, "{report:?}");
     });
 }
 
@@ -280,6 +364,18 @@ fn mysql_effects_that_are_not_in_the_admitted_transaction_are_found() {
             matches!(violation.rule, Rule::CommittedAfterAll { .. }),
             "{violation}"
         );
+    });
+}
+
+#[test]
+fn mysql_marks_of_any_table_of_the_name_are_found() {
+    run_to_end(async {
+        let Some(parts) = parts(Way::AnyTable, false).await else {
+            return;
+        };
+        let violation = falls(parts).await;
+        let stale = matches!(violation.rule, Rule::TokensDecreased { .. });
+        assert!(stale && violation.case.contains("Shadow"), "{violation}");
     });
 }
 

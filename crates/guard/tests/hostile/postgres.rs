@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_guard::conformance::{
-    Aside, Disturbed, Fault, Held, Hit, HostileStore, Rule, Written,
+    Aside, Disturbed, Fault, Held, Hit, HostileStore, Rule, Shadow, Since, Written,
 };
 use ringfence_guard::postgres::{PostgresError, PostgresGuard};
 use ringfence_guard::{Fence, FencingToken, LeaseName};
@@ -39,6 +39,43 @@ const ASIDES: &[Aside] = &[
     Aside::Stays("BEGIN"),
 ];
 
+/// Another schema with all that a search path can find in place of what the guard means, as in a database
+/// that several services have installed into.
+const ELSEWHERE: &str = "
+    CREATE SCHEMA elsewhere;
+    CREATE TABLE elsewhere.marks (name text PRIMARY KEY, mark bigint NOT NULL);
+    CREATE TABLE elsewhere.ringfence_marks (name text PRIMARY KEY, mark bigint NOT NULL);
+    CREATE FUNCTION elsewhere.always(bigint, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+    CREATE OPERATOR elsewhere.<= (FUNCTION = elsewhere.always, LEFTARG = bigint, RIGHTARG = bigint);
+    CREATE OPERATOR elsewhere.= (FUNCTION = elsewhere.always, LEFTARG = bigint, RIGHTARG = bigint);
+    CREATE FUNCTION elsewhere.ringfence_stale(text, bigint, bigint) RETURNS bigint
+        LANGUAGE sql AS 'SELECT $2';
+    CREATE FUNCTION elsewhere.stale(text, bigint, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT $2';
+    CREATE FUNCTION elsewhere.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT statement_timestamp()';
+    CREATE FUNCTION elsewhere.txid_current() RETURNS bigint LANGUAGE sql AS 'SELECT 7::bigint';
+    CREATE FUNCTION elsewhere.txid_current_if_assigned() RETURNS bigint
+        LANGUAGE sql AS 'SELECT 7::bigint'";
+
+/// What a session can have in front of the marks.
+const SHADOWS: &[&str] = &[
+    "CREATE TEMP TABLE marks (name text PRIMARY KEY, mark bigint NOT NULL)",
+    "CREATE TEMP TABLE ringfence_marks (name text PRIMARY KEY, mark bigint NOT NULL)",
+    "CREATE TEMP VIEW ringfence_marks AS SELECT ''::text AS name, 1::bigint AS mark",
+    "CREATE TEMP TABLE ringfence (marks bigint)",
+    "SET search_path = elsewhere, public",
+    "SET search_path = elsewhere, pg_catalog, public",
+    "SET LOCAL search_path = elsewhere, pg_catalog, public",
+    "SET search_path = pg_temp, elsewhere, pg_catalog, public;
+     CREATE TEMP TABLE marks (name text PRIMARY KEY, mark bigint NOT NULL)",
+    // The schema `$user` of the default search path.
+    "CREATE SCHEMA IF NOT EXISTS postgres;
+     CREATE TABLE IF NOT EXISTS postgres.ringfence_marks (name text PRIMARY KEY, mark bigint NOT NULL)",
+    // What a pooler does to a connection, and what an earlier release has left on it.
+    "DISCARD ALL",
+    "DEALLOCATE ALL",
+    "PREPARE ringfence_admission(text, bigint) AS SELECT txid_current(), true",
+];
+
 /// How a holder writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -48,6 +85,10 @@ enum Way {
     Cold,
     /// With [`PostgresGuard::begin`].
     ByHand,
+    /// As behind a pooler, with the functions alone.
+    Pooled,
+    /// Wrong: the marks are looked for in the search path.
+    SearchPath,
     /// Wrong: the effect is sent without waiting for the transaction that was begun.
     NotAwaited,
     /// Wrong: the check is a transaction of its own.
@@ -96,11 +137,12 @@ impl Part {
     async fn write(&self, client: &mut Client, fence: &Fence, datum: u64) -> Written {
         let name = self.guard.name();
         let done = match self.way {
-            Way::Warm | Way::Cold => {
+            Way::Warm | Way::Cold | Way::Pooled => {
                 let effect = async |client: &Client| effect(client, name, datum).await;
                 self.guard.write(client, fence, effect).await
             }
             Way::ByHand => self.by_hand(client, fence, datum).await,
+            Way::SearchPath => self.by_search_path(client, fence, datum).await,
             Way::NotAwaited => self.not_awaited(client, fence, datum).await,
             Way::CheckedBefore => match self.guard.advance(client, fence).await {
                 Ok(_) => effect(client, name, datum).await,
@@ -121,6 +163,35 @@ impl Part {
         guarded.commit().await
     }
 
+    async fn by_search_path(
+        &self,
+        client: &Client,
+        fence: &Fence,
+        datum: u64,
+    ) -> Result<(), PostgresError> {
+        let path = "SET search_path = ringfence, public";
+        let unset = "SELECT current_setting('search_path') = '\"$user\", public'";
+        if client.query_one(unset, &[]).await?.get(0) {
+            client.batch_execute(path).await?;
+        }
+        let (name, token) = (&fence.name, fence.token);
+        let admit = format!(
+            "BEGIN; INSERT INTO marks VALUES ('{name}', {token})
+             ON CONFLICT (name) DO UPDATE SET mark = CASE WHEN marks.mark <= excluded.mark
+             THEN excluded.mark ELSE stale('{name}', marks.mark, {token}) END"
+        );
+        let done = async {
+            client.batch_execute(&admit).await?;
+            effect(client, name, datum).await?;
+            Ok(client.batch_execute("COMMIT").await?)
+        };
+        let done = done.await;
+        if done.is_err() {
+            client.batch_execute("ROLLBACK").await.ok();
+        }
+        done
+    }
+
     async fn not_awaited(
         &self,
         client: &Client,
@@ -128,7 +199,7 @@ impl Part {
         datum: u64,
     ) -> Result<(), PostgresError> {
         let begin = format!(
-            "START TRANSACTION; SELECT ringfence_raise('{}', {})",
+            "START TRANSACTION; SELECT ringfence.raise_mark('{}', {})",
             fence.name, fence.token
         );
         let begun = client.batch_execute(&begin);
@@ -187,11 +258,7 @@ impl HostileStore for Part {
         let called = format!("SET application_name = {DISTURBED}");
         client.batch_execute(&called).await.unwrap();
         if self.way != Way::Cold {
-            // A write of nothing leaves nothing behind but a mark that stood there already.
-            let nothing = Fence::new("warm/up".parse_name(), token(1));
-            let guard = PostgresGuard::new(nothing.name.clone());
-            let nothing = guard.write(&mut client, &nothing, async |_| Ok::<_, PostgresError>(()));
-            nothing.await.unwrap();
+            warm_up(&mut client, "").await;
         }
         if let Some(fault) = fault {
             hand.arm(fault, outside(&self.server, fault.hit, &client).await);
@@ -206,8 +273,28 @@ impl HostileStore for Part {
     fn asides(&self) -> Vec<Aside> {
         match self.way {
             Way::Warm | Way::Cold | Way::ByHand => ASIDES.to_vec(),
-            Way::NotAwaited | Way::CheckedBefore => Vec::new(),
+            Way::Pooled | Way::SearchPath | Way::NotAwaited | Way::CheckedBefore => Vec::new(),
         }
+    }
+
+    fn shadows(&self) -> Vec<&'static str> {
+        match self.way {
+            Way::Cold | Way::NotAwaited | Way::CheckedBefore => Vec::new(),
+            Way::Warm | Way::ByHand | Way::Pooled | Way::SearchPath => SHADOWS.to_vec(),
+        }
+    }
+
+    async fn write_shadowed(&self, fence: &Fence, datum: u64, shadow: Shadow) -> Written {
+        let mut client = self.server.lock().await.connect(DATABASE).await;
+        if shadow.since == Since::AnEffect {
+            warm_up(&mut client, shadow.statements).await;
+        } else {
+            if shadow.since == Since::AWrite {
+                warm_up(&mut client, "").await;
+            }
+            client.batch_execute(shadow.statements).await.ok();
+        }
+        Self::write(self, &mut client, fence, datum).await
     }
 
     async fn write_aside(
@@ -265,6 +352,22 @@ impl HostileStore for Part {
     }
 }
 
+/// A write that leaves nothing behind but a mark that stood there already, and what `statements` do in it.
+async fn warm_up(client: &mut Client, statements: &str) {
+    let fence = Fence::new("warm/up".parse_name(), token(1));
+    let guard = PostgresGuard::new(fence.name.clone());
+    let warm = guard.write(client, &fence, async |client| {
+        if !statements.is_empty() {
+            client.batch_execute("SAVEPOINT step").await?;
+            if client.batch_execute(statements).await.is_err() {
+                client.batch_execute("ROLLBACK TO step").await?;
+            }
+        }
+        Ok::<_, PostgresError>(())
+    });
+    warm.await.unwrap();
+}
+
 trait ParseName {
     fn parse_name(&self) -> LeaseName;
 }
@@ -282,11 +385,16 @@ fn token(value: u64) -> FencingToken {
 /// Makes parts of one server for the suite.
 async fn parts(way: Way, restarts: bool) -> Option<impl AsyncFn(&LeaseName) -> Part> {
     let server = Postgres::start(Disk::Memory)?;
-    table(&server.connect(DATABASE).await).await;
+    let client = server.connect(DATABASE).await;
+    table(&client).await;
+    client.batch_execute(ELSEWHERE).await.unwrap();
     let server = Arc::new(Mutex::new(server));
     Some(async move |name: &LeaseName| Part {
         server: Arc::clone(&server),
-        guard: PostgresGuard::new(name.clone()),
+        guard: match way {
+            Way::Pooled => PostgresGuard::new(name.clone()).pooled(),
+            _ => PostgresGuard::new(name.clone()),
+        },
         way,
         restarts,
     })
@@ -300,7 +408,34 @@ fn passes(way: Way, restarts: bool) {
         let kinds = if restarts { Hit::ALL } else { &Hit::ALL[..5] };
         let report = withstands(parts, kinds).await;
         assert!(report.failed > 0 && report.unknown > 0, "{report:?}");
-        assert_eq!(report.asides, ASIDES.len() as u64, "{report:?}");
+        let asides = if way == Way::Pooled { 0 } else { ASIDES.len() };
+        assert_eq!(report.asides, asides as u64, "{report:?}");
+        let shadows = if way == Way::Cold {
+            0
+        } else {
+            6 * SHADOWS.len()
+        };
+        assert_eq!(report.shadows, shadows as u64, "{report:?}");
+    });
+}
+
+#[test]
+fn a_postgres_session_that_hides_the_marks_admits_nothing_stale_behind_a_pooler() {
+    passes(Way::Pooled, false);
+}
+
+#[test]
+fn postgres_marks_that_are_looked_for_in_the_search_path_are_found() {
+    run_to_end(async {
+        let Some(parts) = parts(Way::SearchPath, false).await else {
+            return;
+        };
+        let violation = falls(parts).await;
+        assert!(
+            matches!(violation.rule, Rule::TokensDecreased { .. }),
+            "{violation}"
+        );
+        assert!(violation.case.contains("Shadow"), "{violation}");
     });
 }
 

@@ -176,7 +176,7 @@ impl Worker {
         let calm = self.server.connect(DATABASE).await;
         let name = self.guard.name().as_str();
         // A commit whose answer was lost may still be under way: it holds the mark's lock.
-        let lock = "SELECT mark FROM ringfence_marks WHERE name = $1 FOR UPDATE";
+        let lock = "SELECT mark FROM ringfence.marks WHERE name = $1 FOR UPDATE";
         calm.query(lock, &[&name]).await.unwrap();
         let found = "DELETE FROM written WHERE name = $1 RETURNING id";
         let rows = calm.query(found, &[&name]).await.unwrap();

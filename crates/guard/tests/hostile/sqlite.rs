@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Waker};
 
 use ringfence_guard::conformance::{
-    Aside, Disturbed, Fault, Held, Hit, HostileStore, Rule, Written,
+    Aside, Disturbed, Fault, Held, Hit, HostileStore, Rule, Shadow, Since, Written,
 };
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
-use ringfence_guard::{Fence, LeaseName};
+use ringfence_guard::{Fence, LeaseName, sql};
 use rusqlite::{Connection, Transaction};
 use tempfile::TempDir;
 
@@ -25,6 +25,8 @@ enum Way {
     GoesOn,
     /// Wrong: it does so in a transaction of its own, which no code watches.
     Unwatched,
+    /// Wrong: the marks are looked for in all schemas of the connection.
+    AnySchema,
 }
 
 /// What an effect can do to its transaction. There is a row of the name `warm/up`.
@@ -37,6 +39,20 @@ const ASIDES: &[Aside] = &[
     Aside::Ends("ROLLBACK; SAVEPOINT step"),
     Aside::Stays("SAVEPOINT step; DELETE FROM pair; ROLLBACK TO step"),
     Aside::Stays("SAVEPOINT step; SAVEPOINT inside; RELEASE step"),
+];
+
+/// What a connection can have in front of the marks. SQLite looks into the temporary schema first.
+const SHADOWS: &[&str] = &[
+    "CREATE TEMP TABLE ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)",
+    "CREATE TEMP TABLE other (name TEXT PRIMARY KEY, mark INTEGER);
+     ALTER TABLE other RENAME TO ringfence_marks",
+    "CREATE TEMP VIEW ringfence_marks AS SELECT '' AS name, 1 AS mark",
+    "CREATE TEMP TRIGGER hides BEFORE INSERT ON main.ringfence_marks
+         BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TEMP TRIGGER lowers AFTER UPDATE ON main.ringfence_marks
+         BEGIN UPDATE ringfence_marks SET mark = 1; END",
+    "ATTACH ':memory:' AS other;
+     CREATE TABLE other.ringfence_marks (name TEXT PRIMARY KEY, mark INTEGER)",
 ];
 
 /// One file for all parts, each with a lease and a row of its own.
@@ -93,7 +109,7 @@ impl Part {
         let one = tx
             .prepare_cached(first)
             .and_then(|mut first| first.execute((name.as_str(), datum, bulk)));
-        if self.way == Way::Stops {
+        if matches!(self.way, Way::Stops | Way::AnySchema) {
             one?;
             tx.prepare_cached(second)?.execute((name.as_str(), datum))?;
             return Ok(());
@@ -109,11 +125,20 @@ impl Part {
     /// instructions of the write alone are counted.
     fn warm(&self) -> Connection {
         let mut connection = open(&self.file);
+        self.warm_up(&mut connection, "");
+        connection
+    }
+
+    /// A write of another lease, and what `statements` do in it.
+    fn warm_up(&self, connection: &mut Connection, statements: &str) {
         let warm: Fence = "warm/up#1".parse().unwrap();
         let guard = SqliteGuard::new(warm.name.clone());
-        let warmed = guard.write(&mut connection, &warm, |tx| self.effect(tx, &warm.name, 0));
+        let warmed = guard.write(connection, &warm, |tx| {
+            // What is refused is refused.
+            tx.execute_batch(statements).ok();
+            self.effect(tx, &warm.name, 0)
+        });
         warmed.unwrap();
-        connection
     }
 
     fn guarded(
@@ -122,11 +147,17 @@ impl Part {
         fence: &Fence,
         effect: impl FnOnce(&Transaction<'_>) -> Result<(), SqliteError>,
     ) -> Result<(), SqliteError> {
-        if self.way != Way::Unwatched {
+        if !matches!(self.way, Way::Unwatched | Way::AnySchema) {
             return self.guard.write(connection, fence, effect);
         }
         let transaction = connection.transaction()?;
-        self.guard.admit(&transaction, fence)?;
+        if self.way == Way::AnySchema {
+            let admit = sql::SQLITE_ADMIT.replace("main.", "");
+            let name = fence.name.as_str();
+            transaction.execute(&admit, (name, fence.token.get()))?;
+        } else {
+            self.guard.admit(&transaction, fence)?;
+        }
         effect(&transaction)?;
         Ok(transaction.commit()?)
     }
@@ -177,7 +208,28 @@ impl HostileStore for Part {
     }
 
     fn asides(&self) -> Vec<Aside> {
-        ASIDES.to_vec()
+        match self.way {
+            Way::AnySchema => Vec::new(),
+            _ => ASIDES.to_vec(),
+        }
+    }
+
+    fn shadows(&self) -> Vec<&'static str> {
+        SHADOWS.to_vec()
+    }
+
+    async fn write_shadowed(&self, fence: &Fence, datum: u64, shadow: Shadow) -> Written {
+        let mut connection = open(&self.file);
+        if shadow.since == Since::AnEffect {
+            self.warm_up(&mut connection, shadow.statements);
+        } else {
+            if shadow.since == Since::AWrite {
+                self.warm_up(&mut connection, "");
+            }
+            connection.execute_batch(shadow.statements).unwrap();
+        }
+        let effect = |tx: &Transaction<'_>| self.effect(tx, &fence.name, datum);
+        written(self.guarded(&mut connection, fence, effect))
     }
 
     async fn write_aside(
@@ -227,6 +279,7 @@ fn passes(journal: &str, way: Way) {
     ));
     assert!(report.failed > 100, "{report:?}");
     assert_eq!(report.asides, ASIDES.len() as u64, "{report:?}");
+    assert_eq!(report.shadows, 6 * SHADOWS.len() as u64, "{report:?}");
 }
 
 #[test]
@@ -259,6 +312,18 @@ fn an_sqlite_effect_that_writes_behind_the_end_of_its_transaction_is_found() {
         "{violation}"
     );
     assert!(violation.case.contains("Ends"), "{violation}");
+}
+
+#[test]
+fn sqlite_marks_that_are_looked_for_in_all_schemas_are_found() {
+    let file = create("wal");
+    let violation = run_to_end(falls(async |name: &LeaseName| Part {
+        file: Arc::clone(&file),
+        guard: SqliteGuard::new(name.clone()),
+        way: Way::AnySchema,
+    }));
+    let stale = matches!(violation.rule, Rule::TokensDecreased { .. });
+    assert!(stale && violation.case.contains("Shadow"), "{violation}");
 }
 
 /// The wall before commits is down again, whatever became of the effect.

@@ -6,6 +6,7 @@ mod mysql_sql;
 mod mysql_store;
 mod mysql_walls;
 mod postgres_rules;
+mod postgres_schema;
 mod postgres_seal;
 mod postgres_sql;
 mod postgres_store;

@@ -243,3 +243,29 @@ fn the_constants_for_drivers_are_statements_of_the_procedures() {
         assert_eq!(mark, Some(11));
     });
 }
+
+/// The server shows it in place of the marks, in procedures too.
+#[test]
+fn a_temporary_table_hides_no_marks_from_the_procedures() {
+    installed("temporary", async |database| {
+        done(database, "CALL ringfence_advance('a', 9)");
+        let hides = "CREATE TEMPORARY TABLE ringfence_marks
+            (name VARCHAR(255) PRIMARY KEY, mark BIGINT, admissions BIGINT DEFAULT 1)";
+        for call in [
+            "START TRANSACTION; CALL ringfence_admit('a', 8)",
+            "START TRANSACTION; CALL ringfence_admit_fence('a', 'a#8')",
+            "CALL ringfence_advance('a', 10)",
+            "CALL ringfence_advance_to('a', 10)",
+        ] {
+            let script = format!("{hides}; SET @ringfence_seen = 1; {call}");
+            refused(database, &script, "HIDDEN_MARKS");
+        }
+        let mark = "SELECT mark FROM ringfence_marks";
+        assert_eq!(done(database, mark), "9");
+        let away = format!(
+            "{hides}; DROP TEMPORARY TABLE ringfence_marks; CALL ringfence_advance('a', 10)"
+        );
+        done(database, &away);
+        assert_eq!(done(database, mark), "10");
+    });
+}

@@ -8,7 +8,7 @@ use crate::postgres_rules::{Database, installed};
 use crate::{fence, run_to_end};
 
 /// What the server says to one statement: `SQLSTATE` and message, or the first column.
-async fn ask(client: &Client, sql: &str) -> Result<String, (String, String)> {
+pub(crate) async fn ask(client: &Client, sql: &str) -> Result<String, (String, String)> {
     match client.simple_query(sql).await {
         Ok(messages) => {
             let row = messages.iter().find_map(|message| match message {
@@ -24,7 +24,7 @@ async fn ask(client: &Client, sql: &str) -> Result<String, (String, String)> {
     }
 }
 
-async fn refused(client: &Client, sql: &str, state: &str, says: &str) {
+pub(crate) async fn refused(client: &Client, sql: &str, state: &str, says: &str) {
     let (code, message) = ask(client, sql).await.unwrap_err();
     assert_eq!(code, state, "{sql}: {message}");
     assert!(message.contains(says), "{sql}: {message}");
@@ -34,65 +34,65 @@ async fn refused(client: &Client, sql: &str, state: &str, says: &str) {
 fn each_refusal_has_a_state_of_its_own() {
     installed("states", async |database| {
         let client = &database.connect().await;
-        let admitted = ask(client, "SELECT ringfence_advance('a', 9)").await;
+        let admitted = ask(client, "SELECT ringfence.advance('a', 9)").await;
         assert_eq!(admitted.as_deref(), Ok("9"));
         for (sql, state, says) in [
             (
-                "ringfence_admit('a', 8)",
+                "ringfence.admit('a', 8)",
                 "RF001",
                 "token 8 of lease \"a\" was overtaken by token 9",
             ),
-            ("ringfence_advance('a', 8)", "RF001", "STALE_TOKEN"),
-            ("ringfence_admit('a', NULL)", "RF003", "MISSING_FENCE"),
-            ("ringfence_admit(NULL, 9)", "RF003", "MISSING_FENCE"),
+            ("ringfence.advance('a', 8)", "RF001", "STALE_TOKEN"),
+            ("ringfence.admit('a', NULL)", "RF003", "MISSING_FENCE"),
+            ("ringfence.admit(NULL, 9)", "RF003", "MISSING_FENCE"),
             (
-                "ringfence_admit('a', 0)",
+                "ringfence.admit('a', 0)",
                 "RF004",
                 "1 to 9223372036854775807",
             ),
-            ("ringfence_admit('a', -1)", "RF004", "out of range"),
-            ("ringfence_admit('a', 9.5)", "RF004", "out of range"),
+            ("ringfence.admit('a', -1)", "RF004", "out of range"),
+            ("ringfence.admit('a', 9.5)", "RF004", "out of range"),
             (
-                "ringfence_admit('a', 9223372036854775808)",
+                "ringfence.admit('a', 9223372036854775808)",
                 "RF004",
                 "9223372036854775808",
             ),
-            ("ringfence_admit('a', 'NaN')", "RF004", "out of range"),
+            ("ringfence.admit('a', 'NaN')", "RF004", "out of range"),
             (
-                "ringfence_admit('a', 1::bigint << 62)",
+                "ringfence.admit('a', 1::bigint << 62)",
                 "RF006",
                 "TOKEN_TOO_HIGH",
             ),
             (
-                "ringfence_advance('a', 1::bigint << 62)",
+                "ringfence.advance('a', 1::bigint << 62)",
                 "RF006",
                 "above the ceiling",
             ),
-            ("ringfence_admit('', 9)", "RF004", "no lease name"),
-            ("ringfence_admit('a b', 9)", "RF004", "no lease name"),
+            ("ringfence.admit('', 9)", "RF004", "no lease name"),
+            ("ringfence.admit('a b', 9)", "RF004", "no lease name"),
             (
-                "ringfence_admit(repeat('a', 256), 9)",
+                "ringfence.admit(repeat('a', 256), 9)",
                 "RF004",
                 "no lease name",
             ),
-            ("ringfence_token('a', 'b#9')", "RF002", "WRONG_LEASE"),
-            ("ringfence_token('a', NULL)", "RF003", "MISSING_FENCE"),
-            ("ringfence_token('a', 'a#09')", "RF004", "NAME#TOKEN"),
+            ("ringfence.token('a', 'b#9')", "RF002", "WRONG_LEASE"),
+            ("ringfence.token('a', NULL)", "RF003", "MISSING_FENCE"),
+            ("ringfence.token('a', 'a#09')", "RF004", "NAME#TOKEN"),
             (
-                "ringfence_token('a', 'a#9223372036854775808')",
+                "ringfence.token('a', 'a#9223372036854775808')",
                 "RF004",
                 "NAME#TOKEN",
             ),
-            ("ringfence_token('a', E'a#9\\n')", "RF004", "NAME#TOKEN"),
+            ("ringfence.token('a', E'a#9\\n')", "RF004", "NAME#TOKEN"),
         ] {
             refused(client, &format!("SELECT {sql}"), state, says).await;
         }
         ask(client, "SET ringfence.ceiling = '100'").await.unwrap();
-        let admitted = ask(client, "SELECT ringfence_admit('a', 100)").await;
+        let admitted = ask(client, "SELECT ringfence.admit('a', 100)").await;
         assert_eq!(admitted.as_deref(), Ok("100"));
-        refused(client, "SELECT ringfence_admit('a', 101)", "RF006", "100").await;
+        refused(client, "SELECT ringfence.admit('a', 101)", "RF006", "100").await;
         ask(client, "SET ringfence.ceiling = 'off'").await.unwrap();
-        let greatest = "SELECT ringfence_admit('a', '9223372036854775807')";
+        let greatest = "SELECT ringfence.admit('a', '9223372036854775807')";
         let admitted = ask(client, greatest).await;
         assert_eq!(admitted.as_deref(), Ok("9223372036854775807"));
         // The mark is there, so that its token is one like any other.
@@ -106,13 +106,13 @@ fn each_refusal_has_a_state_of_its_own() {
 fn what_follows_a_refusal_cannot_be_committed() {
     installed("aborting", async |database| {
         let client = &database.connect().await;
-        ask(client, "SELECT ringfence_advance('a', 9)")
+        ask(client, "SELECT ringfence.advance('a', 9)")
             .await
             .unwrap();
         ask(client, "BEGIN").await.unwrap();
         refused(
             client,
-            "SELECT ringfence_admit('a', 8)",
+            "SELECT ringfence.admit('a', 8)",
             "RF001",
             "STALE_TOKEN",
         )
@@ -128,18 +128,18 @@ fn what_follows_a_refusal_cannot_be_committed() {
 fn a_mark_can_be_neither_lowered_nor_deleted_by_hand() {
     installed("byhand", async |database| {
         let client = &database.connect().await;
-        ask(client, "SELECT ringfence_advance('a', 9)")
+        ask(client, "SELECT ringfence.advance('a', 9)")
             .await
             .unwrap();
         for sql in [
-            "UPDATE ringfence_marks SET mark = 8",
-            "UPDATE ringfence_marks SET name = 'b'",
-            "DELETE FROM ringfence_marks",
-            "TRUNCATE ringfence_marks",
+            "UPDATE ringfence.marks SET mark = 8",
+            "UPDATE ringfence.marks SET name = 'b'",
+            "DELETE FROM ringfence.marks",
+            "TRUNCATE ringfence.marks",
         ] {
             refused(client, sql, "RF005", "MARK_STAYS").await;
         }
-        let mark = ask(client, "SELECT mark FROM ringfence_marks").await;
+        let mark = ask(client, "SELECT mark FROM ringfence.marks").await;
         assert_eq!(mark.as_deref(), Ok("9"));
     });
 }
@@ -151,14 +151,14 @@ fn a_floor_raises_a_mark_and_never_lowers_it() {
         for (floor, mark) in [(5, "5"), (3, "5"), (5, "5"), (7, "7")] {
             let raised = ask(
                 client,
-                &format!("SELECT ringfence_advance_to('a', {floor})"),
+                &format!("SELECT ringfence.advance_to('a', {floor})"),
             )
             .await;
             assert_eq!(raised.as_deref(), Ok(mark));
         }
         refused(
             client,
-            "SELECT ringfence_advance_to('a', NULL)",
+            "SELECT ringfence.advance_to('a', NULL)",
             "RF003",
             "MISSING",
         )
@@ -167,36 +167,18 @@ fn a_floor_raises_a_mark_and_never_lowers_it() {
 }
 
 #[test]
-fn the_functions_work_from_any_search_path() {
-    installed("paths", async |database| {
-        let client = &database.connect().await;
-        ask(client, "CREATE SCHEMA guards; SET search_path = guards")
-            .await
-            .unwrap();
-        PostgresGuard::install(client).await.unwrap();
-        ask(client, "SET search_path = pg_catalog").await.unwrap();
-        let admitted = ask(client, "SELECT guards.ringfence_admit('only/here', 9)").await;
-        assert_eq!(admitted.as_deref(), Ok("9"));
-        let mark = ask(client, "SELECT mark FROM guards.ringfence_marks").await;
-        assert_eq!(mark.as_deref(), Ok("9"));
-        let elsewhere = ask(client, "SELECT count(*) FROM public.ringfence_marks").await;
-        assert_eq!(elsewhere.as_deref(), Ok("0"));
-    });
-}
-
-#[test]
 fn sql_and_crate_share_one_mark() {
     installed("sharing", async |database| {
         let mut client = database.connect().await;
         let guard = PostgresGuard::new(fence("a#1").name);
-        ask(&client, "SELECT ringfence_advance('a', 8)")
+        ask(&client, "SELECT ringfence.advance('a', 8)")
             .await
             .unwrap();
         assert!(guard.advance(&mut client, &fence("a#7")).await.is_err());
         guard.advance(&mut client, &fence("a#9")).await.unwrap();
         refused(
             &client,
-            "SELECT ringfence_admit('a', 8)",
+            "SELECT ringfence.admit('a', 8)",
             "RF001",
             "token 9",
         )
@@ -211,9 +193,9 @@ fn writing_an_equal_mark_again_and_again_does_not_bloat_the_table() {
     installed("bloat", async |database| {
         let client = &database.connect().await;
         let repeat = "DO $$ BEGIN FOR i IN 1..200 LOOP
-            PERFORM ringfence_admit('a', 9); COMMIT; END LOOP; END $$";
+            PERFORM ringfence.admit('a', 9); COMMIT; END LOOP; END $$";
         ask(client, repeat).await.unwrap();
-        let size = ask(client, "SELECT pg_relation_size('ringfence_marks')").await;
+        let size = ask(client, "SELECT pg_relation_size('ringfence.marks')").await;
         let pages = size.unwrap().parse::<u64>().unwrap() / 8192;
         assert!(pages <= 2, "200 writes of one mark take {pages} pages");
     });
@@ -225,10 +207,10 @@ fn a_guarded_table_refuses_what_its_transaction_has_not_admitted() {
         let client = &database.connect().await;
         let trigger = "CREATE TABLE balance (amount bigint);
             CREATE TRIGGER guarded BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON balance
-                FOR EACH STATEMENT EXECUTE FUNCTION ringfence_guarded('a')";
+                FOR EACH STATEMENT EXECUTE FUNCTION ringfence.guarded('a')";
         client.batch_execute(trigger).await.unwrap();
         let says = "has not admitted a fence";
-        ask(client, "SELECT ringfence_advance('a', 9)")
+        ask(client, "SELECT ringfence.advance('a', 9)")
             .await
             .unwrap();
         for sql in [
@@ -236,12 +218,12 @@ fn a_guarded_table_refuses_what_its_transaction_has_not_admitted() {
             "UPDATE balance SET amount = 2",
             "DELETE FROM balance",
             "TRUNCATE balance",
-            "BEGIN; SELECT ringfence_admit('b', 9); INSERT INTO balance VALUES (1)",
+            "BEGIN; SELECT ringfence.admit('b', 9); INSERT INTO balance VALUES (1)",
         ] {
             refused(client, sql, "RF003", says).await;
             client.batch_execute("ROLLBACK").await.unwrap();
         }
-        let good = "BEGIN; SELECT ringfence_admit('a', 9); INSERT INTO balance VALUES (1);
+        let good = "BEGIN; SELECT ringfence.admit('a', 9); INSERT INTO balance VALUES (1);
             SAVEPOINT s; UPDATE balance SET amount = 2; RELEASE s; COMMIT";
         client.batch_execute(good).await.unwrap();
         let amount = ask(client, "SELECT amount FROM balance").await;
@@ -257,7 +239,7 @@ fn each_partition_of_a_guarded_table_needs_the_trigger() {
         let guarded = |table: &str| {
             format!(
                 "CREATE TRIGGER guarded BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {table}
-                 FOR EACH STATEMENT EXECUTE FUNCTION ringfence_guarded('a')"
+                 FOR EACH STATEMENT EXECUTE FUNCTION ringfence.guarded('a')"
             )
         };
         let tables = "CREATE TABLE balance (amount bigint) PARTITION BY RANGE (amount);
@@ -276,7 +258,7 @@ fn each_partition_of_a_guarded_table_needs_the_trigger() {
         for sql in [above, inside, "DELETE FROM small", "TRUNCATE small"] {
             refused(client, sql, "RF003", says).await;
         }
-        let good = format!("BEGIN; SELECT ringfence_admit('a', 9); {above}; {inside}; COMMIT");
+        let good = format!("BEGIN; SELECT ringfence.admit('a', 9); {above}; {inside}; COMMIT");
         client.batch_execute(&good).await.unwrap();
         let rows = ask(client, "SELECT count(*) FROM balance").await;
         assert_eq!(rows.as_deref(), Ok("3"));
@@ -297,9 +279,14 @@ fn a_table_of_marks_of_another_shape_is_refused_in_postgres() {
             "name text PRIMARY KEY, mark text NOT NULL",
             "name text PRIMARY KEY, mark bigint",
             "id bigint PRIMARY KEY",
+            "name text PRIMARY KEY, mark bigint NOT NULL); ALTER TABLE ringfence.marks SET UNLOGGED; --",
+            "name text PRIMARY KEY, mark bigint NOT NULL); ALTER TABLE ringfence.marks
+                ENABLE ROW LEVEL SECURITY; --",
+            "name text PRIMARY KEY, mark bigint NOT NULL) PARTITION BY HASH (name); --",
         ] {
             let create = format!(
-                "DROP TABLE IF EXISTS ringfence_marks; CREATE TABLE ringfence_marks ({columns})"
+                "CREATE SCHEMA IF NOT EXISTS ringfence; DROP TABLE IF EXISTS ringfence.marks;
+                 CREATE TABLE ringfence.marks ({columns})"
             );
             client.batch_execute(&create).await.unwrap();
             let error = PostgresGuard::install(client).await.unwrap_err();
@@ -307,7 +294,7 @@ fn a_table_of_marks_of_another_shape_is_refused_in_postgres() {
             assert!(said.contains("WRONG_SHAPE"), "{columns}: {said}");
             client.batch_execute("ROLLBACK").await.unwrap();
         }
-        let away = "DROP TABLE ringfence_marks";
+        let away = "DROP TABLE ringfence.marks";
         client.batch_execute(away).await.unwrap();
         PostgresGuard::install(client).await.unwrap();
         PostgresGuard::install(client).await.unwrap();

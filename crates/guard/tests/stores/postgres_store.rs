@@ -236,7 +236,7 @@ impl Holder {
     /// As a service would that knows nothing but the migration.
     async fn admit_in_sql(&self, fence: Option<&str>) -> Step {
         let name = self.guard.name();
-        let admit = "SELECT ringfence_admit($1, ringfence_token($1, $2))";
+        let admit = "SELECT ringfence.admit($1, ringfence.token($1, $2))";
         let admitted = self.client().query(admit, &[&name.as_str(), &fence]).await;
         let Err(error) = admitted else { return Ok(()) };
         let Some(told) = error.as_db_error() else {

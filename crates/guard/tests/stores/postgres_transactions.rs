@@ -111,7 +111,7 @@ fn a_guarded_table_refuses_what_is_written_in_a_chained_transaction() {
     installed("chained_table", async |database| {
         let (mut old, new) = (database.connect().await, database.connect().await);
         let trigger = "CREATE TRIGGER guarded BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE
-            ON datum FOR EACH STATEMENT EXECUTE FUNCTION ringfence_guarded('a')";
+            ON datum FOR EACH STATEMENT EXECUTE FUNCTION ringfence.guarded('a')";
         new.batch_execute(trigger).await.unwrap();
         let (bound, shown) = (guard(), fence("a#8"));
         let chains = format!("COMMIT AND CHAIN; {INSERT}; COMMIT");

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod contention;
+mod copies;
 mod memory;
 mod mvcc;
 mod planted;
 mod seal;
 mod sled_store;
 mod sqlite;
+mod sqlite_marks;
 mod sqlite_rules;
 
 use std::path::Path;

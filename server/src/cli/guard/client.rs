@@ -21,24 +21,67 @@ pub(super) fn nonce() -> String {
     format!("ringfence_{:016x}", rand::rng().next_u64())
 }
 
-/// Refuses arguments of the client that would run SQL beside the fence, or past its refusal. A client
-/// takes the beginning of a long option for the whole of it.
-pub(super) fn check_arguments(arguments: &[OsString], banned: &[&str]) -> Result<(), Failure> {
-    for argument in arguments {
+/// An option of a client program that a caller may pass on, since it is one of the connection. All others
+/// are refused: a client has many that run SQL, and short ones can be written in one word.
+pub(super) struct Passed {
+    pub(super) long: &'static str,
+    /// Empty if there is none.
+    pub(super) short: &'static str,
+    pub(super) value: Value,
+}
+
+/// The value of an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Value {
+    No,
+    /// In the same word, or in the next one.
+    Needed,
+    /// In the same word, or not at all.
+    Optional,
+}
+
+/// Refuses arguments of the client that are not among `passed`. Long options count in full only: a client
+/// takes the beginning of one for the whole of it.
+pub(super) fn check_arguments(arguments: &[OsString], passed: &[Passed]) -> Result<(), Failure> {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
         let argument = argument.to_string_lossy();
         let name = argument.split('=').next().unwrap_or_default();
-        let is_banned = |banned: &&str| match banned.starts_with("--") {
-            true => name.len() > 2 && banned.starts_with(name),
-            false => !name.starts_with("--") && name.starts_with(banned),
-        };
-        if banned.iter().any(is_banned) {
-            return Err(Failure::usage(format!(
-                "the argument {name:?} of the client would run SQL past the guard"
-            ))
-            .hint("give the script on stdin, and leave the argument out"));
+        let found = passed.iter().find_map(|option| {
+            let rest = match argument.starts_with("--") {
+                true => argument.strip_prefix(name).filter(|_| name == option.long),
+                false => match option.short {
+                    "" => None,
+                    short => argument.strip_prefix(short),
+                },
+            };
+            Some((option.value, rest?.is_empty()))
+        });
+        match found {
+            // The next word is its value, whatever it looks like.
+            Some((Value::Needed, true)) if arguments.next().is_some() => {}
+            Some((Value::Needed, true)) => {
+                return Err(Failure::usage(format!(
+                    "the argument {name:?} has no value"
+                )));
+            }
+            Some((Value::No, true) | (Value::Needed, false) | (Value::Optional, _)) => {}
+            Some((Value::No, false)) | None => return Err(not_passed(name, passed)),
         }
     }
     Ok(())
+}
+
+fn not_passed(name: &str, passed: &[Passed]) -> Failure {
+    let allowed: Vec<_> = passed.iter().map(|option| option.long).collect();
+    let message = format!(
+        "got the argument {name:?} for the client, which could run SQL past the guard; expected options \
+         of the connection alone"
+    );
+    Failure::usage(message).hint(format!(
+        "give the script on stdin; these are passed on, short ones each in a word of its own: {}",
+        allowed.join(", ")
+    ))
 }
 
 /// How far a program has come, and how it ended.
@@ -178,6 +221,49 @@ mod tests {
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!(ended.error(|line| line.starts_with("ERROR")), "ERROR one");
         assert_eq!(ended.error(|line| line.is_empty()), "late");
+    }
+
+    #[test]
+    fn only_options_of_the_connection_are_passed_on() {
+        const fn option(long: &'static str, short: &'static str, value: Value) -> Passed {
+            Passed { long, short, value }
+        }
+        let passed = [
+            option("--host", "-h", Value::Needed),
+            option("--no-password", "-w", Value::No),
+            option("--password", "-p", Value::Optional),
+            option("--ssl-ca", "", Value::Needed),
+        ];
+        let check = |arguments: &[&str]| {
+            let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+            check_arguments(&arguments, &passed).map_err(|failure| failure.exit)
+        };
+        for good in [
+            &["--host=db1", "-w", "-p"][..],
+            &["--host", "-c", "-hdb1", "-h", "-f"],
+            &["-psecret=1", "--password=x", "--no-password"],
+            &["--ssl-ca", "ca.pem"],
+            &[],
+        ] {
+            assert_eq!(check(good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            &["-c", "SELECT 1"][..],
+            &["-wc", "SELECT 1"],
+            &["-wf", "x.sql"],
+            &["-w="],
+            &["--no-password=1"],
+            &["--hos=db1"],
+            &["--host-x=db1"],
+            &["--host"],
+            &["--"],
+            &["-"],
+            &["bank"],
+            &[""],
+            &["--ssl-ca=x", "-e"],
+        ] {
+            assert_eq!(check(bad), Err(exit::USAGE), "{bad:?}");
+        }
     }
 
     #[test]

@@ -172,6 +172,13 @@ fn wrong_shape(why: &str) -> Failure {
     Failure::new(exit::NEGATIVE, "WRONG_SHAPE", message)
 }
 
+/// There are marks that the guard does not use, and that another service may use.
+fn other_marks(why: &str) -> Failure {
+    let message = format!("nothing was written: {why}");
+    Failure::new(exit::NEGATIVE, "OTHER_MARKS", message)
+        .hint("drop all but one of the tables of marks, with their functions, and raise the marks")
+}
+
 /// The store knows the caller, and refuses it; or does not know the caller.
 fn denied(why: &str) -> Failure {
     let message = format!("the store refuses this account, and nothing was written: {why}");

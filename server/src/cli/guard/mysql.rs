@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringfence_core::{Fence, Refused};
 use ringfence_guard::sql::MYSQL_MIGRATION;
 
-use super::client::{self, Ended};
+use super::client::{self, Ended, Passed, Value};
 use super::{
     Failure, Global, Task, Work, busy, commits_by_itself, denied, refused, rejected, unavailable,
     unknown, wrong_shape,
@@ -20,8 +20,46 @@ const DONE: &str = "done";
 /// The client program, in the order in which it is looked for.
 const PROGRAMS: [&str; 2] = ["mariadb", "mysql"];
 
-/// Arguments that run SQL beside the fence, or past its refusal.
-const BANNED: [&str; 5] = ["-e", "--execute", "-f", "--force", "--init-command"];
+/// The options of the clients of MariaDB and MySQL that may be passed on.
+const PASSED: [Passed; 33] = [
+    option("--host", "-h", Value::Needed),
+    option("--port", "-P", Value::Needed),
+    option("--user", "-u", Value::Needed),
+    option("--password", "-p", Value::Optional),
+    option("--socket", "-S", Value::Needed),
+    option("--protocol", "", Value::Needed),
+    option("--no-defaults", "", Value::No),
+    option("--defaults-file", "", Value::Needed),
+    option("--defaults-extra-file", "", Value::Needed),
+    option("--defaults-group-suffix", "", Value::Needed),
+    option("--login-path", "", Value::Needed),
+    option("--no-login-paths", "", Value::No),
+    option("--bind-address", "", Value::Needed),
+    option("--compress", "-C", Value::No),
+    option("--max-allowed-packet", "", Value::Needed),
+    option("--default-auth", "", Value::Needed),
+    option("--plugin-dir", "", Value::Needed),
+    option("--enable-cleartext-plugin", "", Value::No),
+    option("--get-server-public-key", "", Value::No),
+    option("--server-public-key-path", "", Value::Needed),
+    option("--tls-version", "", Value::Needed),
+    option("--tls-ciphersuites", "", Value::Needed),
+    option("--ssl", "", Value::Optional),
+    option("--skip-ssl", "", Value::No),
+    option("--ssl-mode", "", Value::Needed),
+    option("--ssl-ca", "", Value::Needed),
+    option("--ssl-capath", "", Value::Needed),
+    option("--ssl-cert", "", Value::Needed),
+    option("--ssl-key", "", Value::Needed),
+    option("--ssl-cipher", "", Value::Needed),
+    option("--ssl-crl", "", Value::Needed),
+    option("--ssl-crlpath", "", Value::Needed),
+    option("--ssl-verify-server-cert", "", Value::No),
+];
+
+const fn option(long: &'static str, short: &'static str, value: Value) -> Passed {
+    Passed { long, short, value }
+}
 
 /// What the client prints is read here, whatever a script has set.
 const NAMES: &str = "SET NAMES utf8mb4;\n";
@@ -62,7 +100,7 @@ pub(crate) struct Mysql {
     database: String,
     #[command(flatten)]
     task: Task,
-    /// More arguments for the client, --host=… for example
+    /// Options of the connection for the client: --host, --port, --user, --defaults-file, --ssl-ca and so on
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
 }
@@ -80,7 +118,7 @@ fn database(raw: &str) -> Result<String, String> {
 impl Mysql {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         let work = self.task.work()?;
-        client::check_arguments(&self.arguments, &BANNED)?;
+        client::check_arguments(&self.arguments, &PASSED)?;
         let client = Client {
             database: self.database,
             arguments: self.arguments,
@@ -121,7 +159,7 @@ impl Client {
         // Neither a lease name nor a number can end a text in SQL.
         let input = format!(
             "{session}XA START '{nonce}';\n\
-             CALL ringfence_show('{name}', '{token}');\nSELECT '{nonce} {ADMITTED}';\n\
+             CALL ringfence_show_fence('{name}', '{token}');\nSELECT '{nonce} {ADMITTED}';\n\
              {script}\nDELIMITER ;\n{NAMES}XA END '{nonce}';\nSELECT '{nonce} {COMMITTING}';\n\
              XA COMMIT '{nonce}' ONE PHASE;\nSELECT '{nonce} {DONE}';\n",
             session = self.session(),
@@ -143,13 +181,13 @@ impl Client {
         let mut command = client::command(program.unwrap_or(PROGRAMS[0]))?;
         // An option that names a file of options must come first.
         command.args(&self.arguments);
-        // Behind them: an option that goes on at errors would run the script after a refusal, others
-        // hide what is judged. Without commands of the client a script cannot reconnect.
+        // Behind them, since files of options can have any: one that goes on at errors would run the script
+        // after a refusal, others hide what is judged. Without commands of the client a script cannot reconnect.
         command.args(["--batch", "--skip-column-names", "--unbuffered"]);
         command.args(["--binary-mode", "--skip-force", "--skip-table"]);
         command.args(["--skip-html", "--skip-xml", "--skip-vertical"]);
         // A client that connects again in the middle goes on outside of the transaction.
-        command.arg("--skip-reconnect");
+        command.args(["--skip-reconnect", "--delimiter=;"]);
         command.arg("--default-character-set=utf8mb4");
         let seconds = self.timeout.as_secs().max(1);
         command.arg(format!("--connect-timeout={seconds}"));
@@ -158,13 +196,29 @@ impl Client {
     }
 }
 
-/// The script with an end to its last statement.
+/// The script with an end to its last statement, by the delimiter that it has set last.
 fn closed(script: &str) -> String {
     let script = script.trim_end();
-    match script.is_empty() || script.ends_with(';') {
+    let last = script.lines().filter_map(delimiter).next_back();
+    let end = last.unwrap_or(";");
+    let sets_it = script
+        .lines()
+        .next_back()
+        .is_some_and(|line| delimiter(line).is_some());
+    match script.is_empty() || script.ends_with(end) || sets_it {
         true => script.to_owned(),
-        false => format!("{script}\n;"),
+        false => format!("{script}\n{end}"),
     }
+}
+
+/// What a line with the client's one command sets. One inside of a text or a comment is none; taking it for
+/// one leaves the script without its end, which the server refuses.
+fn delimiter(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    let command = words.next()?;
+    words
+        .next()
+        .filter(|_| command.eq_ignore_ascii_case("delimiter"))
 }
 
 /// The statement stands in front of it, and may contain anything.

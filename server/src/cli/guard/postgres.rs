@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use ringfence_core::{Fence, Refused};
 use ringfence_guard::sql::POSTGRES_MIGRATION;
 
-use super::client::{self, Ended};
+use super::client::{self, Ended, Passed, Value};
 use super::{
-    Failure, Global, Task, Work, busy, commits_by_itself, denied, refused, rejected, unavailable,
-    unknown, wrong_shape,
+    Failure, Global, Task, Work, busy, commits_by_itself, denied, other_marks, refused, rejected,
+    unavailable, unknown, wrong_shape,
 };
 
 /// What is printed on the way.
@@ -24,6 +24,29 @@ const DENIED: [&str; 4] = [
     "permission denied for database",
 ];
 
+/// The options of psql that may be passed on.
+const PASSED: [Passed; 5] = [
+    option("--host", "-h", Value::Needed),
+    option("--port", "-p", Value::Needed),
+    option("--username", "-U", Value::Needed),
+    option("--no-password", "-w", Value::No),
+    option("--password", "-W", Value::No),
+];
+
+const fn option(long: &'static str, short: &'static str, value: Value) -> Passed {
+    Passed { long, short, value }
+}
+
+/// Stands in the error of a script that has changed the table of marks, or its triggers.
+const MARKS_CHANGED: &str = "MARKS_CHANGED";
+
+/// What is other behind a statement that drops, replaces, empties or alters the table of marks or one of its
+/// triggers. Without these a mark can be lowered.
+const MARKS: &str = "SELECT concat_ws(' ', c.oid, c.relfilenode, c.xmin, \
+     (SELECT string_agg(concat_ws(' ', t.oid, t.xmin), ' ' ORDER BY t.oid) \
+     FROM pg_trigger t WHERE t.tgrelid = c.oid)) \
+     FROM pg_class c WHERE c.oid = to_regclass('ringfence.marks')";
+
 const EXAMPLE: &str = "\
 Examples:
   ringfence guard postgres bank --fence bank/interest#42 < update.sql
@@ -32,8 +55,9 @@ Examples:
 /// Run a script of SQL in PostgreSQL under a fence
 ///
 /// One transaction: first the mark, then the script from stdin (16 MiB at most), then the commit. If a
-/// later holder has been here, the script is not run, and the exit code is 76. The table of marks and
-/// its functions are created if they are absent. The server runs the script as one dynamic statement:
+/// later holder has been here, the script is not run, and the exit code is 76. The table of marks,
+/// ringfence.marks, and its functions are created if they are absent; another table of marks in the
+/// database is refused. The server runs the script as one dynamic statement:
 /// it has no commands of psql and no COPY from stdin, and what its queries find is not printed.
 /// --timeout bounds the wait for another transaction. It needs the program psql, which reads PGHOST,
 /// PGUSER, PGPASSFILE and so on.
@@ -45,7 +69,7 @@ pub(crate) struct Postgres {
     database: String,
     #[command(flatten)]
     task: Task,
-    /// More arguments for psql
+    /// Options of the connection for psql: --host, --port, --username, --no-password, --password
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
 }
@@ -53,7 +77,7 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(super) fn run(self, global: &Global) -> Result<(), Failure> {
         let work = self.task.work()?;
-        client::check_arguments(&self.arguments, &["-c", "--command", "-f", "--file"])?;
+        client::check_arguments(&self.arguments, &PASSED)?;
         let nonce = client::nonce();
         let timeout = global.timeout;
         let mut command = client::command("psql")?;
@@ -78,6 +102,7 @@ impl Postgres {
         }
         if let Work::Write(_, script) = &work {
             input += &execute(script, &nonce);
+            input += &unchanged();
         }
         if fence.is_some() {
             input += &format!("\\echo {nonce} {COMMITTING}\nCOMMIT;\n");
@@ -88,11 +113,15 @@ impl Postgres {
     }
 }
 
-/// The migration where it was not run. Many may do so at a time; the number is that of the guard in Rust.
+/// The migration where it was not run, or where there is another table of marks, or its functions: it moves
+/// those of an earlier release, and fails where there are two. Many may do so at a time; the number is that
+/// of the guard in Rust.
 fn install() -> String {
     format!(
-        "SELECT to_regprocedure('ringfence_admit(text, numeric)') IS NULL AS ringfence_absent \\gset\n\
-         \\if :ringfence_absent\nBEGIN;\nSELECT pg_advisory_xact_lock(8244241983257013859);\n\
+        "SELECT to_regprocedure('ringfence.admit(text, numeric)') IS NULL \
+         OR EXISTS (SELECT FROM pg_class WHERE relname = 'ringfence_marks' AND relpersistence <> 't') \
+         OR EXISTS (SELECT FROM pg_proc WHERE proname = 'ringfence_admit') AS ringfence_stale \\gset\n\
+         \\if :ringfence_stale\nBEGIN;\nSELECT pg_advisory_xact_lock(8244241983257013859);\n\
          {POSTGRES_MIGRATION}\nCOMMIT;\n\\endif\n"
     )
 }
@@ -101,7 +130,9 @@ fn install() -> String {
 fn begin(fence: &Fence, nonce: &str) -> String {
     let (name, token) = (&fence.name, fence.token);
     format!(
-        "BEGIN READ WRITE;\nSELECT ringfence_admit('{name}', {token});\n\\echo {nonce} {ADMITTED}\n"
+        "BEGIN READ WRITE;\nSELECT ringfence.admit('{name}', {token});\n\
+         {marks} \\gset\n\\echo {nonce} {ADMITTED}\n",
+        marks = MARKS.replacen(" FROM pg_class", " AS ringfence_marks FROM pg_class", 1),
     )
 }
 
@@ -110,6 +141,14 @@ fn begin(fence: &Fence, nonce: &str) -> String {
 fn execute(script: &str, nonce: &str) -> String {
     format!(
         "DO ${nonce}_block$ BEGIN EXECUTE ${nonce}$\n{script}\n${nonce}$; END ${nonce}_block$;\n"
+    )
+}
+
+/// Fails if the script has changed the table of marks, whatever names its session has now.
+fn unchanged() -> String {
+    format!(
+        "SET LOCAL search_path = pg_catalog, pg_temp;\nSELECT CAST(CASE WHEN ({MARKS}) = :'ringfence_marks' \
+         THEN '0' ELSE '{MARKS_CHANGED}' END AS integer);\n"
     )
 }
 
@@ -141,8 +180,12 @@ fn judge(ended: &Ended, fence: Option<&Fence>) -> Result<(), Failure> {
         "40001" | "40P01" | "55P03" => busy(message),
         "0A000" if message.contains("transaction commands") => commits_by_itself(message),
         "2D000" => commits_by_itself(message),
+        "22P02" if message.contains(MARKS_CHANGED) => rejected(
+            "it drops, alters or empties the table ringfence.marks; the marks outlive what they guard",
+        ),
         "42501" => denied(message),
         "42P16" if message.starts_with("WRONG_SHAPE") => wrong_shape(message),
+        "42P07" if message.starts_with("OTHER_MARKS") => other_marks(message),
         _ => rejected(message),
     })
 }

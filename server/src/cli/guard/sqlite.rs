@@ -10,6 +10,10 @@ use super::{
 };
 use crate::cli::exit;
 
+/// What the guard's authorizer refuses. SQLite does not say which of them it was.
+const FORBIDDEN: &str = "it sets journal_mode or writable_schema, attaches a database, or drops, alters, hides \
+     or empties the table ringfence_marks; the marks outlive what they guard";
+
 const EXAMPLE: &str = "\
 Examples:
   ringfence guard sqlite bank.db --fence bank/interest#42 < update.sql
@@ -19,8 +23,9 @@ Examples:
 ///
 /// One transaction: first the mark, then the script from stdin (16 MiB at most), then the commit. If a
 /// later holder has been here, the script is not run, and the exit code is 76. The table of marks is
-/// created if it is absent. What the script's queries find is not printed. --timeout bounds the wait
-/// for another transaction.
+/// created if it is absent. A script that drops, alters, hides or empties it, attaches a database, or sets
+/// the journal mode or a writable schema is refused. What the script's queries find is not printed.
+/// --timeout bounds the wait for another transaction.
 #[derive(clap::Args, Debug)]
 #[command(after_help = format!("{EXAMPLE}\n\n{}", crate::cli::EXIT_CODES_HELP))]
 pub(crate) struct Sqlite {
@@ -80,7 +85,9 @@ fn failure(error: SqliteError) -> Failure {
         SqliteError::Refused(why) => return refused(why),
         SqliteError::Busy { source } => return busy(&source.to_string()),
         SqliteError::Unknown { source } => return unknown(&source.to_string()),
-        SqliteError::WrongShape { .. } => return wrong_shape(&error.to_string()),
+        SqliteError::WrongShape { .. } | SqliteError::Renamed { .. } => {
+            return wrong_shape(&error.to_string());
+        }
         SqliteError::Database { source } => source,
         _ => return rejected(&error.to_string()),
     };
@@ -88,7 +95,7 @@ fn failure(error: SqliteError) -> Failure {
     match code {
         // The guard's hook has refused the commit.
         Some(ffi::SQLITE_CONSTRAINT_COMMITHOOK) => commits_by_itself("it commits"),
-        Some(ffi::SQLITE_AUTH) => commits_by_itself("it sets journal_mode"),
+        Some(ffi::SQLITE_AUTH) => rejected(FORBIDDEN),
         // Its transaction had ended behind the last statement.
         Some(ffi::SQLITE_ABORT_ROLLBACK) => commits_by_itself("it rolls back"),
         _ => rejected(&source.to_string()),
