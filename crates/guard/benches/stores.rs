@@ -13,12 +13,16 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
 use redis::aio::MultiplexedConnection;
 use ringfence_guard::mysql::{Connection as MysqlConnection, MysqlError, MysqlGuard};
 use ringfence_guard::postgres::{PostgresError, PostgresGuard};
 use ringfence_guard::redis::{Changes, RedisGuard};
+use ringfence_guard::s3::{Change, S3Error, S3Guard};
 use ringfence_guard::sled::{Changes as SledChanges, Db, SledStore};
 use ringfence_guard::sqlite::{SqliteError, SqliteGuard};
 use ringfence_guard::{Fence, Guard};
@@ -27,6 +31,7 @@ use servers::Disk;
 use servers::mysql::Mysql;
 use servers::postgres::Postgres;
 use servers::redis::Redis;
+use servers::s3::S3;
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
@@ -321,6 +326,35 @@ async fn redis(bench: &Bench) {
     }
 }
 
+async fn s3(bench: &Bench) {
+    let Some(server) = S3::start(Disk::Real) else {
+        return;
+    };
+    let store = server.store();
+    let fence = fence();
+    let guard = S3Guard::new(&store, fence.name.clone(), "guarded").unwrap();
+    let plain = Path::from("plain");
+    for (what, bytes) in [("1 KiB", 1 << 10), ("1 MiB", 1 << 20)] {
+        let body = Bytes::from(vec![7; bytes]);
+        let plain_write = async || {
+            let payload = PutPayload::from_bytes(body.clone());
+            store.client().put(&plain, payload).await.unwrap();
+        };
+        let change = || Change::put(body.clone());
+        let last = async || {
+            guard.admit(&fence, change()).await.unwrap();
+        };
+        let pair = measure(bench.pairs(1_000), plain_write, last).await;
+        tell(&format!("s3, {what}, the last writer"), &pair);
+        let read = async || {
+            let make = |_| Ok::<_, S3Error>(change());
+            guard.write(&fence, make).await.unwrap();
+        };
+        let pair = measure(bench.pairs(1_000), plain_write, read).await;
+        tell(&format!("s3, {what}, read and write"), &pair);
+    }
+}
+
 fn main() {
     let bench = Bench::of_arguments();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -349,6 +383,9 @@ fn main() {
         }
         if bench.wants("redis") {
             redis(&bench).await;
+        }
+        if bench.wants("s3") {
+            s3(&bench).await;
         }
     });
 }

@@ -57,6 +57,7 @@
 //! | PostgreSQL 12 and later | `postgres`; other languages call the SQL functions | a row of the same database | mark and data change in one transaction, at every isolation level | with `synchronous_commit = off`, or in a failover to an asynchronous standby, the newest commits |
 //! | MariaDB 10.6 and later, MySQL 8.0.29 and later (tested: MariaDB) | `mysql`; other languages call the procedures | a row of the same database, in InnoDB | mark and data change in one transaction, at every isolation level, for tables of InnoDB | with `innodb_flush_log_at_trx_commit` below 1, or in a failover to an asynchronous replica, the newest commits |
 //! | Redis 6 and later | `redis`; other languages call the script | a key of the same slot | mark and data change in one script, exact to 2^63 - 1 | whatever Redis acknowledges and loses: about a second with `appendfsync everysec`, more in a failover; the mark alone if it may be evicted |
+//! | S3 and its like, with conditional writes (tested: versitygw) | `s3` | in the object itself, in front of its body | mark and body change in one conditional write; one mark for each object | nothing acknowledged, in one bucket; a failover to a replica of the bucket loses the newest writes |
 //!
 //! Each loss takes data and mark back together, and is a restore: raise the mark to the lease's newest
 //! token (`advance_to`) before writes are served. The modules say how to avoid it.
@@ -69,7 +70,7 @@
 //! | other SQL | a row beside the data, made in advance with mark 0 | first statement: `UPDATE marks SET mark = :t WHERE name = :n AND mark <= :t`; one row matched (some drivers count changed ones), or roll back. At any isolation level; a serialization failure repeats the whole transaction |
 //! | DynamoDB and its like | a field of the item | condition `attribute_not_exists(mark) OR mark <= :t` on each write, which sets it; a deletion leaves an item with the mark |
 //! | etcd, Consul | a key of its own | read the mark; a transaction that compares the mark key's revision, and puts mark and data |
-//! | object stores | metadata of the object itself | read it with its ETag, check, write with `If-Match`; a deletion writes an empty object |
+//! | other object stores | the content of the object itself, never its metadata: an ETag does not cover that | read it with its ETag, check, write with `If-Match`; a deletion writes an object with the mark alone |
 //! | anything without conditional writes | nowhere | cannot be guarded: put a service with a guard before it |
 //!
 //! # Sealing
@@ -105,6 +106,7 @@
 //! | `postgres` | module `postgres` | `tokio-postgres`; TLS and pools as that crate's users choose |
 //! | `mysql` | module `mysql` | `mysql_async`; TLS and pools as that crate's users choose |
 //! | `redis` | module `redis` | `redis`, on any of its asynchronous connections under tokio |
+//! | `s3` | module `s3` | `object_store`, on `ring`; what sends requests, and TLS, as that crate's users choose |
 //! | `follow` | module `follow`: floors, so that a stale holder is refused before the new one comes, and a forged token waits and is refused | a stream of floors, for example the client crate's, under tokio |
 //! | `tower` | module `tower`: the fence in the headers of HTTP and gRPC requests, refused at the door | `tower`'s traits, with any server |
 
@@ -125,8 +127,10 @@ mod on_thread;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "s3"))]
 mod retries;
+#[cfg(feature = "s3")]
+pub mod s3;
 #[cfg(feature = "sled")]
 pub mod sled;
 pub mod sql;

@@ -8,6 +8,10 @@ pub const ATTEMPTS: u32 = 64;
 
 /// How often a transaction is tried whose lock was not to be had in time, at most. Each of these
 /// attempts has waited for the server's whole lock timeout already.
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(unreachable_pub, reason = "objects have no locks")
+)]
 pub const LOCK_ATTEMPTS: u32 = 3;
 
 /// The longest pause before the second attempt; it doubles with each further one.

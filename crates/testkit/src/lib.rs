@@ -7,6 +7,7 @@
 //! - `browser` shows pages to a headless browser.
 //! - `certificates` signs what tests of TLS need, good and bad.
 //! - `ports` keeps ports of loopback for servers that come and go.
+//! - `programs` builds with Go what no package has; `s3` is a server of S3.
 //! - [`heap`] counts what a piece of work allocates.
 
 pub mod arbitrary;
@@ -18,7 +19,11 @@ pub mod heap;
 pub mod invariants;
 #[cfg(feature = "ports")]
 pub mod ports;
+#[cfg(feature = "programs")]
+pub mod programs;
 pub mod run;
+#[cfg(feature = "programs")]
+pub mod s3;
 pub mod view;
 
 pub use ringfence_model as model;

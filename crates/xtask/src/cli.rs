@@ -62,6 +62,10 @@ pub enum Command {
     /// a quarter of an hour on two cores, once
     #[command(verbatim_doc_comment)]
     Kubernetes,
+    /// Writes to the user's cache: builds the server of S3 that tests start; needs Go; two minutes
+    /// on two cores, once
+    #[command(verbatim_doc_comment)]
+    S3,
     /// Checks that everything compiles for macOS, and the client for Windows; installs into
     /// target/zig what compiles C for them; minutes
     #[command(verbatim_doc_comment)]
@@ -122,6 +126,7 @@ mod tests {
             "planted",
             "sim",
             "kubernetes",
+            "s3",
             "targets",
             "test-node",
             "upgrade",

@@ -5,11 +5,11 @@
 
 mod cargo;
 pub mod cli;
-pub mod kubernetes;
 mod lean;
 pub mod node;
 mod patches;
 pub mod planted;
+pub mod servers;
 pub mod sim;
 pub mod steps;
 pub mod targets;

@@ -7,7 +7,8 @@ use xtask::cli::{Command, parse};
 fn main() -> ExitCode {
     let root = xtask::workspace_root();
     match parse(std::env::args().skip(1)) {
-        Ok(Command::Kubernetes) => xtask::kubernetes::run(&root),
+        Ok(Command::Kubernetes) => xtask::servers::kubernetes(&root),
+        Ok(Command::S3) => xtask::servers::s3(&root),
         Ok(Command::Targets) => xtask::targets::run(&root),
         Ok(Command::TestNode) => xtask::node::run(&root),
         Ok(Command::Upgrade) => xtask::upgrade::run(&root),

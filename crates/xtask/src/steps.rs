@@ -127,6 +127,7 @@ fn steps(command: &Command) -> Vec<Step> {
         Command::Planted(_)
         | Command::Sim { .. }
         | Command::Kubernetes
+        | Command::S3
         | Command::Targets
         | Command::TestNode
         | Command::Upgrade => Vec::new(),

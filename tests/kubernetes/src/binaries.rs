@@ -11,8 +11,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::kit::Kit;
-use crate::notice::tell;
+use ringfence_testkit::programs::{Kit, cache, go, without};
 
 /// The version of Kubernetes in `components/go.mod`, as the components tell it.
 pub const VERSION: &str = "v1.36.3";
@@ -22,7 +21,7 @@ const KUBERNETES: Kit = Kit {
     what: "the components of Kubernetes",
     version: VERSION,
     prefix: "",
-    module: "components",
+    module: concat!(env!("CARGO_MANIFEST_DIR"), "/components"),
     files: &["go.mod", "go.sum", "main.go", "pause/main.go"],
     packages: &[(".", "kube"), ("./pause", "pause")],
     stamp: "k8s.io/component-base/version.gitVersion",
@@ -44,7 +43,7 @@ const HELM: Kit = Kit {
     what: "Helm",
     version: "v4.2.4",
     prefix: "helm-",
-    module: "helm",
+    module: concat!(env!("CARGO_MANIFEST_DIR"), "/helm"),
     files: &["go.mod", "go.sum"],
     packages: &[("helm.sh/helm/v4/cmd/helm", "helm")],
     stamp: "helm.sh/helm/v4/internal/version.version",
@@ -55,8 +54,8 @@ const HELM: Kit = Kit {
 /// What a folder that is named has to hold. A test that went without one of them would be no test.
 const NEEDED: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
-/// Folders in which Go is looked for beside those of the search path.
-const GO_HOMES: [&str; 2] = ["/usr/local/go/bin", "/usr/lib/go/bin"];
+/// What builds both.
+const COMMAND: &str = "cargo xtask kubernetes";
 
 /// A folder with the components, and with `pause`, which the sandbox of a Pod runs; `None` if there
 /// are none, which is printed once.
@@ -75,9 +74,9 @@ pub fn kubectl() -> Option<PathBuf> {
 fn find() -> Option<PathBuf> {
     let found = match assets() {
         Some(assets) => Ok(assets),
-        None => kit(&KUBERNETES),
+        None => KUBERNETES.found(COMMAND),
     };
-    found.map_or_else(|why| without("Kubernetes", &why), Some)
+    found.map_or_else(|why| without("Kubernetes", &or_assets(why)), Some)
 }
 
 /// The program `helm`; `None` if there is none, which is printed once. A folder that
@@ -85,7 +84,7 @@ fn find() -> Option<PathBuf> {
 #[must_use]
 pub fn helm() -> Option<PathBuf> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = || kit(&HELM).map(|folder| folder.join("helm"));
+    let found = || HELM.found(COMMAND).map(|folder| folder.join("helm"));
     let program = PROGRAM.get_or_init(|| found().map_or_else(|why| without("Helm", &why), Some));
     program.clone()
 }
@@ -97,7 +96,7 @@ pub fn helm() -> Option<PathBuf> {
 pub fn build() -> Result<PathBuf, String> {
     match assets() {
         Some(assets) => Ok(assets),
-        None => KUBERNETES.built(&go()?, &cache()?),
+        None => KUBERNETES.built(&go().map_err(or_assets)?, &cache()?),
     }
 }
 
@@ -110,19 +109,9 @@ pub fn build_helm() -> Result<PathBuf, String> {
     Ok(folder.join("helm"))
 }
 
-/// What an earlier build left; under CI it is built.
-fn kit(kit: &Kit) -> Result<PathBuf, String> {
-    let go = go()?;
-    match under_ci() {
-        true => kit.built(&go, &cache()?),
-        false => kit.left(&go, &cache()?)?.ok_or_else(|| {
-            "it is not built yet; build it once with: cargo xtask kubernetes".to_owned()
-        }),
-    }
-}
-
-fn under_ci() -> bool {
-    env::var("CI").is_ok_and(|value| value == "true")
+/// What else there is to do about it.
+fn or_assets(why: String) -> String {
+    why + "; or name a folder with etcd, kube-apiserver and kubectl in KUBEBUILDER_ASSETS"
 }
 
 /// The folder that `KUBEBUILDER_ASSETS` names.
@@ -140,39 +129,6 @@ fn named(assets: PathBuf) -> PathBuf {
         );
     }
     assets
-}
-
-/// Says why nothing is tested, past the harness, which keeps what a passing test prints to itself.
-fn without(what: &str, why: &str) -> Option<PathBuf> {
-    assert!(!under_ci(), "no {what}: {why}");
-    tell(&format!("NOT TESTED: no {what}: {why}"));
-    None
-}
-
-fn go() -> Result<PathBuf, String> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let places = env::split_paths(&path).chain(GO_HOMES.map(PathBuf::from));
-    let mut programs = places.map(|place| place.join("go"));
-    programs.find(|program| program.is_file()).ok_or_else(|| {
-        "neither KUBEBUILDER_ASSETS nor Go: install Go 1.26 or later (https://go.dev/dl), or name a \
-         folder with etcd, kube-apiserver and kubectl"
-            .to_owned()
-    })
-}
-
-/// Where what is built once is kept: a folder of the user's, which need not exist yet.
-///
-/// # Errors
-/// Which variables would name one.
-pub fn cache() -> Result<PathBuf, String> {
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(chosen) = set("RINGFENCE_KUBERNETES_CACHE") {
-        return Ok(chosen.into());
-    }
-    let user = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let user = user.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
-    let user = user.ok_or("neither RINGFENCE_KUBERNETES_CACHE, XDG_CACHE_HOME nor HOME is set")?;
-    Ok(user.join("ringfence").join("kubernetes"))
 }
 
 #[cfg(test)]

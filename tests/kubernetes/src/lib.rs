@@ -9,11 +9,10 @@ mod certificates;
 mod control_plane;
 mod figures;
 mod janitor;
-mod kit;
 mod kubectl;
-mod notice;
 mod process;
 
-pub use binaries::{VERSION, build, build_helm, cache, helm, kubectl};
+pub use binaries::{VERSION, build, build_helm, helm, kubectl};
 pub use control_plane::{ControlPlane, SecondApiServer, User};
 pub use figures::{figure, figures};
+pub use ringfence_testkit::programs::cache;

@@ -12,6 +12,7 @@ mod mysql_soak;
 mod postgres;
 mod postgres_soak;
 mod redis;
+mod s3;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod soak;

@@ -5,11 +5,14 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod drivers;
+mod http;
 pub(crate) mod machine;
 pub(crate) mod mysql;
+pub(crate) mod odd_s3;
 pub(crate) mod postgres;
 mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;
+pub(crate) mod s3;
 
 pub(crate) use machine::Disk;

@@ -12,7 +12,8 @@ use ringfence_guard::conformance::{Fault, Hit};
 use rustix::net::sockopt::set_socket_linger;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Bytes under way between client and proxy.
 const BUFFER: usize = 64 * 1024;
@@ -40,10 +41,12 @@ struct Plan {
     seen: u32,
 }
 
-/// The disturbance of one connection.
+/// The disturbance of one connection, or of all the connections of one client.
 pub(crate) struct Hand {
     state: State,
     pump: JoinHandle<()>,
+    /// Takes no more connections, where there may be several.
+    last: Arc<Notify>,
 }
 
 #[derive(Clone, Default)]
@@ -72,6 +75,7 @@ impl Hand {
     /// Waits until the connection has ended, and a disturbance that is under way with it. The
     /// client's end must have been dropped.
     pub(crate) async fn ended(self) {
+        self.last.notify_one();
         self.pump.await.unwrap();
     }
 }
@@ -103,7 +107,8 @@ pub(crate) async fn connect(port: u16, framing: Framing) -> (DuplexStream, Hand)
     let (ours, theirs) = tokio::io::duplex(BUFFER);
     let state = State::default();
     let pump = tokio::spawn(pump(ours, server, state.clone(), framing));
-    (theirs, Hand { state, pump })
+    let last = Arc::default();
+    (theirs, Hand { state, pump, last })
 }
 
 /// Makes a port at which one client reaches a server through a proxy.
@@ -120,7 +125,36 @@ pub(crate) async fn listen(port: u16, framing: Framing) -> (u16, Hand) {
         server.set_nodelay(true).unwrap();
         pump(client, server, hand, framing).await;
     });
-    (reached, Hand { state, pump })
+    let last = Arc::default();
+    (reached, Hand { state, pump, last })
+}
+
+/// Makes a port at which a client reaches a server through as many connections as it likes; their
+/// steps are counted together.
+pub(crate) async fn serve(port: u16, framing: Framing) -> (u16, Hand) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let reached = listener.local_addr().unwrap().port();
+    let (state, last) = (State::default(), Arc::<Notify>::default());
+    let (hand, until) = (state.clone(), Arc::clone(&last));
+    let pump = tokio::spawn(async move {
+        let mut pumps = JoinSet::new();
+        loop {
+            let (client, _) = tokio::select! {
+                accepted = listener.accept() => accepted.unwrap(),
+                () = until.notified() => break,
+            };
+            client.set_nodelay(true).unwrap();
+            // While the server is down the client meets what it would meet without a proxy.
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
+                set_socket_linger(&client, Some(Duration::ZERO)).ok();
+                continue;
+            };
+            server.set_nodelay(true).unwrap();
+            pumps.spawn(pump(client, server, hand.clone(), framing));
+        }
+        while pumps.join_next().await.is_some() {}
+    });
+    (reached, Hand { state, pump, last })
 }
 
 /// Ends when either side does, or when the connection is to be reset.
@@ -283,4 +317,22 @@ fn mysql_step(bytes: &[u8]) -> Option<usize> {
     let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
     let end = 4 + length;
     (bytes.len() >= end).then_some(end)
+}
+
+/// HTTP: a request, whose body is as long as its head says.
+pub(crate) const HTTP: Framing = Framing {
+    step: http_message,
+    // Without a signature: refused.
+    failing: b"GET / HTTP/1.1\r\nHost: s3\r\n\r\n",
+    answered: |answer| http_message(answer).is_some(),
+};
+
+fn http_message(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"))
+        .map_or(0, |length| length.trim().parse().unwrap());
+    (bytes.len() >= end + length).then_some(end + length)
 }

@@ -15,6 +15,9 @@ mod postgres_walls;
 mod redis_losses;
 mod redis_rules;
 mod redis_store;
+mod s3_answers;
+mod s3_rules;
+mod s3_store;
 #[path = "../servers/mod.rs"]
 mod servers;
 

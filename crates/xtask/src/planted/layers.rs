@@ -195,6 +195,15 @@ pub(super) const LAYERS: &[Layer] = &[
         quick: true,
     },
     Layer {
+        name: "s3",
+        package: "ringfence-guard",
+        target: Target::Test("stores"),
+        filter: "in_s3",
+        homes: &["guard"],
+        seeds: NO_CHANCE,
+        quick: true,
+    },
+    Layer {
         name: "kubernetes",
         package: "ringfence-kube",
         target: Target::Library,

@@ -7,31 +7,32 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 
-use crate::notice::tell;
+use super::notice::tell;
 
 /// What makes the same binary of the same sources everywhere, and a small one.
 const FLAGS: [&str; 3] = ["-trimpath", "-mod=readonly", "-buildvcs=false"];
 
 /// Programs that are built together.
-pub(crate) struct Kit {
+#[derive(Clone, Copy, Debug)]
+pub struct Kit {
     /// What people call them.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// The version that they report.
-    pub(crate) version: &'static str,
+    pub version: &'static str,
     /// What the name of their folder in the cache begins with.
-    pub(crate) prefix: &'static str,
-    /// The folder of the module, beside `Cargo.toml`.
-    pub(crate) module: &'static str,
+    pub prefix: &'static str,
+    /// The folder of the module: an absolute path.
+    pub module: &'static str,
     /// The files of the module that a build depends on.
-    pub(crate) files: &'static [&'static str],
+    pub files: &'static [&'static str],
     /// Each package, and the program that it becomes. The first program is there once all are.
-    pub(crate) packages: &'static [(&'static str, &'static str)],
+    pub packages: &'static [(&'static str, &'static str)],
     /// The variable that the version is linked into.
-    pub(crate) stamp: &'static str,
+    pub stamp: &'static str,
     /// Other names of the first program.
-    pub(crate) links: &'static [&'static str],
+    pub links: &'static [&'static str],
     /// How long a build takes on two cores, in minutes.
-    pub(crate) minutes: u32,
+    pub minutes: u32,
 }
 
 impl Kit {
@@ -39,7 +40,7 @@ impl Kit {
     ///
     /// # Errors
     /// What is missing to find it.
-    pub(crate) fn left(&self, go: &Path, cache: &Path) -> Result<Option<PathBuf>, String> {
+    pub fn left(&self, go: &Path, cache: &Path) -> Result<Option<PathBuf>, String> {
         let folder = self.folder(go, cache)?;
         Ok(self.is_whole(&folder).then_some(folder))
     }
@@ -48,7 +49,7 @@ impl Kit {
     ///
     /// # Errors
     /// What is missing, or which step of the build failed.
-    pub(crate) fn built(&self, go: &Path, cache: &Path) -> Result<PathBuf, String> {
+    pub fn built(&self, go: &Path, cache: &Path) -> Result<PathBuf, String> {
         let folder = self.folder(go, cache)?;
         let made = |error: io::Error| format!("cannot write to {}: {error}", cache.display());
         fs::create_dir_all(cache).map_err(made)?;
@@ -84,7 +85,7 @@ impl Kit {
     }
 
     fn module(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(self.module)
+        PathBuf::from(self.module)
     }
 
     /// Where the programs of the present state of the module are, or would be.
