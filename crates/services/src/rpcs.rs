@@ -1,6 +1,7 @@
 //! Every RPC of the public package with what its caller needs, and each of them called for real.
 
 mod called;
+mod numbers;
 mod particular;
 mod streams;
 mod world;

@@ -1,7 +1,8 @@
 //! Tests of several modules at once, and what fuzz targets call. Nothing here is shipped.
 //!
 //! [`decoders`] feeds any bytes to every reader of files and messages, `golden` holds the bytes that
-//! were written once, `log_suite` and `snapshot_suite` run the storage under openraft's tests and ours.
+//! were written once, `log_suite` and `snapshot_suite` run the storage under openraft's tests and ours, and `mode_suite`
+//! tests what is remembered of modes.
 //! Tests of a whole cluster are in `tests/cluster`.
 
 pub mod decoders;
@@ -9,5 +10,7 @@ pub mod decoders;
 mod golden;
 #[cfg(test)]
 mod log_suite;
+#[cfg(test)]
+mod mode_suite;
 #[cfg(test)]
 mod snapshot_suite;

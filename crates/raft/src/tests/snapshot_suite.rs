@@ -22,7 +22,7 @@ use ringfence_history::HistoryFeed;
 const CLUSTER: ClusterId = ClusterId::new([1; 16]);
 const SESSIONS: u64 = 3_000;
 
-fn entry(index: u64, command: &Command) -> Entry {
+pub(super) fn entry(index: u64, command: &Command) -> Entry {
     let proposal = Proposal::new(ClusterTime(index), WallTime(0), &encode_command(command));
     Entry {
         log_id: log_id(1, index),

@@ -10,16 +10,16 @@ use super::{Needs, RPCS};
 use crate::caller::Identified;
 
 /// What an RPC is asked about.
-struct Target<'a> {
-    name: &'a str,
+pub(super) struct Target<'a> {
+    pub(super) name: &'a str,
     /// For requests of a session.
-    session: &'a v1::SessionHandle,
+    pub(super) session: &'a v1::SessionHandle,
     /// For reads of sessions, and to be evicted.
-    other: u64,
+    pub(super) other: u64,
 }
 
 /// A request about this target. Each has another number.
-fn request(world: &World, rpc: &str, target: &Target<'_>) -> Vec<u8> {
+pub(super) fn request(world: &World, rpc: &str, target: &Target<'_>) -> Vec<u8> {
     let (session, name) = (Some(target.session.clone()), target.name.to_owned());
     let prefix = match name.rfind('/') {
         Some(at) => name[..=at].to_owned(),

@@ -349,6 +349,67 @@ async fn a_caller_learns_who_it_is_and_what_it_may_do_itself_without_a_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_test_of_observe_says_what_reads_are_answered() {
+    let world = World::new().await;
+    let alice = who("alice");
+    for (verb, names) in [
+        (Verb::Acquire, "team/*"),
+        (Verb::Acquire, "deploy/web"),
+        (Verb::Observe, "public/*"),
+        (Verb::Revoke, "other/*"),
+    ] {
+        world.allow(&rule("alice", verb, names)).await;
+    }
+    let mut allowed = Vec::new();
+    for names in [
+        "team/lease",
+        "team/*",
+        "deploy/web",
+        "deploy/*",
+        "public/a",
+        "public/*",
+        "other/a",
+        "*",
+    ] {
+        let ask = v1::TestAccessRequest {
+            principal: String::new(),
+            verb: v1::Verb::Observe.into(),
+            names: names.into(),
+        };
+        let told = world
+            .call("Access/TestAccess", &ask.encode_to_vec(), &alice)
+            .await;
+        let tested = told.message::<v1::TestAccessResponse>();
+        let read = match names.strip_suffix('*') {
+            None => {
+                let name = names.to_owned();
+                let get = v1::GetRequest { name, read: None }.encode_to_vec();
+                world.call("Leases/Get", &get, &alice).await
+            }
+            Some(prefix) => {
+                let prefix = prefix.to_owned();
+                let list = v1::ListRequest {
+                    prefix,
+                    ..Default::default()
+                };
+                world
+                    .call("Leases/List", &list.encode_to_vec(), &alice)
+                    .await
+            }
+        };
+        assert_eq!(tested.allowed, !read.is_denied(), "{names}: {read:?}");
+        if tested.allowed {
+            allowed.push(names);
+            // It names the rule that is there, or what would do.
+            let rule = tested.rule.expect("a rule");
+            assert_ne!(rule.verb(), v1::Verb::Revoke, "{names}");
+        }
+    }
+    let expected = ["team/lease", "team/*", "deploy/web", "public/a", "public/*"];
+    assert_eq!(allowed, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rights_are_read_and_changed_by_administrators_and_a_refused_change_changes_nothing() {
     let world = World::new().await;
     let (admin, alice) = (who("admin"), who("alice"));

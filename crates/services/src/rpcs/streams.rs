@@ -75,6 +75,47 @@ async fn a_watch_ends_at_a_change_of_rights_though_nothing_else_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_ends_with_its_credential_and_keeps_its_place() {
+    let world = World::new().await;
+    let (alice, carol) = (who("alice"), who("carol"));
+    for name in ["alice", "carol"] {
+        world.allow(&rule(name, Verb::Acquire, "team/*")).await;
+    }
+    let holder = world.open(&carol).await;
+    let token = world.take(&carol, &holder, "team/lease").await;
+    let session = world.open(&alice).await;
+    let passing = Identified {
+        expires_unix: Some(since_epoch().as_secs() + 1),
+        ..who("alice")
+    };
+    let acquire = v1::AcquireRequest {
+        wait_ms: Some(60_000),
+        ..world.acquire(&session, "team/lease")
+    }
+    .encode_to_vec();
+    let told = world.call("Leases/Acquire", &acquire, &passing).await;
+    // It stands in the queue, so it is no "not done".
+    assert_eq!(told.reason(), Some(Reason::OutcomeUnknown), "{told:?}");
+    let refusal = told.refusal.unwrap();
+    assert_eq!(refusal.metadata["barred"], "UNAUTHENTICATED");
+    assert!(refusal.message.contains("the credential has expired"));
+
+    let release = v1::ReleaseRequest {
+        session: Some(holder),
+        number: world.number(),
+        lowest: 1,
+        name: "team/lease".to_owned(),
+        token,
+        close_session: false,
+    }
+    .encode_to_vec();
+    let released = world.call("Leases/Release", &release, &carol).await;
+    assert_eq!(released.refusal, None);
+    let repeated = world.call("Leases/Acquire", &acquire, &alice).await;
+    assert!(repeated.message::<v1::AcquireResponse>().grant.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn streams_and_watches_end_with_a_ban_and_with_their_credential() {
     let world = World::new().await;
     world.allow(&rule("alice", Verb::Observe, "team/*")).await;
