@@ -144,6 +144,52 @@ async fn a_token_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
     }
 }
 
+/// What it knows of rights is from before the grant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_is_refused_for_good_by_no_node_that_may_not_know_it_yet() {
+    let mut cluster = enforced().await;
+    let leader = cluster.wait_for_leader(PATIENCE).await;
+    let late = (leader + 1) % cluster.len();
+    let open = r#"{"ttl": "60s"}"#;
+    let (status, refused) = post(&cluster, late, "/v1/sessions", open).expect("an answer");
+    assert_eq!(status, 403, "{refused}");
+    cluster.signal(late, Signal::Kill);
+    let leader = cluster.wait_for_leader(PATIENCE).await;
+    let grant = ["access", "grant", "local", "acquire", "*"];
+    local(&cluster, leader, &grant);
+
+    let others: Vec<usize> = (0..cluster.len()).filter(|at| *at != late).collect();
+    for at in &others {
+        cluster.signal(*at, Signal::Kill);
+    }
+    cluster.spawn(late);
+    let alone = async {
+        let mut answers = 0;
+        while answers < 10 {
+            if let Some((status, why)) = post(&cluster, late, "/v1/sessions", open) {
+                assert_eq!(status, 503, "{why}");
+                answers += 1;
+            }
+            sleep(GLANCE).await;
+        }
+    };
+    timeout(PATIENCE, alone).await.expect("it answers");
+    for at in others {
+        cluster.spawn(at);
+    }
+    let ends = async {
+        loop {
+            match post(&cluster, late, "/v1/sessions", open) {
+                Some((201, _)) => return,
+                Some((status, why)) => assert_eq!(status, 503, "{why}"),
+                None => {}
+            }
+            sleep(GLANCE).await;
+        }
+    };
+    timeout(PATIENCE, ends).await.expect("it catches up");
+}
+
 /// Its disk is empty: it knows neither whether rights bind nor whether members know callers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_knows_nothing_yet_takes_no_principal_for_a_stranger() {

@@ -4,6 +4,11 @@
 //! refuses early what its own state, which may lag, shows to be refused whatever the log holds:
 //! the entry decides. A session's numbered requests are never refused early, since the memory of
 //! requests comes before rights.
+//!
+//! An early refusal speaks of one try: a right that was granted a moment ago may not be applied here
+//! yet. A node whose state may be from long ago, since it has not caught up after its start, refuses
+//! nothing by it and says so. One that has caught up asks the leader no more: a refusal that costs a
+//! round trip would be a way to keep it busy.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -184,13 +189,18 @@ impl Context {
         Ok(know())
     }
 
-    /// Refuses if the judgement does; counts what would be refused.
+    /// Refuses if the judgement does, unless the state that it was made by may be from long ago; counts
+    /// what would be refused.
     pub(crate) fn heed(&self, judged: Judged) -> Result<(), Refusal> {
         match judged {
             Ok(None) => Ok(()),
             Ok(Some(would)) => {
                 self.metrics.denied(&Refusal::from_rejection(&would), false);
                 Ok(())
+            }
+            Err(_) if !self.node.has_caught_up() => {
+                let why = "this node has not caught up yet, so the rights that it knows may be old";
+                Err(Refusal::unavailable(why, None, CAUGHT_UP_AFTER))
             }
             Err(rejection) => Err(Refusal::from_rejection(&rejection)),
         }
