@@ -189,7 +189,7 @@ impl StateMachine {
             SessionEnd::Evicted { operator, reason } => {
                 let kind = match session.pod() {
                     Some(_) => EndKind::Abrupt,
-                    None => EndKind::MayStillBelieve(self.time().after(session.ttl())),
+                    None => EndKind::MayStillBelieve(session.believes_until(self.time())),
                 };
                 (EndCause::Evicted { operator, reason }, kind)
             }

@@ -25,5 +25,6 @@ pub const LEVEL_OBJECTS: u32 = 5;
 /// From this level on a cluster can be restored, or formed with a quiet time:
 /// [`Command::Seed`](crate::Command::Seed), and the fields of [`Form`](crate::Form) for it.
 /// Keep-alives of sessions change no Lease objects, and the object of a lease that a session held
-/// goes when the lease is free.
+/// goes when the lease is free. A shorter duration of an elector counts from the end that it was
+/// promised.
 pub const LEVEL_RESTORE: u32 = 6;

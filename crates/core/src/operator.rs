@@ -53,16 +53,17 @@ impl StateMachine {
             token,
             cause: cause.clone(),
         };
-        let ttl = self.change_session(id, |session| {
+        let now = self.time();
+        let until = self.change_session(id, |session| {
             session.add_lost(lost);
-            session.ttl()
+            session.believes_until(now)
         });
-        let Some(ttl) = ttl else {
+        let Some(until) = until else {
             return;
         };
         let kind = match revoke.now || planted(Bug::RevokeGrantsAtOnce) {
             true => EndKind::Abrupt,
-            false => EndKind::MayStillBelieve(self.state.header.time.after(ttl)),
+            false => EndKind::MayStillBelieve(until),
         };
         self.end_grant(&revoke.name, &cause, kind);
     }

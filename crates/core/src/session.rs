@@ -22,7 +22,7 @@ pub(crate) struct Session {
     /// Who opened it, for its life; `None` if that was not proven.
     pub(crate) owner: Option<Principal>,
     ttl: Millis,
-    /// Cluster time of its last keep-alive.
+    /// Cluster time of its last keep-alive; a later one if that gave it a shorter TTL.
     seen: ClusterTime,
     /// Where it stands among the deadlines; never later than its own deadline.
     pub(crate) armed: ClusterTime,
@@ -79,7 +79,7 @@ impl Session {
         self.ttl
     }
 
-    /// Cluster time of its last keep-alive.
+    /// Cluster time of its last keep-alive; see [`Session::keep_alive_with`].
     pub(crate) fn seen(&self) -> ClusterTime {
         self.seen
     }
@@ -90,9 +90,25 @@ impl Session {
         self.seen = self.seen.max(now);
     }
 
-    /// Gives it a longer TTL; a shorter one changes nothing, so that its end moves to later times only.
-    pub(crate) fn lengthen(&mut self, ttl: Millis) {
-        self.ttl = self.ttl.max(ttl);
+    /// Takes a sign of life that gives it another TTL. It ends no earlier than was promised before: a
+    /// shorter TTL counts from there, so that `seen` may be a time to come.
+    pub(crate) fn keep_alive_with(
+        &mut self,
+        now: ClusterTime,
+        ttl: Millis,
+        term_start: ClusterTime,
+    ) {
+        let promised = self.deadline(term_start);
+        self.keep_alive(now);
+        if ttl < self.ttl {
+            self.seen = self.seen.max(ClusterTime(promised.0.saturating_sub(ttl.0)));
+        }
+        self.ttl = ttl;
+    }
+
+    /// Until when its client may believe in what it holds, if it renews no more.
+    pub(crate) fn believes_until(&self, now: ClusterTime) -> ClusterTime {
+        self.seen.max(now).after(self.ttl)
     }
 
     /// When it ends unless it is kept alive. A new term gives one fresh TTL and only one, however

@@ -21,7 +21,7 @@ enum Due {
 
 impl Session {
     /// When it ends unless it is kept alive.
-    fn deadline(&self, term_start: ClusterTime) -> ClusterTime {
+    pub(super) fn deadline(&self, term_start: ClusterTime) -> ClusterTime {
         let fresh = term_start.min(self.seen.after(self.ttl));
         self.seen.max(fresh).after(self.ttl)
     }

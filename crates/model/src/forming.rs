@@ -45,8 +45,6 @@ impl Model {
             (_, None) => {}
         }
         self.cluster = Some(form.cluster);
-        self.settings = form.settings;
-        self.settings_set_at = self.index;
         if form.mode != Mode::Off {
             self.level = self.level.max(4);
             self.rights.mode = form.mode;
@@ -54,9 +52,12 @@ impl Model {
         }
         if form.restored.is_some() || form.quiet_time != Millis(0) {
             self.level = self.level.max(6);
+            self.raise_versions();
         }
+        self.set(form.settings);
         self.quiet_until = ClusterTime(self.time.0.saturating_add(quiet(form)));
         if let Some(past) = &form.restored {
+            self.versions_of_the_past(past.versions.min(NUMBER_MAX));
             let above_tokens = self.counter + 1;
             self.next_session = past.sessions.min(NUMBER_MAX).max(above_tokens);
             if past.parts > 0 {

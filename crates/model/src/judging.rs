@@ -221,6 +221,11 @@ impl Model {
     /// Whether the owner of a session may have one more lease or wait.
     pub(super) fn has_room(&self, id: SessionId) -> Result<(), Rejection> {
         let owner = self.session(id).and_then(|session| session.owner.as_ref());
+        self.has_room_for(owner)
+    }
+
+    /// Whether a principal may have one more lease or wait.
+    pub(super) fn has_room_for(&self, owner: Option<&Principal>) -> Result<(), Rejection> {
         if self.rights.mode != Mode::Enforced || owner.is_none() {
             return Ok(());
         }

@@ -44,7 +44,7 @@ impl Model {
             return Err(Rejection::InvalidLockDelay { offered });
         }
         self.may_acquire(session, &ask.name)?;
-        let obstacle = self.obstacle(session, &ask.name);
+        let obstacle = self.obstacle(Some(session), &ask.name);
         if let Some(obstacle) = &obstacle {
             let mine = matches!(obstacle, Rejection::Held { mine: true, .. });
             if mine || ask.wait.is_none() {
@@ -76,8 +76,13 @@ impl Model {
         Ok(Answer::Granted { name, token })
     }
 
+    /// Why the lease cannot be granted at once to a session that is still to be opened.
+    pub(super) fn obstacle_of_new(&self, name: &LeaseName) -> Option<Rejection> {
+        self.obstacle(None, name)
+    }
+
     /// Why the lease cannot be granted at once.
-    fn obstacle(&self, session: SessionId, name: &LeaseName) -> Option<Rejection> {
+    fn obstacle(&self, session: Option<SessionId>, name: &LeaseName) -> Option<Rejection> {
         let lease = self.lease_at(name).map(|at| &self.leases[at]);
         if let Some(grant) = lease.and_then(|lease| lease.grant.as_ref()) {
             let holder = Holder {
@@ -86,7 +91,7 @@ impl Model {
                 token: grant.token,
                 data: grant.data.clone(),
             };
-            let mine = grant.session == session;
+            let mine = Some(grant.session) == session;
             return Some(Rejection::Held { holder, mine });
         }
         if let Some(block) = lease.and_then(|lease| self.block(lease)) {
@@ -159,7 +164,7 @@ impl Model {
     }
 
     /// The lease that no session has used for the longest time.
-    fn longest_idle(&self) -> Option<usize> {
+    pub(super) fn longest_idle(&self) -> Option<usize> {
         let leases = self.leases.iter().enumerate();
         let idle = leases.filter(|(_, lease)| lease.is_idle());
         let first = idle.min_by_key(|(_, lease)| (lease.idle_since, &lease.name));
@@ -225,9 +230,14 @@ impl Model {
         self.reanswer(
             waiter.session,
             waiter.request,
-            Answer::Granted { name, token },
+            Answer::Granted {
+                name: name.clone(),
+                token,
+            },
         );
         self.events.push(Event::Granted(granted.clone()));
+        let ttl = self.session(waiter.session).expect("alive").ttl;
+        self.object_granted(&name, ttl);
         granted
     }
 
@@ -259,6 +269,7 @@ impl Model {
         let until = self.time.after(grant.lock_delay);
         self.leases[at].lock_delay_until = (dirty && until > self.time).then_some(until);
         self.leases[at].idle_since = self.time;
+        self.object_freed(&name, &identity, cause);
         self.events.push(Event::Ended {
             name,
             token,
@@ -271,8 +282,8 @@ impl Model {
 
     /// Keeps a free lease from others until its last holder cannot believe any more.
     pub(super) fn await_belief(&mut self, at: usize, session: SessionId, token: FencingToken) {
-        let ttl = self.session(session).expect("alive").ttl;
-        let until = self.time.after(ttl);
+        let holder = self.session(session).expect("alive");
+        let until = holder.seen.max(self.time).after(holder.ttl);
         let holder = RevokedHolder {
             session,
             token,

@@ -9,6 +9,7 @@ mod clock;
 mod forming;
 mod judging;
 mod leases;
+mod objects;
 mod requests;
 pub mod rights;
 mod sessions;
@@ -21,6 +22,7 @@ use ringfence_core::{
 };
 
 use forming::Lacks;
+use objects::Objects;
 use rights::Rights;
 
 /// A clock that shows this many seconds or more would raise tokens above 2^53.
@@ -53,6 +55,7 @@ pub struct Model {
     /// In the order of their names.
     leases: Vec<Lease>,
     rights: Rights,
+    objects: Objects,
     /// Who asks for the present entry, if that was proven.
     caller: Option<Caller>,
     events: Vec<Event>,
@@ -158,6 +161,7 @@ impl Model {
             ended: Vec::new(),
             leases: Vec::new(),
             rights: Rights::default(),
+            objects: Objects::default(),
             caller: None,
             events: Vec::new(),
         }
@@ -242,6 +246,7 @@ impl Model {
         let outcome = self.called(&entry.command);
         self.caller = None;
         self.serve();
+        self.remove_freed_objects();
         outcome
     }
 
@@ -256,6 +261,7 @@ impl Model {
         {
             self.counter = self.counter.max(seconds << 20);
         }
+        self.raise_versions();
     }
 
     fn carry_out(&mut self, command: &Command) -> Outcome {
@@ -277,9 +283,10 @@ impl Model {
             Command::OpenForPod(open) => self.open_for_pod(open),
             Command::PodEnded(ended) => self.pod_ended(ended),
             Command::RaiseLevel { level } => {
-                if *level > self.level {
-                    self.level = *level;
-                }
+                let before = self.level;
+                self.level = self.level.max(*level);
+                self.raise_versions();
+                self.make_objects_of_held(before);
                 Outcome::Done
             }
             Command::ChangeAccess(change) => match self.change_access(change) {
@@ -291,8 +298,7 @@ impl Model {
                 Err(refused) => Outcome::Rejected(refused),
             },
             Command::Operate { .. } => Outcome::Done,
-            // It knows sessions and leases only: no history that it is given has objects.
-            Command::WriteObject(_) => Outcome::Rejected(Rejection::NotReady),
+            Command::WriteObject(write) => self.write_object(write),
             Command::Seed(seed) => match self.seed(seed) {
                 Ok(()) => Outcome::Done,
                 Err(refused) => Outcome::Rejected(refused),
@@ -309,8 +315,16 @@ impl Model {
         if let Err(invalid) = configure.settings.check() {
             return Outcome::Rejected(Rejection::InvalidSetting(invalid));
         }
-        self.settings = configure.settings;
-        self.settings_set_at = self.index;
+        self.set(configure.settings);
         Outcome::Done
+    }
+
+    fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+        if self.level < 5 {
+            // Older releases read no factor.
+            self.settings.lease_api_factor = Settings::STANDARD.lease_api_factor;
+        }
+        self.settings_set_at = self.index;
     }
 }

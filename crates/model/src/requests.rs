@@ -38,7 +38,7 @@ impl Model {
         self.act_for(*id)?;
         let now = self.time;
         let session = self.session_mut(*id).expect("alive");
-        session.seen = now;
+        session.seen = session.seen.max(now);
         let remembered = session.answers.iter().any(|kept| kept.number == *number);
         if *number < session.lowest && !remembered {
             let (number, lowest) = (*number, session.lowest);

@@ -61,6 +61,10 @@ impl Model {
             let (uid, seen) = (ended.uid.clone(), ended.seen);
             self.end_session(id, &SessionEnd::PodEnded { uid, seen });
         }
+        for id in self.terms_of_pod(&ended.uid) {
+            let (uid, seen) = (ended.uid.clone(), ended.seen);
+            self.end_session(id, &SessionEnd::PodEnded { uid, seen });
+        }
         Outcome::Done
     }
 
@@ -122,7 +126,7 @@ impl Model {
     fn open_again(&mut self, id: SessionId, open: &Open) -> Outcome {
         let now = self.time;
         let session = self.session_mut(id).expect("found a moment ago");
-        session.seen = now;
+        session.seen = session.seen.max(now);
         let ttl = session.ttl;
         let acquire = open.acquire.clone();
         let acquired = acquire.map(|acquire| self.first_again(id, Ask::Acquire(acquire)));
@@ -324,13 +328,14 @@ impl Model {
             match self.session_mut(id) {
                 None => renewed.ended.push(id),
                 Some(session) => {
-                    session.seen = now;
+                    session.seen = session.seen.max(now);
                     if !session.lost.is_empty() {
                         renewed.lost.push((id, session.lost.clone()));
                     }
                 }
             }
         }
+        self.show_renewals(&renew.sessions);
         Outcome::Renewed(renewed)
     }
 

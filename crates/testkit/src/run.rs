@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ringfence_core::snapshot::{Header, Record};
-use ringfence_core::{Entry, Event, Millis, Outcome, StateMachine};
+use ringfence_core::{Entry, Event, Millis, ObjectView, Outcome, StateMachine};
 
 use crate::arbitrary::{Act, By, History, Move, Pace, Resolver};
 use crate::invariants::{Checkers, Step, equal_states};
@@ -153,6 +153,15 @@ impl Run {
             &self.model.summary(),
             &self.machine.summary(),
         )?;
+        let objects: Vec<ObjectView> = self.machine.objects("", None).collect();
+        same("the objects", &self.model.objects().collect(), &objects)?;
+        let gone: Vec<_> = self.machine.objects_gone_after(0).collect();
+        same("those gone", &self.model.gone_objects().collect(), &gone)?;
+        let newest = (
+            self.machine.objects_version(),
+            self.machine.objects_forgotten(),
+        );
+        same("the versions", &self.model.versions(), &newest)?;
         same("the lead", &self.model.lead(), &self.machine.lead())?;
         let checked = self.checkers.check(step);
         checked.map_err(|violation| violation.to_string())?;

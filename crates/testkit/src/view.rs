@@ -1,7 +1,9 @@
 //! A state taken apart, for those who check it.
 
-use ringfence_core::snapshot::{EndedRecord, Header, LeaseRecord, Record, SessionRecord};
-use ringfence_core::{AccessRecord, ClusterTime, LeaseName, SessionId, StateMachine};
+use ringfence_core::snapshot::{
+    EndedRecord, GoneRecord, Header, LeaseRecord, ObjectRecord, Record, SessionRecord,
+};
+use ringfence_core::{AccessRecord, ClusterTime, LeaseName, LeaseObject, SessionId, StateMachine};
 
 /// The records of a state by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,10 @@ pub struct View {
     pub leases: Vec<LeaseRecord>,
     /// Sessions that ended within the last minute.
     pub ended: Vec<EndedRecord>,
+    /// Lease objects in the order of their names.
+    pub objects: Vec<ObjectRecord>,
+    /// Lease objects that were deleted and are remembered.
+    pub gone: Vec<GoneRecord>,
     /// Who may do what.
     pub access: Vec<AccessRecord>,
     /// When the state says that something happens on its own next.
@@ -34,7 +40,7 @@ impl View {
     #[must_use]
     pub fn of(machine: &StateMachine) -> Self {
         let (mut header, mut sessions, mut leases, mut ended) = (None, vec![], vec![], vec![]);
-        let mut access = vec![];
+        let (mut access, mut objects, mut gone) = (vec![], vec![], vec![]);
         for record in machine.records() {
             match record {
                 Record::Header(found) => header = Some(found),
@@ -42,8 +48,9 @@ impl View {
                 Record::Lease(lease) => leases.push(lease),
                 Record::Ended(session) => ended.push(session),
                 Record::Access(part) => access.push(part),
-                Record::Audit(_) | Record::Object(_) | Record::GoneObject(_) | Record::Owing(_) => {
-                }
+                Record::Object(object) => objects.push(object),
+                Record::GoneObject(object) => gone.push(object),
+                Record::Audit(_) | Record::Owing(_) => {}
             }
         }
         Self {
@@ -51,6 +58,8 @@ impl View {
             sessions,
             leases,
             ended,
+            objects,
+            gone,
             access,
             next_deadline: machine.next_deadline(),
         }
@@ -72,6 +81,13 @@ impl View {
     #[must_use]
     pub fn lease(&self, name: &LeaseName) -> Option<&LeaseRecord> {
         self.leases.iter().find(|lease| lease.name == *name)
+    }
+
+    /// A Lease object.
+    #[must_use]
+    pub fn object(&self, name: &LeaseName) -> Option<&LeaseObject> {
+        let record = self.objects.iter().find(|record| record.name == *name);
+        record.map(|record| &record.object)
     }
 
     /// Leases and waits of a session, and losses that it has not acknowledged.

@@ -343,8 +343,10 @@ impl StateMachine {
             return;
         };
         let mut object = object.clone();
+        let held = object.term.is_some();
         change(&mut object);
-        if !planted(Bug::ObjectChangedUnseen) {
+        let unseen = held && object.term.is_none() && planted(Bug::EndOfTermUnseen);
+        if !unseen && !planted(Bug::ObjectChangedUnseen) {
             object.version = self.next_version();
         }
         self.state.objects.put(name, object);

@@ -13,6 +13,7 @@ use crate::ending::EndKind;
 use crate::event::{EndCause, SessionEnd};
 use crate::id::SessionId;
 use crate::lease::GrantRecord;
+use crate::level::LEVEL_RESTORE;
 use crate::machine::StateMachine;
 use crate::name::{HolderData, Identity, LeaseName};
 use crate::outcome::{Acquired, Outcome, Rejection};
@@ -195,10 +196,13 @@ impl StateMachine {
                 term.candidate = candidate.clone();
             }
         });
+        // Older releases let the time of a session grow only.
+        let shortens = self.is_at(LEVEL_RESTORE) && !planted(Bug::ShorterDurationIgnored);
+        let term_start = self.header.term_start;
         let before = self.change_session(session, |session| {
             let before = session.ttl();
-            session.keep_alive(now);
-            session.lengthen(ttl);
+            let ttl = if shortens { ttl } else { ttl.max(before) };
+            session.keep_alive_with(now, ttl, term_start);
             (before, session.ttl())
         });
         if let Some((before, after)) = before
@@ -237,8 +241,10 @@ impl StateMachine {
         );
         let mut ended = None;
         let mut native = false;
+        let mut seconds = 0;
         self.change_object(name, |object| {
             (ended, native) = (object.term.take(), object.native);
+            seconds = object.seconds;
         });
         if native {
             self.freed.push(name.clone());
@@ -248,7 +254,8 @@ impl StateMachine {
                 identity: identity.clone(),
                 candidate: term.candidate,
                 lost: self.header.versions,
-                until: None,
+                until: planted(Bug::OwingFromTheLoss)
+                    .then(|| self.time().after(Millis::from_secs(seconds.into()))),
             };
             self.state.objects.owing.add(name, note);
         }

@@ -3,6 +3,7 @@
 //! numbers smaller leaves a history that still makes sense.
 
 mod callers;
+mod objects;
 mod resolve;
 mod strategies;
 
@@ -198,6 +199,33 @@ pub enum AskAct {
     },
 }
 
+/// Which version a write of a Lease object is based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// The present one, or that there is no object.
+    Present,
+    /// So many before the present one.
+    Older(u8),
+    /// That there is no object.
+    Absent,
+}
+
+/// What is written to a Lease object. Holders and Pods are counted around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the write")]
+pub enum ObjectAct {
+    /// See [`ringfence_core::ObjectWrite::Put`] without a spec.
+    Metadata(u8),
+    /// The same with one. Holder 0 is none.
+    Spec {
+        holder: u8,
+        seconds: u32,
+        new_term: bool,
+    },
+    /// See [`ringfence_core::ObjectWrite::Delete`]: with a revoke, and whether it does not wait.
+    Delete(Option<bool>),
+}
+
 /// What a cluster is restored from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
@@ -291,6 +319,14 @@ pub enum Act {
     Adopt { by: Who, forged: bool },
     /// See [`ringfence_core::Command::Operate`].
     Operate,
+    /// See [`ringfence_core::Command::WriteObject`]. A process is in one of a few Pods, or in none.
+    WriteObject {
+        lease: u8,
+        pod: Option<u8>,
+        watched: bool,
+        version: Version,
+        write: ObjectAct,
+    },
     /// Delivers the command that was sent this many entries ago once more; from the same caller, or
     /// from one of the few principals if it says so.
     Again(u8),

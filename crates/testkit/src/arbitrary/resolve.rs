@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringfence_core::snapshot::LeaseRecord;
+use ringfence_core::snapshot::{LeaseRecord, SessionRecord};
 use ringfence_core::{
     Acquire, Ask, BackupDigest, ClusterId, ClusterTime, Command, Configure, Entry, Evict,
     FencingToken, Form, HeldByPod, HolderData, Identity, LeaseName, Millis, Open, OpenForPod,
@@ -17,7 +17,7 @@ use crate::view::View;
 /// Turns moves into entries, and remembers what was sent.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
-    index: u64,
+    pub(super) index: u64,
     sent: Vec<Command>,
     secrets: BTreeMap<SessionId, Secret>,
     numbers: BTreeMap<SessionId, u64>,
@@ -46,12 +46,12 @@ impl Limits {
 }
 
 /// The leases of all histories.
-fn lease_name(lease: u8) -> LeaseName {
+pub(super) fn lease_name(lease: u8) -> LeaseName {
     let name = ["a", "b", "c/d", "c/e", "k8s/ns/l"][usize::from(lease % 5)];
     LeaseName::parse(name).expect("a lawful name")
 }
 
-fn sixteen(byte: u8) -> [u8; 16] {
+pub(super) fn sixteen(byte: u8) -> [u8; 16] {
     [byte; 16]
 }
 
@@ -72,7 +72,15 @@ impl Resolver {
     /// The entry that this move means in the state that `view` shows.
     pub fn resolve(&mut self, next: &Move, view: &View) -> Entry {
         self.index += 1;
-        for session in &view.sessions {
+        // No client is shown the secret of a term's session.
+        let is_term = |session: &SessionRecord| {
+            let mut terms = view
+                .objects
+                .iter()
+                .filter_map(|one| one.object.term.as_ref());
+            terms.any(|term| term.session == session.id)
+        };
+        for session in view.sessions.iter().filter(|session| !is_term(session)) {
             self.secrets.insert(session.id, session.secret);
         }
         let newest = view.header.term;
@@ -199,6 +207,7 @@ impl Resolver {
             Act::Operate => Command::Operate {
                 change: "remove n3 (node 17)".into(),
             },
+            Act::WriteObject { .. } => self.write_object(act, view),
             Act::Again(back) => {
                 let at = self.sent.len().checked_sub(1 + usize::from(*back));
                 at.map_or(Command::Tick, |at| self.sent[at].clone())
@@ -332,7 +341,7 @@ fn held_by((name, by): &(u8, u8)) -> HeldByPod {
 }
 
 /// Three Pods of two containers.
-fn pod(number: u8) -> Pod {
+pub(super) fn pod(number: u8) -> Pod {
     let uid = ["uid-a", "uid-b", "uid-c"][usize::from(number / 2 % 3)];
     let text = PodText {
         namespace: "shop",
@@ -438,7 +447,7 @@ fn who(named: Who, about: Option<u8>, view: &View) -> SessionId {
     found.unwrap_or(SessionId::new(1).expect("not zero"))
 }
 
-fn token(named: Token, lease: u8, by: Option<SessionId>, view: &View) -> FencingToken {
+pub(super) fn token(named: Token, lease: u8, by: Option<SessionId>, view: &View) -> FencingToken {
     let floor = lease_record(lease, view).and_then(|lease| lease.floor);
     let floor = floor.map_or(view.header.tokens.granted(), FencingToken::get);
     let value = match named {

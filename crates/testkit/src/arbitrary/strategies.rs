@@ -3,11 +3,13 @@
 use proptest::collection::vec;
 use proptest::option::{self, weighted};
 use proptest::prelude::*;
-use ringfence_core::{LEVEL_ACCESS, LEVEL_FIRST, LEVEL_REPEATS, Mode};
+use ringfence_core::{
+    LEVEL_ACCESS, LEVEL_FIRST, LEVEL_OBJECTS, LEVEL_REPEATS, LEVEL_RESTORE, Mode,
+};
 
 use super::{
-    AccessAct, AcquireAct, Act, AskAct, By, History, Limits, Lowest, Move, Number, Pace, Past,
-    Token, Who,
+    AccessAct, AcquireAct, Act, AskAct, By, History, Limits, Lowest, Move, Number, ObjectAct, Pace,
+    Past, Token, Version, Who,
 };
 
 /// Histories of up to `length` moves in which conflicts are frequent and numbers are moderate.
@@ -24,8 +26,13 @@ pub fn extreme_histories(length: usize) -> impl Strategy<Value = History> {
 fn from_moves(length: usize, moves: BoxedStrategy<Move>) -> impl Strategy<Value = History> {
     let floor =
         prop_oneof![4 => Just(Some(0)), 1 => Just(None), 1 => (0..1_u64 << 52).prop_map(Some)];
-    let level =
-        prop_oneof![1 => Just(LEVEL_FIRST), 2 => Just(LEVEL_REPEATS), 5 => Just(LEVEL_ACCESS)];
+    let level = prop_oneof![
+        1 => Just(LEVEL_FIRST),
+        2 => Just(LEVEL_REPEATS),
+        3 => Just(LEVEL_ACCESS),
+        2 => Just(LEVEL_OBJECTS),
+        6 => Just(LEVEL_RESTORE),
+    ];
     let quiet = proptest::bool::weighted(0.15);
     (
         limits(),
@@ -215,7 +222,7 @@ fn acquire() -> BoxedStrategy<AcquireAct> {
 
 /// Most histories turn about one lease or two.
 fn lease() -> BoxedStrategy<u8> {
-    prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..5_u8].boxed()
+    prop_oneof![6 => Just(0), 3 => Just(1), 2 => Just(4), 1 => 0..5_u8].boxed()
 }
 
 /// An ask, and who is likely to make it.
@@ -274,14 +281,42 @@ fn moderate_act() -> BoxedStrategy<Act> {
             |(stale, limits, ttl_max, idle_retention)| Act::Configure {
                 stale, limits, ttl_max, idle_retention }),
         1 => Just(Act::DrawNodeId),
-        1 => (0..=LEVEL_ACCESS).prop_map(Act::RaiseLevel),
+        1 => (0..=LEVEL_RESTORE).prop_map(Act::RaiseLevel),
         4 => (proptest::bool::weighted(0.05), proptest::bool::weighted(0.02),
               vec(change_of_rights(), 0..4))
             .prop_map(|(stale, foreign, changes)| Act::ChangeAccess { stale, foreign, changes }),
         1 => (who(), forged()).prop_map(|(by, forged)| Act::Adopt { by, forged }),
         1 => Just(Act::Operate),
+        12 => write_object(0..40_u32),
     ]
     .boxed()
+}
+
+/// Mostly of the name that is one of Kubernetes.
+fn write_object(seconds: impl Strategy<Value = u32>) -> impl Strategy<Value = Act> {
+    let lease = prop_oneof![6 => Just(4), 1 => 0..5_u8];
+    let pod = weighted(0.8, 0..6_u8);
+    let version = prop_oneof![
+        10 => Just(Version::Present),
+        1 => (1..4_u8).prop_map(Version::Older),
+        1 => Just(Version::Absent),
+    ];
+    let holder = prop_oneof![2 => Just(0), 8 => Just(1), 3 => Just(2)];
+    let write = prop_oneof![
+        1 => any::<u8>().prop_map(ObjectAct::Metadata),
+        9 => (holder, seconds, proptest::bool::weighted(0.1)).prop_map(
+            |(holder, seconds, new_term)| ObjectAct::Spec { holder, seconds, new_term }),
+        1 => option::of(any::<bool>()).prop_map(ObjectAct::Delete),
+    ];
+    (lease, pod, any::<bool>(), version, write).prop_map(|(lease, pod, watched, version, write)| {
+        Act::WriteObject {
+            lease,
+            pod,
+            watched,
+            version,
+            write,
+        }
+    })
 }
 
 fn extreme_move() -> BoxedStrategy<Move> {
@@ -387,6 +422,7 @@ fn extreme_act() -> BoxedStrategy<Act> {
             past
         }),
         seed.prop_map(|(part, held)| Act::Seed { part, held }),
+        write_object(extreme().prop_map(|number| u32::try_from(number).unwrap_or(u32::MAX))),
         (any::<bool>(), limits(), extreme(), extreme()).prop_map(
             |(stale, limits, ttl_max, idle_retention)| Act::Configure {
                 stale,

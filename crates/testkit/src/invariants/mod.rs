@@ -24,6 +24,9 @@
 //! | I40 | a session is its owner's for life | `its_owners.rs` |
 //! | I41 | a change of rights ends nothing | `rights_end_nothing.rs` |
 //! | I43 | what operators do is allowed to them | `operators_may.rs` |
+//! | E1 | a candidate that lost a term is granted no other one before it noticed | `no_second_term.rs` |
+//! | E2 | only the process that holds a term renews and releases it | `terms_are_their_callers.rs` |
+//! | E3 | versions rise, and a resumed watch ends in the listed state | `versions_rise.rs` |
 
 mod counters_never_fall;
 pub mod equal_states;
@@ -32,6 +35,7 @@ mod its_owners;
 mod limits_are_kept;
 mod no_lost_wake_up;
 mod no_resurrection;
+mod no_second_term;
 mod nobody_ends_early;
 mod numbers_are_remembered;
 mod one_holder;
@@ -40,11 +44,13 @@ mod only_the_holder_releases;
 mod operators_may;
 mod rights_end_nothing;
 mod signs_of_life;
+mod terms_are_their_callers;
 mod the_banned;
 mod the_ended_stay_ended;
 mod the_refused;
 mod the_silent_end;
 mod tokens_increase;
+mod versions_rise;
 
 pub use only_the_holder_releases::names_pod;
 
@@ -145,6 +151,12 @@ impl Default for Checkers {
             ("I40", Box::new(its_owners::ItsOwners)),
             ("I41", Box::new(rights_end_nothing::RightsEndNothing)),
             ("I43", Box::new(operators_may::OperatorsMay)),
+            ("E1", Box::<no_second_term::NoSecondTerm>::default()),
+            (
+                "E2",
+                Box::new(terms_are_their_callers::TermsAreTheirCallers),
+            ),
+            ("E3", Box::<versions_rise::VersionsRise>::default()),
         ])
     }
 }

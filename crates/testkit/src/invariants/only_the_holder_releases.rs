@@ -28,10 +28,12 @@ impl Invariant for OnlyTheHolder {
                     gave_up(step, *session, name, *token, cause)
                 }
                 EndCause::Closed => closed(step, *session),
-                EndCause::Revoked { .. } => {
-                    matches!(step.entry.command.bare(), Command::Revoke(revoke)
-                    if revoke.name == *name && revoke.token == *token)
-                }
+                EndCause::Revoked { .. } => match step.entry.command.bare() {
+                    Command::Revoke(revoke) => revoke.name == *name && revoke.token == *token,
+                    // The deletion of its object, see E2.
+                    Command::WriteObject(write) => write.name == *name,
+                    _ => false,
+                },
                 EndCause::Evicted { .. } => {
                     matches!(step.entry.command.bare(), Command::Evict(evict)
                     if evict.session == *session)
@@ -70,8 +72,15 @@ fn gave_up(
     token: FencingToken,
     cause: &EndCause,
 ) -> bool {
-    let Command::Request(request) = step.entry.command.bare() else {
-        return false;
+    let request = match step.entry.command.bare() {
+        Command::Request(request) => request,
+        // Of a term, by its own process: see E2.
+        Command::WriteObject(write) => {
+            let object = step.before.object(name);
+            let term = object.and_then(|object| object.term.as_ref());
+            return write.name == *name && term.is_some_and(|term| term.token == token);
+        }
+        _ => return false,
     };
     let named = match (&request.ask, cause) {
         (Ask::Release { name, token, .. }, EndCause::Released)

@@ -54,7 +54,7 @@ impl SignsOfLife {
         }
         let mut renew = |id: &SessionId| {
             if let Some(life) = self.living.get_mut(id) {
-                life.seen = now;
+                life.seen = life.seen.max(now);
             }
         };
         match (step.entry.command.bare(), &step.outcome) {
@@ -102,6 +102,31 @@ impl SignsOfLife {
                 ),
             ) => {}
             (Command::Request(request), _) => renew(&request.session),
+            (Command::WriteObject(write), Outcome::Object(written)) => {
+                let held = step
+                    .after
+                    .object(&write.name)
+                    .and_then(|object| object.term.as_ref());
+                if let (Some(term), Some((_, ttl))) = (held, written.held) {
+                    let begun = Life {
+                        ttl,
+                        seen: now,
+                        open: step
+                            .after
+                            .session(term.session)
+                            .map_or(OpenId::new([0; 16]), |s| s.open),
+                    };
+                    let term_start = self.term_start;
+                    let life = self.living.entry(term.session).or_insert(begun);
+                    // What was promised before stands, also if less is asked for now.
+                    let promised = life.deadline(term_start);
+                    life.seen = life
+                        .seen
+                        .max(now)
+                        .max(ClusterTime(promised.0.saturating_sub(ttl.0)));
+                    life.ttl = ttl;
+                }
+            }
             (Command::Renew(asked), Outcome::Renewed(renewed)) => {
                 let alive = asked.sessions.iter();
                 alive
