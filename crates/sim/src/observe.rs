@@ -189,6 +189,10 @@ pub enum Observation {
     },
     /// A writer came to a guarded store. Of one store these are in the order of its commits.
     Guard(Visit),
+    /// A lease that was to be sealed is reported held.
+    Sealed(Sealed),
+    /// A guarded store was set back to an older copy, and serves visitors again.
+    StoreRestored(StoreRestored),
     /// A watch began, or went on behind what it received.
     WatchStarted(history::WatchStarted),
     /// A watch reported a grant or of an end.
@@ -317,6 +321,32 @@ pub struct Visit {
     /// Whether it was let in; otherwise the mark that refused it, or none if the fence was another
     /// lease's.
     pub admitted: Result<(), Option<u64>>,
+}
+
+/// A lease that was to be sealed, at the moment at which it is reported held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Who holds it.
+    pub client: u32,
+    /// The lease.
+    pub lease: String,
+    /// The token.
+    pub token: u64,
+    /// The stores that it was to be sealed at.
+    pub stores: Vec<String>,
+    /// Those of them that are said to be unsealed.
+    pub unsealed: Vec<String>,
+}
+
+/// A guarded store that was set back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreRestored {
+    /// Which store.
+    pub store: String,
+    /// Its mark now; 0 if it has none.
+    pub mark: u64,
+    /// The version of its data now.
+    pub version: u64,
 }
 
 /// What a visitor of a guarded store wants.

@@ -49,6 +49,8 @@ pub struct Plan {
     pub ttls: Vec<Duration>,
     /// Of a thousand holders so many do not listen.
     pub zombies_per_mille: u64,
+    /// Whether half of the acquires are sealed, and stores hang, answer late and are set back.
+    pub seals: bool,
     /// How fast all of them live, and how densely faults come.
     pub pace: Pace,
     /// Whether the operator revokes without waiting for the holder.
@@ -149,6 +151,8 @@ impl Plan {
             watchers: u32::try_from(random.within(0..3)).unwrap_or_default(),
             leases: leases(&mut random),
             zombies_per_mille: random.within(0..600),
+            // With half of the acquires there, a quarter of all.
+            seals: chance.fork("seals").chance(500),
             pace,
             revoke_now: random.chance(300),
             faults,

@@ -20,6 +20,7 @@ use crate::runner;
 use crate::trace::Trace;
 use crate::workload::administrator::{Administrator, Course};
 use crate::workload::operator::Operator;
+use crate::workload::sealing::STORES;
 use crate::workload::thief::Thief;
 use crate::workload::watcher::Watcher;
 use crate::workload::{Work, session};
@@ -127,9 +128,11 @@ async fn run(world: &World, plan: &Plan, recorder: &Recorder) -> Result<(), Viol
         .iter()
         .map(|lease| LeaseName::parse(lease).expect("plans name leases as they are named"))
         .collect();
-    let stores: BTreeMap<String, Store> = names
+    let each = if plan.seals { STORES } else { 1 };
+    let stores = |name| (0..each).map(move |number| Store::new(world, name, number, recorder));
+    let stores: BTreeMap<String, Vec<Store>> = names
         .iter()
-        .map(|name| (name.to_string(), Store::new(world, name, recorder)))
+        .map(|name| (name.to_string(), stores(name).collect()))
         .collect();
     let work = Work::new(stores, plan.ttls.clone(), plan.zombies_per_mille, plan.pace);
     let work = Arc::new(work);
@@ -232,6 +235,9 @@ fn named(played: &Played) -> BTreeMap<String, u64> {
         ("admitted", counts.admitted),
         ("refused", counts.refused),
         ("beliefs", counts.beliefs),
+        ("sealed", counts.sealed),
+        ("held unsealed", counts.held_unsealed),
+        ("stores restored", counts.stores_restored),
         ("turns", played.turns),
         ("unchecked seconds", played.checked.unchecked.as_secs()),
         ("verdicts partial", played.checked.partial),

@@ -34,6 +34,12 @@ pub struct Counts {
     pub refused: u64,
     /// Beliefs.
     pub beliefs: u64,
+    /// Leases that were held sealed at all their guards.
+    pub sealed: u64,
+    /// Leases that were held although guards were unsealed.
+    pub held_unsealed: u64,
+    /// Stores that were set back to an older copy.
+    pub stores_restored: u64,
     /// Faults that were made, by the row of the matrix.
     pub faults: BTreeMap<&'static str, u64>,
     /// Of those that need more than their time, how many came about, by the row.
@@ -76,6 +82,9 @@ impl Counts {
             Observation::Guard(visit) if visit.admitted.is_ok() => counts.admitted += 1,
             Observation::Guard(_) => counts.refused += 1,
             Observation::BeliefBegan(_) => counts.beliefs += 1,
+            Observation::Sealed(sealed) if sealed.unsealed.is_empty() => counts.sealed += 1,
+            Observation::Sealed(_) => counts.held_unsealed += 1,
+            Observation::StoreRestored(_) => counts.stores_restored += 1,
             Observation::FaultBegan { fault, .. } => {
                 *counts.faults.entry(fault.row()).or_default() += 1;
             }

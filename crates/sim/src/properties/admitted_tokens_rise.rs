@@ -1,6 +1,6 @@
 //! I1: in the order of a store's commits, admitted tokens never fall; what is admitted shows the
 //! lease that the guard is bound to; and nothing that a holder wrote is lost to one who had read
-//! before it.
+//! before it. A store that was set back begins with what it was set back to.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,25 @@ pub(super) struct AdmittedTokensRise {
 struct Store {
     token: u64,
     version: u64,
+    /// The mark with which it was set back, if it was: up to this token holders may have read what
+    /// is gone.
+    restored: Option<u64>,
 }
 
 impl Property for AdmittedTokensRise {
     fn see(&mut self, _: At, seen: &Observation) -> Result<(), Violation> {
-        let Observation::Guard(visit) = seen else {
-            return Ok(());
+        let visit = match seen {
+            Observation::Guard(visit) => visit,
+            Observation::StoreRestored(restored) => {
+                let store = Store {
+                    token: restored.mark,
+                    version: restored.version,
+                    restored: Some(restored.mark),
+                };
+                self.stores.insert(restored.store.clone(), store);
+                return Ok(());
+            }
+            _ => return Ok(()),
         };
         if visit.admitted.is_err() {
             return Ok(());
@@ -49,7 +62,8 @@ impl Store {
         }
         self.token = token;
         if let Act::Write { read, wrote } = visit.act {
-            if read != self.version {
+            let of_the_past = self.restored.is_some_and(|mark| token <= mark);
+            if read != self.version && !of_the_past {
                 let lost = self.version;
                 return Err(format!(
                     "{name}: version {lost} is lost, token {token} had read {read} and wrote {wrote}"
@@ -92,6 +106,17 @@ mod tests {
         scene.visit(1, 8, write(0), Ok(())).unwrap();
         // The new holder had read version 0 before it advanced the guard.
         broken(scene.visit(2, 9, write(0), Ok(())), "I1");
+    }
+
+    #[test]
+    fn a_store_that_was_set_back_takes_what_its_holder_had_read_before_and_no_other() {
+        let mut scene = scene();
+        scene.visit(1, 8, write(0), Ok(())).unwrap();
+        scene.visit(1, 8, write(1), Ok(())).unwrap();
+        scene.restore(8, 1).unwrap();
+        scene.visit(1, 8, write(2), Ok(())).unwrap();
+        scene.visit(2, 9, Act::Advance, Ok(())).unwrap();
+        broken(scene.visit(2, 9, write(1), Ok(())), "I1");
     }
 
     #[test]

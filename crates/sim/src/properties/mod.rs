@@ -26,6 +26,8 @@
 //! | I22 | cluster time moves with true time | `cluster_time_is_true.rs` |
 //! | I23 | no guard refuses the current grant once it has advanced | `guards_admit_the_holder.rs` |
 //! | I24 | a grant reported lost is never again reported held | `loss_is_final.rs` |
+//! | I25 | a lease is reported held when its guards have raised their marks | `sealed_guards_are_raised.rs` |
+//! | I26 | from then on a sealed guard admits no smaller token | `seals_hold.rs` |
 //! | I29 | every change of the members ends, and all members know the same voters | `members_settle.rs` |
 //! | I30 | a node id names one data directory, for ever | `node_ids_are_unique.rs` |
 //! | I31 | no file is left that no rule names | `no_file_is_left.rs` |
@@ -42,8 +44,7 @@
 //! | I42 | only its owner keeps a session alive | `its_owner_keeps_alive.rs` |
 //! | I43 | what operators do is allowed to them | `every_entry.rs` |
 //!
-//! I25 to I28 are promises about what does not exist yet: stores that are sealed, and holders that
-//! yield.
+//! I27 and I28 are promises about what does not exist yet: holders that yield.
 //!
 //! `every_entry.rs` runs the checkers of single entries, which know the state's records, on the log.
 
@@ -76,6 +77,8 @@ mod only_the_holder;
 mod reads_are_current;
 #[cfg(test)]
 mod scene;
+mod sealed_guards_are_raised;
+mod seals_hold;
 mod service_returns;
 mod settled;
 mod silent_sessions_end;
@@ -194,6 +197,8 @@ impl Suite {
             Box::new(cluster_time_is_true::ClusterTimeIsTrue::new(bounds)),
             Box::<guards_admit_the_holder::GuardsAdmitTheHolder>::default(),
             Box::<loss_is_final::LossIsFinal>::default(),
+            Box::<sealed_guards_are_raised::SealedGuardsAreRaised>::default(),
+            Box::<seals_hold::SealsHold>::default(),
             Box::<members_settle::MembersSettle>::default(),
             Box::<node_ids_are_unique::NodeIdsAreUnique>::default(),
             Box::<no_file_is_left::NoFileIsLeft>::default(),

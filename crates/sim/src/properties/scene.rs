@@ -17,7 +17,9 @@ use ringfence_raft::Voters;
 
 use super::{Bounds, Property};
 use crate::observe::Remains;
-use crate::observe::{Act, Applied, At, Belief, Kept, Observation, Phase, Violation, Visit};
+use crate::observe::{
+    Act, Applied, At, Belief, Kept, Observation, Phase, Sealed, StoreRestored, Violation, Visit,
+};
 
 /// Clocks within the contract, and a quick network.
 pub(super) const BOUNDS: Bounds = Bounds {
@@ -344,6 +346,26 @@ impl<P: Property> Scene<P> {
             token: with,
             act,
             admitted,
+        }))
+    }
+
+    /// A lease that was to be sealed at the one store is reported held.
+    pub(super) fn sealed(&mut self, client: u32, with: u64, unsealed: &[&str]) -> Seen {
+        self.see(Observation::Sealed(Sealed {
+            client,
+            lease: "a".to_owned(),
+            token: with,
+            stores: vec!["store".to_owned()],
+            unsealed: unsealed.iter().map(ToString::to_string).collect(),
+        }))
+    }
+
+    /// The store is set back.
+    pub(super) fn restore(&mut self, mark: u64, version: u64) -> Seen {
+        self.see(Observation::StoreRestored(StoreRestored {
+            store: "store".to_owned(),
+            mark,
+            version,
         }))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringfence_check::history::BeliefEnd;
 use ringfence_client::sim::Host;
-use ringfence_client::{Client, HeldLease, Loss, Session, TransferError};
+use ringfence_client::{Acquire, Client, HeldLease, Loss, Seal, Session, TransferError};
 use tokio::time::sleep;
 
 use super::Work;
@@ -40,6 +40,7 @@ pub(super) struct Holder {
 /// A lease that is held, as far as its client knows.
 pub(super) struct Holding {
     lease: HeldLease,
+    seal: Option<Seal>,
     session: Session,
     client: SimClient,
     belief: Belief,
@@ -49,8 +50,8 @@ impl Holder {
     /// Works until the time is over, or the session is. What it holds then it may hand back.
     pub(super) async fn work(mut self) -> Option<Holding> {
         while self.goes_on() {
-            if let Some(lease) = self.acquire().await {
-                let holding = self.believe(lease);
+            if let Some((lease, seal)) = self.acquire().await {
+                let holding = self.believe(lease, seal);
                 let holding = self.hold(holding).await;
                 if let Some(holding) = holding
                     && let Some(kept) = self.give_up(holding).await
@@ -73,10 +74,21 @@ impl Holder {
         in_time && !self.work.is_over() && self.session.is_live()
     }
 
-    async fn acquire(&mut self) -> Option<HeldLease> {
+    /// A lease, and what it was sealed with.
+    async fn acquire(&mut self) -> Option<(HeldLease, Option<Seal>)> {
         let names: Vec<&String> = self.work.stores.keys().collect();
         let name = (*self.random.pick(&names)?).clone();
+        self.disturb_stores(&name).await;
+        let seal = self.seal(&name);
         let mut acquire = self.session.acquire(name);
+        if let Some(seal) = &seal {
+            acquire = acquire.seal(seal.clone());
+        }
+        let lease = self.send(acquire).await?;
+        Some((lease, seal))
+    }
+
+    async fn send(&mut self, mut acquire: Acquire) -> Option<HeldLease> {
         if self.random.chance(200) {
             acquire = acquire.lock_delay(Duration::from_millis(700));
         }
@@ -98,7 +110,10 @@ impl Holder {
             .ok()
     }
 
-    fn believe(&self, lease: HeldLease) -> Holding {
+    fn believe(&self, lease: HeldLease, seal: Option<Seal>) -> Holding {
+        if let Some(seal) = &seal {
+            self.saw_sealed(&lease, seal);
+        }
         let belief = Belief {
             client: self.client.number(),
             session: lease.session().get(),
@@ -109,6 +124,7 @@ impl Holder {
             session: self.session.clone(),
             client: self.client.clone(),
             lease,
+            seal,
             belief,
         };
         holding.believe();
@@ -134,12 +150,11 @@ impl Holder {
 
     /// Writes while the lease lasts. Gives it back if it is still there.
     async fn hold(&mut self, holding: Holding) -> Option<Holding> {
-        let store = self.work.stores.get(&holding.belief.lease)?.clone();
+        let (store, sealed) = self.store_for(&holding.lease, holding.seal.as_ref())?;
         let zombie = self.random.chance(self.work.zombies_per_mille);
         let by = Visitor::with(self.client.number(), self.client.machine(), &holding.lease);
         let mut undead_until = None;
-        // Before the first read: from here on the store refuses earlier holders.
-        let Ok(mut version) = store.advance_and_read(&by).await else {
+        let Some(mut version) = self.first_read(&store, &by, sealed).await else {
             return self.refused(holding);
         };
         for _ in 0..self.random.within(0..WRITES_MAX) {
@@ -205,6 +220,7 @@ impl Holder {
         holding.doubt(BeliefEnd::Transferred);
         let Holding {
             lease,
+            seal,
             session,
             client,
             belief,
@@ -213,6 +229,7 @@ impl Holder {
         {
             let holding = Holding {
                 lease,
+                seal,
                 session,
                 client,
                 belief,

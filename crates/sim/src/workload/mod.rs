@@ -3,6 +3,7 @@
 //! - [`session`] opens sessions, keeps a few workers busy in each, and closes them.
 //! - [`holder`] acquires leases, writes to guarded stores while they last, and gives them up in every
 //!   way there is. A part of them are zombies: they go on writing when their lease is lost.
+//! - [`sealing`] seals a part of the leases, and disturbs the stores meanwhile.
 //! - [`operator`] revokes and evicts, and probes whether the service is there.
 //! - [`watcher`] follows what is granted, from node to node.
 //! - [`administrator`] changes rights.
@@ -11,6 +12,7 @@
 pub mod administrator;
 pub mod holder;
 pub mod operator;
+pub mod sealing;
 pub mod session;
 pub mod thief;
 pub mod watcher;
@@ -49,7 +51,7 @@ impl Pace {
 /// What there is to work with.
 pub struct Work {
     /// The stores, by the lease that guards them.
-    pub stores: BTreeMap<String, Store>,
+    pub stores: BTreeMap<String, Vec<Store>>,
     /// The TTLs that sessions have.
     pub ttls: Vec<Duration>,
     /// Of a thousand holders so many do not listen when their lease is lost.
@@ -63,7 +65,7 @@ impl Work {
     /// Work on these stores.
     #[must_use]
     pub fn new(
-        stores: BTreeMap<String, Store>,
+        stores: BTreeMap<String, Vec<Store>>,
         ttls: Vec<Duration>,
         zombies_per_mille: u64,
         pace: Pace,

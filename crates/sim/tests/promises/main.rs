@@ -6,6 +6,7 @@ mod kept;
 mod repeats;
 mod restore;
 mod rights;
+mod sealing;
 
 use std::time::Duration;
 
