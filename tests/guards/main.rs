@@ -5,4 +5,5 @@
 mod attaching;
 mod door;
 mod floors;
+mod sealing;
 mod support;
