@@ -250,7 +250,13 @@ impl Asked<'_> {
             "Sessions/Evict" => undue("no right to revoke anything"),
             "Sessions/Get" => {
                 let session = parse::<v1::GetSessionRequest>(&sent_one())?.session;
-                match self.known.owner(session) == Some(bandit.name) {
+                let shown = parse::<v1::GetSessionResponse>(answer)?.session;
+                // Its own, too, if the answer that opened it was lost: no other client opens one under
+                // its name.
+                let unheard = self.known.owner(session).is_none()
+                    && !self.known.is_honest(session)
+                    && shown.is_some_and(|shown| shown.identity == bandit.name);
+                match unheard || self.known.owner(session) == Some(bandit.name) {
                     true => Ok(()),
                     false => undue("the session of another"),
                 }

@@ -136,6 +136,33 @@ fn a_list_that_leaves_out_is_found_and_so_is_a_word_that_was_not_said() {
 }
 
 #[test]
+fn a_session_whose_opening_was_not_heard_is_ones_own_by_its_identity_alone() {
+    let shown_as = |session: u64, identity: &str| {
+        let shown = v1::Session {
+            session,
+            identity: identity.to_owned(),
+            ..v1::Session::default()
+        };
+        let answer = v1::GetSessionResponse {
+            session: Some(shown),
+            at: None,
+        };
+        judged(
+            "Sessions/Get",
+            &v1::GetSessionRequest {
+                session,
+                ..v1::GetSessionRequest::default()
+            },
+            &answer,
+        )
+    };
+    assert_eq!(shown_as(2, "raider"), Ok(()));
+    assert_eq!(shown_as(3, "raider"), Ok(()));
+    is_found(&shown_as(3, "teller"), "the session of another");
+    is_found(&shown_as(1, "raider"), "the session of another");
+}
+
+#[test]
 fn a_session_of_another_that_is_renewed_is_found() {
     let asked = v1::KeepAliveRequest {
         id: 5,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringfence_client::{BootClock, Client, Clock, Session, SessionOptions};
+use ringfence_tests::processor_time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -41,18 +42,9 @@ async fn connect() -> Fallible<Client> {
     Ok(Client::connect(listed("RINGFENCE_ENDPOINTS", DEV)).await?)
 }
 
-/// How many of the ticks in `/proc` make a second, on every machine that Linux runs on today.
-const TICKS_PER_SECOND: u64 = 100;
-
 /// CPU time of this process so far, all threads.
 fn cpu() -> Fallible<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may hold anything; behind it, user and system time are the 12th and
-    // 13th field.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
+    Ok(processor_time(std::process::id())?)
 }
 
 /// Memory of this process, in KiB.
