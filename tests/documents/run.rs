@@ -1,6 +1,7 @@
 //! Running a block as a person would who copies it into a shell.
 
 use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +14,8 @@ use crate::blocks::Block;
 
 /// How long a block may take.
 const TAKES_MAX: Duration = Duration::from_secs(90);
+/// Where the nodes of `dev` listen unless they are asked for other ports.
+const DEV_PORTS: [u16; 9] = [7420, 7421, 7422, 7430, 7431, 7432, 7440, 7441, 7442];
 
 /// When a block is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,7 @@ impl Runner {
         std::fs::create_dir_all(&release).expect("an empty folder can be written");
         std::os::unix::fs::symlink(&self.binary, release.join("ringfence")).expect("a link");
         let _one_at_a_time = ports();
+        wait_for_free_ports();
         let _dev = (ends == Ends::WithDev).then(|| self.dev(folder.path()));
 
         let path = std::env::var("PATH").unwrap_or_default();
@@ -76,6 +80,7 @@ impl Runner {
 
     /// `ringfence dev` at its own ports, for as long as what is returned lives.
     pub(crate) fn dev(&self, folder: &Path) -> Group {
+        wait_for_free_ports();
         let mut dev = Command::new(&self.binary);
         dev.args(["--json", "dev", "--data-dir"])
             .arg(folder.join("target/dev"))
@@ -87,6 +92,26 @@ impl Runner {
         std::io::BufRead::read_line(&mut lines, &mut first).expect("dev says when it is ready");
         assert!(first.contains("READY"), "dev did not start: {first}");
         group
+    }
+}
+
+/// Waits until no `dev` of the block before holds its ports: its nodes end a little after it.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "one thread waits for the end of other processes; nothing else runs here"
+)]
+fn wait_for_free_ports() {
+    let until = Instant::now() + TAKES_MAX;
+    let mut held = DEV_PORTS.into_iter();
+    let mut port = held.next();
+    while let Some(number) = port {
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, number)) {
+            Ok(_) => port = held.next(),
+            Err(cause) => {
+                assert!(Instant::now() < until, "port {number} of `dev`: {cause}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
     }
 }
 
