@@ -394,7 +394,7 @@ impl Frozen {
         bound.chain(self.objects.pods())
     }
 
-    /// Whether any living session is bound to a Pod.
+    /// Whether any living session is bound to a Pod. A term of a Lease object is not counted.
     #[must_use]
     pub fn has_pods(&self) -> bool {
         !self.pods.is_empty()
